@@ -1,0 +1,245 @@
+"""The loop IR: the one small typed language between schedule trees and printers.
+
+Expressions are `poly.expr` nodes plus the vector nodes below. A program is a `Function`.
+All optimisation happens on this IR or above it; emitters print it and decide nothing.
+
+Rules (checked by `emit.verify`):
+* every `Var` is bound by an enclosing `For`/`Let` or is a size parameter; names are unique;
+* a `Load`/`Store` names a buffer in scope, with one index per dimension;
+* in a vector expression every operand is scalar-free: scalars enter through `Broadcast`;
+* subscripts of a vector access have at most one vector index (a `Ramp`, or any i64 vector =
+  gather/scatter); the mask, when present, has the access's lanes and dtype `bool_`;
+* a masked-off lane loads 0 and stores nothing; its address may be invalid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from poly.dtypes import DType
+from poly.expr import Expr, Span
+from poly.tree import Space
+
+ForKind = Literal["serial", "parallel", "vector", "unroll"]
+
+
+# ---- vector expressions (extend poly.expr) -------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp(Expr):
+    """`base, base + stride, ...` (i64)."""
+
+    base: Expr
+    stride: int
+    count: int
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.count
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.base,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Ramp(children[0], self.stride, self.count, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(Expr):
+    """The scalar `a` in every lane."""
+
+    a: Expr
+    count: int
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.count
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Broadcast(children[0], self.count, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class VLoad(Expr):
+    """Vector read: `index` has one vector entry (or none: then use Broadcast(Load))."""
+
+    array: str
+    index: tuple[Expr, ...]
+    mask: Expr | None
+    count: int
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.count
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.index if self.mask is None else (*self.index, self.mask)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        n = len(self.index)
+        return VLoad(self.array, children[:n], children[n] if len(children) > n else None, self.count, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class HReduce(Expr):
+    """Horizontal reduction of a vector to a scalar: `op` is `+ * min max and or & | ^`.
+
+    Order is part of the meaning: halves are combined pairwise (lane i with lane i + n/2),
+    repeatedly; `min`/`max` as in `poly.expr`.
+    """
+
+    op: str
+    a: Expr
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return 1
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return HReduce(self.op, children[0], self.dtype)
+
+
+# ---- buffers and statements ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Row-major storage. `space`: `param` = pointer argument, else allocated by an `Alloc`.
+
+    `register` buffers have constant shape and, after unrolling, constant subscripts, so
+    that LLVM's mem2reg/SROA turns them into registers. `align` in bytes.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    space: Space | Literal["param"]
+    writable: bool = True
+    align: int = 64
+
+
+class Stmt:
+    """Base of loop-IR statements."""
+
+    __slots__ = ()
+
+    def bodies(self) -> tuple["Stmt", ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Stmt):
+    """In order."""
+
+    stmts: tuple[Stmt, ...]
+
+    def bodies(self) -> tuple[Stmt, ...]:
+        return self.stmts
+
+
+@dataclass(frozen=True, slots=True)
+class For(Stmt):
+    """`for var in range(lo, hi, step)`, step a positive constant. `loop` is the schedule
+    tree's loop name. `parallel`: iterations on the thread pool. `vector` (with `factor`
+    lanes) and `unroll` exist only before the passes that expand them."""
+
+    var: str
+    lo: Expr
+    hi: Expr
+    step: int
+    body: Stmt
+    kind: ForKind = "serial"
+    factor: int | None = None
+    loop: str = ""
+
+    def bodies(self) -> tuple[Stmt, ...]:
+        return (self.body,)
+
+
+@dataclass(frozen=True, slots=True)
+class If(Stmt):
+    """Scalar condition."""
+
+    cond: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+    def bodies(self) -> tuple[Stmt, ...]:
+        return (self.then,) if self.orelse is None else (self.then, self.orelse)
+
+
+@dataclass(frozen=True, slots=True)
+class Let(Stmt):
+    """Bind an immutable scalar or vector for `body`."""
+
+    name: str
+    value: Expr
+    body: Stmt
+
+    def bodies(self) -> tuple[Stmt, ...]:
+        return (self.body,)
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Stmt):
+    """`buffer[index] = value`, scalar or vector (`mask` only for vectors).
+
+    `instance`: the Scop statement's name and the iterators' values, for the domain proof,
+    the trace interpreter and debugging; None for copies. `reduction` marks an update
+    whose instances may be reordered (then the value is `Load(target) OP update`).
+    """
+
+    array: str
+    index: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+    instance: tuple[str, tuple[Expr, ...]] | None = field(default=None, compare=False)
+    reduction: str | None = None
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc(Stmt):
+    """`buffer` exists (uninitialised) inside `body`. `heap`/`local` buffers with symbolic or
+    large shape come from a per-call workspace; `register` are stack slots."""
+
+    buffer: Buffer
+    body: Stmt
+
+    def bodies(self) -> tuple[Stmt, ...]:
+        return (self.body,)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel. `buffers` are the pointer arguments in ABI order (all arrays of the Scop that
+    are not local, in `Scop.arrays` order), `params` the i64 size arguments.
+
+    Native ABI: `void name(void **buffers, int64_t *params, void *runtime)`.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    params: tuple[str, ...]
+    body: Stmt
+    fma: bool = True
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """All statements, parents first."""
+    yield stmt
+    for b in stmt.bodies():
+        yield from walk(b)

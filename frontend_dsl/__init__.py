@@ -1,0 +1,1 @@
+"""The hybrid-script front end: annotations, parser, specialisation, plain-Python execution, operator library."""

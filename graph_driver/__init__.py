@@ -1,0 +1,1 @@
+"""Whole models: ONNX import, graph passes, fusion, memory planning, execution, command line."""

@@ -1,0 +1,1 @@
+"""The polyhedral core: dtypes, expressions, domains, access relations, Scop, dependences, legality."""

@@ -1,0 +1,214 @@
+"""Scalar expressions: the right-hand sides, subscripts and predicates of statements.
+
+One immutable tree type serves the Scop (scalar) and, extended by `emit.loops`
+(vectors, masks), the loop IR. Semantics are NumPy's on the element types:
+
+* `/` divides floats; `//` and `%` round towards minus infinity (Python's rule) on
+  integers and floats; integer arithmetic wraps; shifts are arithmetic for signed types.
+* `min(a, b)` is `b if b < a else a` and `max(a, b)` is `b if b > a else a`
+  (Python's built-ins, also for NaN).
+* `Select` is lazy: a load in the arm not taken is not performed.
+* `and`/`or` are lazy in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poly.dtypes import DType, bool_, i64
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "min", "max")
+BITWISE = ("&", "|", "^", "<<", ">>")
+LOGICAL = ("and", "or")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in the user's source: 1-based line, 0-based columns; `text` is the first line."""
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col + 1}"
+
+
+class Expr:
+    """Base of all expressions; every one has a `dtype`. Vectors (loop IR) have `lanes` > 1."""
+
+    __slots__ = ()
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        """Vector length; 1 for a scalar. A vector operand makes the whole expression a vector."""
+        return max((c.lanes for c in self.children()), default=1)
+
+    def children(self) -> tuple["Expr", ...]:
+        """Direct operands, in evaluation order."""
+        return ()
+
+    def with_children(self, children: tuple["Expr", ...]) -> "Expr":
+        """The same node over other operands."""
+        assert not children
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Expr):
+    """A literal: Python bool, int or float, representable in `dtype`."""
+
+    value: Any
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Expr):
+    """A loop iterator or a size parameter (`i64`), or in the loop IR any `Let` name."""
+
+    name: str
+    dtype: DType = i64
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Expr):
+    """Read `array[index]`; rank 0 has an empty index."""
+
+    array: str
+    index: tuple[Expr, ...]
+    dtype: DType
+    span: Span | None = field(default=None, compare=False)
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.index
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Load(self.array, children, self.dtype, self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expr):
+    """`neg`, `not` (logical) or `~` (bitwise)."""
+
+    op: str
+    a: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Unary(self.op, children[0], self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    """Arithmetic, bitwise, comparison or logical operator over operands of one dtype.
+
+    Comparisons and logical operators have dtype `bool_`; otherwise the operands' dtype
+    is the result's (the builder inserts `Cast`s).
+    """
+
+    op: str
+    a: Expr
+    b: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a, self.b)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Binary(self.op, children[0], children[1], self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expr):
+    """An intrinsic of `poly.intrinsics` (exp, sqrt, fma, ...)."""
+
+    fn: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Call(self.fn, children, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expr):
+    """`a if cond else b`, lazy."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.cond, self.a, self.b)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Select(children[0], children[1], children[2], self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expr):
+    """Value conversion as NumPy's `astype` (floats truncate towards zero to integers)."""
+
+    a: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return Cast(children[0], self.dtype)
+
+
+def const_int(value: int) -> Const:
+    """An index constant."""
+    return Const(int(value), i64)
+
+
+def compare(op: str, a: Expr, b: Expr) -> Binary:
+    """A comparison of two expressions of one dtype."""
+    return Binary(op, a, b, bool_)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """All nodes of the tree, parents first."""
+    yield expr
+    for child in expr.children():
+        yield from walk(child)
+
+
+def loads(expr: Expr) -> Iterator[Load]:
+    """All loads in the tree, those inside subscripts of other loads included."""
+    return (node for node in walk(expr) if isinstance(node, Load))
+
+
+def rewrite(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
+    """Rebuild bottom-up, `fn` applied to every node after its operands."""
+    kids = expr.children()
+    if kids:
+        new = tuple(rewrite(k, fn) for k in kids)
+        if any(n is not k for n, k in zip(new, kids, strict=True)):
+            expr = expr.with_children(new)
+    return fn(expr)
+
+
+def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Replace variables by expressions."""
+
+    def sub(node: Expr) -> Expr:
+        return values.get(node.name, node) if isinstance(node, Var) else node
+
+    return rewrite(expr, sub)

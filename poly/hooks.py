@@ -1,0 +1,27 @@
+"""Late wiring between packages that must not import each other.
+
+`polyc.py` registers where a service lives ("module:attribute"); the method that needs
+it resolves it on first use. So `Scop.schedule()` works without `poly` knowing `scheduler`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from poly.errors import PolycError
+
+_where: dict[str, str] = {}
+
+
+def register(service: str, target: str) -> None:
+    """Say that `service` is the attribute `target` ("package.module:name")."""
+    _where[service] = target
+
+
+def resolve(service: str) -> Any:
+    """The object behind `service`; imports its module now."""
+    if service not in _where:
+        raise PolycError(f"the service '{service}' is not wired up: write 'import polyc' first")
+    module, _, attr = _where[service].partition(":")
+    return getattr(import_module(module), attr)

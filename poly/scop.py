@@ -1,0 +1,122 @@
+"""The one representation of a program: arrays, statements and a schedule tree.
+
+A DSL operator, a library operator and a fused subgraph are all a `Scop`.
+Sizes are `Expr`s that are affine in the parameters; loop bounds live in the
+statements' isl domains; everything else about a statement is an `Expr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import islpy as isl
+
+from poly.dtypes import DType
+from poly.expr import Expr, Load, Span
+from poly.tree import Node
+
+ArrayKind = Literal["in", "out", "inout", "local"]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A (row-major, dense) array; `shape` is affine in the Scop's parameters, `()` is a scalar.
+
+    `kind`: `in` is read only, `inout` updated in place, `out` allocated by the caller and
+    returned, `local` private to the Scop (no value survives). `scalar` marks a run-time
+    scalar argument (rank 0, `in`). `init` is the value a `zeros`/`full` *local or out* array
+    would need is NOT here: initialisation is an ordinary statement.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    kind: ArrayKind
+    scalar: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicBound:
+    """A data-dependent loop: iterator `iter` really runs over `lo <= iter < hi`.
+
+    `lo` and `hi` may load arrays and use only iterators before `iter`. The statement's
+    isl domain over-approximates it by `0 <= iter < DYNAMIC_EXTENT`.
+    """
+
+    iter: str
+    lo: Expr
+    hi: Expr
+
+
+DYNAMIC_EXTENT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One store `array[index] = value`, executed for every point of `domain`.
+
+    `domain` is a set `{ name[iters] : ... }`. `predicate` (data-dependent) guards the
+    store: its write is then a *may* write. `reduction` is `+ * min max and or & | ^` when
+    `value` is `array[index] OP update` (accumulator first operand) and the instances may
+    be reordered among themselves.
+    """
+
+    name: str
+    iters: tuple[str, ...]
+    domain: isl.Set
+    array: str
+    index: tuple[Expr, ...]
+    value: Expr
+    predicate: Expr | None = None
+    reduction: str | None = None
+    dynamic: tuple[DynamicBound, ...] = ()
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def target(self) -> Load:
+        """The written element, as the expression that would read it back."""
+        return Load(self.array, self.index, self.value.dtype, self.span)
+
+
+@dataclass(frozen=True)
+class Scop:
+    """A static control part. `args` is the call's argument order (inputs, inouts, scalars);
+    `results` the `out` arrays in the order they are returned."""
+
+    name: str
+    params: tuple[str, ...]
+    context: isl.Set
+    arrays: Mapping[str, Array]
+    statements: Mapping[str, Statement]
+    tree: Node
+    args: tuple[str, ...]
+    results: tuple[str, ...]
+    reassociate: bool = True
+    fast_math: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> isl.UnionSet:
+        """The union of all statement domains."""
+        out = isl.UnionSet.from_set(isl.Set.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[])))
+        for s in self.statements.values():
+            out = out.union(isl.UnionSet.from_set(s.domain))
+        return out
+
+    def with_tree(self, tree: Node) -> "Scop":
+        """The same algorithm with another initial schedule tree."""
+        return replace(self, tree=tree)
+
+    def schedule(self) -> Any:
+        """The program-order `Schedule` (needs `import polyc`, which wires the packages)."""
+        from poly.hooks import resolve
+
+        return resolve("schedule")(self)
+
+    def __str__(self) -> str:
+        from poly.text import print_scop
+
+        return print_scop(self)

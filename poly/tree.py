@@ -1,0 +1,192 @@
+"""The schedule tree: immutable, with named loops.
+
+Mirrors isl's schedule trees (Verdoolaege et al., "Schedule Trees", IMPACT 2014) but
+members carry names and loop kinds, so transformations address loops by name. The tree
+converts to `isl.Schedule` for AST generation (`emit`) and to time maps for legality.
+
+    Band       one or more loops (members); each member maps every statement below to a
+               quasi-affine time value
+    Sequence   children executed one after another; every child is a Filter
+    Filter     restricts to some instances of some statements
+    Promote    below it, accesses to `array` go to a smaller local buffer
+    Leaf       the statement instances
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import islpy as isl
+
+LoopKind = Literal["serial", "parallel", "vector", "unroll"]
+Space = Literal["register", "local", "shared", "heap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One loop. `schedule[stmt]` is an `isl.PwAff` on `{ stmt[iters] }` (parameters allowed).
+
+    `factor`: vector lanes or unroll factor (None = whole loop). `coincident`: carries no
+    dependence (as found by analysis; informative, never trusted without a check).
+    """
+
+    name: str
+    schedule: Mapping[str, isl.PwAff]
+    kind: LoopKind = "serial"
+    factor: int | None = None
+    coincident: bool = False
+
+
+class Node:
+    """Base of tree nodes."""
+
+    __slots__ = ()
+
+    def children(self) -> tuple["Node", ...]:
+        return ()
+
+    def with_children(self, children: tuple["Node", ...]) -> "Node":
+        assert not children
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf(Node):
+    """End of a branch: the instances that reach it (one statement, or several in any order
+    only if no dependence joins them; builders always separate statements by a Sequence)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band(Node):
+    """Nested loops, outermost first. `permutable`: every order and tiling of them is legal."""
+
+    members: tuple[Member, ...]
+    child: Node
+    permutable: bool = False
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return Band(self.members, children[0], self.permutable)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Node):
+    """Only these instances: statement name -> subset of its domain (a `{ stmt[iters] }` set)."""
+
+    domain: Mapping[str, isl.Set]
+    child: Node
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return Filter(self.domain, children[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Node):
+    """Children in execution order."""
+
+    filters: tuple[Filter, ...]
+
+    def children(self) -> tuple[Node, ...]:
+        return self.filters
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        assert all(isinstance(c, Filter) for c in children)
+        return Sequence(children)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Promote(Node):
+    """For each value of the loops above, the part of `array` touched below lives in a buffer.
+
+    The buffer is the bounding box of the elements touched at this depth (per-dimension
+    minimum as offset; the extent must be a constant or parametric bound). Elements read
+    before written are copied in, elements written are copied out, unless `array` is local
+    to this subtree (array contraction: then neither).
+
+    `layout`: how the box coordinates are laid out, outermost first, as `(dim, div, mod)`:
+    `(box[dim] // div) % mod` with mod 0 = no modulo. None is row-major over the box.
+    GEMM's packed A panel of MR rows is `((0, MR, 0), (1, 1, 0), (0, 1, MR))`.
+    """
+
+    array: str
+    buffer: str
+    space: Space
+    child: Node
+    layout: tuple[tuple[int, int, int], ...] | None = None
+    copy_in: bool = True
+    copy_out: bool = True
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return Promote(
+            self.array, self.buffer, self.space, children[0], self.layout, self.copy_in, self.copy_out
+        )
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """All nodes, parents first."""
+    yield node
+    for child in node.children():
+        yield from walk(child)
+
+
+def loop_names(node: Node) -> tuple[str, ...]:
+    """Names of all loops in the subtree, outermost and textually first first."""
+    return tuple(m.name for n in walk(node) if isinstance(n, Band) for m in n.members)
+
+
+def loop_dim(domain: isl.Set, position: int) -> isl.PwAff:
+    """The `isl.PwAff` `{ S[..., i, ...] -> [i] }` of one set dimension of `domain`'s space."""
+    ls = isl.LocalSpace.from_space(domain.get_space())
+    return isl.PwAff.from_aff(isl.Aff.var_on_domain(ls, isl.dim_type.set, position))
+
+
+def time_maps(tree: Node, domains: Mapping[str, isl.Set]) -> list[isl.Map]:
+    """The schedule as maps from instances to time vectors of one common length.
+
+    A statement split by filters gives one map per branch. Sequence positions are constant
+    dimensions; shorter branches are padded with zeros. Map ranges are anonymous sets.
+    """
+    branches: list[tuple[isl.Set, list[isl.PwAff | int]]] = []
+
+    def visit(node: Node, active: dict[str, isl.Set], prefix: dict[str, list[isl.PwAff | int]]) -> None:
+        if isinstance(node, Band):
+            prefix = {s: [*p, *(m.schedule[s] for m in node.members)] for s, p in prefix.items()}
+            visit(node.child, active, prefix)
+        elif isinstance(node, Sequence):
+            for position, f in enumerate(node.filters):
+                inner = {s: active[s].intersect(d) for s, d in f.domain.items() if s in active}
+                visit(f.child, inner, {s: [*prefix[s], position] for s in inner})
+        elif isinstance(node, Filter):
+            inner = {s: active[s].intersect(d) for s, d in node.domain.items() if s in active}
+            visit(node.child, inner, {s: prefix[s] for s in inner})
+        elif isinstance(node, Leaf):
+            branches.extend((active[s], prefix[s]) for s in active)
+        else:
+            visit(node.children()[0], active, prefix)
+
+    visit(tree, dict(domains), {s: [] for s in domains})
+    depth = max((len(t) for _, t in branches), default=0)
+    return [_time_map(dom, [*times, *([0] * (depth - len(times)))]) for dom, times in branches]
+
+
+def _time_map(domain: isl.Set, times: list[isl.PwAff | int]) -> isl.Map:
+    space = domain.get_space()
+    ls = isl.LocalSpace.from_space(space)
+    result = isl.Map.from_domain(domain)
+    for t in times:
+        if isinstance(t, int):
+            value = isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(t)))
+        else:
+            value = t
+        result = result.flat_range_product(isl.Map.from_pw_aff(value).intersect_domain(domain))
+    return result

@@ -1,0 +1,1 @@
+"""Schedules: immutable transformations with exact legality, and strategies that propose them."""
