@@ -1,0 +1,80 @@
+"""The one table of intrinsics shared by the plain-Python run, the interpreter and all emitters.
+
+`numpy` is the meaning; `ulp` the largest error polyc's own vector implementation may have
+in f32 and f64 (0 = correctly rounded / exact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """`arity` arguments of one dtype; `result` is `same` or `bool`."""
+
+    name: str
+    arity: int
+    numpy: Callable[..., Any]
+    ulp: float
+    result: str = "same"
+    integers: bool = False  # also defined on integer dtypes
+
+
+def _sigmoid(x: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return x.dtype.type(1) / (x.dtype.type(1) + np.exp(-x)) if hasattr(x, "dtype") else 1.0 / (1.0 + np.exp(-x))
+
+
+def _erf(x: Any) -> Any:
+    import math
+
+    x = np.asarray(x)
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)[()]
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    import ctypes
+    import ctypes.util
+
+    lib = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")
+    name, ct = ("fmaf", ctypes.c_float) if np.asarray(a).dtype == np.float32 else ("fma", ctypes.c_double)
+    fn = getattr(lib, name)
+    fn.restype, fn.argtypes = ct, [ct, ct, ct]
+    return np.asarray(a).dtype.type(fn(float(a), float(b), float(c)))
+
+
+_ALL = [
+    Intrinsic("exp", 1, np.exp, 4),
+    Intrinsic("log", 1, np.log, 4),
+    Intrinsic("log1p", 1, np.log1p, 4),
+    Intrinsic("expm1", 1, np.expm1, 4),
+    Intrinsic("sqrt", 1, np.sqrt, 0),
+    Intrinsic("rsqrt", 1, lambda x: np.asarray(x).dtype.type(1) / np.sqrt(x), 2),
+    Intrinsic("sin", 1, np.sin, 4),
+    Intrinsic("cos", 1, np.cos, 4),
+    Intrinsic("tan", 1, np.tan, 4),
+    Intrinsic("asin", 1, np.arcsin, 4),
+    Intrinsic("acos", 1, np.arccos, 4),
+    Intrinsic("atan", 1, np.arctan, 4),
+    Intrinsic("sinh", 1, np.sinh, 4),
+    Intrinsic("cosh", 1, np.cosh, 4),
+    Intrinsic("tanh", 1, np.tanh, 4),
+    Intrinsic("erf", 1, _erf, 4),
+    Intrinsic("sigmoid", 1, _sigmoid, 4),
+    Intrinsic("floor", 1, np.floor, 0),
+    Intrinsic("ceil", 1, np.ceil, 0),
+    Intrinsic("round", 1, np.rint, 0),  # half to even
+    Intrinsic("trunc", 1, np.trunc, 0),
+    Intrinsic("abs", 1, np.abs, 0, integers=True),
+    Intrinsic("pow", 2, np.power, 4),
+    Intrinsic("fma", 3, _fma, 0),
+    Intrinsic("isnan", 1, np.isnan, 0, result="bool"),
+    Intrinsic("isinf", 1, np.isinf, 0, result="bool"),
+]
+
+TABLE: dict[str, Intrinsic] = {i.name: i for i in _ALL}
