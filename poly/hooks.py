@@ -24,4 +24,7 @@ def resolve(service: str) -> Any:
     if service not in _where:
         raise PolycError(f"the service '{service}' is not wired up: write 'import polyc' first")
     module, _, attr = _where[service].partition(":")
-    return getattr(import_module(module), attr)
+    found: Any = import_module(module)
+    for part in attr.split("."):
+        found = getattr(found, part)
+    return found

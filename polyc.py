@@ -1,0 +1,79 @@
+"""polyc's public API in one module: `import polyc`.
+
+Light by design: the code generators and the graph driver load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from frontend_dsl import *  # noqa: F403
+from frontend_dsl import __all__ as _dsl_names
+from poly import hooks as _hooks
+from poly.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from poly.errors import (
+    ArgumentError,
+    BuildError,
+    IllegalSchedule,
+    ModelError,
+    PolycError,
+    ScheduleError,
+    ScopError,
+)
+
+if TYPE_CHECKING:
+    from graph_driver.model import Model, compile_model, load
+    from poly.scop import Scop
+    from scheduler.schedule import Schedule
+
+__version__ = "0.1.0"
+
+_hooks.register("schedule", "scheduler.schedule:Schedule.start")
+_hooks.register("auto_schedule", "graph_driver.compile_operator:auto_schedule")
+_hooks.register("compile_operator", "graph_driver.compile_operator:compile_operator")
+
+_LAZY = {
+    "compile_model": "graph_driver.model",
+    "load": "graph_driver.model",
+    "Model": "graph_driver.model",
+    "Schedule": "scheduler.schedule",
+    "Scop": "poly.scop",
+}
+
+__all__ = [
+    *_dsl_names,
+    "ArgumentError",
+    "BuildError",
+    "IllegalSchedule",
+    "Model",
+    "ModelError",
+    "PolycError",
+    "Schedule",
+    "ScheduleError",
+    "Scop",
+    "ScopError",
+    "bf16",
+    "bool_",
+    "compile_model",
+    "f16",
+    "f32",
+    "f64",
+    "i16",
+    "i32",
+    "i64",
+    "i8",
+    "load",
+    "u16",
+    "u32",
+    "u64",
+    "u8",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the heavy parts (PEP 562) when they are first used."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'polyc' has no attribute '{name}'")
