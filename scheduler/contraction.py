@@ -1,0 +1,124 @@
+"""Finding tensor contractions in a Scop, from access expressions alone.
+
+A contraction is a reduction `C[out] += A[...] * B[...]` (Gareev, Grosser, Kruse,
+"High-Performance Generalized Tensor Operations", TACO 2018, widened to convolutions:
+an operand's subscripts may be affine in several iterators). Its iterators are sorted by
+the operands that they move:
+
+    batch   in C, A and B          rows/cols   in C and exactly one of A, B
+    inner   in A and B, not in C (the reduction)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
+from poly.scop import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One factor: its load and the output iterators that move it alone."""
+
+    load: Load
+    own: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`update` is the statement; `outputs` the iterators of C in subscript order."""
+
+    update: Statement
+    outputs: tuple[str, ...]
+    batch: tuple[str, ...]
+    inner: tuple[str, ...]
+    operands: tuple[Operand, Operand]
+
+
+def variables(expr: Expr) -> set[str]:
+    """Names of all variables in an expression."""
+    return {e.name for e in walk(expr) if isinstance(e, Var)}
+
+
+def recognise(stmt: Statement) -> Contraction | None:
+    """The contraction that `stmt` performs, or None when it is something else."""
+    if stmt.reduction != "+" or stmt.predicate is not None or stmt.dynamic:
+        return None
+    product = _added_product(stmt)
+    if product is None or not all(isinstance(e, Var) for e in stmt.index):
+        return None
+    outputs = tuple(e.name for e in stmt.index if isinstance(e, Var))
+    if len(set(outputs)) != len(outputs) or not set(outputs) <= set(stmt.iters):
+        return None
+    moved = [set().union(*(variables(e) for e in op.index)) & set(stmt.iters) for op in product]
+    batch = tuple(i for i in outputs if i in moved[0] and i in moved[1])
+    own = [tuple(i for i in outputs if i in moved[k] and i not in moved[1 - k]) for k in (0, 1)]
+    inner = tuple(i for i in stmt.iters if i not in outputs)
+    if not inner or not set(outputs) <= moved[0] | moved[1]:
+        return None
+    return Contraction(stmt, outputs, batch, inner, (Operand(product[0], own[0]), Operand(product[1], own[1])))
+
+
+def _added_product(stmt: Statement) -> tuple[Load, Load] | None:
+    """The two loads of `target + a * b` (through widening casts), else None."""
+    value = stmt.value
+    if isinstance(value, Call) and value.fn == "fma":
+        factors: tuple[Expr, Expr] = (value.args[0], value.args[1])
+    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Binary) and value.b.op == "*":
+        factors = (value.b.a, value.b.b)
+    else:
+        return None
+    a, b = (_stripped(f) for f in factors)
+    if not isinstance(a, Load) or not isinstance(b, Load):
+        return None
+    if any(load.array == stmt.array for load in (*loads(a), *loads(b))) or a.array == b.array:
+        return None
+    return a, b
+
+
+def _stripped(expr: Expr) -> Expr:
+    while isinstance(expr, Cast):
+        expr = expr.a
+    return expr
+
+
+def slope(expr: Expr, name: str, tile: int) -> int | None:
+    """d expr / d name inside an aligned tile of `tile` values of `name`; None if not constant.
+
+    Inside such a tile `name // tile` is constant and `name % tile` has slope 1, which is how
+    a packed layout looks in a subscript.
+    """
+    if isinstance(expr, Const):
+        return 0
+    if isinstance(expr, Var):
+        return 1 if expr.name == name else 0
+    if name not in variables(expr):
+        return 0
+    if isinstance(expr, Unary) and expr.op == "neg":
+        inside = slope(expr.a, name, tile)
+        return None if inside is None else -inside
+    if not isinstance(expr, Binary):
+        return None
+    if expr.op in ("//", "%") and expr.a == Var(name) and isinstance(expr.b, Const) and expr.b.value % tile == 0:
+        return 0 if expr.op == "//" else 1
+    a, b = slope(expr.a, name, tile), slope(expr.b, name, tile)
+    if a is None or b is None:
+        return None
+    if expr.op == "+":
+        return a + b
+    if expr.op == "-":
+        return a - b
+    if expr.op == "*" and isinstance(expr.b, Const):
+        return a * int(expr.b.value)
+    if expr.op == "*" and isinstance(expr.a, Const):
+        return b * int(expr.a.value)
+    return None
+
+
+def unit_stride(load: Load, name: str, tile: int) -> bool:
+    """Whether neighbouring values of `name` in a tile touch neighbouring elements."""
+    if not load.index:
+        return False
+    slopes = [slope(e, name, tile) for e in load.index]
+    return slopes[-1] == 1 and all(s == 0 for s in slopes[:-1])

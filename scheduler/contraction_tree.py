@@ -1,0 +1,345 @@
+"""Schedule trees for contractions: a register tile kept across the reduction.
+
+    for outer tiles ...                     (parallel outermost when asked)
+      promote C to registers
+        C tile = init                       (if the nest has one)
+        for k ...: C tile += A * B          rows unrolled, columns in vector registers
+        epilogue statements on the tile     (following pointwise nests are absorbed)
+
+The structure is that of BLIS (Van Zee & van de Geijn, TOMS 2015) restated for any
+contraction found in a Scop. Nothing here is trusted: the caller checks legality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from poly.affine import constant_of
+from poly.expr import Const, Load, Var, loads
+from poly.scop import Scop, Statement
+from poly.target import Target
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim, walk
+from scheduler.contraction import Contraction, Operand, recognise, unit_stride
+from scheduler.register_tile import RegisterTile, choose
+
+SCATTER_CYCLES_PER_ELEMENT = 2.0
+PACK_MIN_ROWS = 48
+UNROLL_INNER = 9
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """`columns` runs along vector lanes (an iterator of `panel`), `rows` is unrolled."""
+
+    contraction: Contraction
+    panel: Operand
+    other: Operand
+    columns: str
+    rows: str | None
+    tile: RegisterTile
+    score: float
+    pack: bool
+
+
+@dataclass
+class Group:
+    """Statements scheduled together: `iters[stmt][output]` is the statement's own iterator."""
+
+    contraction: Contraction
+    before: list[Statement] = field(default_factory=list)
+    after: list[Statement] = field(default_factory=list)
+    iters: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def statements(self) -> list[Statement]:
+        """In execution order."""
+        return [*self.before, self.contraction.update, *self.after]
+
+
+def extent(stmt: Statement, name: str) -> int | None:
+    """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
+    top = stmt.domain.dim_max(stmt.iters.index(name))
+    value = constant_of(top.coalesce())
+    return None if value is None else value + 1
+
+
+def plan_tile(c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
+    """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
+    best: TilePlan | None = None
+    lanes = target.lanes(c.update.value.dtype.bits)
+    depth = 1
+    for name in c.inner:
+        depth *= extent(c.update, name) or 64
+    for panel, other in (c.operands, c.operands[::-1]):
+        for columns in panel.own:
+            for rows in other.own or (None,):
+                plan = _score(c, panel, other, columns, rows, lanes, depth, target, constants)
+                if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                    best = plan
+    return best
+
+
+def _score(
+    c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
+    lanes: int, depth: int, target: Target, constants: frozenset[str],
+) -> TilePlan | None:  # fmt: skip
+    row_extent = 1 if rows is None else extent(c.update, rows)
+    tile = choose(row_extent, extent(c.update, columns), lanes, target)
+    score = tile.efficiency
+    free = panel.load.array in constants
+    if not free and not unit_stride(panel.load, columns, tile.columns):
+        return None
+    cells = tile.rows * tile.columns
+    fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
+    if not unit_stride(c.update.target, columns, tile.columns):
+        score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
+    reuse = row_extent is None or row_extent >= PACK_MIN_ROWS
+    contiguous_reduction = unit_stride(panel.load, columns, tile.columns) and len(panel.load.index) > 1
+    pack = reuse and contiguous_reduction and not free and panel.own == (columns,) and not c.batch
+    return TilePlan(c, panel, other, columns, rows, tile, score, pack)
+
+
+def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, int] | None:
+    """The contraction group that begins at nest `start`, and how many nests it takes.
+
+    Following nests join when each is one statement that is pointwise in the outputs
+    (possibly reading other arrays); a nest holding only the initialisation may come first.
+    """
+    first = [scop.statements[s] for s in nests[start]]
+    found = [c for c in map(recognise, first) if c is not None]
+    taken = 1
+    if not found and len(first) == 1 and start + 1 < len(nests):
+        second = [scop.statements[s] for s in nests[start + 1]]
+        found = [c for c in map(recognise, second) if c is not None and c.update.array == first[0].array]
+        first, taken = [*first, *second], 2
+    if len(found) != 1:
+        return None
+    c = found[0]
+    group = Group(c, iters={c.update.name: {o: o for o in c.outputs}})
+    aligned = {c.update.array: c.outputs}
+    for stmt in first:
+        if stmt is c.update:
+            continue
+        if stmt.array != c.update.array or not _align(stmt, aligned, group):
+            return None
+        (group.before if first.index(stmt) < first.index(c.update) else group.after).append(stmt)
+    while start + taken < len(nests) and len(nests[start + taken]) == 1:
+        stmt = scop.statements[nests[start + taken][0]]
+        if stmt.reduction is not None or stmt.dynamic or not _reads(stmt, aligned) or not _align(stmt, aligned, group):
+            break
+        group.after.append(stmt)
+        taken += 1
+    return group, taken
+
+
+def _reads(stmt: Statement, aligned: Mapping[str, tuple[str, ...]]) -> bool:
+    return any(load.array in aligned for load in loads(stmt.value))
+
+
+def _align(stmt: Statement, aligned: dict[str, tuple[str, ...]], group: Group) -> bool:
+    """Match the statement's iterators to the outputs through its accesses of aligned arrays."""
+    outputs = group.contraction.outputs
+    match: dict[str, str] | None = None
+    for load in (stmt.target, *loads(stmt.value)):
+        if load.array not in aligned:
+            continue
+        here = _match(load, aligned[load.array])
+        if here is None or (match is not None and here != match):
+            return False
+        match = here
+    if match is None or set(match.values()) != set(stmt.iters) or set(match) != set(outputs):
+        return False
+    if stmt.array not in aligned:
+        by_iter = {own: out for out, own in match.items()}
+        names = [e.name for e in stmt.index if isinstance(e, Var)]
+        if len(names) != len(stmt.index) or set(names) != set(by_iter):
+            return False
+        aligned[stmt.array] = tuple(by_iter[n] for n in names)
+    group.iters[stmt.name] = match
+    return True
+
+
+def _match(load: Load, dims: tuple[str, ...]) -> dict[str, str] | None:
+    """Output name -> iterator used at that dimension, None unless all are distinct variables."""
+    names = [e.name for e in load.index if isinstance(e, Var)]
+    if len(names) != len(load.index) or len(set(names)) != len(names):
+        return None
+    return dict(zip(dims, names, strict=True))
+
+
+def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int) -> Node:
+    """The subtree for a group (without its Filter)."""
+    maker = _Maker(scop, group, plan)
+    node: Node = maker.tile_body()
+    arrays = [group.contraction.update.array, *(s.array for s in group.after)]
+    for array in dict.fromkeys(arrays):
+        if scop.arrays[array].kind == "local" or array == group.contraction.update.array:
+            node = maker.promoted(array, node, _used_outside(scop, group, array))
+    outer = maker.outer_members(target)
+    if threads > 1 and outer:
+        outer = [_with_kind(outer[0], "parallel"), *outer[1:]]
+    node = Band(tuple(outer), node) if outer else node
+    if plan.pack:
+        node = maker.packed_panel(node)
+    return node
+
+
+def _with_kind(m: Member, kind: LoopKind) -> Member:
+    return Member(m.name, m.schedule, kind, m.factor, m.coincident)
+
+
+def _used_outside(scop: Scop, group: Group, array: str) -> bool:
+    inside = {s.name for s in group.statements()}
+    if scop.arrays[array].kind != "local":
+        return True
+    return any(
+        array == s.array or any(load.array == array for load in loads(s.value))
+        for s in scop.statements.values()
+        if s.name not in inside
+    )
+
+
+class _Maker:
+    """Builds members and nodes for one group under one plan."""
+
+    def __init__(self, scop: Scop, group: Group, plan: TilePlan) -> None:
+        self.scop, self.group, self.plan = scop, group, plan
+        self.outputs = group.contraction.outputs
+
+    def dim(self, stmt: Statement, output: str) -> isl.PwAff:
+        own = self.group.iters[stmt.name][output]
+        return loop_dim(stmt.domain, stmt.iters.index(own))
+
+    def member(self, name: str, output: str, cut: tuple[int, int], kind: LoopKind = "serial",
+               factor: int | None = None) -> Member:  # fmt: skip
+        """The loop `(output % cut[0]) // cut[1]` for every statement (0 = no modulo)."""
+        schedule = {}
+        for stmt in self.group.statements():
+            pa = self.dim(stmt, output)
+            if cut[0]:
+                pa = pa.mod_val(isl.Val(cut[0]))
+            if cut[1] != 1:
+                pa = pa.scale_down_val(isl.Val(cut[1])).floor()
+            schedule[stmt.name] = pa
+        return Member(name, schedule, kind, factor, coincident=True)
+
+    def outer_members(self, target: Target) -> list[Member]:
+        """Tile loops: the panel owner's first, so that its panel stays in cache."""
+        plan, c = self.plan, self.group.contraction
+        order = [*c.batch]
+        if set(plan.panel.own) == {plan.columns}:
+            order += [plan.columns, *(o for o in plan.other.own if o != plan.rows)]
+            order += [plan.rows] if plan.rows else []
+        else:
+            order += [plan.rows] if plan.rows else []
+            order += [o for o in plan.other.own if o != plan.rows]
+            order += [*(o for o in plan.panel.own if o != plan.columns), plan.columns]
+        members = []
+        block = self.row_block(target)
+        if block and plan.rows:
+            members.append(self.member(f"{plan.rows}.blk", plan.rows, (0, block)))
+        for o in order:
+            if o == plan.columns:
+                members.append(self.member(f"{o}.out", o, (0, plan.tile.columns)))
+            elif o == plan.rows:
+                members.append(self.member(f"{o}.out", o, (block or 0, plan.tile.rows)))
+            else:
+                members.append(self.member(o, o, (0, 1)))
+        return members
+
+    def row_block(self, target: Target) -> int | None:
+        """Rows whose operand fits half of L2, when the panels are swept for each block."""
+        plan, c = self.plan, self.group.contraction
+        if plan.rows is None or plan.other.own != (plan.rows,) or set(plan.panel.own) != {plan.columns} or c.batch:
+            return None
+        sizes = [extent(c.update, i) for i in c.inner]
+        total = extent(c.update, plan.rows)
+        if total is None or any(s is None for s in sizes):
+            return None
+        row_bytes = plan.other.load.dtype.bytes
+        for s in sizes:
+            row_bytes *= s or 1
+        rows = max(1, target.l2 // 2 // row_bytes // plan.tile.rows) * plan.tile.rows
+        return rows if rows < total else None
+
+    def point_members(self, stmt: Statement) -> tuple[Member, ...]:
+        """The loops inside a tile, for one statement."""
+        plan, tile = self.plan, self.plan.tile
+        members = []
+        if plan.rows:
+            members.append(self.member(f"{plan.rows}.in", plan.rows, (tile.rows, 1), "unroll"))
+        if tile.vectors > 1:
+            members.append(self.member(f"{plan.columns}.vec", plan.columns, (tile.columns, tile.lanes), "unroll"))
+        members.append(self.member(f"{plan.columns}.in", plan.columns, (tile.lanes, 1), "vector", tile.lanes))
+        return tuple(
+            Member(f"{m.name}@{stmt.name}", {stmt.name: m.schedule[stmt.name]}, m.kind, m.factor, m.coincident)
+            for m in members
+        )
+
+    def inner_members(self) -> list[Member]:
+        """The reduction loops; short innermost ones are unrolled."""
+        stmt = self.group.contraction.update
+        members: list[Member] = []
+        unrolled = 1
+        for name in reversed(self.group.contraction.inner):
+            size = extent(stmt, name)
+            kind: LoopKind = "serial"
+            if members or len(self.group.contraction.inner) > 1:
+                if size is not None and unrolled * size <= UNROLL_INNER and all(m.kind == "unroll" for m in members):
+                    kind, unrolled = "unroll", unrolled * size
+            members.append(Member(name, {stmt.name: loop_dim(stmt.domain, stmt.iters.index(name))}, kind))
+        return members[::-1]
+
+    def tile_body(self) -> Node:
+        filters = []
+        for stmt in self.group.statements():
+            child: Node = Band(self.point_members(stmt), Leaf(), permutable=True)
+            if stmt is self.group.contraction.update:
+                child = Band(tuple(self.inner_members()), child)
+            filters.append(Filter({stmt.name: stmt.domain}, child))
+        return filters[0].child if len(filters) == 1 else Sequence(tuple(filters))
+
+    def promoted(self, array: str, node: Node, used_outside: bool) -> Node:
+        """Keep the tile of `array` in registers; vector dimension last."""
+        stmt = next(s for s in self.group.statements() if s.array == array)
+        own = self.group.iters[stmt.name][self.plan.columns]
+        dims = list(range(len(stmt.index)))
+        lane_dim = next(k for k, e in enumerate(stmt.index) if e == Var(own))
+        dims.sort(key=lambda k: k == lane_dim)
+        copy_in = not self.group.before and array == self.group.contraction.update.array
+        return Promote(
+            array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside
+        )
+
+    def packed_panel(self, node: Node) -> Node:
+        """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""
+        load, tile = self.plan.panel.load, self.plan.tile
+        last = len(load.index) - 1
+        layout = ((last, tile.columns, 0), *((k, 1, 0) for k in range(last)), (last, 1, tile.columns))
+        return Promote(load.array, f"{load.array}_packed", "heap", node, layout, True, False)
+
+
+def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, tuple[tuple[int, int, int], ...]]:
+    """Layouts in which constant operands of contractions should be stored (packed at compile time)."""
+    wanted: dict[str, tuple[tuple[int, int, int], ...]] = {}
+    for stmt in scop.statements.values():
+        c = recognise(stmt)
+        plan = None if c is None else plan_tile(c, target, constants)
+        if plan is None or plan.panel.load.array not in constants:
+            continue
+        load, tile = plan.panel.load, plan.tile
+        dims = [k for k, e in enumerate(load.index) if e == Var(plan.columns)]
+        uses = sum(load.array == other.array for s in scop.statements.values() for other in loads(s.value))
+        if len(dims) != 1 or uses != 1 or not all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
+            continue
+        d = dims[0]
+        rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
+        wanted[load.array] = ((d, tile.columns, 0), *rest, (d, 1, tile.columns))
+    return wanted
+
+
+def has_promotion(node: Node) -> bool:
+    """Whether the subtree already carries storage decisions."""
+    return any(isinstance(n, Promote) for n in walk(node))

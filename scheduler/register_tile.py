@@ -1,0 +1,59 @@
+"""How many accumulators: the register tile of a contraction, from the machine's data.
+
+A tile of `rows` broadcast values times `vectors` vector registers keeps
+`rows * vectors` accumulators, needs `vectors + 1` registers for operands, and does
+`rows * vectors` FMAs for `rows + vectors` loads (Goto & van de Geijn, TOMS 2008;
+Low et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poly.target import Target
+
+FMA_LATENCY = 4  # cycles, on every x86-64 and Arm core of the last decade (4 to 5)
+LOADS_PER_CYCLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """`rows` x `vectors * lanes`; `efficiency` is the predicted share of the FMA peak."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    efficiency: float
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+def throughput(rows: int, vectors: int, target: Target) -> float:
+    """Share of the FMA peak of one tile in steady state: latency bound, then load bound."""
+    fmas, loads = rows * vectors, rows + vectors
+    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, float(FMA_LATENCY))
+    return fmas / target.fma_units / cycles
+
+
+def filled(extent: int | None, step: int) -> float:
+    """Share of useful work when `extent` is cut in steps (1 for a symbolic extent)."""
+    if extent is None:
+        return 1.0
+    return extent / (-(-extent // step) * step)
+
+
+def choose(rows: int | None, columns: int | None, lanes: int, target: Target) -> RegisterTile:
+    """The best tile for a `rows` x `columns` output (None = symbolic, taken as large)."""
+    best: RegisterTile | None = None
+    for vectors in (1, 2, 3, 4):
+        for r in range(1, 15):
+            if r * vectors + vectors + 1 > target.vector_registers:
+                break
+            waste = filled(rows, r) * filled(columns, vectors * lanes)
+            tile = RegisterTile(r, vectors, lanes, throughput(r, vectors, target) * waste)
+            if best is None or tile.efficiency > best.efficiency + 1e-9:
+                best = tile
+    assert best is not None
+    return best
