@@ -23,8 +23,9 @@ from poly.errors import (
 
 if TYPE_CHECKING:
     from graph_driver.model import Model, compile_model, load
-    from poly.scop import Scop
     from scheduler.schedule import Schedule
+
+    from poly.scop import Scop
 
 __version__ = "0.1.0"
 

@@ -136,7 +136,7 @@ class Stmt:
 
     __slots__ = ()
 
-    def bodies(self) -> tuple["Stmt", ...]:
+    def bodies(self) -> tuple[Stmt, ...]:
         return ()
 
 

@@ -49,7 +49,7 @@ class DType:
         """Convert a Python or NumPy value, as C and NumPy `astype` do."""
         return np.asarray(value).astype(self.np)[()]
 
-    def __getitem__(self, shape: Any) -> "ArrayType":
+    def __getitem__(self, shape: Any) -> ArrayType:
         """`f32[M, K]`, `f32[...]` (any rank), `f32[()]` (rank 0)."""
         return ArrayType(self, shape if isinstance(shape, tuple) else (shape,))
 

@@ -23,7 +23,7 @@ class ScheduleError(PolycError):
 class IllegalSchedule(ScheduleError):
     """A transformation that violates a dependence; `.witness` holds a counterexample."""
 
-    def __init__(self, message: str, witness: "Witness | None" = None) -> None:
+    def __init__(self, message: str, witness: Witness | None = None) -> None:
         super().__init__(message)
         self.witness = witness
 

@@ -51,11 +51,11 @@ class Expr:
         """Vector length; 1 for a scalar. A vector operand makes the whole expression a vector."""
         return max((c.lanes for c in self.children()), default=1)
 
-    def children(self) -> tuple["Expr", ...]:
+    def children(self) -> tuple[Expr, ...]:
         """Direct operands, in evaluation order."""
         return ()
 
-    def with_children(self, children: tuple["Expr", ...]) -> "Expr":
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
         """The same node over other operands."""
         assert not children
         return self
@@ -71,10 +71,18 @@ class Const(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Var(Expr):
-    """A loop iterator or a size parameter (`i64`), or in the loop IR any `Let` name."""
+    """A loop iterator or a size parameter (`i64`), or in the loop IR any `Let` name.
+
+    `count` is the number of lanes of a `Let`-bound vector.
+    """
 
     name: str
     dtype: DType = i64
+    count: int = 1
+
+    @property
+    def lanes(self) -> int:
+        return self.count
 
 
 @dataclass(frozen=True, slots=True)

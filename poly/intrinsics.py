@@ -15,7 +15,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """`arity` arguments of one dtype; `result` is `same` or `bool`."""
+    """`arity` arguments of one dtype; `result` is `same` or `bool`.
+
+    `internal` ones are made by `emit` only: no DSL function has their name.
+    """
 
     name: str
     arity: int
@@ -23,6 +26,7 @@ class Intrinsic:
     ulp: float
     result: str = "same"
     integers: bool = False  # also defined on integer dtypes
+    internal: bool = False
 
 
 def _sigmoid(x: Any) -> Any:
@@ -46,6 +50,12 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     fn = getattr(lib, name)
     fn.restype, fn.argtypes = ct, [ct, ct, ct]
     return np.asarray(a).dtype.type(fn(float(a), float(b), float(c)))
+
+
+def _bitcast(x: Any) -> Any:
+    """The same bits as another type: i32 <-> f32, i64 <-> f64 (by the Call's dtype)."""
+    x = np.asarray(x)
+    return x.view({"float32": "int32", "int32": "float32", "float64": "int64", "int64": "float64"}[x.dtype.name])[()]
 
 
 _ALL = [
@@ -75,6 +85,8 @@ _ALL = [
     Intrinsic("fma", 3, _fma, 0),
     Intrinsic("isnan", 1, np.isnan, 0, result="bool"),
     Intrinsic("isinf", 1, np.isinf, 0, result="bool"),
+    # `Call("bitcast", (x,), dtype)`: the bits of x as the Call's dtype; i32 <-> f32 and i64 <-> f64.
+    Intrinsic("bitcast", 1, _bitcast, 0, result="cast", integers=True, internal=True),
 ]
 
 TABLE: dict[str, Intrinsic] = {i.name: i for i in _ALL}

@@ -106,7 +106,7 @@ class Scop:
             out = out.union(isl.UnionSet.from_set(s.domain))
         return out
 
-    def with_tree(self, tree: Node) -> "Scop":
+    def with_tree(self, tree: Node) -> Scop:
         """The same algorithm with another initial schedule tree."""
         return replace(self, tree=tree)
 

@@ -44,10 +44,10 @@ class Node:
 
     __slots__ = ()
 
-    def children(self) -> tuple["Node", ...]:
+    def children(self) -> tuple[Node, ...]:
         return ()
 
-    def with_children(self, children: tuple["Node", ...]) -> "Node":
+    def with_children(self, children: tuple[Node, ...]) -> Node:
         assert not children
         return self
 

@@ -1,0 +1,34 @@
+"""Interleaved timing in one process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds: minimum and median over the rounds."""
+
+    minimum: float
+    median: float
+
+
+def pin_to_one_core() -> None:
+    """Keep this process on one core (Linux), so that no peer gets a second one."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def interleave(runs: dict[str, Callable[[], object]], rounds: int = 20, warmup: int = 2) -> dict[str, Timing]:
+    """Run every callable in turn, `rounds` times: drift of the machine hits all alike."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + warmup):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            if turn >= warmup:
+                times[name].append(1e3 * (time.perf_counter() - start))
+    return {name: Timing(min(ms), sorted(ms)[len(ms) // 2]) for name, ms in times.items()}

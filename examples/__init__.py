@@ -1,0 +1,1 @@
+"""Runnable examples; every one runs in the tests."""
