@@ -1,0 +1,10 @@
+"""polyc's own elementary functions, as branch-free loop-IR expressions.
+
+After `expand_function` only these Calls are left, all exact or correctly rounded:
+`fma floor ceil round trunc abs sqrt bitcast`; so the interpreter, C and LLVM agree bit
+by bit (given that no back end contracts or reassociates floating point by itself).
+"""
+
+from emit.mathlib.expand import BASIC, expand_function
+
+__all__ = ["BASIC", "expand_function"]

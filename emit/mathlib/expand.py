@@ -1,0 +1,230 @@
+"""The pass that replaces intrinsic Calls by basic operations.
+
+Formulas of this package are DAGs; here they become trees of basic operations with a `Let`
+for every shared node. The `Let`s stand directly around the statement, so an argument that
+was under a lazy `Select` (or `and`, `or`) would be evaluated too early: where it reads
+memory it is itself guarded by the same condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+from emit.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    For,
+    Function,
+    If,
+    Let,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from emit.mathlib import exp_log, power, special, trig
+from emit.mathlib.build import V
+from poly.dtypes import DType, bf16, bool_, f16, f32
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+
+BASIC = frozenset(("fma", "floor", "ceil", "round", "trunc", "abs", "sqrt", "isnan", "isinf", "bitcast"))
+
+_FUNCTIONS: dict[str, Callable[..., V]] = {
+    "exp": exp_log.exp,
+    "expm1": exp_log.expm1,
+    "log": exp_log.log,
+    "log1p": exp_log.log1p,
+    "erf": special.erf,
+    "sigmoid": special.sigmoid,
+    "tanh": special.tanh,
+    "sinh": special.sinh,
+    "cosh": special.cosh,
+    "rsqrt": special.rsqrt,
+    "sin": trig.sin,
+    "cos": trig.cos,
+    "tan": trig.tan,
+    "asin": trig.asin,
+    "acos": trig.acos,
+    "atan": trig.atan,
+    "pow": power.pow_,
+}
+
+
+def expand_function(fn: Function) -> Function:
+    """`fn` without Calls other than `BASIC` and without the operator `**`.
+
+    A statement that has none of them is returned as it is.
+    """
+    names = (f"m{i}" for i in count())
+    taken = {s.name for s in walk(fn.body) if isinstance(s, Let)} | {s.var for s in walk(fn.body) if isinstance(s, For)}
+    taken |= {b.name for b in fn.buffers} | set(fn.params)
+    taken |= {s.buffer.name for s in walk(fn.body) if isinstance(s, Alloc)}
+    return replace(fn, body=_statement(fn.body, lambda: next(n for n in names if n not in taken)))
+
+
+def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
+    def sub(t: Stmt) -> Stmt:
+        return _statement(t, fresh)
+
+    if isinstance(s, Block):
+        return Block(tuple(sub(t) for t in s.stmts))
+    if isinstance(s, For):
+        return replace(s, body=sub(s.body))
+    if isinstance(s, Alloc):
+        return replace(s, body=sub(s.body))
+    if isinstance(s, Let):
+        e = _Expansion(fresh)
+        value = e.run(s.value)
+        return e.wrap(Let(s.name, value, sub(s.body)))
+    if isinstance(s, If):
+        e = _Expansion(fresh)
+        cond = e.run(s.cond)
+        return e.wrap(If(cond, sub(s.then), None if s.orelse is None else sub(s.orelse)))
+    if isinstance(s, Store):
+        e = _Expansion(fresh)
+        value = e.run(s.value)
+        index = tuple(e.run(i) for i in s.index)
+        mask = None if s.mask is None else e.run(s.mask)
+        return e.wrap(replace(s, value=value, index=index, mask=mask))
+    raise TypeError(f"unknown statement {type(s).__name__}")
+
+
+def needs_expansion(e: Expr) -> bool:
+    """Whether `expand_function` would change this node or one below."""
+    if isinstance(e, Call) and e.fn not in BASIC:
+        return True
+    if isinstance(e, Binary) and e.op == "**":
+        return True
+    return any(needs_expansion(c) for c in e.children())
+
+
+def _reads_memory(e: Expr) -> bool:
+    return isinstance(e, Load | VLoad) or any(_reads_memory(c) for c in e.children())
+
+
+class _Expansion:
+    """Expands the expressions of one statement, collecting `Let` bindings in order."""
+
+    def __init__(self, fresh: Callable[[], str]) -> None:
+        self.fresh = fresh
+        self.lets: list[tuple[str, Expr]] = []
+
+    def run(self, e: Expr) -> Expr:
+        return self.go(e, None) if needs_expansion(e) else e
+
+    def wrap(self, s: Stmt) -> Stmt:
+        """`s` inside the collected bindings."""
+        for name, value in reversed(self.lets):
+            s = Let(name, value, s)
+        return s
+
+    def bind(self, e: Expr, lanes: int) -> Expr:
+        """A name for `e` (leaves stay as they are)."""
+        if isinstance(e, Const | Var) or (isinstance(e, Broadcast) and isinstance(e.a, Const | Var)):
+            return e
+        name = self.fresh()
+        self.lets.append((name, e))
+        return Var(name, e.dtype, lanes)
+
+    def go(self, e: Expr, guard: Expr | None) -> Expr:
+        """`e` expanded; `guard` (a bound condition) says when `e` is evaluated at all."""
+        if not needs_expansion(e):
+            return e
+        if isinstance(e, Select):
+            cond = self.go(e.cond, guard)
+            if not (needs_expansion(e.a) or needs_expansion(e.b)):
+                return Select(cond, e.a, e.b, e.dtype)
+            cond, when, unless = self.branches(cond, guard)
+            return Select(cond, self.go(e.a, when), self.go(e.b, unless), e.dtype)
+        if isinstance(e, Binary) and e.op in ("and", "or"):
+            a = self.go(e.a, guard)
+            if not needs_expansion(e.b):
+                return Binary(e.op, a, e.b, e.dtype)
+            a, when, unless = self.branches(a, guard)
+            return Binary(e.op, a, self.go(e.b, when if e.op == "and" else unless), e.dtype)
+        operands = tuple(self.go(c, guard) for c in e.children())
+        if isinstance(e, Call) and e.fn not in BASIC:
+            return self.call(e.fn, operands, guard)
+        if isinstance(e, Binary) and e.op == "**":
+            return self.call("pow", operands, guard)
+        return e.with_children(operands)
+
+    def branches(self, cond: Expr, guard: Expr | None) -> tuple[Expr, Expr, Expr]:
+        """(cond, guard and cond, guard and not cond), all bound and safe to evaluate."""
+        lanes = max(cond.lanes, 1 if guard is None else guard.lanes)
+        if guard is not None and _reads_memory(cond):
+            cond = Select(guard, cond, _const(False, bool_, cond.lanes), bool_)
+        cond = self.bind(cond, cond.lanes)
+        negated: Expr = Unary("not", cond, bool_)
+        if guard is None:
+            return cond, cond, self.bind(negated, lanes)
+        both = self.bind(Binary("and", _widen(guard, lanes), _widen(cond, lanes), bool_), lanes)
+        neither = self.bind(Binary("and", _widen(guard, lanes), _widen(negated, lanes), bool_), lanes)
+        return cond, both, neither
+
+    def call(self, name: str, operands: tuple[Expr, ...], guard: Expr | None) -> Expr:
+        """The expansion of one call over already expanded operands."""
+        dtype = operands[0].dtype
+        lanes = max(o.lanes for o in operands)
+        args = []
+        for o in operands:
+            if guard is not None and _reads_memory(o):
+                o = Select(guard, o, _const(0, dtype, max(lanes, guard.lanes)), dtype)
+            args.append(V(self.bind(o, lanes), lanes))
+        compute = f32 if dtype in (f16, bf16) else dtype
+        wide = [a.cast(compute) for a in args]
+        result = _apply(name, wide, operands).cast(dtype)
+        return self.bind(self.share(result.e, lanes), lanes)
+
+    def share(self, root: Expr, lanes: int) -> Expr:
+        """The DAG below `root` as a tree: nodes with several parents are bound, in post-order."""
+        uses: dict[int, int] = {}
+
+        def tally(e: Expr) -> None:
+            uses[id(e)] = uses.get(id(e), 0) + 1
+            if uses[id(e)] == 1:
+                for c in e.children():
+                    tally(c)
+
+        done: dict[int, Expr] = {}
+
+        def build(e: Expr) -> Expr:
+            if id(e) not in done:
+                kids = e.children()
+                new = e.with_children(tuple(build(k) for k in kids)) if kids else e
+                done[id(e)] = self.bind(new, lanes) if uses[id(e)] > 1 else new
+            return done[id(e)]
+
+        tally(root)
+        return build(root)
+
+
+def _apply(name: str, args: list[V], operands: tuple[Expr, ...]) -> V:
+    if name != "pow":
+        return _FUNCTIONS[name](*args)
+    exponent = operands[1].a if isinstance(operands[1], Broadcast) else operands[1]
+    if isinstance(exponent, Cast) and isinstance(exponent.a, Const):
+        exponent = exponent.a
+    if isinstance(exponent, Const):
+        short = power.pow_constant(args[0], float(exponent.value))
+        if short is not None:
+            return short
+    if args[0].dtype.is_float:
+        return power.pow_(args[0], args[1])
+    return power.pow_integer(args[0], args[1])
+
+
+def _const(value: int | bool, dtype: DType, lanes: int) -> Expr:
+    literal = float(value) if dtype.is_float else value
+    const = Const(literal, dtype)
+    return const if lanes == 1 else Broadcast(const, lanes, dtype)
+
+
+def _widen(e: Expr, lanes: int) -> Expr:
+    return e if e.lanes == lanes else Broadcast(e, lanes, e.dtype)
+
+
+__all__ = ["BASIC", "expand_function", "needs_expansion"]
