@@ -1,0 +1,65 @@
+"""Building C text with the compiler that is there, and loading the result."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from poly.errors import BuildError
+
+FLAGS = (
+    "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
+    "-fno-math-errno", "-fopenmp", "-w",
+)  # fmt: skip
+
+
+def find_compiler() -> str | None:
+    """Path of `$CC`, gcc, clang or cc, whichever is there first; None without one."""
+    for name in (os.environ.get("CC"), "gcc", "clang", "cc"):
+        path = shutil.which(name) if name else None
+        if path:
+            return path
+    return None
+
+
+def build_shared(source: str) -> bytes:
+    """The shared object made from C text.
+
+    Raises:
+        BuildError: no compiler on this machine, the compiler refused, or no room to write.
+    """
+    compiler = find_compiler()
+    if compiler is None:
+        raise BuildError("no C compiler found (looked for $CC, gcc, clang, cc): use the llvm back end or install gcc")
+    try:
+        with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
+            text, shared = Path(folder, "kernel.c"), Path(folder, "kernel.so")
+            text.write_text(source, encoding="utf-8")
+            done = subprocess.run(
+                [compiler, *FLAGS, str(text), "-o", str(shared), "-lm"], capture_output=True, text=True
+            )
+            if done.returncode:
+                first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
+                raise BuildError(f"{Path(compiler).name} refused the generated C: {first}")
+            return shared.read_bytes()
+    except OSError as error:
+        raise BuildError(f"cannot build C code in a temporary folder: {error.strerror or error}") from None
+
+
+def load_shared(image: bytes) -> ctypes.CDLL:
+    """Load a shared object from memory (through a temporary file that is removed at once).
+
+    Raises:
+        BuildError: the image is damaged or made for another machine, or no room to write.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
+            path = Path(folder, "kernel.so")
+            path.write_bytes(image)
+            return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BuildError(f"cannot load the compiled kernel: {error}") from None
