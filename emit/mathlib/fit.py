@@ -47,7 +47,10 @@ def least_squares(xs: list[Number], gs: list[Number], ws: list[Number], first: i
 
 
 def _polyval(c: list[Number], x: Number) -> Number:
-    return mp.polyval(list(reversed(c)), x)
+    value = mp.mpf(0)
+    for v in reversed(c):
+        value = value * x + v
+    return value
 
 
 def fit(job: Fit, points: int = 160) -> tuple[list[float], float]:

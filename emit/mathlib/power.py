@@ -88,7 +88,7 @@ def _log_pair(a: V) -> Pair:
     """log(a) for finite a > 0 to about 2**-66: e ln 2 + 2 atanh(s), s = (m - 1) / (m + 1)."""
     e, m = log_split(a)
     num, den_hi = m - 1.0, m + 1.0
-    den_lo = 1.0 - (den_hi - m)
+    den_lo = m - (den_hi - 1.0)
     s_hi = num / den_hi
     # num - s (den_hi + den_lo), exactly but for the last rounding.
     s_lo = fma(-s_hi, den_lo, fma(-s_hi, den_hi, num)) / den_hi

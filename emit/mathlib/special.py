@@ -43,7 +43,7 @@ def tanh(x: V) -> V:
     n, r = exp_reduce(minimum(x.abs(), 10.0 if x.dtype == f32 else 20.0) * -2.0)
     s = power_of_two(n, f)
     z = fma(expm1_poly(r), s, s - 1.0)
-    return with_sign(-z / (z + 2.0), sign_bit(x))
+    return with_sign(z.abs() / (z + 2.0), sign_bit(x))
 
 
 def sinh(x: V) -> V:
