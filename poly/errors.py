@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from poly.legality import Witness
+    from poly.witness import Witness
 
 
 class PolycError(Exception):

@@ -176,10 +176,11 @@ def time_maps(tree: Node, domains: Mapping[str, isl.Set]) -> list[isl.Map]:
 
     visit(tree, dict(domains), {s: [] for s in domains})
     depth = max((len(t) for _, t in branches), default=0)
-    return [_time_map(dom, [*times, *([0] * (depth - len(times)))]) for dom, times in branches]
+    return [time_map(dom, [*times, *([0] * (depth - len(times)))]) for dom, times in branches]
 
 
-def _time_map(domain: isl.Set, times: list[isl.PwAff | int]) -> isl.Map:
+def time_map(domain: isl.Set, times: list[isl.PwAff | int]) -> isl.Map:
+    """`{ S[i] -> [t0, t1, ...] }` on `domain`; an int is a constant coordinate."""
     space = domain.get_space()
     ls = isl.LocalSpace.from_space(space)
     result = isl.Map.from_domain(domain)
