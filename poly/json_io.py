@@ -1,0 +1,207 @@
+"""Scops and schedule trees as JSON, without loss and in one canonical form.
+
+Sets and functions are isl's own text. Spans are kept. `dumps(loads(x)) == x`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import islpy as isl
+
+from poly.dtypes import BY_NAME
+from poly.errors import ScopError
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, Var
+from poly.scop import Array, DynamicBound, Scop, Statement
+from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+
+VERSION = 1
+
+
+def dumps(scop: Scop) -> str:
+    """The Scop as canonical JSON text."""
+    return json.dumps(_scop(scop), separators=(",", ":"), sort_keys=True)
+
+
+def loads(text: str) -> Scop:
+    """The Scop back from `dumps`.
+
+    Raises:
+        ScopError: not such a text, or of another version.
+    """
+    try:
+        data = json.loads(text)
+        if data.get("version") != VERSION:
+            raise ScopError(f"a Scop of format {data.get('version')!r}; this polyc reads format {VERSION}")
+        return _scop_back(data)
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, isl.Error) as error:
+        raise ScopError(f"not a Scop in JSON: {error}") from None
+
+
+def dump_tree(tree: Node) -> str:
+    """A schedule tree as canonical JSON text."""
+    return json.dumps(_node(tree), separators=(",", ":"), sort_keys=True)
+
+
+def load_tree(text: str) -> Node:
+    """The tree back from `dump_tree`. Raises `ScopError` when it is not one."""
+    try:
+        return _node_back(json.loads(text))
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, isl.Error) as error:
+        raise ScopError(f"not a schedule tree in JSON: {error}") from None
+
+
+# ---- writing -------------------------------------------------------------------------------
+
+
+def _scop(s: Scop) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "name": s.name,
+        "params": list(s.params),
+        "context": s.context.to_str(),
+        "arrays": [
+            [a.name, a.dtype.name, [_expr(e) for e in a.shape], a.kind, a.scalar, _span(a.span)]
+            for a in s.arrays.values()
+        ],
+        "statements": [_statement(x) for x in s.statements.values()],
+        "tree": _node(s.tree),
+        "args": list(s.args),
+        "results": list(s.results),
+        "reassociate": s.reassociate,
+        "fast_math": s.fast_math,
+        "notes": list(s.notes),
+    }
+
+
+def _statement(s: Statement) -> dict[str, Any]:
+    return {
+        "name": s.name,
+        "iters": list(s.iters),
+        "domain": s.domain.to_str(),
+        "array": s.array,
+        "index": [_expr(e) for e in s.index],
+        "value": _expr(s.value),
+        "predicate": None if s.predicate is None else _expr(s.predicate),
+        "reduction": s.reduction,
+        "dynamic": [[d.iter, _expr(d.lo), _expr(d.hi)] for d in s.dynamic],
+        "span": _span(s.span),
+    }
+
+
+def _span(s: Span | None) -> list[Any] | None:
+    return None if s is None else [s.file, s.line, s.col, s.end_line, s.end_col, s.text]
+
+
+def _expr(e: Expr) -> list[Any]:
+    kids = [_expr(c) for c in e.children()]
+    dtype = e.dtype.name
+    if isinstance(e, Const):
+        value = e.value.hex() if isinstance(e.value, float) else e.value
+        return ["const", dtype, value, isinstance(e.value, float)]
+    if isinstance(e, Var):
+        return ["var", dtype, e.name, e.count]
+    if isinstance(e, Load):
+        return ["load", dtype, e.array, _span(e.span), *kids]
+    if isinstance(e, Unary):
+        return ["unary", dtype, e.op, *kids]
+    if isinstance(e, Binary):
+        return ["binary", dtype, e.op, *kids]
+    if isinstance(e, Call):
+        return ["call", dtype, e.fn, *kids]
+    if isinstance(e, Select):
+        return ["select", dtype, *kids]
+    if isinstance(e, Cast):
+        return ["cast", dtype, *kids]
+    raise ScopError(f"{type(e).__name__} is no expression of a Scop")
+
+
+def _node(n: Node) -> list[Any]:
+    if isinstance(n, Leaf):
+        return ["leaf"]
+    if isinstance(n, Band):
+        members = [
+            [m.name, {s: pa.to_str() for s, pa in sorted(m.schedule.items())}, m.kind, m.factor, m.coincident]
+            for m in n.members
+        ]
+        return ["band", members, n.permutable, _node(n.child)]
+    if isinstance(n, Filter):
+        return ["filter", [[s, d.to_str()] for s, d in n.domain.items()], _node(n.child)]
+    if isinstance(n, Sequence):
+        return ["sequence", *map(_node, n.filters)]
+    if isinstance(n, Promote):
+        layout = None if n.layout is None else [list(x) for x in n.layout]
+        return ["promote", n.array, n.buffer, n.space, layout, n.copy_in, n.copy_out, _node(n.child)]
+    raise ScopError(f"{type(n).__name__} is no tree node")
+
+
+# ---- reading -------------------------------------------------------------------------------
+
+
+def _scop_back(d: dict[str, Any]) -> Scop:
+    arrays = {
+        n: Array(n, BY_NAME[t], tuple(map(_expr_back, shape)), kind, scalar, _span_back(span))
+        for n, t, shape, kind, scalar, span in d["arrays"]
+    }
+    statements = {x["name"]: _statement_back(x) for x in d["statements"]}
+    return Scop(
+        d["name"], tuple(d["params"]), isl.Set(d["context"]), arrays, statements, _node_back(d["tree"]),
+        tuple(d["args"]), tuple(d["results"]), d["reassociate"], d["fast_math"], tuple(d["notes"]),
+    )  # fmt: skip
+
+
+def _statement_back(d: dict[str, Any]) -> Statement:
+    return Statement(
+        d["name"], tuple(d["iters"]), isl.Set(d["domain"]), d["array"], tuple(map(_expr_back, d["index"])),
+        _expr_back(d["value"]), None if d["predicate"] is None else _expr_back(d["predicate"]), d["reduction"],
+        tuple(DynamicBound(i, _expr_back(lo), _expr_back(hi)) for i, lo, hi in d["dynamic"]), _span_back(d["span"]),
+    )  # fmt: skip
+
+
+def _span_back(d: list[Any] | None) -> Span | None:
+    return None if d is None else Span(*d)
+
+
+def _expr_back(d: list[Any]) -> Expr:
+    kind, dtype, *rest = d
+    t = BY_NAME[dtype]
+    if kind == "const":
+        value, real = rest
+        return Const(float.fromhex(value) if real else value, t)
+    if kind == "var":
+        return Var(rest[0], t, rest[1])
+    if kind == "load":
+        return Load(rest[0], tuple(map(_expr_back, rest[2:])), t, _span_back(rest[1]))
+    if kind == "unary":
+        return Unary(rest[0], _expr_back(rest[1]), t)
+    if kind == "binary":
+        return Binary(rest[0], _expr_back(rest[1]), _expr_back(rest[2]), t)
+    if kind == "call":
+        return Call(rest[0], tuple(map(_expr_back, rest[1:])), t)
+    kids = tuple(map(_expr_back, rest))
+    if kind == "select":
+        return Select(*kids, t)
+    if kind == "cast":
+        return Cast(kids[0], t)
+    raise ValueError(f"unknown expression '{kind}'")
+
+
+def _node_back(d: list[Any]) -> Node:
+    kind, *rest = d
+    if kind == "leaf":
+        return Leaf()
+    if kind == "band":
+        members = tuple(
+            Member(n, {s: isl.PwAff(t) for s, t in schedule.items()}, k, f, c) for n, schedule, k, f, c in rest[0]
+        )
+        return Band(members, _node_back(rest[2]), rest[1])
+    if kind == "filter":
+        return Filter({s: isl.Set(t) for s, t in rest[0]}, _node_back(rest[1]))
+    if kind == "sequence":
+        return Sequence(tuple(_node_back(x) for x in rest))  # type: ignore[misc]
+    if kind == "promote":
+        array, buffer, space, layout, copy_in, copy_out, child = rest
+        cut = None if layout is None else tuple((a, b, c) for a, b, c in layout)
+        return Promote(array, buffer, space, _node_back(child), cut, copy_in, copy_out)
+    raise ValueError(f"unknown tree node '{kind}'")

@@ -1,0 +1,88 @@
+"""The Scop's invariants, checked."""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from poly.dtypes import bool_
+from poly.errors import ScopError
+from poly.expr import Binary, Expr, Load, Select, Var, walk
+from poly.legality import check_coverage, places
+from poly.scop import Scop, Statement
+
+
+def verify(scop: Scop) -> None:
+    """Raise `ScopError` with one clear line if `scop` breaks an invariant.
+
+    Checked: names resolve and are unique, ranks and dtypes agree, domains have the
+    statement's space, inputs are not written, reductions have their form, and the initial
+    tree schedules every instance exactly once.
+    """
+    _names(scop)
+    for s in scop.statements.values():
+        _statement(scop, s)
+    check_coverage(scop, list(places(scop.tree, scop)))
+
+
+def _fail(scop: Scop, message: str) -> None:
+    raise ScopError(f"{scop.name}: {message}")
+
+
+def _names(scop: Scop) -> None:
+    for n, a in scop.arrays.items():
+        if n != a.name:
+            _fail(scop, f"array '{a.name}' is filed under '{n}'")
+    for n in (*scop.args, *scop.results):
+        if n not in scop.arrays:
+            _fail(scop, f"'{n}' is an argument or result but no array")
+    for n in scop.results:
+        if scop.arrays[n].kind != "out":
+            _fail(scop, f"result '{n}' is declared '{scop.arrays[n].kind}'")
+    iters = {i for s in scop.statements.values() for i in s.iters}
+    for n in (set(scop.arrays) & iters) | (set(scop.params) & iters) | (set(scop.params) & set(scop.arrays)):
+        _fail(scop, f"the name '{n}' is used for two things")
+
+
+def _statement(scop: Scop, s: Statement) -> None:
+    if s.domain.get_tuple_name() != s.name or s.domain.dim(isl.dim_type.set) != len(s.iters):
+        _fail(scop, f"statement {s.name} has iterators {s.iters} but the domain {s.domain}")
+    if s.array not in scop.arrays:
+        _fail(scop, f"statement {s.name} writes the unknown array '{s.array}'")
+    if scop.arrays[s.array].kind == "in":
+        _fail(scop, f"statement {s.name} writes the input '{s.array}'")
+    if s.value.dtype != scop.arrays[s.array].dtype:
+        _fail(scop, f"statement {s.name} stores {s.value.dtype} in '{s.array}' ({scop.arrays[s.array].dtype})")
+    if s.predicate is not None and s.predicate.dtype != bool_:
+        _fail(scop, f"the predicate of {s.name} is {s.predicate.dtype}")
+    known = {*s.iters, *scop.params}
+    roots = [s.target, s.value, *(x for d in s.dynamic for x in (d.lo, d.hi))]
+    for root in roots if s.predicate is None else [*roots, s.predicate]:
+        for e in walk(root):
+            _expression(scop, s, e, known)
+    if s.reduction is not None and not _is_reduction(s):
+        _fail(scop, f"statement {s.name} is marked a '{s.reduction}' reduction but is not of that form")
+
+
+def _expression(scop: Scop, s: Statement, e: Expr, known: set[str]) -> None:
+    if isinstance(e, Var) and e.name not in known:
+        _fail(scop, f"statement {s.name} uses the unknown variable '{e.name}'")
+    if isinstance(e, Load):
+        if e.array not in scop.arrays:
+            _fail(scop, f"statement {s.name} reads the unknown array '{e.array}'")
+        a = scop.arrays[e.array]
+        if len(a.shape) != len(e.index):
+            _fail(scop, f"statement {s.name} uses {len(e.index)} subscripts on '{a.name}' of rank {len(a.shape)}")
+        if a.dtype != e.dtype:
+            _fail(scop, f"statement {s.name} reads '{a.name}' ({a.dtype}) as {e.dtype}")
+    if isinstance(e, Binary) and e.a.dtype != e.b.dtype:
+        _fail(scop, f"statement {s.name}: operands of '{e.op}' are {e.a.dtype} and {e.b.dtype}")
+    if isinstance(e, Select) and not (e.a.dtype == e.b.dtype == e.dtype and e.cond.dtype == bool_):
+        _fail(scop, f"statement {s.name}: the arms of a select are {e.a.dtype} and {e.b.dtype}")
+
+
+def _is_reduction(s: Statement) -> bool:
+    v = s.value
+    if not isinstance(v, Binary) or not (v.op == s.reduction or (v.op == "-" and s.reduction == "+")):
+        return False
+    own = isinstance(v.a, Load) and v.a.array == s.array and v.a.index == s.index
+    return own and not any(isinstance(e, Load) and e.array == s.array for e in walk(v.b))
