@@ -1,0 +1,130 @@
+"""Joining and separating loops: `fuse`, `distribute`. Pure tree edits, unchecked.
+
+`smallest_shift` looks for the delay that makes a fusion legal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import islpy as isl
+
+from poly.errors import ScheduleError
+from poly.scop import Scop
+from poly.tree import Band, Filter, Member, Node, loop_names
+from poly.tree import Sequence as SequenceNode
+from scheduler.tree_edit import (
+    Path,
+    Spot,
+    fresh,
+    locate,
+    outer_members,
+    peel_first,
+    put,
+    refuse_dynamic,
+    restrict,
+    sequence,
+)
+
+
+def fuse(scop: Scop, tree: Node, a: str, b: str) -> Node:
+    """Neighbouring loops `a` and `b` become one loop `a` over both bodies."""
+    path, k = _neighbours(tree, a, b)
+    seq = path[-1][0]
+    assert isinstance(seq, SequenceNode)
+    first, rest_a = peel_first(seq.filters[k].child)
+    second, rest_b = peel_first(seq.filters[k + 1].child)
+    refuse_dynamic(scop, first, "fuse")
+    refuse_dynamic(scop, second, "fuse")
+    body = sequence([Filter(seq.filters[k].domain, rest_a), Filter(seq.filters[k + 1].domain, rest_b)])
+    loop = Member(a, {**first.schedule, **second.schedule})
+    domain = {**seq.filters[k].domain, **seq.filters[k + 1].domain}
+    joined = Filter(domain, Band((loop,), body))
+    filters = (*seq.filters[:k], joined, *seq.filters[k + 2 :])
+    return put(path[:-1], joined.child if len(filters) == 1 else SequenceNode(filters))
+
+
+def _neighbours(tree: Node, a: str, b: str) -> tuple[Path, int]:
+    """Path to the Sequence (its entry included) and the index of `a`'s child; `b`'s is the next."""
+    if a == b:
+        raise ScheduleError(f"fuse needs two different loops, not '{a}' twice")
+    spots = [locate(tree, a), locate(tree, b)]
+    for name, spot in zip((a, b), spots, strict=True):
+        if spot.index or len(spot.path) < 2 or not isinstance(spot.path[-2][0], SequenceNode):
+            raise ScheduleError(f"loop '{name}' is not the outermost loop of one part of a sequence")
+    (seq_a, ka), (seq_b, kb) = spots[0].path[-2], spots[1].path[-2]
+    if seq_a is not seq_b:
+        raise ScheduleError(f"loops '{a}' and '{b}' are not in one sequence")
+    if kb != ka + 1:
+        raise ScheduleError(f"loop '{b}' does not directly follow loop '{a}' (reorder_statements first)")
+    return spots[0].path[:-1], ka
+
+
+def smallest_shift(scop: Scop, conflicts: isl.UnionMap, tree: Node, loop: str, body: tuple[str, ...]) -> int | None:
+    """The smallest delay >= 0 of the statements `body` in `loop` that leaves no conflict from the
+    loop's other statements to them running backwards; None when no constant is enough."""
+    spot: Spot = locate(tree, loop)
+    above = [*outer_members(spot.path), *spot.band.members[: spot.index]]
+    worst = 0
+    for source in spot.member.schedule:
+        if source in body:
+            continue
+        for sink in body:
+            pairs = _between(scop, conflicts, source, sink)
+            for m in above:
+                pairs = pairs.intersect(
+                    isl.Map.from_pw_aff(m.schedule[source]).apply_range(isl.Map.from_pw_aff(m.schedule[sink]).reverse())
+                )
+            if pairs.is_empty():
+                continue
+            times = pairs.apply_domain(isl.Map.from_pw_aff(spot.member.schedule[source]))
+            distance = times.apply_range(isl.Map.from_pw_aff(spot.member.schedule[sink])).deltas().dim_min_val(0)
+            if not distance.is_int():
+                return None
+            worst = max(worst, -int(distance.to_python()))
+    return worst
+
+
+def _between(scop: Scop, conflicts: isl.UnionMap, source: str, sink: str) -> isl.Map:
+    space = (
+        scop.statements[source].domain.get_space().map_from_domain_and_range(scop.statements[sink].domain.get_space())
+    )
+    return conflicts.extract_map(space.align_params(conflicts.get_space()))
+
+
+def distribute(tree: Node, loop: str) -> Node:
+    """One loop around each part of the Sequence below."""
+    spot = locate(tree, loop)
+    band = spot.band
+    inner: list[Member] = list(band.members[spot.index :])
+    node: Node = band.child
+    while isinstance(node, Band):
+        inner.extend(node.members)
+        node = node.child
+    if not isinstance(node, SequenceNode):
+        raise ScheduleError(f"loop '{loop}' has one part only: nothing to distribute")
+    parts: list[Filter] = []
+    scratch: Node = tree
+    for k, f in enumerate(node.filters):
+        keep = frozenset(f.domain)
+        members = [replace(m, schedule={s: p for s, p in m.schedule.items() if s in keep}) for m in inner]
+        if k:
+            renamed = []
+            for m in members:
+                name = fresh(scratch, m.name)
+                scratch = Band((replace(m, name=name),), scratch)
+                renamed.append(replace(m, name=name))
+            members = renamed
+        parts.append(Filter(f.domain, Band(tuple(members), restrict(f.child, keep))))
+    head = band.members[: spot.index]
+    body = sequence(parts)
+    new = put(spot.path, Band(head, body) if head else body)
+    assert len(set(loop_names(new))) == len(loop_names(new))
+    return _flatten_above(new, spot.path)
+
+
+def _flatten_above(tree: Node, path: Path) -> Node:
+    """Merge a Sequence that landed directly inside a filter of another one."""
+    from scheduler.tree_edit import flatten
+
+    return flatten(tree) if path and isinstance(path[-1][0], Filter) else tree

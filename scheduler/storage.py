@@ -1,0 +1,181 @@
+"""Moving arrays to smaller buffers: `promote`, `contract`. Pure tree edits, unchecked.
+
+Both insert a `Promote` node; `contract` is for an array that no value of which lives on
+outside one iteration of the loops above it, so nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import islpy as isl
+
+from poly.errors import ScheduleError
+from poly.expr import Expr, loads
+from poly.scop import Scop, Statement
+from poly.tree import Band, Member, Node, Promote, Space, walk
+from scheduler.tree_edit import Path, locate, outer_members, paths, put
+
+SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a Promote can go: above the node at the end of `path`, or inside the band there
+    after `members` of its loops (0 = above it)."""
+
+    path: Path
+    node: Node
+    members: int
+
+    def loops(self) -> list[Member]:
+        """All loops around the place, outermost first."""
+        inside = list(self.node.members[: self.members]) if isinstance(self.node, Band) else []
+        return [*outer_members(self.path), *inside]
+
+    def insert(self, promote: Promote) -> Node:
+        """The tree with `promote` (its child is replaced) at this place."""
+        node = self.node
+        if not isinstance(node, Band) or self.members == 0:
+            return put(self.path, promote.with_children((node,)))
+        head, tail = node.members[: self.members], node.members[self.members :]
+        below: Node = Band(tail, node.child, node.permutable) if tail else node.child
+        return put(self.path, Band(head, promote.with_children((below,)), node.permutable))
+
+
+def touches(stmt: Statement, array: str) -> tuple[bool, bool]:
+    """Whether the statement reads and writes the array."""
+    exprs: list[Expr] = [*stmt.index, stmt.value]
+    exprs += [] if stmt.predicate is None else [stmt.predicate]
+    exprs += [e for b in stmt.dynamic for e in (b.lo, b.hi)]
+    return any(load.array == array for e in exprs for load in loads(e)), stmt.array == array
+
+
+def users(scop: Scop, array: str) -> frozenset[str]:
+    """Statements that touch the array."""
+    return frozenset(s.name for s in scop.statements.values() if any(touches(s, array)))
+
+
+def statements_below(scop: Scop, path: Path) -> frozenset[str]:
+    """Statements that reach the end of a path (by the filters on it)."""
+    from poly.tree import Filter
+
+    alive = frozenset(scop.statements)
+    for node, _ in path:
+        if isinstance(node, Filter):
+            alive &= frozenset(node.domain)
+    return alive
+
+
+def covering_places(scop: Scop, tree: Node, array: str) -> Iterator[Place]:
+    """Places above all accesses of the array, deepest first."""
+    need = users(scop, array)
+    covering = [(p, n) for p, n in paths(tree) if need <= statements_below(scop, p) and _alone(scop, tree, p, need)]
+    for path, node in reversed(covering):
+        if type(node).__name__ == "Filter":
+            continue
+        if isinstance(node, Band):
+            for k in range(len(node.members), 0, -1):
+                if k < len(node.members) or not isinstance(node.child, Band):
+                    yield Place(path, node, k)
+        if not (path and isinstance(path[-1][0], Band)):
+            yield Place(path, node, 0)
+
+
+def _alone(scop: Scop, tree: Node, path: Path, need: frozenset[str]) -> bool:
+    """No other branch holds instances of the users (a statement split by filters)."""
+    from poly.tree import Sequence
+
+    for node, k in path:
+        if isinstance(node, Sequence) and any(need & set(f.domain) for j, f in enumerate(node.filters) if j != k):
+            return False
+    return True
+
+
+def footprint(scop: Scop, array: str, loops: list[Member], exact: bool = False) -> list[int | None]:
+    """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
+    from poly.access import accesses
+
+    touched: isl.Map | None = None
+    for a in accesses(scop):
+        if a.array != array:
+            continue
+        domain = scop.statements[a.stmt].domain
+        time = isl.Map.from_domain(domain)
+        for m in loops:
+            time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[a.stmt]).intersect_domain(domain))
+        part = time.reverse().apply_range(a.map)
+        touched = part if touched is None else touched.union(part)
+    assert touched is not None
+    touched = touched.intersect_params(scop.context)
+    spread = touched.reverse().apply_range(touched).deltas()
+    extents: list[int | None] = []
+    for d in range(len(scop.arrays[array].shape)):
+        top = spread.dim_max_val(d)
+        extents.append(int(top.to_python()) + 1 if top.is_int() else None)
+    return extents
+
+
+def choose_space(extents: list[int | None], element_bytes: int, limit: int = 16384) -> Space:
+    """`register` for one element, `local` for a small constant box, else `heap`."""
+    size = element_bytes
+    for e in extents:
+        if e is None:
+            return "heap"
+        size *= e
+    if size == element_bytes:
+        return "register"
+    return "local" if size <= limit else "heap"
+
+
+def promote(scop: Scop, tree: Node, array: str, at: str, space: Space) -> Node:
+    """Below loop `at`, accesses to the array go to a buffer that is copied in and out."""
+    if array not in scop.arrays:
+        raise ScheduleError(f"no array '{array}': the arrays are {', '.join(scop.arrays)}")
+    if space not in SPACES:
+        raise ScheduleError(f"no memory space '{space}': the spaces are {', '.join(SPACES)}")
+    spot = locate(tree, at)
+    below = [scop.statements[s] for s in spot.member.schedule]
+    used = [touches(s, array) for s in below]
+    if not any(r or w for r, w in used):
+        raise ScheduleError(f"array '{array}' is not used inside loop '{at}'")
+    if promoted_below(spot.band, array) or any(isinstance(n, Promote) and n.array == array for n, _ in spot.path):
+        raise ScheduleError(f"array '{array}' is promoted already")
+    writes = any(w for _, w in used)
+    node = Promote(array, buffer_name(scop, tree, array), space, spot.band, None, True, writes)
+    return Place(spot.path, spot.band, spot.index + 1).insert(node)
+
+
+def promoted_below(node: Node, array: str) -> bool:
+    """Whether the subtree holds a promotion of the array."""
+    return any(isinstance(n, Promote) and n.array == array for n in walk(node))
+
+
+def contractions(scop: Scop, tree: Node, array: str, space: Space | None) -> Iterator[tuple[Node, Place]]:
+    """Trees with the local array contracted, deepest place first."""
+    if array not in scop.arrays:
+        raise ScheduleError(f"no array '{array}': the arrays are {', '.join(scop.arrays)}")
+    if scop.arrays[array].kind != "local":
+        raise ScheduleError(f"array '{array}' is not local: only local arrays can be contracted")
+    if promoted_below(tree, array):
+        raise ScheduleError(f"array '{array}' is promoted already")
+    if not users(scop, array):
+        raise ScheduleError(f"array '{array}' is not used")
+    for place in covering_places(scop, tree, array):
+        chosen = space
+        if chosen is None:
+            chosen = choose_space(footprint(scop, array, place.loops()), scop.arrays[array].dtype.bytes)
+        node = Promote(array, buffer_name(scop, tree, array), chosen, place.node, None, False, False)
+        yield place.insert(node), place
+
+
+def buffer_name(scop: Scop, tree: Node, array: str) -> str:
+    """A name that no array, buffer, parameter, iterator or statement has."""
+    used = {*scop.arrays, *scop.params, *scop.statements, *(i for s in scop.statements.values() for i in s.iters)}
+    used |= {n.buffer for n in walk(tree) if isinstance(n, Promote)}
+    name, k = f"{array}_buf", 0
+    while name in used:
+        k += 1
+        name = f"{array}_buf_{k}"
+    return name
