@@ -181,7 +181,7 @@ def _expr_back(d: list[Any]) -> Expr:
         return Call(rest[0], tuple(map(_expr_back, rest[1:])), t)
     kids = tuple(map(_expr_back, rest))
     if kind == "select":
-        return Select(*kids, t)
+        return Select(kids[0], kids[1], kids[2], t)
     if kind == "cast":
         return Cast(kids[0], t)
     raise ValueError(f"unknown expression '{kind}'")

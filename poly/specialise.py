@@ -1,86 +1,149 @@
-"""Fixing sizes: the same Scop with some parameters replaced by numbers."""
+"""Giving parameters values: the same Scop for known sizes, without those parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import islpy as isl
 
-from poly.expr import Expr, const_int, substitute
-from poly.scop import DynamicBound, Scop, Statement
-from poly.tree import Band, Filter, Member, Node
-
-T = TypeVar("T", isl.Set, isl.PwAff)
+from poly.dtypes import DType
+from poly.errors import ArgumentError, ScopError
+from poly.expr import Binary, Cast, Const, Expr, Unary, Var, const_int, rewrite
+from poly.scop import Array, Scop, Statement
+from poly.tree import Band, Filter, Node
 
 
 def specialise(scop: Scop, sizes: Mapping[str, int]) -> Scop:
-    """`scop` with the given parameters fixed and gone from all spaces (others stay symbolic).
+    """`scop` with the parameters in `sizes` replaced by numbers (others stay symbolic).
+
+    Context, domains, tree, shapes and expressions all lose the parameters; integer
+    arithmetic on constants is folded.
 
     Raises:
-        ValueError: a name in `sizes` is no parameter of the Scop.
+        ArgumentError: a name in `sizes` is not a parameter of the Scop.
+        ScopError: the sizes contradict the Scop's context.
     """
-    unknown = sorted(set(sizes) - set(scop.params))
+    unknown = [n for n in sizes if n not in scop.params]
     if unknown:
-        raise ValueError(f"{scop.name} has no size named {unknown[0]} (it has {', '.join(scop.params) or 'none'})")
+        known = ", ".join(scop.params) or "none"
+        raise ArgumentError(f"{scop.name}: '{unknown[0]}' is not a size of this operator (sizes: {known})")
     if not sizes:
         return scop
-    values: dict[str, Expr] = {n: const_int(v) for n, v in sizes.items()}
+    context = fix_params(scop.context, sizes)
+    if context.is_empty():
+        given = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        raise ScopError(f"{scop.name} cannot run with {given}: its sizes must satisfy {scop.context}")
+    constants: dict[str, Expr] = {n: const_int(v) for n, v in sizes.items()}
     return replace(
         scop,
         params=tuple(p for p in scop.params if p not in sizes),
-        context=fix(scop.context, sizes),
-        arrays={n: replace(a, shape=tuple(substitute(e, values) for e in a.shape)) for n, a in scop.arrays.items()},
-        statements={n: _statement(s, sizes, values) for n, s in scop.statements.items()},
-        tree=specialise_tree(scop.tree, sizes),
+        context=context,
+        arrays={n: _array(a, constants) for n, a in scop.arrays.items()},
+        statements={n: _statement(s, sizes, constants) for n, s in scop.statements.items()},
+        tree=fix_tree(scop.tree, sizes),
     )
 
 
-def specialise_tree(node: Node, sizes: Mapping[str, int]) -> Node:
-    """The schedule tree with parameters fixed."""
-    children = tuple(specialise_tree(c, sizes) for c in node.children())
+def fix_params(s: isl.Set, sizes: Mapping[str, int]) -> isl.Set:
+    """The set for these parameter values, its space without them."""
+    for name, value in sizes.items():
+        position = s.find_dim_by_name(isl.dim_type.param, name)
+        if position >= 0:
+            s = s.fix_val(isl.dim_type.param, position, isl.Val(value)).project_out(isl.dim_type.param, position, 1)
+    return s
+
+
+def fix_pw_aff(pa: isl.PwAff, sizes: Mapping[str, int]) -> isl.PwAff:
+    """The function for these parameter values, its space without them."""
+    for name, value in sizes.items():
+        position = pa.find_dim_by_name(isl.dim_type.param, name)
+        if position < 0:
+            continue
+        if pa.involves_dims(isl.dim_type.param, position, 1):
+            # No isl function substitutes a parameter of a PwAff: go through its graph.
+            graph = isl.Map.from_pw_aff(pa).fix_val(isl.dim_type.param, position, isl.Val(value))
+            graph = graph.project_out(isl.dim_type.param, position, 1)
+            pa = isl.PwMultiAff.from_map(graph).get_at(0)
+        else:
+            pa = pa.drop_dims(isl.dim_type.param, position, 1)
+    return pa
+
+
+def fix_tree(node: Node, sizes: Mapping[str, int]) -> Node:
+    """The schedule tree for these parameter values."""
     if isinstance(node, Band):
-        members = tuple(_member(m, sizes) for m in node.members)
-        return Band(members, children[0], node.permutable)
+        members = tuple(
+            replace(m, schedule={s: fix_pw_aff(pa, sizes) for s, pa in m.schedule.items()}) for m in node.members
+        )
+        return Band(members, fix_tree(node.child, sizes), node.permutable)
     if isinstance(node, Filter):
-        return Filter({s: fix(d, sizes) for s, d in node.domain.items()}, children[0])
-    return node.with_children(children)
+        return Filter({s: fix_params(d, sizes) for s, d in node.domain.items()}, fix_tree(node.child, sizes))
+    children = node.children()
+    return node.with_children(tuple(fix_tree(c, sizes) for c in children)) if children else node
 
 
-def _member(m: Member, sizes: Mapping[str, int]) -> Member:
-    return replace(m, schedule={s: fix(pa, sizes) for s, pa in m.schedule.items()})
+def fold(expr: Expr) -> Expr:
+    """Integer arithmetic on constants done now (index type i64: no wrap-around can occur in a
+    size), and the neutral elements `e + 0`, `e - 0`, `e * 1` removed."""
+    return rewrite(expr, _fold_node)
 
 
-def _statement(s: Statement, sizes: Mapping[str, int], values: Mapping[str, Expr]) -> Statement:
-    def sub(e: Expr) -> Expr:
-        return substitute(e, values)
+def _fold_node(e: Expr) -> Expr:
+    if isinstance(e, Unary) and e.op == "neg" and isinstance(e.a, Const) and _is_index(e.dtype):
+        return const_int(-int(e.a.value))
+    if isinstance(e, Cast) and isinstance(e.a, Const) and _is_index(e.a.dtype):
+        return Const(e.dtype(e.a.value).item(), e.dtype)
+    if not isinstance(e, Binary) or not _is_index(e.dtype):
+        return e
+    if isinstance(e.a, Const) and isinstance(e.b, Const):
+        a, b = int(e.a.value), int(e.b.value)
+        if e.op in _FOLD and not (e.op in ("//", "%") and b == 0):
+            return const_int(_FOLD[e.op](a, b))
+    if isinstance(e.b, Const) and (e.op, int(e.b.value)) in (("+", 0), ("-", 0), ("*", 1), ("//", 1)):
+        return e.a
+    if isinstance(e.a, Const) and (e.op, int(e.a.value)) in (("+", 0), ("*", 1)):
+        return e.b
+    return e
 
+
+_FOLD = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
+def _is_index(dtype: DType) -> bool:
+    return dtype.kind == "int" and dtype.bits == 64
+
+
+def _apply(expr: Expr, constants: Mapping[str, Expr]) -> Expr:
+    """Substitute and fold, leaving expressions without these parameters untouched."""
+
+    def sub(node: Expr) -> Expr:
+        if isinstance(node, Var):
+            return constants.get(node.name, node)
+        return node
+
+    new = rewrite(expr, sub)
+    return expr if new is expr else fold(new)
+
+
+def _array(a: Array, constants: Mapping[str, Expr]) -> Array:
+    return replace(a, shape=tuple(_apply(e, constants) for e in a.shape))
+
+
+def _statement(s: Statement, sizes: Mapping[str, int], constants: Mapping[str, Expr]) -> Statement:
     return replace(
         s,
-        domain=fix(s.domain, sizes),
-        index=tuple(sub(e) for e in s.index),
-        value=sub(s.value),
-        predicate=None if s.predicate is None else sub(s.predicate),
-        dynamic=tuple(DynamicBound(d.iter, sub(d.lo), sub(d.hi)) for d in s.dynamic),
+        domain=fix_params(s.domain, sizes),
+        index=tuple(_apply(e, constants) for e in s.index),
+        value=_apply(s.value, constants),
+        predicate=None if s.predicate is None else _apply(s.predicate, constants),
+        dynamic=tuple(replace(d, lo=_apply(d.lo, constants), hi=_apply(d.hi, constants)) for d in s.dynamic),
     )
-
-
-def fix(obj: T, sizes: Mapping[str, int]) -> T:
-    """Set parameters of an isl set or piecewise affine expression and drop them from its space."""
-    out: Any = obj
-    for name, value in sizes.items():
-        pos = out.find_dim_by_name(isl.dim_type.param, name)
-        if pos < 0:
-            continue
-        if isinstance(out, isl.Set):
-            out = out.fix_val(isl.dim_type.param, pos, isl.Val(value)).project_out(isl.dim_type.param, pos, 1)
-        else:
-            out = _fix_pw_aff(out, pos, value)
-    return out.coalesce()  # type: ignore[no-any-return]
-
-
-def _fix_pw_aff(pa: isl.PwAff, pos: int, value: int) -> isl.PwAff:
-    """As a map: fix, project the parameter out, and read the function back."""
-    m = isl.Map.from_pw_aff(pa).fix_val(isl.dim_type.param, pos, isl.Val(value))
-    return isl.PwMultiAff.from_map(m.project_out(isl.dim_type.param, pos, 1)).get_at(0)

@@ -106,7 +106,7 @@ def _draw(
         active = active or tuple(node.members[0].schedule)
         for k, m in enumerate(node.members):
             prefix = first if k == 0 else rest
-            corner = "" if len(node.members) == 1 else ("┌ " if k == 0 else "└ " if k == len(node.members) - 1 else "│ ")
+            corner = _corner(k, len(node.members))
             lines.append(f"{prefix}{corner}{_member_text(m, active)}{'   ' + tag if k == 0 and tag != 'band' else ''}")
         _draw(node.child, rest + "└─ ", rest + "   ", lines, statements, active)
     elif isinstance(node, Sequence):
@@ -126,6 +126,13 @@ def _draw(
     elif isinstance(node, Leaf):
         texts = [f"{s}: {print_statement(statements[s])}" if s in statements else s for s in active]
         lines.extend((first if k == 0 else rest) + t for k, t in enumerate(texts or ["(empty)"]))
+
+
+def _corner(position: int, count: int) -> str:
+    """Brackets the members of one band."""
+    if count == 1:
+        return ""
+    return "┌ " if position == 0 else "└ " if position == count - 1 else "│ "
 
 
 def _member_text(m: Member, active: tuple[str, ...]) -> str:

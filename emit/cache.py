@@ -1,0 +1,146 @@
+"""A content-addressed cache on disk for compiled objects.
+
+The key is a hash of everything that can change the bytes: source text, target, options and
+the versions of polyc, llvmlite and the cache format. Entries carry a checksum; a damaged one
+is removed and rebuilt. Writes are atomic (a temporary file renamed into place), so that
+concurrent processes never see half an entry. A folder that cannot be written turns the
+cache off and says so once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+FORMAT = 1
+MAGIC = b"polyc-cache-1\n"
+LIMIT_BYTES = 1 << 30
+CLEAN_EVERY = 256  # writes of this process between two looks at the size
+
+_notes: list[str] = []
+_writes = 0
+
+
+def cache_folder() -> Path:
+    """`$POLYC_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("POLYC_CACHE")
+    if chosen:
+        return Path(chosen)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("polyc"))
+
+
+def notes() -> tuple[str, ...]:
+    """What went wrong with the cache in this process (each said once)."""
+    return tuple(_notes)
+
+
+def _note(text: str) -> None:
+    if text not in _notes:
+        _notes.append(text)
+
+
+def package_versions() -> str:
+    """Versions that are part of every key."""
+    out = []
+    for name in ("polyc", "llvmlite", "islpy", "cgen"):
+        try:
+            out.append(f"{name}={version(name)}")
+        except PackageNotFoundError:
+            out.append(f"{name}=none")
+    return ",".join(out)
+
+
+def make_key(*parts: str | bytes) -> str:
+    """The hash of the parts, the versions and the format (hexadecimal)."""
+    h = hashlib.sha256(f"{FORMAT};{package_versions()}".encode())
+    for p in parts:
+        data = p.encode() if isinstance(p, str) else p
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.hexdigest()
+
+
+def _path(key: str, suffix: str) -> Path:
+    return cache_folder() / key[:2] / f"{key}{suffix}"
+
+
+def get(key: str, suffix: str = ".o") -> bytes | None:
+    """The entry, or None when absent or damaged (then it is removed)."""
+    path = _path(key, suffix)
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _note(f"the cache folder {cache_folder()} cannot be read ({error.strerror}); compiling without it")
+        return None
+    head = len(MAGIC) + 32
+    body = raw[head:]
+    if raw[: len(MAGIC)] == MAGIC and raw[len(MAGIC) : head] == hashlib.sha256(body).digest():
+        return body
+    _note(f"a damaged cache entry was rebuilt: {path.name}")
+    _remove(path)
+    return None
+
+
+def put(key: str, body: bytes, suffix: str = ".o") -> None:
+    """Store an entry; failing to (full disk, no permission) is noted and does no harm."""
+    global _writes
+    path = _path(key, suffix)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as f:
+                f.write(MAGIC + hashlib.sha256(body).digest() + body)
+            os.replace(temporary, path)
+        except OSError:
+            _remove(Path(temporary))
+            raise
+    except OSError as error:
+        _note(f"the cache folder {cache_folder()} cannot be written ({error.strerror}); compiling without it")
+        return
+    _writes += 1
+    if _writes % CLEAN_EVERY == 0:
+        clean()
+
+
+def cached(key: str, build: Callable[[], bytes], suffix: str = ".o") -> tuple[bytes, bool]:
+    """The entry and whether it was there; built and stored when it was not."""
+    found = get(key, suffix)
+    if found is not None:
+        return found, True
+    body = build()
+    put(key, body, suffix)
+    return body, False
+
+
+def clean(limit: int = LIMIT_BYTES) -> None:
+    """Remove the entries used longest ago until the cache takes at most `limit` bytes."""
+    entries = []
+    for path in cache_folder().glob("??/*"):
+        try:
+            s = path.stat()
+        except OSError:
+            continue
+        entries.append((max(s.st_atime, s.st_mtime), s.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries, key=lambda e: e[0]):
+        if total <= limit:
+            return
+        _remove(path)
+        total -= size
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            _note(f"cannot remove {path.name} from the cache ({error.strerror})")
