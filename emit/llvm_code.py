@@ -1,0 +1,104 @@
+"""Writing one LLVM function as text: fresh names, blocks, allocas, declarations.
+
+Knows LLVM's syntax and nothing of loop IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from", "to")  # names that signatures use
+
+
+class ModuleText:
+    """What functions of one module share: declarations, metadata, function bodies."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, str] = {}
+        self.metadata: list[str] = []
+        self.functions: list[str] = []
+        self._counts: dict[str, int] = {}
+
+    def declare(self, name: str, result: str, args: Sequence[str]) -> str:
+        """Make sure that `name` is declared; returns `@name`."""
+        self.declarations[name] = f"declare {result} @{name}({', '.join(args)})"
+        return f"@{name}"
+
+    def unique(self, stem: str) -> str:
+        """A global name not used before."""
+        n = self._counts.get(stem, -1) + 1
+        self._counts[stem] = n
+        return stem if n == 0 else f"{stem}.{n}"
+
+    def add_metadata(self, body: str, distinct: bool = False) -> str:
+        """A numbered metadata node; `SELF` in `body` is its own name. Returns `!n`."""
+        name = f"!{len(self.metadata)}"
+        self.metadata.append(f"{name} = {'distinct ' if distinct else ''}!{{{body.replace('SELF', name)}}}")
+        return name
+
+    def shared_metadata(self, body: str) -> str:
+        """The node with this content, made once."""
+        line = f"!{{{body}}}"
+        for k, existing in enumerate(self.metadata):
+            if existing.endswith(f"= {line}"):
+                return f"!{k}"
+        return self.add_metadata(body)
+
+    def text(self, header: Sequence[str]) -> str:
+        """The whole module."""
+        declared = [self.declarations[k] for k in sorted(self.declarations)]
+        parts = ["\n".join(header), *self.functions, "\n".join(declared), "\n".join(self.metadata)]
+        return "\n\n".join(p for p in parts if p) + "\n"
+
+
+class FunctionText:
+    """One function under construction. `block` is the label of the block being written."""
+
+    def __init__(self, module: ModuleText) -> None:
+        self.module = module
+        self.entry: list[str] = []  # allocas and the like, before everything else
+        self.lines: list[str] = []
+        self.block = "start"
+        self._names = dict.fromkeys(RESERVED, 1)
+
+    def fresh(self, stem: str = "t") -> str:
+        """A new local name without sigil, readable and unique."""
+        n = self._names.get(stem, 0)
+        self._names[stem] = n + 1
+        return stem if n == 0 and stem != "t" else f"{stem}.{n}"
+
+    def emit(self, text: str, stem: str = "t") -> str:
+        """Write `%name = text`; returns `%name`."""
+        name = "%" + self.fresh(stem)
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """Write an instruction without result."""
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        """Start a block (the last one must have ended in a branch)."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def jump(self, target: str, metadata: str = "") -> None:
+        """Unconditional branch."""
+        self.do(f"br label %{target}{metadata}")
+
+    def branch(self, cond: str, then: str, orelse: str) -> None:
+        """Conditional branch."""
+        self.do(f"br i1 {cond}, label %{then}, label %{orelse}")
+
+    def alloca(self, type_: str, stem: str, align: int) -> str:
+        """A stack slot that lives as long as the function's activation."""
+        name = "%" + self.fresh(stem)
+        self.entry.append(f"  {name} = alloca {type_}, align {align}")
+        return name
+
+    def finish(self, signature: str) -> None:
+        """Close with `ret void` and add to the module."""
+        self.do("ret void")
+        body = ["entry:", *self.entry, "  br label %start", "start:", *self.lines]
+        self.module.functions.append(f"{signature} {{\n" + "\n".join(body) + "\n}")
