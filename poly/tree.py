@@ -51,6 +51,11 @@ class Node:
         assert not children
         return self
 
+    def __str__(self) -> str:
+        from poly.text import print_tree
+
+        return print_tree(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf(Node):

@@ -80,7 +80,7 @@ def _smallest_sizes(scop: Scop, bad: isl.Map) -> dict[str, int]:
     names = [params.get_dim_name(isl.dim_type.param, k) for k in range(params.dim(isl.dim_type.param))]
     natural = params
     for k in range(len(names)):
-        natural = natural.lower_bound_si(isl.dim_type.param, k, 0)
+        natural = natural.lower_bound_val(isl.dim_type.param, k, isl.Val(0))
     if not natural.is_empty():
         params = natural
     as_set = params.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, len(names)) if names else params
