@@ -1,0 +1,231 @@
+"""Collects the program's loops and stores in textual order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from poly.affine import NotAffine, set_space, to_set
+from poly.dtypes import bool_
+from poly.expr import Binary, Expr, Load, Span, Var, const_int, loads
+
+from .fold import Unbounded, add, interval, sub
+from .values import ArrayValue, negate
+
+
+@dataclass(eq=False)
+class Loop:
+    """`for name in range(lo, hi, step)`; `dynamic`: a bound reads arrays."""
+
+    name: str
+    lo: Expr
+    hi: Expr
+    step: int
+    dynamic: bool
+    body: "Block"
+    span: Span | None
+
+
+@dataclass(eq=False)
+class Condition:
+    """A data-dependent `if`. `rest` is `whole` without the part that restricts the domain."""
+
+    whole: Expr
+    rest: Expr
+    saved: Load | None = None
+
+    def then(self) -> Expr:
+        return self.saved or self.rest
+
+    def otherwise(self) -> Expr:
+        return negate(self.saved or self.whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """What an `if` around a store demands: affine (`affine`) or by data (`condition`, `holds`)."""
+
+    affine: Expr | None = None
+    condition: Condition | None = None
+    holds: bool = True
+
+
+@dataclass(eq=False)
+class Record:
+    """One store and what is around it."""
+
+    loops: tuple[Loop, ...]
+    guards: tuple[Guard, ...]
+    array: ArrayValue
+    index: tuple[Expr, ...]
+    value: Expr
+    span: Span | None
+
+    def predicate(self) -> Expr | None:
+        """The data-dependent conditions, outermost first, joined by `and`."""
+        out: Expr | None = None
+        for g in self.guards:
+            if g.condition is not None:
+                part = g.condition.then() if g.holds else g.condition.otherwise()
+                out = part if out is None else Binary("and", out, part, bool_)
+        return out
+
+
+@dataclass(eq=False)
+class Block:
+    """Loops and stores one after another."""
+
+    items: list["Loop | Record"] = field(default_factory=list)
+
+
+ONE = const_int(1)
+
+
+class Builder:
+    """The program being written: arrays, the nest of loops and guards, and the stores."""
+
+    def __init__(self, params: tuple[str, ...]) -> None:
+        self.params = params
+        self.arrays: dict[str, ArrayValue] = {}
+        self.root = Block()
+        self.block = self.root
+        self.loops: tuple[Loop, ...] = ()
+        self.guards: tuple[Guard, ...] = ()
+        self.notes: list[str] = []
+        self._names: set[str] = set(params)
+
+    # ---- names and arrays ------------------------------------------------------------------
+
+    def unique(self, name: str) -> str:
+        """`name` as a C identifier that nothing else in the program has."""
+        base = "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
+        base = re.sub(r"\W", "_", base)
+        if base in _RESERVED or not base or base[0].isdigit():
+            base += "_"
+        found, n = base, 0
+        while found in self._names:
+            n += 1
+            found = f"{base}_{n}"
+        self._names.add(found)
+        return found
+
+    def add_array(self, array: ArrayValue) -> ArrayValue:
+        """Declare it under a unique name."""
+        array.name = self.unique(array.name)
+        array.scope = self.loops
+        self.arrays[array.name] = array
+        return array
+
+    def expansion(self) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """Subscripts and extents that make something private to each iteration around here.
+
+        One dimension for each affine loop, over the bounding box of the nest; loops with
+        data-dependent bounds give none.
+        """
+        ranges: dict[str, tuple[Expr, Expr]] = {}
+        index, extents = [], []
+        for loop in self.loops:
+            first, last = (loop.lo, loop.hi) if loop.step > 0 else (add(loop.hi, ONE), add(loop.lo, ONE))
+            if loop.dynamic:
+                continue
+            try:
+                lo, hi = interval(first, ranges)[0], interval(sub(last, ONE), ranges)[1]
+            except Unbounded:
+                continue
+            ranges[loop.name] = lo, hi
+            index.append(sub(Var(loop.name), lo))
+            extents.append(add(sub(hi, lo), ONE))
+        return tuple(index), tuple(extents)
+
+    # ---- loops, guards, stores -------------------------------------------------------------
+
+    @contextmanager
+    def loop(self, name: str, lo: Expr, hi: Expr, step: int, span: Span | None, dynamic: bool = False) -> Iterator[Loop]:
+        """Inside, stores are in this loop. `name` must be unique."""
+        new = Loop(name, lo, hi, step, dynamic, Block(), span)
+        self.block.items.append(new)
+        outer = self.block, self.loops
+        self.block, self.loops = new.body, (*self.loops, new)
+        try:
+            yield new
+        finally:
+            self.block, self.loops = outer
+
+    @contextmanager
+    def guarded(self, guards: tuple[Guard, ...]) -> Iterator[None]:
+        """Inside, stores happen only where the guards hold."""
+        outer = self.guards
+        self.guards = (*outer, *guards)
+        try:
+            yield
+        finally:
+            self.guards = outer
+
+    def store(self, array: ArrayValue, index: tuple[Expr, ...], value: Expr, span: Span | None) -> Record:
+        """Append `array[index] = value`; `index` without the expansion's prefix."""
+        record = Record(self.loops, self.guards, array, (*array.prefix, *index), value, span)
+        self.block.items.append(record)
+        return record
+
+    def mark(self) -> tuple[Block, int]:
+        """A place in the text, for `insert` and `records_since`."""
+        return self.block, len(self.block.items)
+
+    def records_since(self, mark: tuple[Block, int]) -> list[Record]:
+        """All stores written after `mark`, in textual order."""
+        return [r for item in mark[0].items[mark[1] :] for r in records_of(item)]
+
+    def is_affine(self, condition: Expr) -> bool:
+        """Whether a condition is affine in the loop variables here and the sizes."""
+        space = set_space("S", [v.name for v in self.loops], self.params)
+        try:
+            to_set(condition, space)
+        except NotAffine:
+            return False
+        return True
+
+    def split(self, condition: Expr) -> tuple[list[Expr], Expr | None]:
+        """Affine conjuncts and the rest of a condition."""
+        if self.is_affine(condition):
+            return [condition], None
+        if isinstance(condition, Binary) and condition.op == "and":
+            a, b = self.split(condition.a), self.split(condition.b)
+            rest = [r for r in (a[1], b[1]) if r is not None]
+            return a[0] + b[0], rest[0] if len(rest) == 1 else Binary("and", rest[0], rest[1], bool_)
+        return [], condition
+
+    def needs_saving(self, condition: Condition, mark: tuple[Block, int], used_later: bool = False) -> bool:
+        """Whether a store under the condition changes what a later evaluation of it reads."""
+        reads = {load.array for load in loads(condition.whole)}
+        stores = self.records_since(mark)
+        depth = len(self.loops)
+        return any(
+            r.array.name in reads and (used_later or r is not stores[-1] or len(r.loops) > depth) for r in stores
+        )
+
+    def save(self, condition: Condition, mark: tuple[Block, int], span: Span | None) -> None:
+        """Evaluate the condition once, at `mark`, into a local scalar that the guards then read."""
+        prefix, extents = self.expansion()
+        array = self.add_array(ArrayValue("cond", bool_, (), "local", span, prefix, extents))
+        mark[0].items.insert(mark[1], Record(self.loops, self.guards, array, prefix, condition.whole, span))
+        condition.saved = Load(array.name, prefix, bool_, span)
+
+
+def records_of(item: Loop | Record | Block) -> Iterator[Record]:
+    """All stores in a piece of the program, in textual order."""
+    if isinstance(item, Record):
+        yield item
+        return
+    for child in (item.body if isinstance(item, Loop) else item).items:
+        yield from records_of(child)
+
+
+# C keywords and names that the emitters' languages take.
+_RESERVED = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if inline int
+    long register restrict return short signed sizeof static struct switch typedef union unsigned void
+    volatile while asm bool true false class template this new delete main kernel global local
+    private constant half""".split()
+)

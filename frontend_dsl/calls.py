@@ -1,0 +1,279 @@
+"""Calls: built-in functions, scalar functions, casts, array makers; the rest goes to `inline`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from poly.dtypes import DType, bool_, f64, from_numpy, i64
+from poly.expr import Cast, Expr, Var, const_int, loads
+from poly.intrinsics import TABLE
+
+from . import functions
+from .evaluate import binary, elements, evaluate, is_symbolic, native, settled
+from .frame import Frame, size_value, uses_only
+from .inline import inline_function, inline_operator
+from .loops import Range, make_grid, make_range
+from .operator import Operator
+from .values import ArrayValue, Sym, Type, arithmetic, cast, choose, convert, describe, index_expr
+from .values import intrinsic, to_sym, truth
+
+_NUMPY = {entry.numpy: name for name, entry in TABLE.items() if isinstance(entry.numpy, np.ufunc)}
+
+
+def call(frame: Frame, node: ast.Call) -> Any:
+    """The value of a call."""
+    function = evaluate(frame, node.func)
+    whole, frame.whole = frame.whole, None  # nested calls are no whole statements
+    name_hint, frame.hint_name = frame.hint_name, "t"
+    args = elements(frame, node.args)
+    kwargs: dict[str, Any] = {}
+    for k in node.keywords:
+        value = evaluate(frame, k.value)
+        if k.arg is not None:
+            kwargs[k.arg] = value
+        elif isinstance(value, dict):
+            kwargs.update(value)
+        else:
+            raise frame.error(k.value, f"** of {describe(value)}", "only a dict can be unpacked")
+    frame.hint_name = name_hint
+    if isinstance(function, functools.partial):
+        args, kwargs = [*function.args, *args], {**function.keywords, **kwargs}
+        function = function.func
+    if isinstance(function, Operator):
+        return inline_operator(frame, function, args, kwargs, node, whole is node)
+    handler = _HANDLERS.get(function) if _hashable(function) else None
+    if handler is not None:
+        return handler(frame, node, args, kwargs)
+    symbolic = is_symbolic(args) or is_symbolic(kwargs)
+    if not symbolic:
+        return native(frame, node, function, *args, **kwargs) if callable(function) else _not_callable(frame, node, function)
+    return _run_time_call(frame, node, function, args, kwargs, whole is node)
+
+
+def _run_time_call(
+    frame: Frame, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any], whole: bool
+) -> Any:
+    if isinstance(function, DType):
+        return _convert(frame, node, function, args)
+    name = functions.INTRINSICS.get(function) or _NUMPY.get(function) if _hashable(function) else None
+    if name is not None:
+        _no_keywords(frame, node, kwargs)
+        return intrinsic(name, args)
+    if isinstance(function, MethodType) and isinstance(function.__func__, FunctionType):
+        args, function = [function.__self__, *args], function.__func__
+    if isinstance(function, FunctionType):
+        return inline_function(frame, function, args, kwargs, node, whole)
+    if not callable(function):
+        return _not_callable(frame, node, function)
+    if function in _CONTAINERS:
+        return native(frame, node, function, *args, **kwargs)
+    called = getattr(function, "__name__", str(function))
+    near = called if called in TABLE else None
+    hint = f"use polyc.{near}" if near else "use the functions of polyc, or a helper function written in Python"
+    raise frame.error(node, f"{called} cannot be called on run-time values", hint)
+
+
+def _not_callable(frame: Frame, node: ast.Call, function: Any) -> Any:
+    raise frame.error(node, f"{describe(function)} cannot be called", "only functions, operators and types can")
+
+
+def _hashable(value: Any) -> bool:
+    return getattr(type(value), "__hash__", None) is not None
+
+
+def _no_keywords(frame: Frame, node: ast.Call, kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        word = next(iter(kwargs))
+        raise frame.error(node, f"this function has no keyword {word}", "pass the values by position")
+
+
+def _convert(frame: Frame, node: ast.Call, dtype: DType, args: list[Any]) -> Sym:
+    if len(args) != 1:
+        raise frame.error(node, f"{dtype} converts one value, not {len(args)}", f"write {dtype}(x)")
+    expr = to_sym(args[0]).expr
+    if expr.dtype.is_float and dtype.kind == "bool":
+        return Sym(truth(Sym(expr, False)).expr, False)
+    return Sym(expr if expr.dtype == dtype else Cast(expr, dtype), False)
+
+
+# ---- built-in functions --------------------------------------------------------------------
+
+
+def _range(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    _no_keywords(frame, node, kwargs)
+    if any(isinstance(a, Sym) for a in args) or any(isinstance(a, float) for a in args) or 0 in args[2:]:
+        return make_range(args)
+    return native(frame, node, range, *args)
+
+
+def _grid(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    _no_keywords(frame, node, kwargs)
+    return make_grid(frame, args, node)
+
+
+def _extreme(op: str) -> Callable[..., Any]:
+    def handler(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if not is_symbolic(args):
+            return native(frame, node, getattr(builtins, op), *args, **kwargs)
+        _no_keywords(frame, node, kwargs)
+        values = args
+        if len(args) == 1:
+            if isinstance(args[0], (Sym, ArrayValue)):
+                raise frame.error(node, f"{op} of one value", f"give {op} two values, or write a loop over the array")
+            values = [settled(frame, v, node) for v in args[0]]
+        out = values[0]
+        for value in values[1:]:
+            out = arithmetic(op, out, value) if is_symbolic((out, value)) else getattr(builtins, op)(out, value)
+        return out
+
+    return handler
+
+
+def _sum(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if not is_symbolic(args):
+        return native(frame, node, sum, *args, **kwargs)
+    if isinstance(args[0], (Sym, ArrayValue)):
+        raise frame.error(node, f"sum of {describe(args[0])}", "write a loop that adds the elements")
+    out = args[1] if len(args) > 1 else kwargs.get("start", 0)
+    for value in args[0]:
+        out = binary(frame, "+", out, settled(frame, value, node), node)
+    return out
+
+
+def _len(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1 and isinstance(args[0], ArrayValue) and args[0].rank:
+        return size_value(args[0].shape[0])
+    return native(frame, node, len, *args, **kwargs)
+
+
+def _cast_to(dtype: DType, python: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if not is_symbolic(args):
+            return native(frame, node, python, *args, **kwargs)
+        if len(args) != 1:
+            raise frame.error(node, f"{python.__name__} converts one value", f"write {python.__name__}(x)")
+        value = truth(args[0]) if dtype == bool_ else to_sym(args[0])
+        return Sym(value.expr if value.expr.dtype == dtype else Cast(value.expr, dtype), True)
+
+    return handler
+
+
+def _abs(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return intrinsic("abs", args) if is_symbolic(args) else native(frame, node, abs, *args, **kwargs)
+
+
+def _round(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if not is_symbolic(args):
+        return native(frame, node, builtins.round, *args, **kwargs)
+    if len(args) != 1 or kwargs:
+        raise frame.error(node, "round to a number of digits", "write round(x * 100.0) / 100.0 with polyc.round")
+    return convert(intrinsic("round", args), Type(i64, True))
+
+
+def _pow(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if not is_symbolic(args):
+        return native(frame, node, functions.pow, *args, **kwargs)
+    if len(args) != 2:
+        raise frame.error(node, f"pow takes 2 arguments, not {len(args)}", "write pow(base, exponent)")
+    return arithmetic("**", *args)
+
+
+def _where(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if not is_symbolic(args):
+        return native(frame, node, functions.where, *args, **kwargs)
+    if len(args) != 3:
+        raise frame.error(node, f"where takes 3 arguments, not {len(args)}", "write where(condition, a, b)")
+    return choose(*args)
+
+
+def _reversed(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1 and isinstance(args[0], Range):
+        if abs(args[0].step) != 1:
+            raise frame.error(node, "reversed of a range with steps", "write the range backwards with a negative step")
+        return args[0].reverse()
+    if len(args) == 1 and isinstance(args[0], range):
+        return args[0][::-1]
+    return native(frame, node, lambda: list(reversed(*args)))
+
+
+# ---- arrays --------------------------------------------------------------------------------
+
+
+def _make(frame: Frame, node: ast.Call, shape: Any, dtype: Any) -> ArrayValue:
+    """A new local array, one for each iteration of the loops around it."""
+    if not isinstance(dtype, DType):
+        try:
+            dtype = from_numpy(dtype)
+        except (KeyError, TypeError):
+            raise frame.error(node, f"{describe(dtype)} is no dtype", "write a type such as f32 as the last argument") from None
+    extents = []
+    for part in shape if isinstance(shape, (tuple, list)) else (shape,):
+        value = settled(frame, part, node)
+        if isinstance(value, int) and value < 0:
+            raise frame.error(node, f"the extent {value} is negative", "extents count elements")
+        expr = index_expr(value)
+        if next(loads(expr), None) is not None or not uses_only(expr, frame.builder.params):
+            hint = "the extents of an array may depend on sizes only; allocate the largest one"
+            raise frame.error(node, "an extent depends on a loop variable or on data", hint)
+        extents.append(expr)
+    prefix, prefix_shape = frame.builder.expansion()
+    name = frame.hint_name
+    array = ArrayValue(name, dtype, tuple(extents), "local", frame.span(node), prefix, prefix_shape)
+    return frame.builder.add_array(array)
+
+
+def _arguments(
+    frame: Frame, node: ast.Call, names: tuple[str, ...], args: list[Any], kwargs: dict[str, Any]
+) -> list[Any]:
+    found = dict(zip(names, args)) | kwargs
+    if len(args) > len(names) or set(found) != set(names):
+        usage = f"{getattr(node.func, 'id', getattr(node.func, 'attr', '?'))}({', '.join(names)})"
+        raise frame.error(node, f"the arguments do not fit {usage}", f"write {usage}, as in {_USAGE[len(names)]}")
+    return [found[n] for n in names]
+
+
+_USAGE = {2: "empty((M, N), f32)", 3: "full((M, N), 1.0, f32)"}
+
+
+def _empty(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> ArrayValue:
+    return _make(frame, node, *_arguments(frame, node, ("shape", "dtype"), args, kwargs))
+
+
+def _zeros(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> ArrayValue:
+    return _filled(frame, node, _make(frame, node, *_arguments(frame, node, ("shape", "dtype"), args, kwargs)), 0)
+
+
+def _full(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> ArrayValue:
+    shape, value, dtype = _arguments(frame, node, ("shape", "value", "dtype"), args, kwargs)
+    return _filled(frame, node, _make(frame, node, shape, dtype), value)
+
+
+def _filled(frame: Frame, node: ast.Call, array: ArrayValue, value: Any) -> ArrayValue:
+    builder = frame.builder
+    fill = to_sym(value)
+    with ExitStack() as stack:
+        index: list[Expr] = []
+        for axis, extent in enumerate(array.shape):
+            name = builder.unique(f"{array.name}_init_{axis}")
+            stack.enter_context(builder.loop(name, const_int(0), extent, 1, frame.span(node)))
+            index.append(Var(name))
+        builder.store(array, tuple(index), cast(fill.expr, array.dtype), frame.span(node))
+    return array
+
+
+_HANDLERS: dict[Any, Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]] = {
+    range: _range, functions.grid: _grid, min: _extreme("min"), max: _extreme("max"), sum: _sum, len: _len,
+    int: _cast_to(i64, int), float: _cast_to(f64, float), bool: _cast_to(bool_, bool), abs: _abs,
+    builtins.round: _round, pow: _pow, functions.pow: _pow, functions.where: _where, reversed: _reversed,
+    functions.empty: _empty, functions.zeros: _zeros, functions.full: _full,
+}  # fmt: skip
+
+_CONTAINERS = (tuple, list, enumerate, zip, dict, isinstance, type)

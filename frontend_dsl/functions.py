@@ -1,0 +1,155 @@
+"""What a hybrid-script function calls, in its plain-Python meaning on NumPy scalars.
+
+`grid`, `empty`, `zeros`, `full` and the scalar functions. Scalar functions keep the
+dtype of NumPy scalars (integers become f64 where the function needs a float); Python
+numbers stay Python numbers, so they remain weak as literals are.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from poly.dtypes import DType, from_numpy, promote
+from poly.intrinsics import TABLE, Intrinsic
+
+
+def grid(*extents: Any) -> Iterator[tuple[int, ...]]:
+    """The points of a box, last index fastest, always as tuples.
+
+    Each extent is a size `n`, a pair `(lo, hi)`, a triple `(lo, hi, step)` or a `range`.
+    """
+    return itertools.product(*[_extent(e) for e in extents])
+
+
+def _extent(extent: Any) -> range:
+    if isinstance(extent, range):
+        return extent
+    return range(*extent) if isinstance(extent, (tuple, list)) else range(extent)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+
+
+def empty(shape: Any, dtype: DType) -> np.ndarray:
+    """An array without values: the plain-Python run fills it with poison (NaN, odd integers)."""
+    return np.full(_shape(shape), poison(dtype), dtype.np)
+
+
+def poison(dtype: DType) -> Any:
+    """A value that no sensible program computes: NaN, or the largest integer."""
+    if dtype.is_float:
+        return dtype.np.type(float("nan"))
+    return True if dtype.kind == "bool" else np.iinfo(dtype.np).max
+
+
+def zeros(shape: Any, dtype: DType) -> np.ndarray:
+    """An array of zeros."""
+    return np.zeros(_shape(shape), dtype.np)
+
+
+def full(shape: Any, value: Any, dtype: DType) -> np.ndarray:
+    """An array filled with `value`."""
+    return np.full(_shape(shape), dtype(value), dtype.np)
+
+
+def scalar_dtype(value: Any) -> DType | None:
+    """The dtype of a NumPy scalar or rank-0 array; None for a (weak) Python number."""
+    if isinstance(value, (np.generic, np.ndarray, ml_dtypes.bfloat16)):
+        return from_numpy(np.asarray(value).dtype)
+    return None
+
+
+def _common(values: tuple[Any, ...]) -> DType | None:
+    found: DType | None = None
+    for value in values:
+        dtype = scalar_dtype(value)
+        if dtype is not None:
+            found = dtype if found is None else promote(found, dtype)
+    return found
+
+
+def _apply(intrinsic: Intrinsic, args: tuple[Any, ...]) -> Any:
+    if len(args) != intrinsic.arity:
+        raise TypeError(f"{intrinsic.name} takes {intrinsic.arity} argument(s), not {len(args)}")
+    dtype = _common(args)
+    integer = all(isinstance(a, int) for a in args) if dtype is None else dtype.is_int
+    if dtype is None and intrinsic.integers and integer:
+        return intrinsic.numpy(*args).item()
+    if dtype is None:
+        return intrinsic.numpy(*[np.float64(float(a)) for a in args]).item()
+    if not dtype.is_float and not (intrinsic.integers and integer):
+        return intrinsic.numpy(*[np.float64(a) for a in args])
+    return intrinsic.numpy(*[dtype.np.type(a) for a in args])
+
+
+def _scalar(name: str) -> Callable[..., Any]:
+    intrinsic = TABLE[name]
+
+    def function(*args: Any) -> Any:
+        return _apply(intrinsic, args)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{name}` of a scalar, in its own dtype."
+    return function
+
+
+exp = _scalar("exp")
+log = _scalar("log")
+log1p = _scalar("log1p")
+expm1 = _scalar("expm1")
+sqrt = _scalar("sqrt")
+rsqrt = _scalar("rsqrt")
+sin = _scalar("sin")
+cos = _scalar("cos")
+tan = _scalar("tan")
+asin = _scalar("asin")
+acos = _scalar("acos")
+atan = _scalar("atan")
+sinh = _scalar("sinh")
+cosh = _scalar("cosh")
+tanh = _scalar("tanh")
+erf = _scalar("erf")
+sigmoid = _scalar("sigmoid")
+floor = _scalar("floor")
+ceil = _scalar("ceil")
+round = _scalar("round")
+trunc = _scalar("trunc")
+abs = builtins.abs
+min = builtins.min
+max = builtins.max
+fma = _scalar("fma")
+isnan = _scalar("isnan")
+isinf = _scalar("isinf")
+
+
+def pow(base: Any, exponent: Any) -> Any:
+    """`base ** exponent`."""
+    return base**exponent
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`, in the common dtype of both."""
+    chosen = a if condition else b
+    dtype = _common((a, b))
+    if dtype is None:
+        return chosen
+    if dtype.kind != "float" and any(isinstance(v, float) for v in (a, b)):
+        return np.float64(chosen)
+    return dtype.np.type(chosen)
+
+
+# The scalar functions that translate to one intrinsic of `poly.intrinsics`.
+INTRINSICS: dict[Callable[..., Any], str] = {
+    f: f.__name__
+    for f in (
+        exp, log, log1p, expm1, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
+        erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf,
+    )
+}  # fmt: skip

@@ -1,0 +1,144 @@
+"""Inlining: calls of operators and of plain Python functions become part of the caller."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poly.errors import ArgumentError
+from poly.expr import loads
+
+from .errors import DslError
+from .frame import Frame
+from .locals import TEMPORARY, declare, read, store, temporary
+from .signature import REQUIRED, Param
+from .sizes import solve_sizes
+from .values import ArrayValue, Sym, Type, cast, describe, to_sym
+
+if TYPE_CHECKING:
+    from .operator import Operator
+
+DEPTH_LIMIT = 64
+
+
+def inline_function(
+    frame: Frame, fn: FunctionType, args: list[Any], kwargs: dict[str, Any], node: ast.Call, whole: bool
+) -> Any:
+    """A call of a plain Python function with run-time arguments."""
+    inner = _enter(frame, fn, frame.sizes, False, node)
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+    except TypeError as problem:
+        raise frame.error(node, f"{fn.__name__}: {problem}", "fit the call to the function's parameters") from None
+    bound.apply_defaults()
+    acts = _acts(inner)
+    for name, value in bound.arguments.items():
+        if acts and isinstance(value, Sym) and next(loads(value.expr), None) is not None:
+            value = temporary(frame, value, node)  # the function may change what the argument reads
+        inner.env[name] = value
+    return _run(frame, inner, node, whole)
+
+
+def _acts(frame: Frame) -> bool:
+    """Whether a function may store to arrays that it did not create."""
+    nodes = [n for s in frame.source.body for n in ast.walk(s)]
+    stores = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for n in nodes)
+    return stores or any(isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) for n in nodes)
+
+
+def inline_operator(
+    frame: Frame, operator: Operator, args: list[Any], kwargs: dict[str, Any], node: ast.Call, whole: bool
+) -> Any:
+    """A call of another operator on arrays of this program."""
+    signature = operator.signature
+    constants = {**signature.constants, **{k: v for k, v in kwargs.items() if k in signature.constants}}
+    given: dict[str, Any] = dict(zip((p.name for p in signature.params), args))
+    for name, value in kwargs.items():
+        if name in signature.constants:
+            continue
+        if name in given or all(p.name != name for p in signature.params):
+            raise frame.error(node, f"{operator.name} has no parameter {name} left", f"its parameters: {operator.usage}")
+        given[name] = value
+    missing = [p.name for p in signature.params if p.name not in given]
+    missing += [k for k, v in constants.items() if v is REQUIRED]
+    if missing or len(args) > len(signature.params):
+        what = f"no value for {missing[0]}" if missing else f"{len(args)} arguments"
+        raise frame.error(node, f"{operator.name} is called with {what}", f"its parameters: {operator.usage}")
+    for p in signature.params:
+        _check_argument(frame, p, given[p.name], operator.name, node)
+    shapes = {p.name: given[p.name].shape for p in signature.params if p.shape is not None}
+    try:
+        sizes = solve_sizes(signature, shapes, {})
+    except ArgumentError as problem:
+        raise frame.error(node, f"{operator.name}: {problem}", "fit the shapes to the operator's annotations") from None
+    inner = _enter(frame, operator.fn, sizes, True, node)
+    for p in signature.params:
+        inner.env[p.name] = _argument(frame, p, given[p.name], node)
+    inner.env.update(constants)
+    return _run(frame, inner, node, whole)
+
+
+def _check_argument(frame: Frame, p: Param, value: Any, operator: str, node: ast.Call) -> None:
+    if p.shape is None:
+        return
+    if not isinstance(value, ArrayValue):
+        raise frame.error(node, f"{operator}: {p.name} takes an array, not {describe(value)}", "pass an array")
+    if value.dtype != p.dtype:
+        raise frame.error(
+            node, f"{operator}: {p.name} takes {p.dtype}, but {value.name} is {value.dtype}",
+            f"convert {value.name} first, element by element",
+        )  # fmt: skip
+    if p.inout and value.kind == "in":
+        raise frame.error(
+            node, f"{operator} updates {p.name}, but {value.name} is an input", f"annotate {value.name} as inout(...)"
+        )
+
+
+def _argument(frame: Frame, p: Param, value: Any, node: ast.Call) -> Any:
+    if p.shape is not None:
+        view = copy.copy(value)
+        view.kind = value.kind if p.inout else "in"
+        return view
+    if not isinstance(value, Sym):
+        return p.dtype(value) if isinstance(value, (int, float, np.generic)) else to_sym(value)
+    version = declare(frame, TEMPORARY)
+    del frame.env[TEMPORARY]
+    version.name = p.name
+    store(frame, version, Sym(cast(value.expr, p.dtype), False), node)
+    version.type = Type(p.dtype, False)
+    return read(frame, version, node)
+
+
+def _enter(frame: Frame, fn: FunctionType, sizes: Any, is_operator: bool, node: ast.Call) -> Frame:
+    if frame.program.depth >= DEPTH_LIMIT:
+        hint = "the recursion must end by a condition known at specialisation"
+        raise frame.error(node, f"calls of {fn.__name__} are nested more than {DEPTH_LIMIT} deep", hint)
+    return Frame(fn, frame.program, sizes, is_operator)
+
+
+def _run(frame: Frame, inner: Frame, node: ast.Call, whole: bool) -> Any:
+    from .statements import execute
+
+    builder = frame.builder
+    known, mark = set(builder.arrays), builder.mark()
+    frame.program.depth += 1
+    try:
+        returned = execute(inner, inner.source.body)
+    except DslError as error:
+        error.calls = (*error.calls, frame.span(node))
+        raise
+    finally:
+        frame.program.depth -= 1
+    if not whole:
+        changed = [r.array.name for r in builder.records_since(mark) if r.array.name in known]
+        if changed:
+            raise frame.error(
+                node, f"this call changes {changed[0]} in the middle of an expression",
+                "make the call a statement of its own: x = f(...)",
+            )  # fmt: skip
+    return None if returned is None else returned.value

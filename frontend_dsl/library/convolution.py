@@ -1,0 +1,201 @@
+"""Convolutions: dense, grouped, depthwise, pointwise, and transposed; channels first.
+
+All are affine and free of guards: padding writes the input into a local zeroed array first,
+so the reduction reads it without a test. Each factory takes concrete sizes; `bias` adds the
+parameter `B`. `size`, `kernel`, `strides`, `dilations`, `begin` and `end` (pads) are (height, width).
+"""
+
+# mypy: disable-error-code="valid-type, misc, no-any-return, name-defined"
+
+from collections.abc import Sequence
+from typing import Any
+
+from frontend_dsl import empty, grid, op, zeros
+from frontend_dsl.library.subscripts import window
+from poly.dtypes import DType
+
+Sizes = Sequence[int]
+
+
+def padded(size: Sizes, begin: Sizes, end: Sizes) -> tuple[int, ...]:
+    """The spatial size with its padding."""
+    return tuple(n + b + e for n, b, e in zip(size, begin, end, strict=True))
+
+
+def windows(size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes) -> tuple[int, ...]:
+    """How many whole windows fit in each dimension of an (already padded) size."""
+    dims = zip(size, kernel, strides, dilations, strict=True)
+    return tuple((n - d * (k - 1) - 1) // s + 1 for n, k, s, d in dims)
+
+
+def make_conv2d(
+    T: DType, batch: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
+    begin: Sizes, end: Sizes, bias: bool,
+) -> Any:  # fmt: skip
+    """`Y[n,o,h,w] = B[o] + sum X[n,c,h*s+kh*d,w*s+kw*d] * F[o,c,kh,kw]`; `channels` is (in, out)."""
+    N, (C, M), (H, W), (KH, KW), (sh, sw), (dh, dw) = batch, channels, size, kernel, strides, dilations
+    HP, WP = padded(size, begin, end)
+    OH, OW = windows((HP, WP), kernel, strides, dilations)
+    top, left = begin
+    pads = (HP, WP) != (H, W)
+
+    @op
+    def conv2d(X: T[N, C, H, W], F: T[M, C, KH, KW], B: T[M]) -> T[N, M, OH, OW]:
+        Y = empty((N, M, OH, OW), T)
+        if pads:
+            P = zeros((N, C, HP, WP), T)
+            for n, c, h, w in grid(N, C, H, W):
+                P[n, c, h + top, w + left] = X[n, c, h, w]
+        for n, o, h, w in grid(N, M, OH, OW):
+            Y[n, o, h, w] = B[o]
+            for c, kh, kw in grid(C, KH, KW):
+                if pads:
+                    Y[n, o, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+                else:
+                    Y[n, o, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+        return Y
+
+    @op
+    def conv2d_nobias(X: T[N, C, H, W], F: T[M, C, KH, KW]) -> T[N, M, OH, OW]:
+        Y = empty((N, M, OH, OW), T)
+        if pads:
+            P = zeros((N, C, HP, WP), T)
+            for n, c, h, w in grid(N, C, H, W):
+                P[n, c, h + top, w + left] = X[n, c, h, w]
+        for n, o, h, w in grid(N, M, OH, OW):
+            Y[n, o, h, w] = 0
+            for c, kh, kw in grid(C, KH, KW):
+                if pads:
+                    Y[n, o, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+                else:
+                    Y[n, o, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+        return Y
+
+    return conv2d if bias else conv2d_nobias
+
+
+def make_pointwise(T: DType, batch: int, channels: tuple[int, int], pixels: int, bias: bool) -> Any:
+    """A 1x1 convolution of stride 1 over all pixels at once: a matrix product for each image."""
+    N, (C, M), HW = batch, channels, pixels
+
+    @op
+    def pointwise(X: T[N, C, HW], F: T[M, C], B: T[M]) -> T[N, M, HW]:
+        Y = empty((N, M, HW), T)
+        for n, o, p in grid(N, M, HW):
+            Y[n, o, p] = B[o]
+            for c in range(C):
+                Y[n, o, p] += F[o, c] * X[n, c, p]
+        return Y
+
+    @op
+    def pointwise_nobias(X: T[N, C, HW], F: T[M, C]) -> T[N, M, HW]:
+        Y = empty((N, M, HW), T)
+        for n, o, p in grid(N, M, HW):
+            Y[n, o, p] = 0
+            for c in range(C):
+                Y[n, o, p] += F[o, c] * X[n, c, p]
+        return Y
+
+    return pointwise if bias else pointwise_nobias
+
+
+def make_depthwise(
+    T: DType, batch: int, channels: int, size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
+    begin: Sizes, end: Sizes, bias: bool,
+) -> Any:  # fmt: skip
+    """Every channel has its own filter `F[c]`."""
+    N, C, (H, W), (KH, KW), (sh, sw), (dh, dw) = batch, channels, size, kernel, strides, dilations
+    HP, WP = padded(size, begin, end)
+    OH, OW = windows((HP, WP), kernel, strides, dilations)
+    top, left = begin
+    pads = (HP, WP) != (H, W)
+
+    @op
+    def depthwise(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C]) -> T[N, C, OH, OW]:
+        Y = empty((N, C, OH, OW), T)
+        if pads:
+            P = zeros((N, C, HP, WP), T)
+            for n, c, h, w in grid(N, C, H, W):
+                P[n, c, h + top, w + left] = X[n, c, h, w]
+        for n, c, h, w in grid(N, C, OH, OW):
+            Y[n, c, h, w] = B[c]
+            for kh, kw in grid(KH, KW):
+                if pads:
+                    Y[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                else:
+                    Y[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+        return Y
+
+    @op
+    def depthwise_nobias(X: T[N, C, H, W], F: T[C, KH, KW]) -> T[N, C, OH, OW]:
+        Y = empty((N, C, OH, OW), T)
+        if pads:
+            P = zeros((N, C, HP, WP), T)
+            for n, c, h, w in grid(N, C, H, W):
+                P[n, c, h + top, w + left] = X[n, c, h, w]
+        for n, c, h, w in grid(N, C, OH, OW):
+            Y[n, c, h, w] = 0
+            for kh, kw in grid(KH, KW):
+                if pads:
+                    Y[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                else:
+                    Y[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+        return Y
+
+    return depthwise if bias else depthwise_nobias
+
+
+def make_grouped(
+    T: DType, batch: int, groups: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, strides: Sizes,
+    dilations: Sizes, begin: Sizes, end: Sizes, bias: bool,
+) -> Any:  # fmt: skip
+    """`groups` independent convolutions; `channels` is (in, out) of one group.
+
+    The spatial rank is that of `size`, so this is also the dense convolution of rank 3.
+    Arrays are `X[n,g,c,*p]`, `F[g,o,c,*k]`, `B[g,o]`, `Y[n,g,o,*p]`.
+    """
+    N, G, (C, M), size, K = batch, groups, channels, tuple(size), tuple(kernel)
+    full = padded(size, begin, end)
+    out = windows(full, kernel, strides, dilations)
+    shift, unit = tuple(begin), (1,) * len(size)
+    pads = full != size
+
+    @op
+    def grouped(X: T[(N, G, C, *size)], F: T[(G, M, C, *K)], B: T[G, M]) -> T[(N, G, M, *out)]:
+        Y = empty((N, G, M, *out), T)
+        if pads:
+            P = zeros((N, G, C, *full), T)
+            for n, g, c in grid(N, G, C):
+                for p in grid(*size):
+                    P[n, g, c, *window(p, shift, unit, unit)] = X[n, g, c, *p]
+        for n, g, o in grid(N, G, M):
+            for p in grid(*out):
+                Y[n, g, o, *p] = B[g, o]
+                for c in range(C):
+                    for k in grid(*K):
+                        if pads:
+                            Y[n, g, o, *p] += P[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
+                        else:
+                            Y[n, g, o, *p] += X[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
+        return Y
+
+    @op
+    def grouped_nobias(X: T[(N, G, C, *size)], F: T[(G, M, C, *K)]) -> T[(N, G, M, *out)]:
+        Y = empty((N, G, M, *out), T)
+        if pads:
+            P = zeros((N, G, C, *full), T)
+            for n, g, c in grid(N, G, C):
+                for p in grid(*size):
+                    P[n, g, c, *window(p, shift, unit, unit)] = X[n, g, c, *p]
+        for n, g, o in grid(N, G, M):
+            for p in grid(*out):
+                Y[n, g, o, *p] = 0
+                for c in range(C):
+                    for k in grid(*K):
+                        if pads:
+                            Y[n, g, o, *p] += P[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
+                        else:
+                            Y[n, g, o, *p] += X[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
+        return Y
+
+    return grouped if bias else grouped_nobias

@@ -1,0 +1,87 @@
+"""Matrix products."""
+
+# mypy: disable-error-code="valid-type, misc, no-any-return, name-defined"
+
+from typing import Any
+
+from frontend_dsl import empty, grid, op
+from frontend_dsl.library.subscripts import align
+from poly.dtypes import DType
+
+Shape = tuple[int, ...]
+
+
+def make_matmul(T: DType, M: int, K: int, N: int) -> Any:
+    """`C = A B` of plain matrices."""
+
+    @op
+    def matmul(A: T[M, K], B: T[K, N]) -> T[M, N]:
+        C = empty((M, N), T)
+        for i, j in grid(M, N):
+            C[i, j] = 0
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+        return C
+
+    return matmul
+
+
+def make_batched_matmul(T: DType, a_batch: Shape, b_batch: Shape, batch: Shape, M: int, K: int, N: int) -> Any:
+    """Stacks of matrices; the stacks broadcast to `batch`."""
+
+    @op
+    def batched_matmul(A: T[(*a_batch, M, K)], B: T[(*b_batch, K, N)]) -> T[(*batch, M, N)]:
+        C = empty((*batch, M, N), T)
+        for b in grid(*batch):
+            for i, j in grid(M, N):
+                C[*b, i, j] = 0
+                for k in range(K):
+                    C[*b, i, j] += A[*align(b, a_batch, batch), i, k] * B[*align(b, b_batch, batch), k, j]
+        return C
+
+    return batched_matmul
+
+
+def make_gemm(
+    T: DType, M: int, K: int, N: int, trans: tuple[bool, bool], alpha: float, beta: float, c_shape: Shape | None
+) -> Any:  # fmt: skip
+    """`Y = alpha * op(A) op(B) + beta * C`, `C` (may be absent) broadcasting to `[M, N]`.
+
+    With alpha 1 the bias starts the sum; otherwise the product is complete before it is scaled.
+    """
+    ta, tb = trans
+    shape = (M, N)
+    a_shape, b_shape = ((K, M) if ta else (M, K)), ((N, K) if tb else (K, N))
+
+    def biased(c: Any) -> Any:
+        return c if beta == 1 else beta * c
+
+    def scaled(x: Any) -> Any:
+        return x if alpha == 1 else alpha * x
+
+    @op
+    def gemm(A: T[a_shape], B: T[b_shape], C: T[c_shape or ()]) -> T[M, N]:
+        Y = empty((M, N), T)
+        for i, j in grid(M, N):
+            if alpha == 1:
+                Y[i, j] = biased(C[align((i, j), c_shape, shape)])
+            else:
+                Y[i, j] = 0
+            for k in range(K):
+                Y[i, j] += A[(k, i) if ta else (i, k)] * B[(j, k) if tb else (k, j)]
+            if alpha != 1:
+                Y[i, j] = scaled(Y[i, j]) + biased(C[align((i, j), c_shape, shape)])
+        return Y
+
+    @op
+    def gemm_nobias(A: T[a_shape], B: T[b_shape]) -> T[M, N]:
+        Y = empty((M, N), T)
+        for i, j in grid(M, N):
+            Y[i, j] = 0
+            for k in range(K):
+                Y[i, j] += A[(k, i) if ta else (i, k)] * B[(j, k) if tb else (k, j)]
+            if alpha != 1:
+                Y[i, j] = scaled(Y[i, j])
+        return Y
+
+    return gemm_nobias if c_shape is None else gemm

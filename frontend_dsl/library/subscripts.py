@@ -1,0 +1,48 @@
+"""Helpers of the library that turn tuples of loop variables into tuples of subscripts.
+
+They are ordinary Python over tuples of static length, so they run during partial
+evaluation and in the plain-Python run alike, and leave only affine subscripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def align(index: Sequence[Any], shape: Sequence[int], out: Sequence[int]) -> tuple[Any, ...]:
+    """The element of an operand of `shape` that broadcasts to `index` of an output of shape `out`."""
+    lead = len(out) - len(shape)
+    return tuple(i if e == n else 0 for i, e, n in zip(index[lead:], shape, out[lead:], strict=True))
+
+
+def pick(index: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
+    """`index` rearranged: element `d` of the result is `index[order[d]]`."""
+    return tuple(index[d] for d in order)
+
+
+def step(index: Sequence[Any], starts: Sequence[int], steps: Sequence[int]) -> tuple[Any, ...]:
+    """`start + step * i` in every dimension."""
+    return tuple(add(scale(i, s), b) for i, b, s in zip(index, starts, steps, strict=True))
+
+
+def window(point: Sequence[Any], tap: Sequence[Any], strides: Sequence[int], dilations: Sequence[int]) -> tuple[Any, ...]:
+    """`p * stride + k * dilation` in every dimension: what tap `k` of a sliding window reads at `p`."""
+    pairs = zip(point, tap, strides, dilations, strict=True)
+    return tuple(scale(p, s) + scale(k, d) for p, k, s, d in pairs)
+
+
+def weave(outer: Sequence[Any], inner: Sequence[Any], is_inner: Sequence[bool]) -> tuple[Any, ...]:
+    """Merge two index tuples: position `d` takes the next of `inner` where `is_inner[d]`, else of `outer`."""
+    rest, taps = iter(outer), iter(inner)
+    return tuple(next(taps) if flag else next(rest) for flag in is_inner)
+
+
+def scale(value: Any, factor: int) -> Any:
+    """`value * factor`, kept bare for factor 1 so that subscripts stay plain variables."""
+    return value if factor == 1 else value * factor
+
+
+def add(value: Any, offset: int) -> Any:
+    """`value + offset`, kept bare for offset 0."""
+    return value if offset == 0 else value + offset

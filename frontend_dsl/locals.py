@@ -1,0 +1,130 @@
+"""Local scalars: which assignments make a new one, and what is stored where.
+
+A value that Python or the loop variables alone determine is only remembered; it becomes
+storage when a run-time loop or condition changes it. Everything else is an array over
+the loops around its definition, so that iterations do not share it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from poly.expr import Load
+
+from .frame import Frame, Version
+from .values import ArrayValue, Sym, cast, describe, is_weak_number, join, to_sym
+
+
+TEMPORARY = "temp "  # no name that a user can write
+
+
+def is_scalar(value: Any) -> bool:
+    """A number known now or at run time."""
+    return isinstance(value, (Sym, np.generic)) or is_weak_number(value)
+
+
+def remembered(value: Any) -> bool:
+    """Whether a scalar needs no storage: Python numbers, and integers of loop variables and sizes."""
+    if not isinstance(value, Sym):
+        return True
+    return value.weak and value.pure and not value.expr.dtype.is_float
+
+
+def declare(frame: Frame, name: str) -> Version:
+    """A new local scalar here, without a value yet."""
+    program, builder = frame.program, frame.builder
+    prefix, shape = builder.expansion()
+    version = Version(name, program.count, builder.loops, builder.guards, prefix, shape)
+    program.count += 1
+    frame.env[name] = version
+    return version
+
+
+def store(frame: Frame, version: Version, value: Any, node: Any) -> None:
+    """Append the statement `version = value`. Raises `TypeProblem` when a constant does not fit."""
+    program = frame.program
+    sym = to_sym(value)
+    seen = program.seen.get(version.ordinal)
+    program.seen[version.ordinal] = sym.type if seen is None else join(seen, sym.type)
+    span = frame.span(node)
+    if version.array is None:
+        version.type = program.types.get(version.ordinal, sym.type)
+        array = ArrayValue(
+            version.name, version.type.dtype, (), "local", span, version.prefix, version.prefix_shape
+        )
+        version.array = frame.builder.add_array(array)
+    assert version.type is not None
+    frame.builder.store(version.array, (), cast(sym.expr, version.type.dtype), span)
+    program.assigned |= {version.ordinal}
+
+
+def new_local(frame: Frame, name: str, value: Any, node: Any) -> Version:
+    """Define a local scalar here and store `value`."""
+    version = declare(frame, name)
+    store(frame, version, value, node)
+    return version
+
+
+def read(frame: Frame, version: Version, node: Any) -> Sym:
+    """The value of a local scalar. Raises `DslError` when it may have none."""
+    if version.array is None or version.type is None or version.ordinal not in frame.program.assigned:
+        raise frame.error(
+            node, f"{version.name} may be used before it is assigned",
+            f"assign {version.name} before the loop or condition, in every case",
+        )  # fmt: skip
+    load = Load(version.array.name, version.prefix, version.type.dtype, frame.span(node))
+    return Sym(load, version.type.weak)
+
+
+def assign(frame: Frame, name: str, value: Any, node: Any) -> None:
+    """`name = value`: remember it, start a new local, or store to the one that is there."""
+    current = frame.env.get(name)
+    builder = frame.builder
+    shared = isinstance(current, Version) and not (
+        current.loops == builder.loops and current.guards == builder.guards
+    )
+    if name in frame.pinned or (shared and not is_scalar(value)):
+        what = describe(value)
+        raise frame.error(
+            node, f"{name} cannot become {what} inside a run-time loop or condition",
+            "use another name: outside, its value would depend on the run",
+        )  # fmt: skip
+    if not is_scalar(value):
+        frame.env[name] = value
+    elif shared:
+        assert isinstance(current, Version)
+        store(frame, current, value, node)
+    elif remembered(value):
+        frame.env[name] = value
+    else:
+        new_local(frame, name, value, node)
+
+
+def settle(frame: Frame, names: Iterable[str], node: ast.AST) -> frozenset[str]:
+    """Before a run-time loop or condition that changes `names`: give them storage.
+
+    Returns the names that hold something else than a scalar and so must not change inside.
+    """
+    fixed = set()
+    for name in sorted(names):
+        value = frame.env.get(name)
+        if isinstance(value, Version):
+            continue
+        if name not in frame.env:
+            declare(frame, name)
+        elif is_scalar(value):
+            new_local(frame, name, value, node)
+        else:
+            fixed.add(name)
+    return frozenset(fixed)
+
+
+def temporary(frame: Frame, value: Sym, node: Any) -> Sym:
+    """The present value of an expression, kept in a local of its own."""
+    version = new_local(frame, TEMPORARY, value, node)
+    del frame.env[TEMPORARY]
+    return read(frame, version, node)

@@ -1,0 +1,235 @@
+"""`for`: run-time loops over `range` and `grid`, and unrolling over everything else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from poly.affine import is_affine, set_space
+from poly.dtypes import i64
+from poly.expr import Expr, Load, Var, const_int, loads
+
+from .annotations import Dim
+from .builder import Loop, Record
+from .evaluate import evaluate, native, settled
+from .fold import difference, sub
+from .frame import Frame, Unavailable
+from .liveness import assigned, stored, upward_exposed
+from .locals import settle
+from .values import ArrayValue, Sym, TypeProblem, describe, index_expr
+
+UNROLL_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`range(lo, hi, step)` with bounds known at run time; `step` is a number."""
+
+    lo: Expr
+    hi: Expr
+    step: int
+
+    def reverse(self) -> "Range":
+        """The same values from the last to the first (unit steps only)."""
+        return Range(sub(self.hi, const_int(self.step)), sub(self.lo, const_int(self.step)), -self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """`grid(...)`: nested ranges."""
+
+    ranges: tuple[Range, ...]
+
+
+def make_range(args: Sequence[Any]) -> Range:
+    """`range(...)` of 1 to 3 values. Raises `TypeProblem`."""
+    if not 1 <= len(args) <= 3:
+        raise TypeProblem(f"range takes 1 to 3 arguments, not {len(args)}", "write range(lo, hi, step)")
+    lo, hi = (0, args[0]) if len(args) == 1 else args[:2]
+    step = args[2] if len(args) == 3 else 1
+    if isinstance(step, bool) or not isinstance(step, int):
+        if isinstance(step, (Sym, Dim)):
+            raise TypeProblem("a loop's step is known at run time only", "use a constant step")
+        raise TypeProblem(f"a loop's step is {describe(step)}", "use a constant integer step")
+    if step == 0:
+        raise TypeProblem("a loop's step is 0", "use a positive or a negative step")
+    return Range(_bound(lo), _bound(hi), step)
+
+
+def _bound(value: Any) -> Expr:
+    if isinstance(value, ArrayValue) and value.rank == 0:
+        raise TypeProblem(f"the array {value.name} is used as a bound", f"write {value.name}[()]")
+    return index_expr(value)
+
+
+def make_grid(frame: Frame, args: Sequence[Any], node: ast.Call) -> Grid:
+    """`grid(n, (lo, hi), ...)`."""
+    ranges = []
+    for n, value in enumerate(args):
+        place = node.args[n] if len(node.args) == len(args) else node
+        parts = value if isinstance(value, (tuple, list)) else (value,)
+        if isinstance(value, Range):
+            ranges.append(value)
+            continue
+        if isinstance(value, range):
+            parts = (value.start, value.stop, value.step)
+        try:
+            ranges.append(make_range([settled(frame, p, place) for p in parts]))
+        except TypeProblem as problem:
+            raise frame.error(place, *problem.args) from None
+    return Grid(tuple(ranges))
+
+
+# ---- the statement -------------------------------------------------------------------------
+
+
+def execute_for(frame: Frame, node: ast.For, body: Callable[[], None]) -> None:
+    """Translate a `for`; `body` translates its statements once."""
+    if node.orelse:
+        raise frame.error(node.orelse[0], "'else' of a loop is not part of the language", "put it after the loop")
+    items = evaluate(frame, node.iter)
+    if isinstance(items, range):
+        items = Range(const_int(items.start), const_int(items.stop), items.step)
+    if isinstance(items, Range):
+        if not isinstance(node.target, ast.Name):
+            raise frame.error(node.target, "range gives one number at a time", "write for i in range(...)")
+        _run_time_loop(frame, node, [(node.target.id, items)], lambda values: values[0], body)
+    elif isinstance(items, Grid):
+        names, shape = _grid_names(frame, node.target, len(items.ranges))
+        _run_time_loop(frame, node, list(zip(names, items.ranges)), shape, body)
+    else:
+        from .statements import bind_static
+
+        for value in unrolled(frame, items, node.iter):
+            bind_static(frame, node.target, value)
+            body()
+
+
+def known_items(frame: Frame, node: ast.expr) -> Iterator[Any]:
+    """The values of an iterable known at specialisation."""
+    items = evaluate(frame, node)
+    if isinstance(items, (Range, Grid)):
+        raise frame.error(node, "the number of iterations is known at run time only", "write a 'for' statement")
+    return unrolled(frame, items, node)
+
+
+def unrolled(frame: Frame, items: Any, node: ast.expr) -> Iterator[Any]:
+    """The items of a Python iterable, one by one."""
+    if isinstance(items, ArrayValue):
+        index = "i" if items.rank == 1 else "i, ..."
+        raise frame.error(
+            node, f"a loop over the array {items.name}",
+            f"loop over its index: for i in range({items.name}.shape[0]), then {items.name}[{index}]",
+        )  # fmt: skip
+    if isinstance(items, Sym):
+        raise frame.error(node, "a loop over a number", "write range(...) around it")
+    iterator = native(frame, node, iter, items)
+    for count, item in enumerate(iterator):
+        if count == UNROLL_LIMIT:
+            hint = "use range(...) or grid(...): they stay loops"
+            raise frame.error(node, f"more than {UNROLL_LIMIT} iterations to unroll", hint)
+        yield settled(frame, item, node)
+
+
+def _grid_names(frame: Frame, target: ast.expr, rank: int) -> tuple[list[str], Callable[[list[Any]], Any]]:
+    """Loop names for a grid's target."""
+    if isinstance(target, ast.Name):
+        return [f"{target.id}{n}" for n in range(rank)], tuple
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        raise frame.error(target, "a loop's target must be names", "write for i, j in grid(M, N)")
+    names: list[str] = []
+    stars = [e for e in target.elts if isinstance(e, ast.Starred)]
+    plain = len(target.elts) - len(stars)
+    if (plain > rank) if stars else (plain != rank):
+        raise frame.error(
+            target, f"{len(target.elts)} loop variables for a grid of {rank} extent{'s'[: rank != 1]}",
+            "name one variable for each extent, or take the whole tuple: for i in grid(...)",
+        )  # fmt: skip
+    for element in target.elts:
+        inner = element.value if isinstance(element, ast.Starred) else element
+        if not isinstance(inner, ast.Name):
+            raise frame.error(element, "a loop's target must be names", "write for i, j in grid(M, N)")
+        if isinstance(element, ast.Starred):
+            names += [f"{inner.id}{n}" for n in range(rank - plain)]
+        else:
+            names.append(inner.id)
+    return names, tuple
+
+
+def _run_time_loop(
+    frame: Frame, node: ast.For, parts: list[tuple[str, Range]], shape: Callable[[list[Any]], Any],
+    body: Callable[[], None],
+) -> None:  # fmt: skip
+    """A nest of loops around `body`, with the locals settled before and forgotten after."""
+    builder, program = frame.builder, frame.program
+    changed = assigned(node.body)
+    carried = changed & (upward_exposed(node.body) | frame.liveness.after[node])
+    targets = stored(node.target)
+    fixed = settle(frame, carried - targets, node)
+    outer_pinned, outer_assigned = frame.pinned, program.assigned
+    frame.pinned |= fixed
+    for name in changed - carried:
+        frame.env.pop(name, None)
+    mark = builder.mark()
+    variables: list[Any] = []
+    runs = True
+    with ExitStack() as stack:
+        opened: list[Loop] = []
+        for name, r in parts:
+            dynamic = _check_bounds(frame, r, node)
+            loop = stack.enter_context(
+                builder.loop(builder.unique(name.lstrip("_") or "it"), r.lo, r.hi, r.step, frame.span(node), dynamic)
+            )
+            opened.append(loop)
+            variables.append(Sym(Var(loop.name, i64), True))
+            gap = difference(r.hi, r.lo)
+            runs = runs and gap is not None and (gap > 0 if r.step > 0 else gap < 0)
+        from .statements import bind_static
+
+        bind_static(frame, node.target, shape(variables))
+        body()
+    _save_bounds(frame, opened, mark, node)
+    frame.pinned = outer_pinned
+    if not runs:
+        program.assigned = outer_assigned
+    for name in changed - carried:
+        frame.env.pop(name, None)
+    for name in targets:
+        frame.env[name] = Unavailable("is a loop variable, used after its loop", "assign it to a local before the loop ends")
+
+
+def _check_bounds(frame: Frame, r: Range, node: ast.For) -> bool:
+    """Whether the loop is data-dependent. Raises `DslError` for bounds outside the language."""
+    builder = frame.builder
+    if any(True for e in (r.lo, r.hi) for _ in loads(e)):
+        if r.step != 1:
+            raise frame.error(node.iter, f"step {r.step} of a loop whose bounds depend on data", "use step 1")
+        return True
+    space = set_space("S", [v.name for v in builder.loops], builder.params)
+    if not (is_affine(r.lo, space) and is_affine(r.hi, space)):
+        raise frame.error(
+            node.iter, "a loop bound is not affine in loop variables and sizes",
+            "bounds may use + - min max, constants times a variable, and // or % by a constant",
+        )  # fmt: skip
+    return False
+
+
+def _save_bounds(frame: Frame, opened: list[Loop], mark: tuple[Any, int], node: ast.For) -> None:
+    """Python evaluates bounds once: keep those that the body would change."""
+    builder = frame.builder
+    written = {r.array.name for r in builder.records_since(mark)}
+    for loop in opened:
+        for side in ("lo", "hi"):
+            bound: Expr = getattr(loop, side)
+            if not any(load.array in written for load in loads(bound)):
+                continue
+            prefix, extents = builder.expansion()
+            array = ArrayValue("bound", i64, (), "local", frame.span(node), prefix, extents)
+            builder.add_array(array)
+            record = Record(builder.loops, builder.guards, array, prefix, bound, frame.span(node))
+            mark[0].items.insert(mark[1], record)
+            setattr(loop, side, Load(array.name, prefix, i64, frame.span(node)))
+            mark = (mark[0], mark[1] + 1)

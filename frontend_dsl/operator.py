@@ -1,0 +1,219 @@
+"""`@op` and the operator object."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, overload
+
+import numpy as np
+
+from poly.dtypes import from_numpy, i64
+from poly.errors import ArgumentError
+from poly.expr import Const, Expr
+from poly.hooks import resolve
+from poly.scop import Scop
+
+from .annotations import Dim, bound_dims, running_python
+from .errors import DslError
+from .signature import REQUIRED, Param, read_signature
+from .sizes import solve_sizes
+
+
+class Operator:
+    """A compiled function of the hybrid language; made by `@op`.
+
+    `op(*arrays)` compiles for these dtypes and sizes on first use and runs;
+    `op.python(*arrays)` runs the same function as plain Python on NumPy arrays.
+    """
+
+    def __init__(self, fn: FunctionType, reassociate: bool = True, fast_math: bool = False) -> None:
+        self.fn = fn
+        self.name = fn.__name__
+        self.reassociate = reassociate
+        self.fast_math = fast_math
+        self.signature = read_signature(fn)
+        self._kernels: dict[Any, Any] = {}
+        functools.update_wrapper(self, fn)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.usage}>"
+
+    @property
+    def usage(self) -> str:
+        """The call as the user would write it."""
+        names = [p.name for p in self.signature.params]
+        constants = [k if v is REQUIRED else f"{k}={v!r}" for k, v in self.signature.constants.items()]
+        return f"{self.name}({', '.join([*names, *(['*', *constants] if constants else [])])})"
+
+    # ---- translation -----------------------------------------------------------------------
+
+    def scop(self, **given: Any) -> Scop:
+        """The operator as a `Scop`.
+
+        Keywords give compile-time constants (`stride=2`), sizes (`M=512`; those not given
+        stay symbolic) and shapes of array parameters (`X=(3, 4)`, needed for `f32[...]`).
+
+        Raises:
+            DslError: the program is outside the language.
+            ArgumentError: a keyword that fits nothing, or a missing one.
+        """
+        from .translate import translate
+
+        constants, sizes, shapes = self._sort(given)
+        try:
+            return translate(self, shapes, sizes, constants)
+        except DslError as error:
+            raise error.with_traceback(None) from None
+
+    def _sort(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Expr], dict[str, tuple[Expr, ...]]]:
+        """Keywords of `scop` by what they mean."""
+        constants = dict(self.signature.constants)
+        sizes: dict[str, Expr] = {}
+        shapes: dict[str, tuple[Expr, ...]] = {}
+        arrays = {p.name for p in self.signature.params if p.shape is not None}
+        dims = self.signature.dims()
+        for key, value in given.items():
+            if key in constants:
+                constants[key] = value
+            elif key in arrays:
+                extents = value if isinstance(value, (tuple, list)) else (value,)
+                shapes[key] = tuple(_extent(key, e) for e in extents)
+            elif key in dims:
+                sizes[key] = _extent(key, value)
+            else:
+                known = ", ".join([*constants, *dims, *sorted(arrays)]) or "none"
+                raise ArgumentError(f"{self.name} has no constant, size or array named {key} (it has: {known})")
+        for key, value in constants.items():
+            if value is REQUIRED:
+                raise ArgumentError(f"{self.name} needs the compile-time constant {key}: pass {key}=...")
+        return constants, sizes, shapes
+
+    def schedule(self, target: Any = "cpu", **given: Any) -> Any:
+        """The automatic `Schedule`; keywords as in `scop`, sizes not given stay symbolic."""
+        return resolve("auto_schedule")(self.scop(**given), target, {})
+
+    def compile(self, target: Any = "cpu", schedule: Any = None, threads: int | None = None, **given: Any) -> Any:
+        """A `Kernel`; keywords as in `scop`, sizes not given stay symbolic."""
+        scop = self.scop(**given)
+        return resolve("compile_operator")(scop, target=target, schedule=schedule, threads=threads, sizes={})
+
+    # ---- running ---------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on NumPy arrays; constants by keyword. Compiled for these dtypes and sizes on first use."""
+        if running_python():
+            return self.python(*args, **kwargs)
+        values, sizes, constants = self._bind(args, kwargs)
+        shapes = tuple((p.name, v.shape) for p, v in zip(self.signature.params, values) if p.shape is not None)
+        key = (shapes, tuple((k, _key(v)) for k, v in constants.items()))
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            given = {**constants, **dict(shapes)}
+            kernel = self._kernels[key] = self.compile(**given)
+        return kernel(*values)
+
+    def python(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function as plain Python on NumPy arrays: slow, and the meaning of the program."""
+        values, sizes, constants = self._bind(args, kwargs)
+        with bound_dims(sizes):
+            return self.fn(*values, **constants)
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, int], dict[str, Any]]:
+        """Checked arguments in order, the sizes that follow, and the constants."""
+        params = self.signature.params
+        if len(args) > len(params):
+            raise ArgumentError(f"{self.usage} takes {len(params)} arguments, not {len(args)}")
+        given = dict(zip((p.name for p in params), args))
+        constants = dict(self.signature.constants)
+        known: dict[str, Expr] = {}
+        for key, value in kwargs.items():
+            if key in constants:
+                constants[key] = value
+            elif key in given:
+                raise ArgumentError(f"{self.name}: two values for {key}")
+            elif any(p.name == key for p in params):
+                given[key] = value
+            elif key in self.signature.dims():
+                known[key] = _extent(key, value)
+            else:
+                raise ArgumentError(f"{self.usage} has no parameter {key}")
+        missing = [p.name for p in params if p.name not in given]
+        missing += [k for k, v in constants.items() if v is REQUIRED]
+        if missing:
+            raise ArgumentError(f"{self.usage}: no value for {missing[0]}")
+        values = [_argument(p, given[p.name]) for p in params]
+        shapes = {p.name: tuple(Const(int(n), i64) for n in v.shape) for p, v in zip(params, values) if p.shape is not None}
+        solved = solve_sizes(self.signature, shapes, known)
+        sizes = {k: int(v.value) for k, v in solved.items() if isinstance(v, Const)}
+        return values, sizes, constants
+
+
+def _extent(name: str, value: Any) -> Expr:
+    if isinstance(value, Dim):
+        return value.expr
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise ArgumentError(f"{name}: {value!r} is no size") from None
+    if number < 0:
+        raise ArgumentError(f"{name}: the size {number} is negative")
+    return Const(int(number), i64)
+
+
+def _argument(p: Param, value: Any) -> Any:
+    """An argument as NumPy has it, checked against its annotation."""
+    if p.shape is None:
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise ArgumentError(f"{p.name} is a scalar, the argument has {value.ndim} axes")
+        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
+            raise ArgumentError(f"{p.name} is a {p.dtype} scalar, the argument is a {type(value).__name__}")
+        return p.dtype(value)
+    if not isinstance(value, np.ndarray):
+        raise ArgumentError(f"{p.name} takes a NumPy array, the argument is a {type(value).__name__}")
+    try:
+        dtype = from_numpy(value.dtype)
+    except KeyError:
+        raise ArgumentError(f"{p.name} is {p.dtype}, the argument is {value.dtype}") from None
+    if dtype != p.dtype:
+        raise ArgumentError(f"{p.name} is {p.dtype}, the argument is {dtype}: convert it with .astype")
+    if p.inout and not value.flags.writeable:
+        raise ArgumentError(f"{p.name} is updated in place, the argument is read-only")
+    return value
+
+
+def _key(value: Any) -> Any:
+    """A dictionary key for a constant: itself where it hashes by value, else its text."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return type(value), value
+
+
+@overload
+def op(fn: Callable[..., Any]) -> Operator: ...
+
+
+@overload
+def op(*, reassociate: bool = True, fast_math: bool = False) -> Callable[[Callable[..., Any]], Operator]: ...
+
+
+def op(fn: Any = None, *, reassociate: bool = True, fast_math: bool = False) -> Any:
+    """Make a function an operator: `@op`, or `@op(reassociate=False, fast_math=True)`.
+
+    `reassociate=False` keeps the order of floating-point reductions; `fast_math` allows
+    rewrites that change rounding.
+
+    Raises:
+        DslError: the function's parameters or annotations are outside the language.
+    """
+    if fn is None:
+        return lambda f: op(f, reassociate=reassociate, fast_math=fast_math)
+    if not isinstance(fn, FunctionType):
+        raise DslError(f"@op on a {type(fn).__name__}", hint="@op takes a function written with 'def'")
+    try:
+        return Operator(fn, reassociate, fast_math)
+    except DslError as error:
+        raise error.with_traceback(None) from None

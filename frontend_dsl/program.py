@@ -1,0 +1,179 @@
+"""From collected loops and stores to a `Scop`: domains, reductions, the schedule tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import islpy as isl
+
+from poly.affine import NotAffine, set_space, to_pw_aff, to_set
+from poly.dtypes import bool_
+from poly.expr import Binary, Expr, Load, Var, const_int, loads
+from poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, Scop, Statement
+from poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
+from poly.tree import Sequence as SequenceNode
+
+from .builder import Block, Builder, Loop, Record, records_of
+from .errors import DslError
+from .inbounds import check_in_bounds
+from .values import ArrayValue
+
+
+def finish(
+    builder: Builder, name: str, args: tuple[str, ...], results: tuple[str, ...], reassociate: bool, fast_math: bool
+) -> Scop:
+    """The Scop of everything the builder collected. Raises `DslError` for a subscript out of bounds."""
+    records = list(records_of(builder.root))
+    context = context_of(builder)
+    statements: dict[str, Statement] = {}
+    names: dict[int, str] = {}
+    for position, record in enumerate(records):
+        statement = _statement(builder, record, builder.unique(f"S{position}"), reassociate)
+        names[id(record)] = statement.name
+        statements[statement.name] = statement
+    context = check_in_bounds(builder, statements, context)
+    live = {n: s for n, s in statements.items() if not s.domain.intersect_params(context).is_empty()} or statements
+    tree = _tree(builder.root, {i: n for i, n in names.items() if n in live}, live) or Leaf()
+    used = {a for s in live.values() for a in _touched(s)} | set(args) | set(results)
+    arrays = {n: _array(a) for n, a in builder.arrays.items() if n in used}
+    return Scop(
+        name, builder.params, context, arrays, live, tree, args, results, reassociate, fast_math, tuple(builder.notes)
+    )
+
+
+def _touched(s: Statement) -> set[str]:
+    exprs = [s.value, *s.index, *([s.predicate] if s.predicate is not None else [])]
+    exprs += [e for d in s.dynamic for e in (d.lo, d.hi)]
+    return {s.array} | {load.array for e in exprs for load in loads(e)}
+
+
+def _array(a: ArrayValue) -> Array:
+    shape = (*a.prefix_shape, *a.shape)
+    return Array(a.name, a.dtype, shape, a.kind, a.scalar, a.span)  # type: ignore[arg-type]
+
+
+def param_space(params: Sequence[str]) -> isl.Space:
+    """The space of sets of sizes."""
+    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(params)).params()
+
+
+def context_of(builder: Builder) -> isl.Set:
+    """Sizes are at least 1; no array has a negative extent."""
+    space = set_space("size", [], builder.params)
+    context = isl.Set.universe(space)
+    for p in builder.params:
+        context = context.intersect(to_set(Binary(">=", Var(p), const_int(1), bool_), space))
+    for array in builder.arrays.values():
+        if array.prefix_shape:
+            continue  # expansion: an empty nest needs no storage
+        for extent in array.shape:
+            try:
+                context = context.intersect(to_set(Binary(">=", extent, const_int(0), bool_), space))
+            except NotAffine:
+                hint = "give the sizes: op.scop(M=512), or write the size with + - and constants"
+                raise DslError(
+                    f"an extent of {array.name} is not affine in the sizes", array.span, hint
+                ) from None
+    return context.params()
+
+
+# ---- statements ----------------------------------------------------------------------------
+
+
+def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -> Statement:
+    iters = tuple(v.name for v in record.loops)
+    space = set_space(name, iters, builder.params)
+    domain = isl.Set.universe(space)
+    dynamic = []
+    for position, loop in enumerate(record.loops):
+        domain = domain.intersect(_loop_set(loop, space, position))
+        if loop.dynamic:
+            dynamic.append(DynamicBound(loop.name, loop.lo, loop.hi))
+    for guard in record.guards:
+        if guard.affine is not None:
+            domain = domain.intersect(to_set(guard.affine, space))
+    value, reduction = _reduction(record, reassociate)
+    return Statement(
+        name, iters, domain.coalesce(), record.array.name, record.index, value, record.predicate(), reduction,
+        tuple(dynamic), record.span,
+    )  # fmt: skip
+
+
+def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
+    ls = isl.LocalSpace.from_space(space)
+    var = isl.PwAff.from_aff(isl.Aff.var_on_domain(ls, isl.dim_type.set, position))
+
+    def bound(expr: Expr, default: int) -> isl.PwAff:
+        if next(loads(expr), None) is None:
+            return to_pw_aff(expr, space)
+        return isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(default)))
+
+    lo, hi = bound(loop.lo, 0), bound(loop.hi, DYNAMIC_EXTENT)
+    if loop.step > 0:
+        out = var.ge_set(lo).intersect(var.lt_set(hi))
+    else:
+        out = var.le_set(lo).intersect(var.gt_set(hi))
+    if abs(loop.step) == 1:
+        return out
+    rest = var.sub(lo).mod_val(isl.Val(abs(loop.step)))
+    return out.intersect(rest.eq_set(isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls))))
+
+
+_REDUCTIONS = {"+": "+", "-": "+", "*": "*", "min": "min", "max": "max", "and": "and", "or": "or",
+               "&": "&", "|": "|", "^": "^"}  # fmt: skip
+
+
+def _reduction(record: Record, reassociate: bool) -> tuple[Expr, str | None]:
+    """The value with its accumulator first, and the reduction's operator."""
+    value, name = record.value, record.array.name
+    if not isinstance(value, Binary) or value.op not in _REDUCTIONS:
+        return value, None
+    allowed = reassociate or not value.dtype.is_float
+    here = Load(name, record.index, value.dtype)
+    a, b = value.a, value.b
+    if a != here and b == here and value.op != "-":
+        exact = value.op in ("+", "*", "&", "|", "^") or not value.dtype.is_float
+        if value.op not in ("and", "or") and (exact or allowed):
+            a, b = b, a
+    predicate = record.predicate()
+    others = [b, *record.index, *([] if predicate is None else [predicate])]
+    if not allowed or a != here or any(load.array == name for e in others for load in loads(e)):
+        return value, None
+    return Binary(value.op, a, b, value.dtype), _REDUCTIONS[value.op]
+
+
+# ---- the schedule tree ---------------------------------------------------------------------
+
+
+def _tree(block: Block, names: Mapping[int, str], statements: Mapping[str, Statement]) -> Node | None:
+    """The tree of a block, or None when nothing in it is left."""
+    parts = []
+    for item in block.items:
+        below = [names[id(r)] for r in records_of(item) if id(r) in names]
+        if not below:
+            continue
+        if isinstance(item, Record):
+            parts.append((below, Leaf()))
+        else:
+            child = _tree(item.body, names, statements)
+            assert child is not None
+            parts.append((below, _band(item, below, child, statements)))
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return parts[0][1]
+    return SequenceNode(tuple(Filter({s: statements[s].domain for s in below}, node) for below, node in parts))
+
+
+def _band(loop: Loop, below: list[str], child: Node, statements: Mapping[str, Statement]) -> Band:
+    schedule = {}
+    for s in below:
+        dim = loop_dim(statements[s].domain, statements[s].iters.index(loop.name))
+        schedule[s] = dim if loop.step > 0 else dim.neg()
+    member = Member(loop.name, schedule)
+    if isinstance(child, Band):  # directly nested loops share one band
+        return replace(child, members=(member, *child.members))
+    return Band((member,), child)
+
+

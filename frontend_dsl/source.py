@@ -1,0 +1,88 @@
+"""A Python function's syntax tree with exact places in its file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+from poly.expr import Span
+
+from .errors import DslError
+
+
+class Source:
+    """The definition of one function: its `ast` node and the spans of everything in it."""
+
+    def __init__(self, node: ast.FunctionDef | ast.Lambda, file: str, lines: tuple[str, ...]) -> None:
+        self.node = node
+        self.file = file
+        self.lines = lines
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """The statements (a lambda's expression counts as a return)."""
+        if isinstance(self.node, ast.Lambda):
+            return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
+        return self.node.body
+
+    def span(self, node: Any) -> Span:
+        """The place of an `ast` node, columns in characters."""
+        line, end = node.lineno, node.end_lineno or node.lineno
+        text = self.lines[line - 1].rstrip("\n")
+        return Span(
+            self.file, line, _chars(text, node.col_offset), end,
+            _chars(self.lines[end - 1], node.end_col_offset or 0), text,
+        )  # fmt: skip
+
+    def keyword_span(self, node: ast.stmt, word: str) -> Span:
+        """The place of a statement's first word only (`while`), so that the caret is short."""
+        whole = self.span(node)
+        return Span(whole.file, whole.line, whole.col, whole.line, whole.col + len(word), whole.text)
+
+
+def _chars(line: str, column: int) -> int:
+    """`ast` counts UTF-8 bytes; people count characters."""
+    return column if line.isascii() else len(line.encode()[:column].decode(errors="ignore"))
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@lru_cache(maxsize=1024)
+def source_of(fn: FunctionType) -> Source:
+    """The source of a Python function.
+
+    Raises:
+        DslError: there is none (written at a prompt, or made by `exec`).
+    """
+    file = inspect.getsourcefile(fn) or fn.__code__.co_filename
+    linecache.checkcache(file)
+    lines = tuple(linecache.getlines(file, fn.__globals__))
+    hint = "put the function into a file or a notebook cell"
+    if not lines:
+        raise DslError(f"the source of {fn.__name__} is not available", hint=hint)
+    first = fn.__code__.co_firstlineno
+    for node in ast.walk(_parse("".join(lines))):
+        if isinstance(node, ast.FunctionDef) and node.name == fn.__name__:
+            start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        elif isinstance(node, ast.Lambda) and fn.__name__ == "<lambda>" and _same_lambda(node, fn):
+            start = node.lineno
+        else:
+            continue
+        if start == first:
+            return Source(node, file, lines)
+    raise DslError(f"the source of {fn.__name__} is not where Python says it is ({file}:{first})", hint=hint)
+
+
+def _same_lambda(node: ast.Lambda, fn: FunctionType) -> bool:
+    places = [p for p in fn.__code__.co_positions() if p[0] is not None and p[2] is not None]
+    body = node.body
+    inside = (body.lineno, body.col_offset), (body.end_lineno or 0, body.end_col_offset or 0)
+    real = [(line, col) for line, _, col, _ in places if (line, col) != (fn.__code__.co_firstlineno, 0)]
+    return bool(real) and all(inside[0] <= p <= inside[1] for p in real)  # type: ignore[operator]

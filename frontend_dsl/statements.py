@@ -1,0 +1,357 @@
+"""Statements of a hybrid-script function."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from poly.expr import Expr, loads
+
+from .builder import Condition, Guard
+from .errors import DslError
+from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled, subscripts
+from .frame import Frame
+from .liveness import assigned, upward_exposed
+from .locals import assign, is_scalar, settle, temporary
+from .loops import execute_for
+from .values import ArrayValue, Sym, TypeProblem, cast, choose, describe, negate, to_sym, truth
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A `return` was reached."""
+
+    value: Any
+    node: ast.AST
+
+
+def execute(frame: Frame, body: list[ast.stmt]) -> Returned | None:
+    """Translate statements in order, up to a `return`."""
+    for position, statement in enumerate(body):
+        if isinstance(statement, ast.If):
+            out, finished = _if(frame, statement, body[position + 1 :])
+            if out is not None or finished:
+                return out
+            continue
+        if isinstance(statement, ast.Return):
+            return _return(frame, statement)
+        if isinstance(statement, ast.For):
+            out = _for(frame, statement)
+            if out is not None:
+                return out
+            continue
+        handler = _HANDLERS.get(type(statement))
+        if handler is None:
+            raise _refusal(frame, statement)
+        try:
+            handler(frame, statement)
+        except TypeProblem as problem:
+            raise frame.error(statement, *problem.args) from None
+    return None
+
+
+# ---- assignments ---------------------------------------------------------------------------
+
+
+def _assign(frame: Frame, node: ast.Assign) -> None:
+    first = node.targets[0]
+    frame.hint_name = first.id if isinstance(first, ast.Name) else "t"
+    frame.whole = node.value
+    value = evaluate(frame, node.value)
+    frame.hint_name, frame.whole = "t", None
+    if isinstance(value, Sym) and len(node.targets) > 1:
+        value = _kept(frame, value, node)
+    for target in node.targets:
+        _bind(frame, target, value, node)
+
+
+def _kept(frame: Frame, value: Any, node: ast.AST) -> Any:
+    """A value that later stores cannot change."""
+    if isinstance(value, Sym) and next(loads(value.expr), None) is not None:
+        return temporary(frame, value, node)
+    return value
+
+
+def _bind(frame: Frame, target: ast.expr, value: Any, node: ast.stmt) -> None:
+    if isinstance(target, ast.Name):
+        assign(frame, target.id, value, node)
+    elif isinstance(target, ast.Subscript):
+        _store(frame, target, value, node)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        pairs = _unpack(frame, target, value)
+        if len(pairs) > 1:  # Python evaluates the whole right side first
+            pairs = [(t, _kept(frame, v, node)) for t, v in pairs]
+        for part, v in pairs:
+            _bind(frame, part, v, node)
+    else:
+        raise frame.error(target, "this cannot be assigned to", "assign to a name or to an array element A[i]")
+
+
+def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> list[tuple[ast.expr, Any]]:
+    if isinstance(value, (Sym, ArrayValue)):
+        raise frame.error(target, f"{describe(value)} cannot be unpacked", "one name, or a tuple on the right")
+    values = [settled(frame, v, target) for v in native(frame, target, list, value)]
+    stars = [n for n, e in enumerate(target.elts) if isinstance(e, ast.Starred)]
+    count = len(target.elts)
+    if len(values) < count - len(stars) or (not stars and len(values) != count):
+        raise frame.error(
+            target, f"{count} names for {len(values)} values", "give one name for each value on the right"
+        )
+    if not stars:
+        return list(zip(target.elts, values))
+    at, extra = stars[0], len(values) - (count - 1)
+    middle = target.elts[at]
+    assert isinstance(middle, ast.Starred)
+    grouped = [*values[:at], values[at : at + extra], *values[at + extra :]]
+    names = [*target.elts[:at], middle.value, *target.elts[at + 1 :]]
+    return list(zip(names, grouped))
+
+
+def bind_static(frame: Frame, target: ast.expr, value: Any) -> None:
+    """Bind the variables of an unrolled loop or a comprehension: only names and tuples of names."""
+    if isinstance(target, ast.Name):
+        frame.env[target.id] = value
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for part, v in _unpack(frame, target, value):
+            bind_static(frame, part, v)
+    else:
+        raise frame.error(target, "a loop's target must be names", "write for i, j in ...")
+
+
+def _store(frame: Frame, target: ast.Subscript, value: Any, node: ast.stmt) -> None:
+    base = evaluate(frame, target.value)
+    if not isinstance(base, ArrayValue):
+        raise frame.error(target, f"{describe(base)} cannot be assigned to by subscript", "only array elements can")
+    array = writable(frame, base, target)
+    index = subscripts(frame, array, target)
+    if isinstance(value, ArrayValue) and value.rank:
+        raise frame.error(node, f"the whole array {value.name} is assigned to an element", "write a loop")
+    try:
+        stored = cast(to_sym(value).expr, array.dtype)
+    except TypeProblem as problem:
+        raise frame.error(node, *problem.args) from None
+    frame.builder.store(array, index, stored, frame.span(node))
+
+
+def writable(frame: Frame, array: ArrayValue, node: ast.AST) -> ArrayValue:
+    """Raises `DslError` for an array that must not change."""
+    if array.kind == "in":
+        raise frame.error(
+            node, f"{array.name} is an input and cannot be assigned to",
+            f"annotate it as inout(...) to update it in place, or write into a result made by empty({array.name}.shape, ...)",
+        )  # fmt: skip
+    return array
+
+
+def _augmented(frame: Frame, node: ast.AugAssign) -> None:
+    op = OPERATORS.get(type(node.op))
+    if op is None:
+        raise frame.error(node, "'@=' is not part of the language", "write the product as loops")
+    if isinstance(node.target, ast.Attribute):
+        raise frame.error(node.target, "this cannot be assigned to", "assign to a name or to an array element A[i]")
+    reading = ast.copy_location(_as_load(node.target), node.target)
+    old = evaluate(frame, reading)
+    value = binary(frame, op, old, evaluate(frame, node.value), node)
+    if isinstance(node.target, ast.Name):
+        assign(frame, node.target.id, value, node)
+    else:
+        assert isinstance(node.target, ast.Subscript)
+        _store(frame, node.target, value, node)
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.Name(target.id, ast.Load())
+    assert isinstance(target, ast.Subscript)
+    return ast.Subscript(target.value, target.slice, ast.Load())
+
+
+# ---- control -------------------------------------------------------------------------------
+
+
+def _if(frame: Frame, node: ast.If, rest: list[ast.stmt]) -> tuple[Returned | None, bool]:
+    """An `if`; the flag says that the statements after it are dealt with too."""
+    value = evaluate(frame, node.test)
+    if isinstance(value, ArrayValue):
+        raise frame.error(node.test, f"the array {value.name} is used as a condition", f"test an element: {value.name}[i]")
+    if not is_symbolic(value):
+        return execute(frame, node.body if native(frame, node.test, bool, value) else node.orelse), False
+    try:
+        condition = truth(value).expr
+    except TypeProblem as problem:
+        raise frame.error(node.test, *problem.args) from None
+    if any(isinstance(n, ast.Return) for n in ast.walk(node)):
+        return _returning_if(frame, node, condition, rest), True
+    _branches(frame, node, condition)
+    return None, False
+
+
+def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
+    """Both branches of a run-time condition, under their guards."""
+    program = frame.program
+    changed = assigned([*node.body, *node.orelse])
+    exposed = upward_exposed(node.body) | upward_exposed(node.orelse)
+    carried = changed & (exposed | frame.liveness.after[node])
+    fixed = settle(frame, carried, node)
+    outer_pinned = frame.pinned
+    frame.pinned |= fixed
+    before = program.assigned
+    after: list[frozenset[int]] = []
+    guards = _guards(frame, condition)
+    mark = frame.builder.mark()
+    for guard, branch in ((guards[0], node.body), (guards[1], node.orelse)):
+        for name in changed - carried:
+            frame.env.pop(name, None)
+        program.assigned = before
+        with frame.builder.guarded(guard):
+            execute(frame, branch)
+        after.append(program.assigned)
+    for name in changed - carried:
+        frame.env.pop(name, None)
+    program.assigned = after[0] & after[1]
+    frame.pinned = outer_pinned
+    _save_if_needed(frame, guards[2], mark, node)
+
+
+def _save_if_needed(
+    frame: Frame, condition: Condition | None, mark: Any, node: ast.If, used_later: bool = False
+) -> None:
+    if condition is not None and frame.builder.needs_saving(condition, mark, used_later):
+        frame.builder.save(condition, mark, frame.span(node.test))
+
+
+def _guards(frame: Frame, condition: Expr) -> tuple[tuple[Guard, ...], tuple[Guard, ...], Condition | None]:
+    """Guards of the two branches, and the data-dependent condition when there is one."""
+    affine, data = frame.builder.split(condition)
+    if data is None:
+        return (Guard(condition),), (Guard(negate(condition)),), None
+    shared = Condition(condition, data)
+    then = (*(Guard(a) for a in affine), Guard(condition=shared))
+    return then, (Guard(condition=shared, holds=False),), shared
+
+
+def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.stmt]) -> Returned | None:
+    """A condition that decides what a helper returns: both ways to the end, then a choice."""
+    if frame.is_operator or frame.inside_loop:
+        where = "a run-time condition" if frame.is_operator else "a loop"
+        place = next(n for n in ast.walk(node) if isinstance(n, ast.Return))
+        raise frame.error(place, f"return inside {where}", "return once, at the end of the operator")
+    guards = _guards(frame, condition)
+    mark = frame.builder.mark()
+    env, before = dict(frame.env), frame.program.assigned
+    found: list[Returned | None] = []
+    for guard, branch in ((guards[0], node.body), (guards[1], node.orelse)):
+        frame.env, frame.program.assigned = dict(env), before
+        with frame.builder.guarded(guard):
+            found.append(execute(frame, [*branch, *rest]))
+    frame.env, frame.program.assigned = env, before
+    _save_if_needed(frame, guards[2], mark, node, used_later=True)
+    if found[0] is None or found[1] is None:
+        hint = "give a value in every case"
+        raise frame.error(node, f"{frame.fn.__name__} returns a value in one case only", hint, word="if")
+    a, b = found[0].value, found[1].value
+    if not (is_scalar(a) and is_scalar(b)):
+        raise frame.error(node, "a run-time condition decides between things that are no scalars", "return scalars", "if")
+    chosen = guards[2].saved if guards[2] is not None and guards[2].saved is not None else condition
+    return Returned(choose(Sym(chosen, False), a, b), node)
+
+
+def _for(frame: Frame, node: ast.For) -> Returned | None:
+    out: list[Returned] = []
+
+    def body() -> None:
+        if out:
+            return
+        returned = execute(frame, node.body)
+        if returned is not None:
+            if frame.inside_loop:
+                raise frame.error(returned.node, "return inside a loop", "return once, after the loops")
+            out.append(returned)
+
+    try:
+        execute_for(frame, node, body)
+    except TypeProblem as problem:
+        raise frame.error(node.iter, *problem.args) from None
+    return out[0] if out else None
+
+
+def _return(frame: Frame, node: ast.Return) -> Returned:
+    if frame.inside_loop:
+        raise frame.error(node, "return inside a loop", "return once, after the loops", word="return")
+    if frame.is_operator and frame.inside_condition:
+        hint = "return once, at the end of the operator"
+        raise frame.error(node, "return inside a run-time condition", hint, word="return")
+    frame.whole = node.value
+    value = None if node.value is None else evaluate(frame, node.value)
+    frame.whole = None
+    return Returned(value, node)
+
+
+# ---- small statements ----------------------------------------------------------------------
+
+
+def _expression(frame: Frame, node: ast.Expr) -> None:
+    if isinstance(node.value, ast.Constant):
+        return  # a docstring
+    frame.whole = node.value
+    evaluate(frame, node.value)
+    frame.whole = None
+    if not isinstance(node.value, ast.Call):
+        raise frame.error(node, "this expression has no effect", "assign its value, or remove it")
+
+
+def _assert(frame: Frame, node: ast.Assert) -> None:
+    value = evaluate(frame, node.test)
+    if is_symbolic(value):
+        hint = "assert what is known at specialisation only: sizes that are numbers, constants, dtypes"
+        raise frame.error(node.test, "an assertion about run-time values", hint)
+    if not native(frame, node.test, bool, value):
+        message = "assertion failed" if node.msg is None else f"assertion failed: {evaluate(frame, node.msg)}"
+        raise frame.error(node, message, "the operator itself refuses these sizes or constants")
+
+
+def _raise(frame: Frame, node: ast.Raise) -> None:
+    if frame.inside_condition:
+        raise frame.error(node, "raise under a run-time condition", "raise only for what is known at specialisation")
+    error = evaluate(frame, node.exc) if node.exc is not None else "raise"
+    raise DslError(f"{type(error).__name__}: {error}", frame.span(node), "the operator itself refuses these arguments")
+
+
+def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
+    hint = "drop the annotation; to fix a type, convert the value, as in s = f32(0.0)"
+    raise frame.error(node.annotation, "local names have no annotations in the language", hint)
+
+
+_HANDLERS: dict[type[ast.stmt], Any] = {
+    ast.Assign: _assign,
+    ast.AugAssign: _augmented,
+    ast.AnnAssign: _annotated,
+    ast.Expr: _expression,
+    ast.Assert: _assert,
+    ast.Raise: _raise,
+    ast.Pass: lambda frame, node: None,
+}
+
+_REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.While: ("while", "use 'for' with range(...), and 'if' inside for a condition that depends on data"),
+    ast.Break: ("break", "keep the loop going and guard its body with 'if'"),
+    ast.Continue: ("continue", "put the rest of the loop's body under 'if'"),
+    ast.Try: ("try", "operators raise no exceptions: test with 'if'"),
+    ast.With: ("with", "open files and contexts outside the operator"),
+    ast.ClassDef: ("class", "define classes outside the operator"),
+    ast.FunctionDef: ("def", "define helper functions outside the operator"),
+    ast.AsyncFunctionDef: ("async", "operators are ordinary functions"),
+    ast.Import: ("import", "import at the top of the file"),
+    ast.ImportFrom: ("from", "import at the top of the file"),
+    ast.Global: ("global", "pass arrays as parameters and return results"),
+    ast.Nonlocal: ("nonlocal", "pass arrays as parameters and return results"),
+    ast.Delete: ("del", "names go away by themselves"),
+    ast.Match: ("match", "use 'if' and 'elif'"),
+}
+
+
+def _refusal(frame: Frame, node: ast.stmt) -> DslError:
+    word, hint = _REFUSED.get(type(node), (type(node).__name__.lower(), "see the language in docs"))
+    return frame.error(node, f"'{word}' is not part of the language", hint, word=word)
+
