@@ -228,6 +228,9 @@ class Function:
     """A kernel. `buffers` are the pointer arguments in ABI order (all arrays of the Scop that
     are not local, in `Scop.arrays` order), `params` the i64 size arguments.
 
+    `fma`: reduction updates may contract `a * b + c`; `fast_math`: any expression may. `notes`
+    say what the passes declined (a vector loop left serial, ...) and why.
+
     Native ABI: `void name(void **buffers, int64_t *params, void *runtime)`.
     """
 
@@ -236,6 +239,8 @@ class Function:
     params: tuple[str, ...]
     body: Stmt
     fma: bool = True
+    fast_math: bool = False
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

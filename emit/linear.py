@@ -1,0 +1,156 @@
+"""Linear normal form of index expressions: `c0 + sum(c_i * atom_i)` over i64.
+
+Atoms are variables and whatever is not linear (`//`, `%`, `min`, `max`, loads, ...). Two index
+expressions are equal when their forms are; their distance is constant when the difference
+of the forms has no atoms. Index arithmetic never overflows (sizes are below 2**62).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from poly.dtypes import i64
+from poly.expr import Binary, Const, Expr, Unary, Var, const_int, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`const + sum(coefficient * atom)`; `terms` keeps first-occurrence order, no zero coefficients."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    const: int
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def coefficient(self, atom: Expr) -> int:
+        """The factor of `atom` (0 when absent)."""
+        return next((c for a, c in self.terms if a == atom), 0)
+
+    def __add__(self, other: "Linear") -> "Linear":
+        return _combine(self, other, 1)
+
+    def __sub__(self, other: "Linear") -> "Linear":
+        return _combine(self, other, -1)
+
+    def scale(self, factor: int) -> "Linear":
+        """Every coefficient times `factor`."""
+        if factor == 0:
+            return Linear((), 0)
+        return Linear(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
+
+    def shift(self, amount: int) -> "Linear":
+        """Plus a constant."""
+        return Linear(self.terms, self.const + amount)
+
+
+def _combine(a: Linear, b: Linear, sign: int) -> Linear:
+    acc = dict(a.terms)
+    for atom, c in b.terms:
+        acc[atom] = acc.get(atom, 0) + sign * c
+    return Linear(tuple((x, c) for x, c in acc.items() if c), a.const + sign * b.const)
+
+
+def linear(expr: Expr) -> Linear:
+    """The normal form of an i64 expression (its non-linear parts become atoms as they stand)."""
+    if isinstance(expr, Const):
+        return Linear((), int(expr.value))
+    if isinstance(expr, Unary) and expr.op == "neg":
+        return linear(expr.a).scale(-1)
+    if isinstance(expr, Binary):
+        if expr.op == "+":
+            return linear(expr.a) + linear(expr.b)
+        if expr.op == "-":
+            return linear(expr.a) - linear(expr.b)
+        if expr.op == "*":
+            a, b = linear(expr.a), linear(expr.b)
+            if a.is_const:
+                return b.scale(a.const)
+            if b.is_const:
+                return a.scale(b.const)
+    return Linear(((expr, 1),), 0)
+
+
+def rebuild(form: Linear) -> Expr:
+    """The canonical expression of a form: positive terms first, the constant last."""
+    out: Expr | None = None
+    for atom, c in sorted(form.terms, key=lambda t: t[1] < 0):
+        size = abs(c)
+        term: Expr = atom if size == 1 else Binary("*", const_int(size), atom, i64)
+        if out is None:
+            out = term if c > 0 else (Unary("neg", atom, i64) if c == -1 else Binary("*", const_int(c), atom, i64))
+        else:
+            out = Binary("+" if c > 0 else "-", out, term, i64)
+    if out is None:
+        return const_int(form.const)
+    if form.const:
+        out = Binary("+" if form.const > 0 else "-", out, const_int(abs(form.const)), i64)
+    return out
+
+
+def difference(a: Expr, b: Expr) -> int | None:
+    """`a - b` when it is a constant, else None."""
+    d = linear(a) - linear(b)
+    return d.const if d.is_const else None
+
+
+def is_index(expr: Expr) -> bool:
+    """An i64 expression over variables only: no loads, so no wrap-around to respect."""
+    return expr.dtype == i64 and all(isinstance(e, (Var, Const, Unary, Binary)) and e.dtype == i64 for e in walk(expr))
+
+
+def variables(expr: Expr) -> set[str]:
+    """Names of all variables in an expression."""
+    return {e.name for e in walk(expr) if isinstance(e, Var)}
+
+
+def operands(expr: Expr, op: str) -> tuple[Expr, ...]:
+    """The arguments of a nest of `min` (or `max`), flattened; a plain expression is its own."""
+    if isinstance(expr, Binary) and expr.op == op:
+        return (*operands(expr.a, op), *operands(expr.b, op))
+    return (expr,)
+
+
+Interval = tuple[int | None, int | None]
+
+
+def interval(form: Linear, ranges: Mapping[str, Interval]) -> Interval:
+    """Constant bounds (inclusive; None = unbounded) of a form, given those of the variables."""
+    lo: int | None = form.const
+    hi: int | None = form.const
+    for atom, c in form.terms:
+        a, b = interval_of(atom, ranges)
+        if c < 0:
+            a, b = b, a
+        lo = None if lo is None or a is None else lo + c * a
+        hi = None if hi is None or b is None else hi + c * b
+    return lo, hi
+
+
+def interval_of(expr: Expr, ranges: Mapping[str, Interval]) -> Interval:
+    """Constant bounds of an index expression."""
+    if isinstance(expr, Const):
+        return int(expr.value), int(expr.value)
+    if isinstance(expr, Var):
+        return ranges.get(expr.name, (None, None))
+    if isinstance(expr, Binary) and expr.op in ("min", "max"):
+        return _min_max(expr.op, interval_of(expr.a, ranges), interval_of(expr.b, ranges))
+    if isinstance(expr, Binary) and isinstance(expr.b, Const) and expr.op in ("//", "%") and expr.b.value > 0:
+        if expr.op == "%":
+            return 0, expr.b.value - 1
+        a, b = interval_of(expr.a, ranges)
+        return (None if a is None else a // expr.b.value), (None if b is None else b // expr.b.value)
+    form = linear(expr)
+    if form.terms == ((expr, 1),):
+        return None, None
+    return interval(form, ranges)
+
+
+def _min_max(op: str, a: Interval, b: Interval) -> Interval:
+    known = [[x for x in pair if x is not None] for pair in zip(a, b)]
+    both = [len(k) == 2 for k in known]
+    if op == "min":
+        return (min(known[0]) if both[0] else None), (min(known[1]) if known[1] else None)
+    return (max(known[0]) if known[0] else None), (max(known[1]) if both[1] else None)

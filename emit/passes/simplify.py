@@ -1,0 +1,239 @@
+"""Simplification: integer constant folding, linear normal form of index expressions, dead loops.
+
+Only exact rewrites: floating-point arithmetic is left alone, and the linear rules that a
+wrap-around would break apply to index expressions only (i64 over loop variables and sizes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from emit.linear import Interval, Linear, interval, linear, operands, rebuild
+from emit.loops import Alloc, Block, Broadcast, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
+from emit.rewrite import substitute_stmt
+from poly.dtypes import bool_, i64
+from poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
+
+EMPTY = Block(())
+
+
+def simplify(fn: Function) -> Function:
+    """Simplify all expressions and remove loops, branches and bindings that became trivial."""
+    body = simplify_stmt(fn.body, {p: (0, None) for p in fn.params})
+    return replace(fn, body=body)
+
+
+def simplify_expr(expr: Expr, ranges: Mapping[str, Interval] | None = None) -> Expr:
+    """An equal expression; `ranges` bounds loop variables (inclusive)."""
+    return _Exprs(ranges or {}).run(expr)[0]
+
+
+def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
+    """An equivalent statement, flattened; nothing left is `Block(())`."""
+    ex = _Exprs(ranges)
+    if isinstance(stmt, Block):
+        out: list[Stmt] = []
+        for s in stmt.stmts:
+            new = simplify_stmt(s, ranges)
+            out.extend(new.stmts if isinstance(new, Block) else (new,))
+        return out[0] if len(out) == 1 else Block(tuple(out))
+    if isinstance(stmt, For):
+        return _for(stmt, ranges)
+    if isinstance(stmt, If):
+        return _if(stmt, ranges)
+    if isinstance(stmt, Let):
+        value = ex(stmt.value)
+        if isinstance(value, (Const, Var)):
+            return simplify_stmt(substitute_stmt(stmt.body, {stmt.name: value}), ranges)
+        inner = ranges
+        if value.dtype == i64 and value.lanes == 1:
+            inner = {**ranges, stmt.name: interval(linear(value), ranges)}
+        body = simplify_stmt(stmt.body, inner)
+        return EMPTY if body == EMPTY else Let(stmt.name, value, body)
+    if isinstance(stmt, Alloc):
+        body = simplify_stmt(stmt.body, ranges)
+        buffer = replace(stmt.buffer, shape=tuple(ex(e) for e in stmt.buffer.shape))
+        return EMPTY if body == EMPTY else Alloc(buffer, body)
+    assert isinstance(stmt, Store)
+    return _store(stmt, ex)
+
+
+def _store(stmt: Store, ex: "_Exprs") -> Stmt:
+    mask = None if stmt.mask is None else ex(stmt.mask)
+    if isinstance(mask, Broadcast) and isinstance(mask.a, Const):
+        if not mask.a.value:
+            return EMPTY
+        mask = None
+    instance = stmt.instance
+    if instance is not None:
+        instance = (instance[0], tuple(ex(e) for e in instance[1]))
+    return replace(
+        stmt, index=tuple(ex(e) for e in stmt.index), value=ex(stmt.value), mask=mask, instance=instance
+    )
+
+
+def _for(stmt: For, ranges: Mapping[str, Interval]) -> Stmt:
+    ex = _Exprs(ranges)
+    lo, hi = ex(stmt.lo), ex(stmt.hi)
+    trip = _trip(lo, hi, stmt.step, ranges)
+    if trip == 0:
+        return EMPTY
+    if trip == 1:
+        return simplify_stmt(substitute_stmt(stmt.body, {stmt.var: lo}), ranges)
+    first, last = interval(linear(lo), ranges)[0], interval(linear(hi), ranges)[1]
+    inner = {**ranges, stmt.var: (first, None if last is None else last - 1)}
+    body = simplify_stmt(stmt.body, inner)
+    return EMPTY if body == EMPTY else replace(stmt, lo=lo, hi=hi, body=body)
+
+
+def _trip(lo: Expr, hi: Expr, step: int, ranges: Mapping[str, Interval]) -> int | None:
+    a, b = interval(linear(hi) - linear(lo), ranges)
+    if b is not None and b <= 0:
+        return 0
+    if a is not None and b is not None and (a + step - 1) // step == (b + step - 1) // step:
+        return (b + step - 1) // step
+    return None
+
+
+def _if(stmt: If, ranges: Mapping[str, Interval]) -> Stmt:
+    cond = simplify_expr(stmt.cond, ranges)
+    if isinstance(cond, Const):
+        taken = stmt.then if cond.value else stmt.orelse
+        return EMPTY if taken is None else simplify_stmt(taken, ranges)
+    then = simplify_stmt(stmt.then, ranges)
+    orelse = None if stmt.orelse is None else simplify_stmt(stmt.orelse, ranges)
+    if orelse == EMPTY:
+        orelse = None
+    if then == EMPTY:
+        return EMPTY if orelse is None else If(Unary("not", cond, bool_), orelse)
+    return If(cond, then, orelse)
+
+
+class _Exprs:
+    """Bottom-up rewriting; `run` also tells whether the result is an index expression."""
+
+    def __init__(self, ranges: Mapping[str, Interval]) -> None:
+        self.ranges = ranges
+
+    def __call__(self, expr: Expr) -> Expr:
+        return self.run(expr)[0]
+
+    def run(self, expr: Expr) -> tuple[Expr, bool]:
+        if isinstance(expr, (Const, Var)):
+            return expr, expr.dtype == i64
+        kids = [self.run(c) for c in expr.children()]
+        pure = bool(kids) and all(k[1] for k in kids)
+        new = tuple(k[0] for k in kids)
+        if any(n is not c for n, c in zip(new, expr.children())):
+            expr = expr.with_children(new)
+        if isinstance(expr, (Ramp, Broadcast, VLoad, HReduce)):
+            return expr, False
+        if isinstance(expr, Binary) and expr.lanes == 1:
+            return self.binary(expr, pure), pure and expr.dtype == i64
+        if isinstance(expr, Unary) and expr.lanes == 1:
+            return self.unary(expr, pure), pure and expr.dtype == i64
+        if isinstance(expr, Select) and isinstance(expr.cond, Const):
+            return (expr.a if expr.cond.value else expr.b), False
+        if isinstance(expr, Cast) and expr.a.dtype == expr.dtype:
+            return expr.a, kids[0][1]
+        return expr, False
+
+    def unary(self, expr: Unary, pure: bool) -> Expr:
+        if expr.op == "neg" and pure and expr.dtype == i64:
+            return rebuild(linear(expr))
+        if expr.op == "not":
+            if isinstance(expr.a, Const):
+                return Const(not expr.a.value, bool_)
+            if isinstance(expr.a, Unary) and expr.a.op == "not":
+                return expr.a.a
+            flipped = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+            if isinstance(expr.a, Binary) and expr.a.op in flipped and expr.a.a.dtype.is_int:
+                return Binary(flipped[expr.a.op], expr.a.a, expr.a.b, bool_)
+        return expr
+
+    def binary(self, e: Binary, pure: bool) -> Expr:
+        if e.op in ("and", "or"):
+            return _logical(e)
+        if pure and e.a.dtype == i64:
+            if e.op in ("+", "-", "*"):
+                return rebuild(linear(e))
+            if e.op in ("min", "max"):
+                return self.min_max(e)
+            if e.op in ("//", "%") and isinstance(e.b, Const) and e.b.value > 0:
+                return self.divide(e.op, linear(e.a), int(e.b.value))
+            if e.op in COMPARISONS:
+                return self.comparison(e)
+        if isinstance(e.a, Const) and isinstance(e.b, Const) and e.a.dtype.is_int and e.op in ("+", "-", "*"):
+            return _wrapped(e)
+        return e
+
+    def comparison(self, e: Binary) -> Expr:
+        lo, hi = interval(linear(e.a) - linear(e.b), self.ranges)
+        truth = _truth(e.op, lo, hi)
+        return e if truth is None else Const(truth, bool_)
+
+    def min_max(self, e: Binary) -> Expr:
+        """Drop the arguments that another one makes redundant."""
+        args = list(dict.fromkeys(operands(e, e.op)))
+        forms = [linear(a) for a in args]
+        keep: list[int] = []
+        for i, form in enumerate(forms):
+            beaten = False
+            for j in (*keep, *range(i + 1, len(forms))):
+                lo, hi = interval(form - forms[j], self.ranges)
+                if e.op == "min" and lo is not None and lo >= 0 or e.op == "max" and hi is not None and hi <= 0:
+                    beaten = True
+            if not beaten:
+                keep.append(i)
+        out = args[keep[0]]
+        for i in keep[1:]:
+            out = Binary(e.op, out, args[i], i64)
+        return out
+
+    def divide(self, op: str, form: Linear, d: int) -> Expr:
+        """`(d*q + r) // d = q + r // d` and `(d*q + r) % d = r % d`, with r reduced by its range."""
+        whole = Linear(tuple((a, c // d) for a, c in form.terms if c % d == 0), form.const // d)
+        rest = Linear(tuple((a, c) for a, c in form.terms if c % d), form.const % d)
+        lo, hi = interval(rest, self.ranges)
+        if lo is not None and hi is not None and lo // d == hi // d:
+            return rebuild(whole.shift(lo // d)) if op == "//" else rebuild(rest.shift(-d * (lo // d)))
+        if op == "%":
+            return Binary("%", rebuild(rest), const_int(d), i64)
+        return rebuild(whole + Linear(((Binary("//", rebuild(rest), const_int(d), i64), 1),), 0))
+
+
+def _truth(op: str, lo: int | None, hi: int | None) -> bool | None:
+    """Whether `difference OP 0` is known, for a difference in [lo, hi]."""
+    if op in (">", "<="):
+        known = True if lo is not None and lo > 0 else False if hi is not None and hi <= 0 else None
+        return known if op == ">" or known is None else not known
+    if op in ("<", ">="):
+        known = True if hi is not None and hi < 0 else False if lo is not None and lo >= 0 else None
+        return known if op == "<" or known is None else not known
+    if lo == hi == 0:
+        return op == "=="
+    if (lo is not None and lo > 0) or (hi is not None and hi < 0):
+        return op == "!="
+    return None
+
+
+def _logical(e: Binary) -> Expr:
+    for this, other in ((e.a, e.b), (e.b, e.a)):
+        if isinstance(this, Const):
+            absorbing = bool(this.value) == (e.op == "or")
+            if absorbing and this is e.b and e.a.children():
+                continue  # keep the evaluation of the first operand's loads out of the question
+            return Const(e.op == "or", bool_) if absorbing else other
+    return e.a if e.a == e.b else e
+
+
+def _wrapped(e: Binary) -> Expr:
+    assert isinstance(e.a, Const) and isinstance(e.b, Const)
+    x, y = int(e.a.value), int(e.b.value)
+    value = {"+": x + y, "-": x - y, "*": x * y}[e.op]
+    bits = e.dtype.bits
+    value &= (1 << bits) - 1
+    if e.dtype.kind == "int" and value >> (bits - 1):
+        value -= 1 << bits
+    return Const(value, e.dtype)

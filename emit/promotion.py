@@ -1,0 +1,279 @@
+"""Promotion: the box of an array that a subtree touches, its buffer, and the copies.
+
+For the values `t` of the loops above a `Promote` node, `touched = { [t] -> A[x] }` gives the
+elements used below. The buffer holds the box from the per-dimension minimum (a function of
+`t`) with a constant or parametric extent, laid out as the node's `layout` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from emit.isl_expr import to_expr
+from emit.loops import Buffer
+from poly.affine import NotAffine, to_pw_aff, to_set
+from poly.dtypes import DType
+from poly.errors import BuildError
+from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, walk
+from poly.scop import Scop, Statement
+from poly.tree import LoopKind, Member, Promote
+
+UNROLL_LIMIT = 32  # copies of a short innermost loop that are written out
+
+Layout = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy statement `name[t, x]`: element x of the array from or to the buffer (`fill`)."""
+
+    name: str
+    promotion: int
+    fill: bool
+    dtype: DType
+    extension: isl.Map
+    loops: tuple[tuple[Member, isl.PwAff], ...]
+
+
+@dataclass
+class Promotion:
+    """One Promote node in its place. `prefix`: instances -> t; `offset`: t -> box minimum."""
+
+    number: int
+    array: str
+    buffer: Buffer
+    layout: Layout
+    offset: tuple[isl.PwAff, ...]
+    prefix: isl.UnionMap
+    depth: int
+    copy_in: Copy | None = None
+    copy_out: Copy | None = None
+    outer: list["Promotion"] = field(default_factory=list)
+
+    def buffer_index(self, element: isl.MultiPwAff, to_prefix: isl.PwMultiAff) -> list[isl.PwAff]:
+        """Buffer subscripts of an array element, both as functions of one instance space."""
+        box = [
+            element.get_pw_aff(d).sub(self.offset[d].pullback_pw_multi_aff(to_prefix))
+            for d in range(element.dim(isl.dim_type.out))
+        ]
+        return [laid_out(box[dim], div, mod) for dim, div, mod in self.layout]
+
+
+def laid_out(coordinate: isl.PwAff, div: int, mod: int) -> isl.PwAff:
+    """`(coordinate // div) % mod` (no modulo for 0)."""
+    if div > 1:
+        coordinate = coordinate.scale_down_val(isl.Val(div)).floor()
+    return coordinate.mod_val(isl.Val(mod)) if mod else coordinate
+
+
+def accesses(stmt: Statement, array: str) -> Iterator[tuple[Load, isl.Map, bool]]:
+    """The loads of `array` and the store to it: `(access, { S[i] -> A[x] }, is write)`.
+
+    Raises:
+        BuildError: a subscript is not affine.
+    """
+    yield from ((load, m, False) for load, m in _reads(stmt, array))
+    if stmt.array == array:
+        yield stmt.target, _access_map(stmt, stmt.target, stmt.domain), True
+
+
+def _reads(stmt: Statement, array: str) -> Iterator[tuple[Load, isl.Map]]:
+    space = stmt.domain.get_space()
+
+    def visit(e: Expr, domain: isl.Set) -> Iterator[tuple[Load, isl.Map]]:
+        if isinstance(e, Load) and e.array == array:
+            yield e, _access_map(stmt, e, domain)
+        if isinstance(e, Select):
+            yield from visit(e.cond, domain)
+            try:
+                taken = to_set(e.cond, space)
+            except NotAffine:
+                taken = None
+            yield from visit(e.a, domain if taken is None else domain.intersect(taken))
+            yield from visit(e.b, domain if taken is None else domain.subtract(taken))
+        else:
+            for child in e.children():
+                yield from visit(child, domain)
+
+    for root in (*stmt.index, stmt.value, *(() if stmt.predicate is None else (stmt.predicate,))):
+        yield from visit(root, stmt.domain)
+    for bound in stmt.dynamic:
+        for e in (*walk(bound.lo), *walk(bound.hi)):
+            if isinstance(e, Load) and e.array == array:
+                raise BuildError(f"'{array}' cannot be promoted: a loop bound of {stmt.name} reads it")
+
+
+def element_of(stmt: Statement, load: Load) -> isl.MultiPwAff:
+    """The subscripts as functions of the statement's instances. Raises `BuildError`."""
+    space = stmt.domain.get_space()
+    try:
+        parts = [to_pw_aff(e, space) for e in load.index]
+    except NotAffine as e:
+        raise BuildError(f"'{load.array}' cannot be promoted: a subscript in {stmt.name} is not affine ({e})") from None
+    out = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, 0, len(parts)).range().set_tuple_name(isl.dim_type.set, load.array)
+    result = isl.MultiPwAff.zero(space.map_from_domain_and_range(out.align_params(space)))
+    for d, part in enumerate(parts):
+        result = result.set_pw_aff(d, part)
+    return result
+
+
+def _access_map(stmt: Statement, load: Load, domain: isl.Set) -> isl.Map:
+    return isl.Map.from_multi_pw_aff(element_of(stmt, load)).intersect_domain(domain)
+
+
+def plan_promotion(
+    scop: Scop, node: Promote, at: isl.ScheduleNode, active: Mapping[str, isl.Set], number: int
+) -> Promotion | None:
+    """Box, buffer and copies of a Promote node standing at `at`; None if nothing touches it.
+
+    Raises:
+        BuildError: the box has no constant or parametric bound.
+    """
+    prefix = at.get_prefix_schedule_relation()
+    reads, writes, may = _touched(scop, node.array, prefix, active)
+    touched = _join(reads, writes)
+    if touched is None:
+        return None
+    touched = touched.coalesce()
+    array = scop.arrays[node.array]
+    rank = len(array.shape)
+    layout = node.layout if node.layout is not None else tuple((d, 1, 0) for d in range(rank))
+    boxes = [_box(scop, node, touched, d) for d in range(rank)]
+    shape = tuple(_laid_out_size(boxes[dim][1], div, mod) for dim, div, mod in layout)
+    depth = touched.dim(isl.dim_type.in_)
+    buffer = Buffer(node.buffer, array.dtype, shape, node.space)
+    result = Promotion(number, node.array, buffer, layout, tuple(b[0] for b in boxes), prefix, depth)
+    if node.copy_in:
+        needed = _join(reads, may if node.copy_out else None)
+        result.copy_in = _copy(result, needed, True, node)
+    if node.copy_out:
+        result.copy_out = _copy(result, writes, False, node)
+    return result
+
+
+def _touched(
+    scop: Scop, array: str, prefix: isl.UnionMap, active: Mapping[str, isl.Set]
+) -> tuple[isl.Map | None, isl.Map | None, isl.Map | None]:
+    """`{ [t] -> A[x] }` read, written, and written under a predicate (None = nothing)."""
+    found: dict[str, isl.Map | None] = {"read": None, "write": None, "may": None}
+    for name, domain in active.items():
+        stmt = scop.statements[name]
+        for _, access, write in accesses(stmt, array):
+            access = access.intersect_domain(domain)
+            pairs = prefix.reverse().apply_range(isl.UnionMap.from_map(access))
+            if pairs.is_empty():
+                continue
+            m = isl.Map.from_union_map(pairs)
+            found["write" if write else "read"] = _join(found["write" if write else "read"], m)
+            if write and stmt.predicate is not None:
+                found["may"] = _join(found["may"], m)
+    return found["read"], found["write"], found["may"]
+
+
+def _join(a: isl.Map | None, b: isl.Map | None) -> isl.Map | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a.union(b)
+
+
+def _box(scop: Scop, node: Promote, touched: isl.Map, d: int) -> tuple[isl.PwAff, Expr]:
+    """Offset (a function of t) and extent of one dimension."""
+    touched = touched.intersect_params(scop.context)
+    low, high = touched.dim_min(d).coalesce(), touched.dim_max(d).coalesce()
+    domain = low.domain()
+    for _, piece in low.get_pieces():
+        total = isl.PwAff.from_aff(piece)
+        if domain.is_subset(low.ge_set(total)):
+            low = total
+            break
+    extent = high.sub(low).add(isl.PwAff.from_aff(piece.scale(0).set_constant_val(isl.Val(1))))
+    return low, _largest(scop, node, extent, d)
+
+
+def _largest(scop: Scop, node: Promote, extent: isl.PwAff, d: int) -> Expr:
+    largest = extent.max_val()
+    if largest.is_int():
+        return const_int(largest.to_python())
+    values = isl.Map.from_pw_aff(extent).range()
+    if not values.dim_is_bounded(isl.dim_type.set, 0):
+        raise BuildError(f"the part of '{node.array}' that '{node.buffer}' holds is unbounded in dimension {d}")
+    bound = values.dim_max(0)
+    build = isl.AstBuild.from_context(scop.context)
+    return to_expr(build.expr_from_pw_aff(bound), {p: Var(p) for p in scop.params})
+
+
+def _laid_out_size(extent: Expr, div: int, mod: int) -> Expr:
+    if mod:
+        return const_int(mod)
+    if isinstance(extent, Const):
+        return const_int(-(-int(extent.value) // div))
+    if div == 1:
+        return extent
+    return Binary("//", Binary("+", extent, const_int(div - 1), extent.dtype), const_int(div), extent.dtype)
+
+
+def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Copy | None:
+    if moved is None or moved.is_empty():
+        return None
+    name = f"{node.buffer}_{'in' if fill else 'out'}_{p.number}"
+    moved = moved.coalesce()
+    extension = moved.domain_map().reverse().flatten_range().set_tuple_name(isl.dim_type.out, name)
+    to_prefix = prefix_of(extension.get_space().range(), p.depth)
+    index = p.buffer_index(copied_element(extension.get_space().range(), p), to_prefix)
+    loops = []
+    for k, pa in enumerate(index):
+        label = f"{node.buffer}.{'in' if fill else 'out'}{k}"
+        kind = _copy_kind(p, k, node)
+        loops.append((Member(label, {name: pa}, kind), pa))
+    return Copy(name, p.number, fill, p.buffer.dtype, extension, tuple(loops))
+
+
+def _copy_kind(p: Promotion, k: int, node: Promote) -> LoopKind:
+    """Contiguous innermost loops are vectors; short or register ones are unrolled."""
+    size = p.buffer.shape[k]
+    short = isinstance(size, Const) and size.value <= UNROLL_LIMIT
+    if k == len(p.layout) - 1:
+        dim, div, _ = p.layout[k]
+        if dim == len(p.offset) - 1 and div == 1 and not (isinstance(size, Const) and size.value == 1):
+            return "vector"
+        return "unroll" if short else "serial"
+    return "unroll" if node.space == "register" and short else "serial"
+
+
+def prefix_of(space: isl.Space, depth: int) -> isl.PwMultiAff:
+    """`{ copy[t, x] -> [t] }`."""
+    return _projection(space, 0, depth)
+
+
+def copied_element(space: isl.Space, p: Promotion) -> isl.MultiPwAff:
+    """`{ copy[t, x] -> A[x] }`."""
+    pma = _projection(space, p.depth, len(p.offset)).set_tuple_name(isl.dim_type.out, p.array)
+    return isl.MultiPwAff.from_pw_multi_aff(pma)
+
+
+def _projection(space: isl.Space, first: int, count: int) -> isl.PwMultiAff:
+    params = space.params()
+    out = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, 0, count).range().align_params(params)
+    m = isl.Map.universe(space.map_from_domain_and_range(out))
+    for i in range(count):
+        m = m.equate(isl.dim_type.in_, first + i, isl.dim_type.out, i)
+    return isl.PwMultiAff.from_map(m)
+
+
+def copy_extension(copy: Copy, members: dict[str, Member]) -> isl.ScheduleNode:
+    """The tree to graft: the copy's instances under one band per buffer dimension."""
+    node = isl.ScheduleNode.from_extension(isl.UnionMap.from_map(copy.extension)).child(0)
+    for member, pa in copy.loops:
+        label = member.name
+        n = 0
+        while label in members:
+            n += 1
+            label = f"{member.name}_{n}"
+        members[label] = Member(label, member.schedule, member.kind, member.factor)
+        upa = isl.UnionPwAff.from_pw_aff(pa)
+        node = node.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(upa))
+        node = node.insert_mark(isl.Id("loop:" + label, context=isl.DEFAULT_CONTEXT)).child(0).child(0)
+    return node.root()

@@ -1,0 +1,133 @@
+"""Schedule tree to `isl.Schedule`: every loop one isl band under a mark that carries its name.
+
+Marks are plain strings (`loop:<name>`, `promote:<n>`); what they stand for is in the side
+tables of `IslSchedule`, because isl ids with user objects do not compare equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from emit.promotion import Promotion, copy_extension, plan_promotion
+from poly.errors import BuildError
+from poly.scop import Scop
+from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+
+LOOP = "loop:"
+PROMOTE = "promote:"
+
+
+@dataclass
+class IslSchedule:
+    """`members` by loop name, `promotions` by their number in the mark."""
+
+    schedule: isl.Schedule
+    members: dict[str, Member] = field(default_factory=dict)
+    promotions: list[Promotion] = field(default_factory=list)
+
+
+def to_isl(scop: Scop, tree: Node) -> IslSchedule:
+    """Convert.
+
+    Raises:
+        BuildError: two loops share a name, or a buffer has no constant or parametric size.
+    """
+    builder = _Builder(scop)
+    active = {s.name: s.domain for s in scop.statements.values()}
+    root = isl.Schedule.from_domain(scop.domain).get_root()
+    done = builder.build(tree, root.child(0), active)
+    return IslSchedule(done.get_schedule(), builder.members, builder.promotions)
+
+
+def _mark(node: isl.ScheduleNode, name: str) -> isl.ScheduleNode:
+    return node.insert_mark(isl.Id(name, context=isl.DEFAULT_CONTEXT))
+
+
+def union_of(sets: Mapping[str, isl.Set]) -> isl.UnionSet:
+    """One union set of the statements' sets."""
+    out = isl.UnionSet.empty(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0))
+    for s in sets.values():
+        out = out.union(isl.UnionSet.from_set(s))
+    return out
+
+
+class _Builder:
+    def __init__(self, scop: Scop) -> None:
+        self.scop = scop
+        self.members: dict[str, Member] = {}
+        self.promotions: list[Promotion] = []
+
+    def build(self, tree: Node, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+        """Insert `tree` at the leaf `at`; returns the node that then stands there."""
+        if isinstance(tree, Leaf):
+            return at
+        if isinstance(tree, Band):
+            return self.band(tree, at, active)
+        if isinstance(tree, Filter):
+            inner = restrict(active, tree.domain)
+            node = at.insert_filter(union_of(inner))
+            return self.build(tree.child, node.child(0), inner).parent()
+        if isinstance(tree, Sequence):
+            return self.sequence(tree, at, active)
+        if isinstance(tree, Promote):
+            return self.promote(tree, at, active)
+        raise BuildError(f"the schedule tree has an unknown node {type(tree).__name__}")
+
+    def band(self, tree: Band, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+        if not active:
+            return self.build(tree.child, at, active)
+        for member in tree.members:
+            if member.name in self.members:
+                raise BuildError(f"the schedule tree has two loops named '{member.name}'")
+            self.members[member.name] = member
+            total: isl.UnionPwAff | None = None
+            for s in active:
+                part = isl.UnionPwAff.from_pw_aff(member.schedule[s])
+                total = part if total is None else total.union_add(part)
+            node = at.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(total))
+            at = _mark(node, LOOP + member.name).child(0).child(0)
+        at = self.build(tree.child, at, active)
+        for _ in tree.members:
+            at = at.parent().parent()
+        return at
+
+    def sequence(self, tree: Sequence, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+        parts = [(f, restrict(active, f.domain)) for f in tree.filters]
+        parts = [(f, inner) for f, inner in parts if any(not d.is_empty() for d in inner.values())]
+        if not parts:
+            return at
+        filters = isl.UnionSetList.from_union_set(union_of(parts[0][1]))
+        for _, inner in parts[1:]:
+            filters = filters.add(union_of(inner))
+        node = at.insert_sequence(filters)
+        if len(parts) == 1:
+            # isl may drop a sequence of one: it then is a plain filter
+            if node.get_type() != isl.schedule_node_type.sequence:
+                return self.build(parts[0][0].child, node.child(0), parts[0][1]).parent()
+        for i, (f, inner) in enumerate(parts):
+            node = self.build(f.child, node.child(i).child(0), inner).parent().parent()
+        return node
+
+    def promote(self, tree: Promote, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+        number = len(self.promotions)
+        promotion = plan_promotion(self.scop, tree, at, active, number)
+        if promotion is None:  # nothing below touches the array
+            return self.build(tree.child, at, active)
+        self.promotions.append(promotion)
+        depth = at.get_tree_depth()
+        node = self.build(tree.child, at, active)
+        for copy, before in ((promotion.copy_in, True), (promotion.copy_out, False)):
+            if copy is not None:
+                graft = copy_extension(copy, self.members)
+                node = node.graft_before(graft) if before else node.graft_after(graft)
+                while node.get_tree_depth() > depth:
+                    node = node.parent()
+        return _mark(node, f"{PROMOTE}{number}")
+
+
+def restrict(active: Mapping[str, isl.Set], to: Mapping[str, isl.Set]) -> dict[str, isl.Set]:
+    """The active statements that a filter keeps, on the instances that it keeps."""
+    return {s: active[s].intersect(d) for s, d in to.items() if s in active}

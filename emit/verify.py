@@ -1,0 +1,221 @@
+"""The loop-IR verifier: every rule of `emit.loops`, plus types of all expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
+from poly.dtypes import DType, bool_, i64
+from poly.errors import BuildError
+from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.intrinsics import TABLE
+
+Type = tuple[DType, int]  # element type and lanes
+
+
+def verify(fn: Function, after: str = "lowering") -> None:
+    """Check `fn`.
+
+    Raises:
+        BuildError: the first rule that is broken; `after` names the pass to blame.
+    """
+    try:
+        _Checker().function(fn)
+    except _Broken as e:
+        raise BuildError(f"loop IR of '{fn.name}' is wrong after {after}: {e}") from None
+
+
+class _Broken(Exception):
+    pass
+
+
+@dataclass
+class _Env:
+    vars: Mapping[str, Type]
+    buffers: Mapping[str, Buffer]
+
+    def bind(self, name: str, kind: Type) -> "_Env":
+        return _Env({**self.vars, name: kind}, self.buffers)
+
+
+class _Checker:
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def function(self, fn: Function) -> None:
+        for p in fn.params:
+            self.fresh(p)
+        for b in fn.buffers:
+            self.fresh(b.name)
+            if b.space != "param":
+                raise _Broken(f"argument buffer '{b.name}' has space '{b.space}'")
+        env = _Env({p: (i64, 1) for p in fn.params}, {b.name: b for b in fn.buffers})
+        for b in fn.buffers:
+            self.shape(b, env)
+        self.stmt(fn.body, env)
+
+    def fresh(self, name: str) -> None:
+        if not name.isidentifier():
+            raise _Broken(f"'{name}' is not an identifier")
+        if name in self.names:
+            raise _Broken(f"the name '{name}' is bound twice")
+        self.names.add(name)
+
+    def shape(self, buffer: Buffer, env: _Env) -> None:
+        for e in buffer.shape:
+            self.scalar(e, i64, env, f"a size of buffer '{buffer.name}'")
+        if buffer.space == "register" and not all(isinstance(e, Const) for e in buffer.shape):
+            raise _Broken(f"register buffer '{buffer.name}' has no constant shape")
+
+    # ---- statements ------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt, env: _Env) -> None:
+        if isinstance(s, Block):
+            for child in s.stmts:
+                self.stmt(child, env)
+        elif isinstance(s, For):
+            self.loop(s, env)
+        elif isinstance(s, If):
+            self.scalar(s.cond, bool_, env, "a condition")
+            self.stmt(s.then, env)
+            if s.orelse is not None:
+                self.stmt(s.orelse, env)
+        elif isinstance(s, Let):
+            kind = self.expr(s.value, env)
+            self.fresh(s.name)
+            self.stmt(s.body, env.bind(s.name, kind))
+        elif isinstance(s, Alloc):
+            self.fresh(s.buffer.name)
+            if s.buffer.space == "param":
+                raise _Broken(f"allocated buffer '{s.buffer.name}' has space 'param'")
+            self.shape(s.buffer, env)
+            self.stmt(s.body, _Env(env.vars, {**env.buffers, s.buffer.name: s.buffer}))
+        elif isinstance(s, Store):
+            self.store(s, env)
+        else:
+            raise _Broken(f"unknown statement {type(s).__name__}")
+
+    def loop(self, s: For, env: _Env) -> None:
+        if s.step <= 0:
+            raise _Broken(f"loop '{s.var}' has step {s.step}")
+        if s.kind not in ("serial", "parallel", "vector", "unroll"):
+            raise _Broken(f"loop '{s.var}' has unknown kind '{s.kind}'")
+        self.scalar(s.lo, i64, env, f"the lower bound of '{s.var}'")
+        self.scalar(s.hi, i64, env, f"the upper bound of '{s.var}'")
+        self.fresh(s.var)
+        self.stmt(s.body, env.bind(s.var, (i64, 1)))
+
+    def store(self, s: Store, env: _Env) -> None:
+        buffer = self.buffer(s.array, len(s.index), env)
+        if not buffer.writable:
+            raise _Broken(f"store to read-only '{s.array}'")
+        dtype, lanes = self.expr(s.value, env)
+        if dtype != buffer.dtype:
+            raise _Broken(f"store of {dtype} to '{s.array}' of {buffer.dtype}")
+        wide = self.subscripts(s.array, s.index, env)
+        if wide != lanes:
+            raise _Broken(f"store of {lanes} lanes to '{s.array}' at {wide}")
+        self.mask(s.mask, lanes, env)
+
+    # ---- expressions -----------------------------------------------------------------------
+
+    def scalar(self, e: Expr, dtype: DType, env: _Env, what: str) -> None:
+        if self.expr(e, env) != (dtype, 1):
+            raise _Broken(f"{what} is no scalar {dtype}: {e}")
+
+    def buffer(self, name: str, rank: int, env: _Env) -> Buffer:
+        if name not in env.buffers:
+            raise _Broken(f"no buffer '{name}' in scope")
+        if len(env.buffers[name].shape) != rank:
+            raise _Broken(f"'{name}' has {len(env.buffers[name].shape)} dimensions, accessed with {rank}")
+        return env.buffers[name]
+
+    def subscripts(self, array: str, index: tuple[Expr, ...], env: _Env) -> int:
+        kinds = [self.expr(e, env) for e in index]
+        if any(d != i64 for d, _ in kinds):
+            raise _Broken(f"a subscript of '{array}' is not i64: {index}")
+        wide = [n for _, n in kinds if n > 1]
+        if len(wide) > 1:
+            raise _Broken(f"an access of '{array}' has two vector subscripts")
+        return wide[0] if wide else 1
+
+    def mask(self, mask: Expr | None, lanes: int, env: _Env) -> None:
+        if mask is not None and (lanes == 1 or self.expr(mask, env) != (bool_, lanes)):
+            raise _Broken(f"a mask of a {lanes}-lane access is wrong: {mask}")
+
+    def expr(self, e: Expr, env: _Env) -> Type:
+        if isinstance(e, Const):
+            return e.dtype, 1
+        if isinstance(e, Var):
+            if e.name not in env.vars:
+                raise _Broken(f"variable '{e.name}' is not bound")
+            if env.vars[e.name] != (e.dtype, e.count):
+                raise _Broken(f"variable '{e.name}' is bound as {env.vars[e.name]}, used as {(e.dtype, e.count)}")
+            return e.dtype, e.count
+        if isinstance(e, Load):
+            return self.load(e, e.array, e.index, 1, None, env)
+        if isinstance(e, VLoad):
+            return self.load(e, e.array, e.index, e.count, e.mask, env)
+        if isinstance(e, (Ramp, Broadcast, HReduce)):
+            return self.vector(e, env)
+        return self.operation(e, env)
+
+    def load(
+        self, e: Expr, array: str, index: tuple[Expr, ...], lanes: int, mask: Expr | None, env: _Env
+    ) -> Type:
+        buffer = self.buffer(array, len(index), env)
+        if e.dtype != buffer.dtype:
+            raise _Broken(f"load of {e.dtype} from '{array}' of {buffer.dtype}")
+        if self.subscripts(array, index, env) != lanes:
+            raise _Broken(f"load from '{array}' has {lanes} lanes, its subscripts not: {index}")
+        self.mask(mask, lanes, env)
+        return e.dtype, lanes
+
+    def vector(self, e: Ramp | Broadcast | HReduce, env: _Env) -> Type:
+        if isinstance(e, HReduce):
+            dtype, lanes = self.expr(e.a, env)
+            if dtype != e.dtype or lanes & (lanes - 1) or lanes == 1:
+                raise _Broken(f"horizontal reduction of {lanes} lanes of {dtype} to {e.dtype}")
+            return e.dtype, 1
+        if e.count < 2:
+            raise _Broken(f"a vector of {e.count} lanes")
+        inner = e.base if isinstance(e, Ramp) else e.a
+        self.scalar(inner, i64 if isinstance(e, Ramp) else e.dtype, env, f"the operand of a {type(e).__name__}")
+        if isinstance(e, Ramp) and e.dtype != i64:
+            raise _Broken("a Ramp is not i64")
+        return e.dtype, e.count
+
+    def operation(self, e: Expr, env: _Env) -> Type:
+        kids = [self.expr(c, env) for c in e.children()]
+        if not kids:
+            raise _Broken(f"unknown expression {type(e).__name__}")
+        lanes = kids[0][1]
+        if any(n != lanes for _, n in kids):
+            raise _Broken(f"operands of {[n for _, n in kids]} lanes in {type(e).__name__} {getattr(e, 'op', '')}")
+        self.types(e, [d for d, _ in kids])
+        return e.dtype, lanes
+
+    def types(self, e: Expr, kids: list[DType]) -> None:
+        good = True
+        if isinstance(e, Binary):
+            good = kids[0] == kids[1]
+            if e.op in LOGICAL:
+                good = good and kids[0] == e.dtype == bool_
+            elif e.op in COMPARISONS:
+                good = good and e.dtype == bool_
+            else:
+                good = good and kids[0] == e.dtype
+        elif isinstance(e, Unary):
+            good = kids[0] == e.dtype and (e.op != "not" or e.dtype == bool_)
+        elif isinstance(e, Select):
+            good = kids[0] == bool_ and kids[1] == kids[2] == e.dtype
+        elif isinstance(e, Call):
+            good = e.fn in TABLE and len(kids) == TABLE[e.fn].arity
+            if good and TABLE[e.fn].result == "same":
+                good = all(k == e.dtype for k in kids)
+        elif not isinstance(e, Cast):
+            raise _Broken(f"unknown expression {type(e).__name__}")
+        if not good:
+            what = getattr(e, "op", getattr(e, "fn", ""))
+            raise _Broken(f"{type(e).__name__} {what} of {kids} cannot give {e.dtype}")
