@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from", "to")  # names that signatures use
 
 

@@ -82,7 +82,7 @@ class Names:
             if array is not None:
                 self.buffers[array] = None
 
-    def add(self, root: Stmt) -> "Names":
+    def add(self, root: Stmt) -> Names:
         for s in walk(root):
             if isinstance(s, Store):
                 self.buffers[s.array] = None

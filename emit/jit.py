@@ -1,0 +1,114 @@
+"""LLVM IR text to machine code, and machine code into this process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from poly.errors import BuildError
+from poly.target import Target
+
+_lock = threading.RLock()  # LLVM's pass managers and target machines are not to be shared
+_library_names = itertools.count()
+
+
+@functools.cache
+def _initialise(everything: bool) -> None:
+    if everything:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    else:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+
+
+@functools.lru_cache(maxsize=16)
+def _machine(triple: str, cpu: str, features: str, level: int) -> Any:
+    native = triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
+    _initialise(not native)
+    try:
+        found = llvm.Target.from_triple(triple)
+        return found.create_target_machine(cpu, features, opt=level, reloc="pic", codemodel="small")
+    except RuntimeError as error:
+        raise BuildError(f"LLVM has no target '{triple}' (cpu '{cpu}'): {error}") from None
+
+
+def _parse(text: str) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise BuildError(f"polyc made invalid LLVM IR (please report it): {' | '.join(lines[:4])}") from None
+    return module
+
+
+def optimise(text: str, target: Target, level: int = 3) -> Any:
+    """The verified and optimised llvmlite module of `text`. `level` is LLVM's -O (0 to 3)."""
+    with _lock:
+        module = _parse(text)
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        options.slp_vectorization = False  # vectors are explicit, or LLVM's loop vectoriser makes them
+        builder = llvm.create_pass_builder(_machine(target.triple, target.cpu, target.features, level), options)
+        builder.getModulePassManager().run(module, builder)
+        return module
+
+
+def build_object(text: str, target: Target, level: int = 3) -> bytes:
+    """LLVM IR text to the bytes of a relocatable object file.
+
+    Raises:
+        BuildError: LLVM does not know the target or refuses the text.
+    """
+    with _lock:
+        module = optimise(text, target, level)
+        return bytes(_machine(target.triple, target.cpu, target.features, level).emit_object(module))
+
+
+def assembly(text: str, target: Target, level: int = 3) -> str:
+    """The machine code of `text` as assembly language."""
+    with _lock:
+        module = optimise(text, target, level)
+        return str(_machine(target.triple, target.cpu, target.features, level).emit_assembly(module))
+
+
+@functools.cache
+def _engine() -> Any:
+    _initialise(False)
+    return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+
+
+class Library:
+    """Object files linked into this process. The code lives as long as this object.
+
+    Symbols that the objects do not define come from `imports` (name -> address), then
+    from the process (libc, libm, pthread).
+    """
+
+    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], imports: Mapping[str, int] | None = None) -> None:
+        """Link `objects` and look up `symbols`.
+
+        Raises:
+            BuildError: an object is damaged, or a symbol is missing.
+        """
+        builder = llvm.JITLibraryBuilder().add_current_process()
+        for image in objects:
+            builder.add_object_img(image)
+        for name, address in (imports or {}).items():
+            builder.import_symbol(name, address)
+        for name in symbols:
+            builder.export_symbol(name)
+        with _lock:
+            try:
+                self._tracker = builder.link(_engine(), f"polyc{next(_library_names)}")
+            except RuntimeError as error:
+                raise BuildError(f"cannot link compiled code into this process: {error}") from None
+
+    def address(self, name: str) -> int:
+        """Address of one of the symbols asked for."""
+        return int(self._tracker[name])
