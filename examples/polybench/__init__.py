@@ -67,5 +67,5 @@ def load(name: str) -> Kernel:
     """The kernel with PolyBench's name."""
     module = import_module(f"examples.polybench.{MODULES[name]}")
     operator = getattr(module, MODULES[name])
-    exact = op(reassociate=False)(operator.function)
+    exact = op(reassociate=False)(operator.fn)
     return Kernel(name, operator, exact, module.SIZES, module.inputs, module.reference)

@@ -4,7 +4,7 @@ import numpy as np
 
 from polyc import dims, empty, f64, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"TSTEPS": 20, "N": 20}, "SMALL": {"TSTEPS": 40, "N": 60}}
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from examples.polybench.data import positive_definite
 from polyc import dims, f64, inout, op, sqrt
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from polyc import dims, empty, f64, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
 
 

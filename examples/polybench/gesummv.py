@@ -3,7 +3,7 @@
 from examples.polybench.data import normal
 from polyc import dims, empty, f64, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 30}, "SMALL": {"N": 90}}
 
 

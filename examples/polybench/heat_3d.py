@@ -3,7 +3,7 @@
 from examples.polybench.data import uniform
 from polyc import dims, f64, grid, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"TSTEPS": 20, "N": 10}, "SMALL": {"TSTEPS": 40, "N": 20}}
 
 

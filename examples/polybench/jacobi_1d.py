@@ -3,7 +3,7 @@
 from examples.polybench.data import uniform
 from polyc import dims, f64, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"TSTEPS": 20, "N": 30}, "SMALL": {"TSTEPS": 40, "N": 120}}
 
 

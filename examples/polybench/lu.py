@@ -5,7 +5,7 @@ import numpy as np
 from examples.polybench.data import dominant
 from polyc import dims, f64, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
 
 

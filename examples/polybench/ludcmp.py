@@ -6,7 +6,7 @@ from examples.polybench.data import dominant, normal
 from examples.polybench.lu import factor
 from polyc import dims, empty, f64, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
 
 

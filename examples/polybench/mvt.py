@@ -3,7 +3,7 @@
 from examples.polybench.data import normal
 from polyc import dims, f64, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from polyc import dims, i32, op, zeros
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 60}, "SMALL": {"N": 180}}
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from examples.polybench.data import uniform
 from polyc import dims, f64, inout, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"TSTEPS": 20, "N": 40}, "SMALL": {"TSTEPS": 40, "N": 120}}
 
 

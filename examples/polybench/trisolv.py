@@ -5,7 +5,7 @@ import numpy as np
 from examples.polybench.data import dominant, normal
 from polyc import dims, empty, f64, op
 
-(N,) = dims("N")
+N = dims("N")
 SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
 
 
