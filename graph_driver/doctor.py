@@ -1,0 +1,106 @@
+"""`polyc doctor`: what this machine has, found by looking."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+PACKAGES = ("polyc", "islpy", "llvmlite", "cgen", "numpy", "onnx", "onnxruntime", "pycuda", "pyopencl", "torch")
+
+
+def examine() -> dict[str, Any]:
+    """Everything found, as plain data (the `--json` form)."""
+    from emit import cache, targets
+    from emit.cc import find_compiler
+
+    host = targets.host()
+    compiler = find_compiler()
+    folder = cache.cache_folder()
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": host.cpu,
+        "vector_bits": host.vector_bits,
+        "vector_registers": host.vector_registers,
+        "threads": host.threads,
+        "caches": {"l1": host.l1, "l2": host.l2, "l3": host.l3},
+        "targets": targets.names(),
+        "c_compiler": None if compiler is None else _first_line([compiler, "--version"]),
+        "nvcc": _tool("nvcc"),
+        "cuda_driver": _has_library("libcuda.so.1"),
+        "opencl": find_spec("pyopencl") is not None,
+        "cache": {"folder": str(folder), "writable": _writable(cache), "bytes": _size(folder)},
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def doctor_lines(found: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    caches = found["caches"]
+    yes = {True: "yes", False: "no"}
+    lines = [
+        f"system        {found['system']}, Python {found['python']}",
+        f"CPU           {found['cpu']}: {found['vector_bits']}-bit vectors, {found['vector_registers']} registers, "
+        f"{found['threads']} threads",
+        f"caches        L1 {caches['l1'] >> 10} KiB, L2 {caches['l2'] >> 10} KiB, L3 {caches['l3'] >> 10} KiB",
+        f"targets       {', '.join(found['targets'])}",
+        f"C compiler    {found['c_compiler'] or 'none (not needed; only target c uses one)'}",
+        f"CUDA          nvcc: {found['nvcc'] or 'none'}; driver: {yes[found['cuda_driver']]}",
+        f"OpenCL        pyopencl: {yes[found['opencl']]}",
+        f"cache         {found['cache']['folder']} ({found['cache']['bytes'] >> 20} MiB, "
+        f"writable: {yes[found['cache']['writable']]})",
+        "packages      " + ", ".join(f"{n} {v or '-'}" for n, v in found["packages"].items()),
+    ]
+    return lines
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _tool(name: str) -> str | None:
+    path = shutil.which(name)
+    return None if path is None else _last_line([path, "--version"])
+
+
+def _first_line(command: list[str]) -> str:
+    return (_output(command) or ["?"])[0]
+
+
+def _last_line(command: list[str]) -> str:
+    return (_output(command) or ["?"])[-1]
+
+
+def _output(command: list[str]) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"{command[0]} does not run: {error}"]
+    return done.stdout.strip().splitlines()
+
+
+def _has_library(name: str) -> bool:
+    import ctypes
+
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def _writable(cache: Any) -> bool:
+    key = cache.make_key("doctor")
+    cache.put(key, b"doctor")
+    return cache.get(key) == b"doctor"
+
+
+def _size(folder: Any) -> int:
+    return sum(p.stat().st_size for p in folder.glob("??/*") if p.is_file())
