@@ -170,10 +170,9 @@ class Dim:
         return self._number(">=", other)
 
     def __eq__(self, other: object) -> bool:
-        value = self.value()
-        if value is not None:
-            return value == (other.value() if isinstance(other, Dim) else other)
-        return isinstance(other, Dim) and self.expr == other.expr
+        if isinstance(other, Dim):
+            return self.expr == other.expr or (running_python() and self.value() == other.value())
+        return running_python() and isinstance(other, (int, float)) and self.value() == other
 
     def __hash__(self) -> int:
         return hash(self.expr)

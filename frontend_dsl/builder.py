@@ -24,7 +24,7 @@ class Loop:
     hi: Expr
     step: int
     dynamic: bool
-    body: "Block"
+    body: Block
     span: Span | None
 
 
@@ -77,7 +77,7 @@ class Record:
 class Block:
     """Loops and stores one after another."""
 
-    items: list["Loop | Record"] = field(default_factory=list)
+    items: list[Loop | Record] = field(default_factory=list)
 
 
 ONE = const_int(1)
@@ -142,7 +142,9 @@ class Builder:
     # ---- loops, guards, stores -------------------------------------------------------------
 
     @contextmanager
-    def loop(self, name: str, lo: Expr, hi: Expr, step: int, span: Span | None, dynamic: bool = False) -> Iterator[Loop]:
+    def loop(
+        self, name: str, lo: Expr, hi: Expr, step: int, span: Span | None, dynamic: bool = False
+    ) -> Iterator[Loop]:
         """Inside, stores are in this loop. `name` must be unique."""
         new = Loop(name, lo, hi, step, dynamic, Block(), span)
         self.block.items.append(new)

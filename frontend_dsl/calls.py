@@ -22,8 +22,20 @@ from .frame import Frame, size_value, uses_only
 from .inline import inline_function, inline_operator
 from .loops import Range, make_grid, make_range
 from .operator import Operator
-from .values import ArrayValue, Sym, Type, arithmetic, cast, choose, convert, describe, index_expr
-from .values import intrinsic, to_sym, truth
+from .values import (
+    ArrayValue,
+    Sym,
+    Type,
+    arithmetic,
+    cast,
+    choose,
+    convert,
+    describe,
+    index_expr,
+    intrinsic,
+    to_sym,
+    truth,
+)
 
 _NUMPY = {entry.numpy: name for name, entry in TABLE.items() if isinstance(entry.numpy, np.ufunc)}
 
@@ -54,7 +66,11 @@ def call(frame: Frame, node: ast.Call) -> Any:
         return handler(frame, node, args, kwargs)
     symbolic = is_symbolic(args) or is_symbolic(kwargs)
     if not symbolic:
-        return native(frame, node, function, *args, **kwargs) if callable(function) else _not_callable(frame, node, function)
+        return (
+            native(frame, node, function, *args, **kwargs)
+            if callable(function)
+            else _not_callable(frame, node, function)
+        )
     return _run_time_call(frame, node, function, args, kwargs, whole is node)
 
 
@@ -213,7 +229,9 @@ def _make(frame: Frame, node: ast.Call, shape: Any, dtype: Any) -> ArrayValue:
         try:
             dtype = from_numpy(dtype)
         except (KeyError, TypeError):
-            raise frame.error(node, f"{describe(dtype)} is no dtype", "write a type such as f32 as the last argument") from None
+            raise frame.error(
+                node, f"{describe(dtype)} is no dtype", "write a type such as f32 as the last argument"
+            ) from None
     extents = []
     for part in shape if isinstance(shape, (tuple, list)) else (shape,):
         value = settled(frame, part, node)

@@ -13,7 +13,18 @@ from .errors import DslError
 from .frame import Frame, Version, size_value
 from .locals import read
 from .values import (
-    PYTHON, ArrayValue, Sym, TypeProblem, arithmetic, choose, compare, describe, index_expr, logical, negate, truth,
+    PYTHON,
+    ArrayValue,
+    Sym,
+    TypeProblem,
+    arithmetic,
+    choose,
+    compare,
+    describe,
+    index_expr,
+    logical,
+    negate,
+    truth,
     unary,
 )  # fmt: skip
 
@@ -38,9 +49,11 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
 
 
 def settled(frame: Frame, value: Any, node: Any) -> Any:
-    """Sizes and local scalars as values."""
+    """Sizes, scalar arguments and local scalars as values."""
     if isinstance(value, Dim):
         return frame.size(value, node)
+    if isinstance(value, ArrayValue) and value.scalar:
+        return Sym(Load(value.name, (), value.dtype, frame.span(node)), False)
     return read(frame, value, node) if isinstance(value, Version) else value
 
 
@@ -174,7 +187,9 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Any:
         hint = "arrays have .shape, .ndim and .dtype; write everything else as loops"
         raise frame.error(node, f"arrays have no attribute {node.attr} in the language", hint)
     if isinstance(base, Sym):
-        raise frame.error(node, f"a scalar has no attribute {node.attr}", "call a function on it, as in exp(x) or f32(x)")
+        raise frame.error(
+            node, f"a scalar has no attribute {node.attr}", "call a function on it, as in exp(x) or f32(x)"
+        )
     return native(frame, node, getattr, base, node.attr)
 
 

@@ -21,13 +21,13 @@ def check_in_bounds(builder: Builder, statements: Mapping[str, Statement], conte
 
     A subscript that is wrong only for a bounded set of sizes (`A[1]` when `N` is 1) narrows
     the context; anything else is an error. Subscripts that depend on data, and accesses
-    under a data-dependent condition, are not checked.
+    under a data-dependent condition or loop, are not checked.
 
     Raises:
         DslError: with the subscript's place and a counterexample.
     """
     for s in statements.values():
-        if s.predicate is not None:
+        if s.predicate is not None or s.dynamic:
             continue
         for load, where in _accesses(s):
             array = builder.arrays[load.array]
@@ -36,7 +36,7 @@ def check_in_bounds(builder: Builder, statements: Mapping[str, Statement], conte
                 bad = _outside(index, extent, where)
                 if bad is None or bad.intersect_params(context).is_empty():
                     continue
-                context = _narrow(context, bad.intersect_params(context), load, axis, index, extent, s)
+                context = _narrow(builder, context, bad.intersect_params(context), load, axis, index, extent, s)
     return context
 
 
@@ -76,12 +76,13 @@ def _loads(expr: Expr, where: isl.Set) -> Iterator[tuple[Load, isl.Set]]:
 
 
 def _narrow(
-    context: isl.Set, bad: isl.Set, load: Load, axis: int, index: Expr, extent: Expr, s: Statement
+    builder: Builder, context: isl.Set, bad: isl.Set, load: Load, axis: int, index: Expr, extent: Expr, s: Statement
 ) -> isl.Set:
     sizes = bad.params().gist(context)
     if _bounded(sizes.intersect(context), sizes):
         left = context.subtract(sizes).coalesce()
         if not left.is_empty():
+            builder.notes.append(f"assumes {size_condition(left)}: otherwise {load.array} is accessed out of bounds")
             return left
     point = bad.sample_point()
     space = bad.get_space()
@@ -100,6 +101,11 @@ def _narrow(
         span,
         "change the loop's bounds, or guard the access with 'if'",
     )
+
+
+def size_condition(context: isl.Set) -> str:
+    """A set of sizes as text: `N >= 2`."""
+    return str(context).split(":", 1)[-1].rsplit("}", 1)[0].strip()
 
 
 def _plain(index: Expr) -> str | None:

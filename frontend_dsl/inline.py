@@ -62,7 +62,9 @@ def inline_operator(
         if name in signature.constants:
             continue
         if name in given or all(p.name != name for p in signature.params):
-            raise frame.error(node, f"{operator.name} has no parameter {name} left", f"its parameters: {operator.usage}")
+            raise frame.error(
+                node, f"{operator.name} has no parameter {name} left", f"its parameters: {operator.usage}"
+            )
         given[name] = value
     missing = [p.name for p in signature.params if p.name not in given]
     missing += [k for k, v in constants.items() if v is REQUIRED]

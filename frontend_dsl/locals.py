@@ -18,7 +18,6 @@ from poly.expr import Load
 from .frame import Frame, Version
 from .values import ArrayValue, Sym, cast, describe, is_weak_number, join, to_sym
 
-
 TEMPORARY = "temp "  # no name that a user can write
 
 
@@ -53,9 +52,7 @@ def store(frame: Frame, version: Version, value: Any, node: Any) -> None:
     span = frame.span(node)
     if version.array is None:
         version.type = program.types.get(version.ordinal, sym.type)
-        array = ArrayValue(
-            version.name, version.type.dtype, (), "local", span, version.prefix, version.prefix_shape
-        )
+        array = ArrayValue(version.name, version.type.dtype, (), "local", span, version.prefix, version.prefix_shape)
         version.array = frame.builder.add_array(array)
     assert version.type is not None
     frame.builder.store(version.array, (), cast(sym.expr, version.type.dtype), span)
@@ -84,9 +81,7 @@ def assign(frame: Frame, name: str, value: Any, node: Any) -> None:
     """`name = value`: remember it, start a new local, or store to the one that is there."""
     current = frame.env.get(name)
     builder = frame.builder
-    shared = isinstance(current, Version) and not (
-        current.loops == builder.loops and current.guards == builder.guards
-    )
+    shared = isinstance(current, Version) and not (current.loops == builder.loops and current.guards == builder.guards)
     if name in frame.pinned or (shared and not is_scalar(value)):
         what = describe(value)
         raise frame.error(

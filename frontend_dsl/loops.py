@@ -32,7 +32,7 @@ class Range:
     hi: Expr
     step: int
 
-    def reverse(self) -> "Range":
+    def reverse(self) -> Range:
         """The same values from the last to the first (unit steps only)."""
         return Range(sub(self.hi, const_int(self.step)), sub(self.lo, const_int(self.step)), -self.step)
 
@@ -198,7 +198,9 @@ def _run_time_loop(
     for name in changed - carried:
         frame.env.pop(name, None)
     for name in targets:
-        frame.env[name] = Unavailable("is a loop variable, used after its loop", "assign it to a local before the loop ends")
+        frame.env[name] = Unavailable(
+            "is a loop variable, used after its loop", "assign it to a local before the loop ends"
+        )
 
 
 def _check_bounds(frame: Frame, r: Range, node: ast.For) -> bool:

@@ -144,7 +144,9 @@ class Operator:
         if missing:
             raise ArgumentError(f"{self.usage}: no value for {missing[0]}")
         values = [_argument(p, given[p.name]) for p in params]
-        shapes = {p.name: tuple(Const(int(n), i64) for n in v.shape) for p, v in zip(params, values) if p.shape is not None}
+        shapes = {
+            p.name: tuple(Const(int(n), i64) for n in v.shape) for p, v in zip(params, values) if p.shape is not None
+        }
         solved = solve_sizes(self.signature, shapes, known)
         sizes = {k: int(v.value) for k, v in solved.items() if isinstance(v, Const)}
         return values, sizes, constants
@@ -210,7 +212,11 @@ def op(fn: Any = None, *, reassociate: bool = True, fast_math: bool = False) -> 
         DslError: the function's parameters or annotations are outside the language.
     """
     if fn is None:
-        return lambda f: op(f, reassociate=reassociate, fast_math=fast_math)
+        return lambda f: _operator(f, reassociate, fast_math)
+    return _operator(fn, reassociate, fast_math)
+
+
+def _operator(fn: Any, reassociate: bool, fast_math: bool) -> Operator:
     if not isinstance(fn, FunctionType):
         raise DslError(f"@op on a {type(fn).__name__}", hint="@op takes a function written with 'def'")
     try:

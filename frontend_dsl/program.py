@@ -72,9 +72,7 @@ def context_of(builder: Builder) -> isl.Set:
                 context = context.intersect(to_set(Binary(">=", extent, const_int(0), bool_), space))
             except NotAffine:
                 hint = "give the sizes: op.scop(M=512), or write the size with + - and constants"
-                raise DslError(
-                    f"an extent of {array.name} is not affine in the sizes", array.span, hint
-                ) from None
+                raise DslError(f"an extent of {array.name} is not affine in the sizes", array.span, hint) from None
     return context.params()
 
 
@@ -148,7 +146,7 @@ def _reduction(record: Record, reassociate: bool) -> tuple[Expr, str | None]:
 
 def _tree(block: Block, names: Mapping[int, str], statements: Mapping[str, Statement]) -> Node | None:
     """The tree of a block, or None when nothing in it is left."""
-    parts = []
+    parts: list[tuple[list[str], Node]] = []
     for item in block.items:
         below = [names[id(r)] for r in records_of(item) if id(r) in names]
         if not below:
@@ -175,5 +173,3 @@ def _band(loop: Loop, below: list[str], child: Node, statements: Mapping[str, St
     if isinstance(child, Band):  # directly nested loops share one band
         return replace(child, members=(member, *child.members))
     return Band((member,), child)
-
-

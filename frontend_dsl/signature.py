@@ -27,7 +27,7 @@ class Param:
 
     @property
     def any_rank(self) -> bool:
-        return self.shape is not None and Ellipsis in self.shape
+        return self.shape is not None and any(e is Ellipsis for e in self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ def _annotations(fn: FunctionType) -> dict[str, Any]:
                 notes[name] = eval(text, scope)  # the user's own annotation, as typing.get_type_hints does
             except Exception as error:
                 hint = "annotations kept as text can use global names only; drop 'from __future__ import annotations'"
-                raise DslError(f"the annotation '{text}' cannot be evaluated: {error}", _place(fn, name), hint) from None
+                raise DslError(
+                    f"the annotation '{text}' cannot be evaluated: {error}", _place(fn, name), hint
+                ) from None
     return notes
 
 
@@ -120,7 +122,7 @@ def _text(note: Any) -> str:
 
 
 def _check_shape(fn: FunctionType, name: str, note: ArrayType) -> None:
-    if note.shape.count(Ellipsis) > 1:
+    if sum(e is Ellipsis for e in note.shape) > 1:
         raise DslError("a shape has more than one '...'", _place(fn, name), "keep one, as in f32[..., N]")
     for extent in note.shape:
         fine = extent is Ellipsis or isinstance(extent, Dim) or (isinstance(extent, int) and extent >= 0)

@@ -25,7 +25,7 @@ def axes_of(param: Param, rank: int) -> tuple[Any, ...]:
         if len(shape) != rank:
             raise ArgumentError(f"{param.name} has {len(shape)} axes, the argument has {rank}")
         return shape
-    at = shape.index(Ellipsis)
+    at = next(n for n, e in enumerate(shape) if e is Ellipsis)
     extra = rank - (len(shape) - 1)
     if extra < 0:
         raise ArgumentError(f"{param.name} has at least {len(shape) - 1} axes, the argument has {rank}")
@@ -104,5 +104,3 @@ def _divided(form: tuple[dict[Expr, int], int], factor: int) -> Expr:
     for atom, f in form[0].items():
         out = Binary("+", out, Binary("*", Const(f // factor, i64), atom, i64), i64)
     return tidy(out)
-
-

@@ -55,15 +55,24 @@ def execute(frame: Frame, body: list[ast.stmt]) -> Returned | None:
 
 
 def _assign(frame: Frame, node: ast.Assign) -> None:
-    first = node.targets[0]
-    frame.hint_name = first.id if isinstance(first, ast.Name) else "t"
-    frame.whole = node.value
-    value = evaluate(frame, node.value)
-    frame.hint_name, frame.whole = "t", None
+    value = _named_value(frame, node.targets[0], node.value)
     if isinstance(value, Sym) and len(node.targets) > 1:
         value = _kept(frame, value, node)
     for target in node.targets:
         _bind(frame, target, value, node)
+
+
+def _named_value(frame: Frame, target: ast.expr, node: ast.expr) -> Any:
+    """The value assigned to `target`; arrays that it creates take the target's name."""
+    many = (ast.Tuple, ast.List)
+    if isinstance(target, many) and isinstance(node, many) and len(target.elts) == len(node.elts):
+        if not any(isinstance(e, ast.Starred) for e in [*target.elts, *node.elts]):
+            return tuple(_named_value(frame, t, v) for t, v in zip(target.elts, node.elts))
+    frame.hint_name = target.id if isinstance(target, ast.Name) else "t"
+    frame.whole = node
+    value = evaluate(frame, node)
+    frame.hint_name, frame.whole = "t", None
+    return value
 
 
 def _kept(frame: Frame, value: Any, node: ast.AST) -> Any:
@@ -139,7 +148,7 @@ def writable(frame: Frame, array: ArrayValue, node: ast.AST) -> ArrayValue:
     if array.kind == "in":
         raise frame.error(
             node, f"{array.name} is an input and cannot be assigned to",
-            f"annotate it as inout(...) to update it in place, or write into a result made by empty({array.name}.shape, ...)",
+            f"annotate it as inout(...), or write into a result made by empty({array.name}.shape, ...)",
         )  # fmt: skip
     return array
 
@@ -174,7 +183,9 @@ def _if(frame: Frame, node: ast.If, rest: list[ast.stmt]) -> tuple[Returned | No
     """An `if`; the flag says that the statements after it are dealt with too."""
     value = evaluate(frame, node.test)
     if isinstance(value, ArrayValue):
-        raise frame.error(node.test, f"the array {value.name} is used as a condition", f"test an element: {value.name}[i]")
+        raise frame.error(
+            node.test, f"the array {value.name} is used as a condition", f"test an element: {value.name}[i]"
+        )
     if not is_symbolic(value):
         return execute(frame, node.body if native(frame, node.test, bool, value) else node.orelse), False
     try:
@@ -252,7 +263,9 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
         raise frame.error(node, f"{frame.fn.__name__} returns a value in one case only", hint, word="if")
     a, b = found[0].value, found[1].value
     if not (is_scalar(a) and is_scalar(b)):
-        raise frame.error(node, "a run-time condition decides between things that are no scalars", "return scalars", "if")
+        raise frame.error(
+            node, "a run-time condition decides between things that are no scalars", "return scalars", "if"
+        )
     chosen = guards[2].saved if guards[2] is not None and guards[2].saved is not None else condition
     return Returned(choose(Sym(chosen, False), a, b), node)
 
@@ -354,4 +367,3 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
 def _refusal(frame: Frame, node: ast.stmt) -> DslError:
     word, hint = _REFUSED.get(type(node), (type(node).__name__.lower(), "see the language in docs"))
     return frame.error(node, f"'{word}' is not part of the language", hint, word=word)
-

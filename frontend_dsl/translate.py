@@ -80,9 +80,7 @@ def _start(
                 shape = shapes[p.name]
                 axes_of(p, len(shape))
             elif p.any_rank:
-                raise ArgumentError(
-                    f"{operator.name}: {p.name} has any rank, so its shape is needed: {p.name}=(3, 4)"
-                )
+                raise ArgumentError(f"{operator.name}: {p.name} has any rank, so its shape is needed: {p.name}=(3, 4)")
             else:
                 shape = tuple(tidy(substitute(_declared(d), sizes)) for d in p.shape)
         kind = "inout" if p.inout else "in"
@@ -105,13 +103,16 @@ def _results(operator: Operator, frame: Frame, returned: Returned | None) -> tup
             raise frame.error(frame.source.node, f"{operator.name} declares a result but returns none",
                               "end with 'return C', or remove the result type", word="def")  # fmt: skip
         if not any(a.kind == "inout" for a in frame.builder.arrays.values()):
-            raise frame.error(frame.source.node, f"{operator.name} has no effect: nothing is returned or updated",
-                              "return an array made by empty(...), or mark a parameter inout(...)", word="def")  # fmt: skip
+            hint = "return an array made by empty(...), or mark a parameter inout(...)"
+            reason = f"{operator.name} has no effect: nothing is returned or updated"
+            raise frame.error(frame.source.node, reason, hint, word="def")
         return ()
     node = returned.node
     values = returned.value if isinstance(returned.value, (tuple, list)) else (returned.value,)
     if declared is not None and len(declared) != len(values):
-        raise frame.error(node, f"{len(values)} results, but the annotation declares {len(declared)}", "make them agree")
+        raise frame.error(
+            node, f"{len(values)} results, but the annotation declares {len(declared)}", "make them agree"
+        )
     written = {r.array.name for r in records_of(frame.builder.root)}
     names: list[str] = []
     for n, value in enumerate(values):
@@ -143,12 +144,10 @@ def _check_result(frame: Frame, declared: Any, value: ArrayValue, node: Any) -> 
     hint = "change the annotation or the array"
     if declared.dtype != value.dtype:
         raise frame.error(node, f"{value.name} is {value.dtype}, the annotation says {declared.dtype}", hint)
-    if Ellipsis in declared.shape:
+    if any(e is Ellipsis for e in declared.shape):
         return
     if len(declared.shape) != value.rank:
-        raise frame.error(
-            node, f"{value.name} has rank {value.rank}, the annotation says {len(declared.shape)}", hint
-        )
+        raise frame.error(node, f"{value.name} has rank {value.rank}, the annotation says {len(declared.shape)}", hint)
     for axis, (want, have) in enumerate(zip(declared.shape, value.shape)):
         expr = tidy(substitute(_declared(want), frame.sizes))
         unknown = [v.name for v in walk(expr) if isinstance(v, Var) and v.name not in frame.builder.params]

@@ -129,7 +129,9 @@ def cast(expr: Expr, dtype: DType) -> Expr:
     if dtype.is_int and not expr.dtype.is_float:
         info = np.iinfo(dtype.np)
         if not info.min <= int(expr.value) <= info.max:
-            raise TypeProblem(f"the integer {expr.value} does not fit {dtype}", f"{dtype} holds {info.min} to {info.max}")
+            raise TypeProblem(
+                f"the integer {expr.value} does not fit {dtype}", f"{dtype} holds {info.min} to {info.max}"
+            )
     with np.errstate(all="ignore"):
         return Const(_python(dtype, np.asarray(expr.value, expr.dtype.np).astype(dtype.np)), dtype)
 
