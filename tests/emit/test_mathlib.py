@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from mathlib_reference import evaluate, run, ulp_errors
 
 from emit.loops import Block, Broadcast, Buffer, Function, If, Let, Ramp, Stmt, Store, VLoad, walk

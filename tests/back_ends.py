@@ -1,0 +1,84 @@
+"""Running one Scop on every back end, for differential tests."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from emit.interp import poisoned, run
+from emit.lower import lower
+from emit.mathlib import expand_function
+from emit.targets import host
+from poly.binding import bind_sizes, evaluate
+from poly.scop import Scop
+from poly.tree import Node
+
+C_COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
+NATIVE = ["llvm", *(["c"] if C_COMPILER else [])]
+ALL = ["interp", *NATIVE]
+
+
+def arrays_of(scop: Scop, args: Sequence[Any]) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Copies of the arguments by name with poisoned result arrays, and the sizes."""
+    given = {n: np.array(a, scop.arrays[n].dtype.np) for n, a in zip(scop.args, args, strict=True)}
+    sizes = bind_sizes(scop, {n: a.shape for n, a in given.items()})
+    for name in scop.results:
+        if name not in given:
+            array = scop.arrays[name]
+            given[name] = poisoned(tuple(evaluate(e, sizes) for e in array.shape), array.dtype)
+    return given, sizes
+
+
+def updated(scop: Scop) -> list[str]:
+    """The arrays that a run is compared by: those updated in place, then the results."""
+    return [n for n in scop.args if scop.arrays[n].kind == "inout"] + list(scop.results)
+
+
+def interpret(scop: Scop, tree: Node, args: Sequence[Any], shuffle: int | None = None) -> list[np.ndarray]:
+    """The updated arrays after the interpreter ran the optimised loops."""
+    fn = expand_function(lower(scop, tree, scop.name, host()))
+    arrays, sizes = arrays_of(scop, args)
+    run(fn, {b.name: arrays[b.name] for b in fn.buffers}, sizes, shuffle=shuffle)
+    return [arrays[n] for n in updated(scop)]
+
+
+def native(scop: Scop, tree: Node, args: Sequence[Any], backend: str, threads: int = 1) -> list[np.ndarray]:
+    """The same through machine code: `llvm` or `c`."""
+    from emit.compile import compile_kernel
+
+    kernel = compile_kernel(scop, tree, backend=backend, threads=threads)
+    copies = [np.array(a, scop.arrays[n].dtype.np) for n, a in zip(scop.args, args, strict=True)]
+    results = kernel(*copies)
+    results = () if results is None else results if isinstance(results, tuple) else (results,)
+    inout = [c for n, c in zip(scop.args, copies, strict=True) if scop.arrays[n].kind == "inout"]
+    return [*inout, *results]
+
+
+def execute(scop: Scop, tree: Node, args: Sequence[Any], backend: str) -> list[np.ndarray]:
+    """The updated arrays after a run on `interp`, `llvm` or `c`."""
+    return interpret(scop, tree, args) if backend == "interp" else native(scop, tree, args, backend)
+
+
+def difference(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> str:
+    """"" when all arrays are equal bit by bit (any NaN equals any NaN), else where they differ first."""
+    if len(a) != len(b):
+        return f"{len(a)} against {len(b)} arrays"
+    for k, (x, y) in enumerate(zip(a, b, strict=True)):
+        x, y = np.asarray(x), np.asarray(y)
+        if x.dtype != y.dtype or x.shape != y.shape:
+            return f"array {k}: {x.dtype}{x.shape} against {y.dtype}{y.shape}"
+        if x.dtype.kind in "iub":
+            same = x == y
+        else:
+            same = (_bits(x) == _bits(y)) | (np.isnan(x) & np.isnan(y))
+        if not same.all():
+            at = tuple(int(i) for i in np.argwhere(~same)[0]) if x.ndim else ()
+            return f"array {k} at {at}: {x[at]!r} against {y[at]!r} ({int((~same).sum())} of {same.size} differ)"
+    return ""
+
+
+def _bits(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").reshape(x.shape)
