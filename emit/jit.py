@@ -90,7 +90,9 @@ class Library:
     from the process (libc, libm, pthread).
     """
 
-    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], imports: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, objects: Sequence[bytes], symbols: Sequence[str], imports: Mapping[str, int] | None = None
+    ) -> None:
         """Link `objects` and look up `symbols`.
 
         Raises:

@@ -28,10 +28,14 @@ STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
 
 
-def to_llvm(fn: Function, target: Target, fast_math: bool = False) -> str:
-    """The LLVM module of one kernel. `fast_math` lets LLVM change floating-point rounding."""
+def to_llvm(fn: Function, target: Target) -> str:
+    """The LLVM module of one kernel (vectors expanded, no `vector`/`unroll` loops left).
+
+    Raises:
+        BuildError: the loop IR holds something that LLVM IR has no form for.
+    """
     module = ModuleText()
-    body = _Writer(module, fn.name, fast_math)
+    body = _Writer(module, fn.name, fn.fast_math)
     pointers = [f"%{body.f.fresh(b.name)}" for b in fn.buffers]
     sizes = [f"%{body.f.fresh(p)}" for p in fn.params]
     for name, ref in zip(fn.params, sizes, strict=True):
@@ -149,7 +153,7 @@ class _Writer:
             count *= n
         total = count * b.dtype.bytes
         constant_shape = len(sizes) == len(b.shape)
-        small = total <= STACK_BYTES and self.stack + total <= STACK_TOTAL and b.space != "heap"
+        small = total <= STACK_BYTES and self.stack + total <= STACK_TOTAL
         if constant_shape and (small or b.space == "register"):
             self.stack += total
             pointer = self.f.alloca(f"[{max(1, count)} x {memory_type(b.dtype)}]", b.name, max(64, b.align))

@@ -1,0 +1,124 @@
+"""From a Scop and its schedule tree to a callable kernel."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from emit import cache, cc, jit, targets
+from emit.kernel import Kernel, Native, Report, unsupported
+from emit.loops import Function
+from emit.lower import lower
+from emit.mathlib import expand_function
+from poly.errors import BuildError
+from poly.scop import Scop
+from poly.target import Target
+from poly.tree import Node
+
+BACKENDS = ("llvm", "c", "interp")
+
+
+def compile_kernel(
+    scop: Scop,
+    tree: Node,
+    target: Target | str | None = None,
+    backend: str = "llvm",
+    threads: int = 1,
+    name: str | None = None,
+    notes: Sequence[str] = (),
+) -> Kernel:
+    """Lower, print, compile (or find in the cache) and load.
+
+    `backend`: `llvm` needs no compiler; `c` needs gcc or clang; `interp` runs the loop IR in
+    Python. `threads` > 1 runs parallel loops on a pool. `notes` start the kernel's report.
+
+    Raises:
+        BuildError: unknown back end or target, no C compiler, or no code for this tree.
+    """
+    if backend not in BACKENDS:
+        raise BuildError(f"unknown back end '{backend}'; choose from {', '.join(BACKENDS)}")
+    machine = target if isinstance(target, Target) else targets.get(target)
+    symbol = re.sub(r"\W", "_", name or scop.name)
+    report = Report(notes=[*notes])
+    with _stage(report, "lower"):
+        function = lower(scop, tree, symbol, machine)
+    report.notes += function.notes
+    with _stage(report, "expand"):
+        function = expand_function(function)
+    native = None if backend == "interp" else build(function, machine, backend, report)
+    report.notes += [n for n in cache.notes() if n not in report.notes]
+    return Kernel(scop, function, machine, backend, threads, native, report)
+
+
+def build(function: Function, target: Target, backend: str, report: Report) -> Native:
+    """Machine code of a finished loop-IR function, loaded into this process."""
+    check_runs_here(target)
+    with _stage(report, "print"):
+        text = source_text(function, target, backend)
+    report.source_bytes = len(text)
+    with _stage(report, "compile"):
+        if backend == "c":
+            key = cache.make_key("c", text, repr(target), " ".join(cc.FLAGS), cc.find_compiler() or "")
+            image, report.cache_hit = cache.cached(key, lambda: cc.build_shared(text), ".so")
+        else:
+            key = cache.make_key("llvm", text, repr(target))
+            image, report.cache_hit = cache.cached(key, lambda: jit.build_object(text, target))
+    report.code_bytes = len(image)
+    with _stage(report, "load"):
+        return load(image, function.name, backend)
+
+
+def load(image: bytes, symbol: str, backend: str) -> Native:
+    """Bring compiled code into this process.
+
+    Raises:
+        BuildError: the image is damaged or made for another machine.
+    """
+    if backend == "c":
+        import ctypes
+
+        library: Any = cc.load_shared(image)
+        address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+        return Native(int(address or 0), library, image)
+    library = jit.Library([image], [symbol])
+    return Native(library.address(symbol), library, image)
+
+
+def check_runs_here(target: Target) -> None:
+    """Refuse to run code for another instruction set.
+
+    Raises:
+        BuildError: this machine is not of the target's architecture.
+    """
+    host = targets.host()
+    if target.triple.split("-")[0] != host.triple.split("-")[0]:
+        raise BuildError(f"code for {target.name} ({target.isa}) cannot run on this machine ({host.isa})")
+
+
+def source_text(function: Function, target: Target, kind: str) -> str:
+    """A finished function as text: `loops`, `llvm`, `c` or `asm`."""
+    if kind == "loops":
+        from emit.printer import to_text
+
+        return to_text(function)
+    if kind == "llvm":
+        from emit.llvm_ir import to_llvm
+
+        return to_llvm(function, target)
+    if kind == "c":
+        from emit.c_source import to_c
+
+        return to_c(function, target)
+    if kind == "asm":
+        return jit.assembly(source_text(function, target, "llvm"), target)
+    raise unsupported(kind)
+
+
+@contextmanager
+def _stage(report: Report, name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    report.seconds[name] = report.seconds.get(name, 0.0) + time.perf_counter() - start

@@ -1,0 +1,248 @@
+"""Kernels: compiled Scops that are called with NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from emit import interp, threadpool
+from emit.loops import Function
+from poly.binding import bind_sizes, evaluate
+from poly.errors import ArgumentError, BuildError
+from poly.scop import Array, Scop
+from poly.target import Target
+
+NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+SOURCES = ("loops", "llvm", "c", "asm")
+MAX_BOUND = 256  # remembered shape combinations per kernel
+
+
+@dataclass
+class Report:
+    """What compiling a kernel did. `seconds` per stage in order; `cache_hit` None without a cache."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    cache_hit: bool | None = None
+    code_bytes: int = 0
+    source_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Machine code: the address of the kernel's symbol, what keeps it loaded, and its image."""
+
+    address: int
+    owner: Any
+    image: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """Sizes solved for one combination of argument shapes."""
+
+    values: dict[str, int]
+    params: Any  # ctypes array
+    results: tuple[tuple[int, ...], ...]
+
+
+class Kernel:
+    """A compiled operator.
+
+    Call it with the arguments in the order of `scop.args` (or by name): arrays of exactly
+    the declared element types, numbers for run-time scalars. Arrays that are not C-contiguous
+    are copied; `inout` arrays must be contiguous and writable. Gives the results as new arrays
+    (a tuple when there are several, None when all effects are in place); `out=` takes arrays
+    to write them to instead.
+    """
+
+    def __init__(
+        self, scop: Scop, function: Function, target: Target, backend: str, threads: int,
+        native: Native | None, report: Report,
+    ) -> None:  # fmt: skip
+        self.scop = scop
+        self.function = function
+        self.target = target
+        self.backend = backend
+        self.threads = threads
+        self.native = native
+        self._report = report
+        self._arguments = [scop.arrays[name] for name in scop.args]
+        self._results = [scop.arrays[name] for name in scop.results]
+        self._run: Callable[..., Any] | None = None if native is None else NATIVE(native.address)
+        names = [*scop.args, *scop.results]
+        self._order = [names.index(b.name) for b in function.buffers]
+        self._pointers = ctypes.c_void_p * max(1, len(self._order))
+        self._bound: dict[tuple[tuple[int, ...], ...], _Bound] = {}
+        self._in_place = [k for k, a in enumerate(self._arguments) if a.kind == "inout"]
+
+    @property
+    def name(self) -> str:
+        """The symbol of the machine code."""
+        return self.function.name
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name}({', '.join(self.scop.args)}) for {self.target.name}, {self.backend}>"
+
+    # ---- calling ----
+
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        """Run on `args`.
+
+        Raises:
+            ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
+        """
+        if named or len(args) != len(self._arguments):
+            args = self._by_name(args, named)
+        arrays = [self._checked(a, x) for a, x in zip(self._arguments, args)]
+        bound = self.bind(tuple([x.shape for x in arrays]))
+        if out is None:
+            results = [np.empty(shape, a.dtype.np) for a, shape in zip(self._results, bound.results)]
+        else:
+            results = self._given(out, bound)
+        if self._in_place or out is not None:
+            self._separate(arrays, results)
+        self.run([*arrays, *results], bound)
+        if out is not None:
+            return out
+        given = [r if r.ndim else r[()] for r in results]
+        return None if not given else given[0] if len(given) == 1 else tuple(given)
+
+    def run(self, arrays: list[np.ndarray[Any, Any]], bound: _Bound) -> None:
+        """Execute on checked arrays: arguments, then results."""
+        if self._run is None:
+            names = [*self.scop.args, *self.scop.results]
+            interp.run(self.function, dict(zip(names, arrays)), bound.values)
+            return
+        pointers = self._pointers(*[arrays[k].__array_interface__["data"][0] for k in self._order])
+        self._run(pointers, bound.params, threadpool.handle(self.threads) or None)
+
+    def bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
+        """Sizes for these argument shapes (remembered)."""
+        found = self._bound.get(shapes)
+        if found is None:
+            values = bind_sizes(self.scop, dict(zip(self.scop.args, shapes)))
+            params = (ctypes.c_int64 * max(1, len(values)))(*[values[p] for p in self.function.params])
+            sizes = tuple(tuple(evaluate(e, values) for e in a.shape) for a in self._results)
+            found = _Bound(values, params, sizes)
+            if len(self._bound) >= MAX_BOUND:
+                self._bound.clear()
+            self._bound[shapes] = found
+        return found
+
+    def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = self.scop.args
+        values = dict(zip(names, args))
+        if len(args) > len(names):
+            raise ArgumentError(f"{self.scop.name} takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
+        for name, value in named.items():
+            if name not in names:
+                raise ArgumentError(f"{self.scop.name} has no argument '{name}' (arguments: {', '.join(names)})")
+            if name in values:
+                raise ArgumentError(f"{self.scop.name}: argument '{name}' is given twice")
+            values[name] = value
+        missing = [n for n in names if n not in values]
+        if missing:
+            raise ArgumentError(f"{self.scop.name}: argument '{missing[0]}' is missing")
+        return tuple(values[n] for n in names)
+
+    def _checked(self, a: Array, x: Any) -> np.ndarray[Any, Any]:
+        """`x` as an array that machine code can use."""
+        if type(x) is np.ndarray and x.dtype == a.dtype.np:
+            flags = x.flags
+            if flags.c_contiguous and flags.aligned and (flags.writeable or a.kind == "in"):
+                return x
+            if a.kind != "in":
+                why = "read-only" if not flags.writeable else "not contiguous (row-major)"
+                raise ArgumentError(f"{self.scop.name}: '{a.name}' is updated in place, but the array given is {why}")
+            return x.copy(order="C")
+        return self._converted(a, x)
+
+    def _converted(self, a: Array, x: Any) -> np.ndarray[Any, Any]:
+        where = f"{self.scop.name}: argument '{a.name}'"
+        if a.kind == "inout" and not isinstance(x, np.ndarray):
+            raise ArgumentError(f"{where} is updated in place and must be a NumPy array, not {type(x).__name__}")
+        if not a.shape and isinstance(x, bool | int | float) and not isinstance(x, np.generic):
+            return _number(where, x, a)
+        try:
+            array = np.asarray(x)
+        except (ValueError, TypeError) as error:
+            raise ArgumentError(f"{where} is no array: {error}") from None
+        if array.dtype != a.dtype.np:
+            raise ArgumentError(f"{where} has dtype {array.dtype}, expected {a.dtype.np.name}")
+        return array if array.flags.carray and array is not x else self._checked(a, np.array(array, order="C"))
+
+    def _given(self, out: Any, bound: _Bound) -> list[np.ndarray[Any, Any]]:
+        """The arrays of `out=`, checked."""
+        arrays = list(out) if isinstance(out, tuple | list) else [out]
+        if len(arrays) != len(self._results):
+            raise ArgumentError(f"{self.scop.name} has {len(self._results)} results, but out= has {len(arrays)} arrays")
+        for a, x, shape in zip(self._results, arrays, bound.results):
+            if not isinstance(x, np.ndarray) or x.dtype != a.dtype.np or x.shape != shape or not x.flags.carray:
+                found = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+                raise ArgumentError(
+                    f"{self.scop.name}: out= for '{a.name}' must be a writable contiguous {a.dtype.np.name} "
+                    f"array of shape {shape}, not {found}"
+                )
+        return arrays
+
+    def _separate(self, arrays: list[np.ndarray[Any, Any]], results: list[np.ndarray[Any, Any]]) -> None:
+        """Written arrays overlap no other: copy inputs that do, refuse the rest."""
+        written = [*((self._arguments[k].name, arrays[k]) for k in self._in_place)]
+        written += [(a.name, x) for a, x in zip(self._results, results)]
+        for n, (name, x) in enumerate(written):
+            for other, y in written[n + 1 :]:
+                if np.may_share_memory(x, y):
+                    raise ArgumentError(f"{self.scop.name}: '{name}' and '{other}' are both written, but share memory")
+            for k, y in enumerate(arrays):
+                if k not in self._in_place and np.may_share_memory(x, y):
+                    arrays[k] = y.copy()
+
+    # ---- looking inside ----
+
+    def source(self, kind: str = "loops") -> str:
+        """The kernel as text: `loops`, `llvm`, `c` or `asm`.
+
+        Raises:
+            BuildError: there is no such text for this kernel.
+        """
+        from emit.compile import source_text
+
+        return source_text(self.function, self.target, kind)
+
+    def report(self) -> dict[str, Any]:
+        """How it was compiled: stages and their seconds, cache, sizes in bytes, notes."""
+        r = self._report
+        return {
+            "name": self.name,
+            "backend": self.backend,
+            "target": self.target.name,
+            "threads": self.threads,
+            "seconds": dict(r.seconds),
+            "cache_hit": r.cache_hit,
+            "code_bytes": r.code_bytes,
+            "source_bytes": r.source_bytes,
+            "notes": list(r.notes),
+        }
+
+
+def _number(where: str, x: bool | int | float, a: Array) -> np.ndarray[Any, Any]:
+    """A Python number as a run-time scalar: weak, as in NumPy 2, but never silently cut."""
+    if a.dtype.kind == "bool" and not isinstance(x, bool):
+        raise ArgumentError(f"{where} must be a bool, not {x!r}")
+    if a.dtype.is_int:
+        if isinstance(x, float):
+            raise ArgumentError(f"{where} is {a.dtype.np.name}, which {x!r} is not")
+        info = np.iinfo(a.dtype.np)
+        if not info.min <= x <= info.max:
+            raise ArgumentError(f"{where} is {a.dtype.np.name}, which cannot hold {x}")
+    return np.asarray(x).astype(a.dtype.np)
+
+
+def unsupported(kind: str) -> BuildError:
+    """The error for an unknown kind of source."""
+    return BuildError(f"a CPU kernel has no source of kind '{kind}'; choose from {', '.join(SOURCES)}")
