@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from poly.errors import PolycError
 from poly.expr import Span
 
@@ -32,7 +34,10 @@ class DslError(PolycError, SyntaxError):
             lines += [f"    {self.span.text.expandtabs()}", f"    {_caret(self.span)}"]
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        lines += [f"inlined from {call}: {call.text.strip()}" for call in self.calls]
+        for call, group in itertools.groupby(self.calls):
+            count = len(list(group))
+            times = f" ({count} times)" if count > 1 else ""
+            lines.append(f"inlined from {call}: {call.text.strip()}{times}")
         return "\n".join(lines)
 
 

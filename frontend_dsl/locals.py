@@ -15,6 +15,7 @@ import numpy as np
 
 from poly.expr import Load
 
+from .errors import DslError
 from .frame import Frame, Version
 from .values import ArrayValue, Sym, cast, describe, is_weak_number, join, to_sym
 
@@ -83,11 +84,7 @@ def assign(frame: Frame, name: str, value: Any, node: Any) -> None:
     builder = frame.builder
     shared = isinstance(current, Version) and not (current.loops == builder.loops and current.guards == builder.guards)
     if name in frame.pinned or (shared and not is_scalar(value)):
-        what = describe(value)
-        raise frame.error(
-            node, f"{name} cannot become {what} inside a run-time loop or condition",
-            "use another name: outside, its value would depend on the run",
-        )  # fmt: skip
+        raise _pinned(frame, name, value, node)
     if not is_scalar(value):
         frame.env[name] = value
     elif shared:
@@ -97,6 +94,16 @@ def assign(frame: Frame, name: str, value: Any, node: Any) -> None:
         frame.env[name] = value
     else:
         new_local(frame, name, value, node)
+
+
+def _pinned(frame: Frame, name: str, value: Any, node: Any) -> DslError:
+    """Outside the loop or condition at hand, `name` would mean different things from run to run."""
+    if isinstance(value, ArrayValue) and value.span is not None and value.span.line == node.lineno:
+        reason = f"the array {name} is created inside a run-time loop or condition and needed outside"
+        return frame.error(node, reason, "create it before the loop or condition")
+    reason = f"{name} becomes {describe(value)} inside a run-time loop or condition"
+    hint = "a name keeps its array there: copy the elements in a loop, or use another name"
+    return frame.error(node, reason, hint)
 
 
 def settle(frame: Frame, names: Iterable[str], node: ast.AST) -> frozenset[str]:

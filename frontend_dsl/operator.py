@@ -95,9 +95,20 @@ class Operator:
         return resolve("auto_schedule")(self.scop(**given), target, {})
 
     def compile(self, target: Any = "cpu", schedule: Any = None, threads: int | None = None, **given: Any) -> Any:
-        """A `Kernel`; keywords as in `scop`, sizes not given stay symbolic."""
-        scop = self.scop(**given)
-        return resolve("compile_operator")(scop, target=target, schedule=schedule, threads=threads, sizes={})
+        """A `Kernel`; keywords as in `scop`, sizes not given stay symbolic.
+
+        `schedule` is one made from this operator's `scop()`; the sizes given here are then
+        put into it. Without one the automatic schedule is used.
+        """
+        build = resolve("compile_operator")
+        if schedule is None:
+            return build(self.scop(**given), target=target, schedule=None, threads=threads, sizes={})
+        _, known, shapes = self._sort(given)
+        solved = solve_sizes(self.signature, shapes, known)
+        sizes = {k: v.value for k, v in solved.items() if isinstance(v, Const)}
+        any_rank = {p.name for p in self.signature.params if p.any_rank}
+        kept = {k: v for k, v in given.items() if k in self.signature.constants or k in any_rank}
+        return build(self.scop(**kept), target=target, schedule=schedule, threads=threads, sizes=sizes)
 
     # ---- running ---------------------------------------------------------------------------
 

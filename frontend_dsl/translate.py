@@ -15,6 +15,7 @@ from .builder import Builder, records_of
 from .errors import DslError
 from .fold import difference, tidy
 from .frame import Frame, Program
+from .locals import is_scalar
 from .operator import Operator
 from .program import finish
 from .signature import declared_at
@@ -118,7 +119,9 @@ def _results(operator: Operator, frame: Frame, returned: Returned | None) -> tup
     for n, value in enumerate(values):
         if not isinstance(value, ArrayValue):
             raise frame.error(
-                node, f"{describe(value)} is returned", "return arrays: r = empty((), f32), then r[()] = value"
+                node,
+                f"{'a scalar' if is_scalar(value) else describe(value)} is returned",
+                "return arrays: r = empty((), f32), then r[()] = value",
             )
         array = frame.builder.arrays[value.name]
         if array.kind == "in":

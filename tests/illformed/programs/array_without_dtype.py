@@ -1,0 +1,13 @@
+"""empty without a dtype."""
+
+from polyc import dims, empty, f32, op
+
+N = dims("N")
+
+
+@op
+def program(A: f32[N]) -> f32[N]:
+    B = empty((N,))
+    for i in range(N):
+        B[i] = A[i]
+    return B

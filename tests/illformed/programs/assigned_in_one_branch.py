@@ -1,0 +1,13 @@
+"""A local that is assigned in one branch only."""
+
+from polyc import dims, f32, inout, op
+
+N = dims("N")
+
+
+@op
+def program(A: inout(f32[N])):
+    for i in range(N):
+        if A[i] > 0:
+            s = A[i]
+        A[i] = s

@@ -1,0 +1,17 @@
+"""An error inside a helper shows the call too."""
+
+from polyc import dims, f32, inout, op
+
+N = dims("N")
+
+
+def half(x):
+    while x > 1:
+        x = x / 2
+    return x
+
+
+@op
+def program(A: inout(f32[N])):
+    for i in range(N):
+        A[i] = half(A[i])

@@ -1,0 +1,14 @@
+"""A statement without effect."""
+
+from polyc import dims, f32, inout, op
+
+N = dims("N")
+
+
+@op
+def program(A: inout(f32[N])):
+    for i in range(N):
+        A[i] == 0.0
+
+
+# ruff: noqa: B015

@@ -1,0 +1,13 @@
+"""A function of the math module."""
+
+import math
+
+from polyc import dims, f32, inout, op
+
+N = dims("N")
+
+
+@op
+def program(A: inout(f32[N])):
+    for i in range(N):
+        A[i] = math.exp(A[i])

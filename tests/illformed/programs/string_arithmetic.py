@@ -1,0 +1,11 @@
+"""A string in arithmetic."""
+
+from polyc import dims, f32, inout, op
+
+N = dims("N")
+
+
+@op
+def program(A: inout(f32[N])):
+    for i in range(N):
+        A[i] = A[i] + "1"
