@@ -51,7 +51,7 @@ class Promotion:
     depth: int
     copy_in: Copy | None = None
     copy_out: Copy | None = None
-    outer: list["Promotion"] = field(default_factory=list)
+    outer: list[Promotion] = field(default_factory=list)
 
     def buffer_index(self, element: isl.MultiPwAff, to_prefix: isl.PwMultiAff) -> list[isl.PwAff]:
         """Buffer subscripts of an array element, both as functions of one instance space."""
@@ -189,7 +189,8 @@ def _box(scop: Scop, node: Promote, touched: isl.Map, d: int) -> tuple[isl.PwAff
         if domain.is_subset(low.ge_set(total)):
             low = total
             break
-    extent = high.sub(low).add(isl.PwAff.from_aff(piece.scale(0).set_constant_val(isl.Val(1))))
+    zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(low.get_domain_space()))
+    extent = high.sub(low).add(isl.PwAff.from_aff(zero.set_constant_val(isl.Val(1))))
     return low, _largest(scop, node, extent, d)
 
 
@@ -250,14 +251,15 @@ def prefix_of(space: isl.Space, depth: int) -> isl.PwMultiAff:
 
 def copied_element(space: isl.Space, p: Promotion) -> isl.MultiPwAff:
     """`{ copy[t, x] -> A[x] }`."""
-    pma = _projection(space, p.depth, len(p.offset)).set_tuple_name(isl.dim_type.out, p.array)
-    return isl.MultiPwAff.from_pw_multi_aff(pma)
+    return isl.MultiPwAff.from_pw_multi_aff(_projection(space, p.depth, len(p.offset), p.array))
 
 
-def _projection(space: isl.Space, first: int, count: int) -> isl.PwMultiAff:
+def _projection(space: isl.Space, first: int, count: int, name: str | None = None) -> isl.PwMultiAff:
     params = space.params()
     out = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, 0, count).range().align_params(params)
     m = isl.Map.universe(space.map_from_domain_and_range(out))
+    if name is not None:
+        m = m.set_tuple_name(isl.dim_type.out, name)
     for i in range(count):
         m = m.equate(isl.dim_type.in_, first + i, isl.dim_type.out, i)
     return isl.PwMultiAff.from_map(m)
