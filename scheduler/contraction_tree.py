@@ -19,6 +19,7 @@ import islpy as isl
 
 from poly.affine import constant_of
 from poly.expr import Const, Load, Var, loads
+from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim, walk
@@ -270,9 +271,7 @@ class _Maker:
         members = []
         if plan.rows:
             members.append(self.member(f"{plan.rows}.in", plan.rows, (tile.rows, 1), "unroll"))
-        if tile.vectors > 1:
-            members.append(self.member(f"{plan.columns}.vec", plan.columns, (tile.columns, tile.lanes), "unroll"))
-        members.append(self.member(f"{plan.columns}.in", plan.columns, (tile.lanes, 1), "vector", tile.lanes))
+        members.append(self.member(f"{plan.columns}.in", plan.columns, (tile.columns, 1), "vector", tile.lanes))
         return tuple(
             Member(f"{m.name}@{stmt.name}", {stmt.name: m.schedule[stmt.name]}, m.kind, m.factor, m.coincident)
             for m in members
@@ -321,9 +320,9 @@ class _Maker:
         return Promote(load.array, f"{load.array}_packed", "heap", node, layout, True, False)
 
 
-def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, tuple[tuple[int, int, int], ...]]:
+def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:
     """Layouts in which constant operands of contractions should be stored (packed at compile time)."""
-    wanted: dict[str, tuple[tuple[int, int, int], ...]] = {}
+    wanted: dict[str, Layout] = {}
     for stmt in scop.statements.values():
         c = recognise(stmt)
         plan = None if c is None else plan_tile(c, target, constants)
