@@ -1,0 +1,92 @@
+"""Concrete input shapes: symbolic sizes of a model bound from `dims`, shapes, or defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from poly.errors import ModelError
+
+ANONYMOUS = ("", "?", "-1", "None", "unk", "unknown")
+
+
+def symbol_of(input_name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """A size, or the name it is bound by: the model's own or `INPUT.AXIS`."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    if dim.HasField("dim_param") and dim.dim_param not in ANONYMOUS and not dim.dim_param.startswith("unk__"):
+        return str(dim.dim_param)
+    return f"{input_name}.{axis}"
+
+
+class Binder:
+    """Collects bindings over all inputs; `notes` tells what was assumed."""
+
+    def __init__(self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> None:
+        for name, value in dims.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ModelError(f"size {name}={value!r} is not a number of elements")
+        self.sizes: dict[str, int] = dict(dims)
+        self.shapes = shapes
+        self.used: set[str] = set()
+        self.notes: list[str] = []
+
+    def bind(self, inputs: Mapping[str, list[int | str] | None]) -> dict[str, tuple[int, ...]]:
+        """The concrete shape of each input (None = the model states no rank).
+
+        Raises:
+            ModelError: a given shape contradicts the model, sizes are missing (all are
+                listed), or `dims` / `shapes` name something the model does not have.
+        """
+        for name in self.shapes:
+            if name not in inputs:
+                raise ModelError(f"the model has no input '{name}'; it has {', '.join(sorted(inputs)) or 'none'}")
+        for name, symbols in inputs.items():
+            if name in self.shapes:
+                self._unify(name, symbols, tuple(int(s) for s in self.shapes[name]))
+        missing: list[str] = []
+        result = {}
+        for name, symbols in inputs.items():
+            if symbols is None:
+                if name not in self.shapes:
+                    raise ModelError(f"input '{name}' has no shape in the model; give an input array")
+                result[name] = tuple(self.shapes[name])
+            else:
+                result[name] = tuple(self._size(name, axis, s, missing) for axis, s in enumerate(symbols))
+        if missing:
+            listed = ", ".join(dict.fromkeys(missing))
+            raise ModelError(f"sizes not given: {listed} (pass --dim NAME=V, dims={{...}}, or an input array)")
+        unknown = sorted(set(self.sizes) - self.used)
+        if unknown:
+            known = sorted({s for d in inputs.values() for s in d or () if isinstance(s, str)})
+            raise ModelError(f"the model has no size named '{unknown[0]}'; it has {', '.join(known) or 'none'}")
+        return result
+
+    def _unify(self, name: str, symbols: list[int | str] | None, shape: tuple[int, ...]) -> None:
+        if symbols is None:
+            return
+        if len(symbols) != len(shape):
+            raise ModelError(f"input '{name}' has rank {len(shape)}, the model wants {len(symbols)}")
+        for axis, (symbol, size) in enumerate(zip(symbols, shape, strict=True)):
+            want = self.sizes.get(symbol) if isinstance(symbol, str) else symbol
+            if want is not None and want != size:
+                raise ModelError(f"input '{name}' has size {size} on axis {axis}, the model wants {want}")
+            if isinstance(symbol, str):
+                self.sizes[symbol] = size
+
+    def _size(self, name: str, axis: int, symbol: int | str, missing: list[str]) -> int:
+        by_axis = f"{name}.{axis}"
+        if isinstance(symbol, int):
+            return symbol
+        for key in (symbol, by_axis):
+            if key in self.sizes:
+                self.used.add(key)
+                return self.sizes[key]
+        if axis == 0:
+            self.notes.append(f"size {symbol} of input '{name}' taken as 1")
+            self.sizes[symbol] = 1
+            self.used.add(symbol)
+            return 1
+        missing.append(symbol)
+        return 0

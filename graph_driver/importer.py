@@ -1,0 +1,264 @@
+"""ONNX to graph IR in one forward walk with concrete shapes.
+
+The walk is an abstract execution: it knows every input shape, so each node's output shapes
+come from onnx's inference of that single node; whatever depends on constants and shapes
+only is computed at once, which makes shape subgraphs (Shape, Gather, Concat, ...) vanish.
+Every defect of the file is a `ModelError` of one line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import inliner
+
+from graph_driver import subgraphs
+from graph_driver.binding import Binder, symbol_of
+from graph_driver.inference import infer
+from graph_driver.ir import Graph, Node, Tensor, verify
+from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
+from graph_driver.onnx_tensors import attributes, dtype_of, one_line, sparse_to_numpy, to_numpy
+from graph_driver.reference import HostNode
+from poly.dtypes import i64
+from poly.errors import ModelError
+
+OLDEST_OPSET = 7
+NEVER_FOLDED = {
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),
+    *("If", "Loop", "Scan", "Dropout", "Optional", "SequenceMap"),
+}
+
+
+def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
+    """The protobuf and the folder of its external data (not loaded here).
+
+    Raises:
+        ModelError: no such file, or it is not an ONNX model.
+    """
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    folder: Path | None = None
+    if isinstance(source, bytes):
+        data, name = source, "model"
+    else:
+        path = Path(source)
+        folder, name = path.parent, str(source)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelError(f"cannot read {name}: {error.strerror or error}") from None
+    if not data:
+        raise ModelError(f"{name} is empty")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{name} is not an ONNX model: {one_line(error)}") from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise ModelError(f"{name} is not an ONNX model: it has no graph or no operator set")
+    return model, folder
+
+
+def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
+    """Imported operator sets; the default domain is "". Raises `ModelError` outside the known range."""
+    table = {("" if o.domain == "ai.onnx" else o.domain): int(o.version) for o in model.opset_import}
+    if "" in table:
+        newest = onnx.defs.onnx_opset_version()
+        if table[""] < OLDEST_OPSET:
+            raise ModelError(f"opset {table['']} is too old: polyc reads opset {OLDEST_OPSET} to {newest}")
+        if table[""] > newest:
+            raise ModelError(f"opset {table['']} is newer than opset {newest}, the newest that onnx here knows")
+    return table
+
+
+def import_model(
+    source: str | Path | onnx.ModelProto | bytes,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Graph:
+    """Read a model and make every size concrete.
+
+    Args:
+        source: path, protobuf or serialised bytes; opset 7 or newer.
+        dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`.
+        shapes: concrete shapes of inputs, which bind the symbols in them.
+
+    Raises:
+        ModelError: for anything wrong with the file or the sizes; one line.
+    """
+    model, folder = read(source)
+    opsets = opsets_of(model)
+    if model.functions:
+        try:
+            model = inliner.inline_local_functions(model)
+        except Exception as error:  # C++ raises several types on malformed functions
+            raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
+        opsets = opsets_of(model)
+    walker = _Walker(model, folder, opsets)
+    return walker.run(Binder(dims or {}, shapes or {}))
+
+
+class _Walker:
+    def __init__(self, model: onnx.ModelProto, folder: Path | None, opsets: dict[str, int]) -> None:
+        self.proto, self.folder = model.graph, folder
+        self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
+        self.folded = 0
+
+    def run(self, binder: Binder) -> Graph:
+        if len(self.proto.node) > MAX_NODES:
+            raise ModelError(f"the model has {len(self.proto.node)} nodes; the limit is {MAX_NODES}")
+        self._initializers()
+        self._inputs(binder)
+        for node in self.proto.node:
+            self.visit(node, 0)
+        self._outputs()
+        if self.folded:
+            self.graph.notes.append(f"{self.folded} nodes computed at import (constants and shapes)")
+        self.graph.notes += binder.notes
+        verify(self.graph)
+        return self.graph
+
+    def _initializers(self) -> None:
+        for t in self.proto.initializer:
+            value = to_numpy(t, self.folder, f"initializer '{t.name}'")
+            self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
+            # The array owns (or maps) the data now: a second copy in the protobuf is not kept.
+            t.ClearField("raw_data")
+        for s in self.proto.sparse_initializer:
+            name = s.values.name
+            value = sparse_to_numpy(s, f"sparse initializer '{name}'")
+            self._define(Tensor(name, dtype_of(s.values.data_type), value.shape, value))
+
+    def _inputs(self, binder: Binder) -> None:
+        symbols: dict[str, list[int | str] | None] = {}
+        types: dict[str, int] = {}
+        for i in self.proto.input:
+            if i.name in self.graph.tensors:
+                continue  # an initializer is its default
+            if not i.name or i.name in symbols:
+                raise ModelError(f"graph input '{i.name}' is unnamed or listed twice")
+            if not i.type.HasField("tensor_type"):
+                raise ModelError(f"input '{i.name}' is not a tensor")
+            types[i.name] = i.type.tensor_type.elem_type
+            if i.type.tensor_type.HasField("shape"):
+                dims = i.type.tensor_type.shape.dim
+                symbols[i.name] = [symbol_of(i.name, axis, d) for axis, d in enumerate(dims)]
+            else:
+                symbols[i.name] = None
+        for name, shape in binder.bind(symbols).items():
+            dtype = dtype_of(types[name])
+            if dtype is None:
+                raise ModelError(f"input '{name}' has element type {types[name]}, which polyc does not have")
+            check_shape(f"input '{name}'", shape, dtype.bytes)
+            self._define(Tensor(name, dtype, shape))
+            self.graph.inputs.append(name)
+
+    def _outputs(self) -> None:
+        for o in self.proto.output:
+            if o.name not in self.graph.tensors:
+                raise ModelError(f"graph output '{o.name}' is never made")
+            if o.name in self.graph.outputs:
+                raise ModelError(f"graph output '{o.name}' is listed twice")
+            self.graph.outputs.append(o.name)
+        if not self.graph.outputs:
+            raise ModelError("the model has no outputs")
+
+    def _define(self, tensor: Tensor) -> None:
+        if not tensor.name:
+            raise ModelError("a tensor has no name")
+        if tensor.name in self.graph.tensors:
+            raise ModelError(f"tensor '{tensor.name}' is defined twice")
+        self.graph.tensors[tensor.name] = tensor
+
+    def visit(self, proto: onnx.NodeProto, depth: int) -> None:
+        """Define the outputs of one node: folded, spliced in (`If`), or as a graph node."""
+        label = proto.name or next((o for o in proto.output if o), "") or "unnamed"
+        what = f"{proto.op_type} '{label}'"
+        captures = subgraphs.captured(proto)
+        for name in (*proto.input, *captures):
+            if name and name not in self.graph.tensors:
+                raise ModelError(f"{what} reads '{name}', which nothing before it makes")
+        if proto.op_type == "If" and not proto.domain and depth < MAX_DEPTH and self._splice(proto, what, depth):
+            return
+        reads = [*proto.input, *captures]
+        outputs = infer(proto, self.graph.tensors, reads, self.graph.opsets, what)
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        attrs = attributes(proto, what)
+        node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
+        constants = self._fold(node, outputs, what)
+        if constants is not None:
+            self.folded += 1
+            for t in constants:
+                self._define(t)
+            return
+        for t in outputs.values():
+            self._define(t)
+        self.graph.nodes.append(node)
+
+    def _splice(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put the branch of an `If` with a known condition in its place."""
+        if len(proto.input) != 1:
+            return False
+        condition = self.graph.constant(proto.input[0])
+        if condition is None or condition.size != 1:
+            return False
+        wanted = "then_branch" if bool(condition.reshape(())) else "else_branch"
+        branch = next((a.g for a in proto.attribute if a.name == wanted), None)
+        if branch is None or len(branch.output) != len(proto.output):
+            raise ModelError(f"{what}: {wanted} is missing or has the wrong number of outputs")
+        inner = subgraphs.instantiate(branch, list(proto.output), self.graph.fresh)
+        for t in inner.initializer:
+            value = to_numpy(t, self.folder, f"initializer '{t.name}'")
+            self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
+        for node in inner.node:
+            self.visit(node, depth + 1)
+        return True
+
+    def _fold(self, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
+        """The outputs as constants when they can be known now, else None."""
+        if node.op_type in NEVER_FOLDED and not node.domain:
+            return None
+        tensors = self.graph.tensors
+        if node.op_type in ("Shape", "Size") and not node.domain and tensors[node.inputs[0]].shape is not None:
+            shape = tensors[node.inputs[0]].shape or ()
+            start, end = node.attrs.get("start", 0), node.attrs.get("end", len(shape))
+            value = np.array(shape[start:end] if node.op_type == "Shape" else math.prod(shape), np.int64)
+            return [Tensor(node.outputs[0], i64, value.shape, value)]
+        values = [tensors[i].const for i in node.inputs if i]
+        if node.captures or any(v is None for v in values):
+            return None
+        if sum(t.nbytes for t in outputs.values() if t.static) > MAX_FOLD_BYTES and node.op_type != "ConstantOfShape":
+            return None
+        if node.op_type == "ConstantOfShape":
+            return [_filled(node, outputs[node.outputs[0]])]
+        results = HostNode.of(node, self.graph.opsets)(values, {})
+        present = list(node.writes())
+        if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
+            return None  # sequences and optionals stay on the host
+        return [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
+
+
+def _filled(node: Node, tensor: Tensor) -> Tensor:
+    """`ConstantOfShape` as a broadcast view: a model of only such weights stays small."""
+    if not tensor.static or tensor.dtype is None:
+        raise ModelError(f"{node.kind} '{node.name}': the shape is not known")
+    fill = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
+    if fill.size != 1:
+        raise ModelError(f"{node.kind} '{node.name}': attribute value must have one element")
+    value = np.broadcast_to(fill[0].astype(tensor.dtype.np), tensor.shape or ())
+    return Tensor(tensor.name, tensor.dtype, tensor.shape, value)
+
+
+def _constant(tensor: Tensor, value: np.ndarray, what: str) -> Tensor:
+    if tensor.dtype is None:
+        return Tensor(tensor.name, None, value.shape, value)
+    if tensor.shape is not None and value.shape != tensor.shape:
+        raise ModelError(f"{what}: result '{tensor.name}' is {list(value.shape)}, inferred {list(tensor.shape)}")
+    check_shape(f"{what}: result '{tensor.name}'", value.shape, value.dtype.itemsize)
+    array = np.ascontiguousarray(value.astype(tensor.dtype.np, copy=False)).reshape(value.shape)
+    return Tensor(tensor.name, tensor.dtype, value.shape, array)

@@ -1,0 +1,109 @@
+"""Types and shapes of one node's outputs, from concrete input shapes and known input values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper, shape_inference
+
+from graph_driver.ir import Tensor
+from graph_driver.limits import check_shape
+from graph_driver.onnx_tensors import dtype_of, elem_type_of, one_line
+from poly.errors import ModelError
+
+MAX_DATA = 4096  # elements of a constant that inference may want to look at (shapes, axes, pads)
+POSITIVE = ("strides", "dilations", "kernel_shape", "group", "blocksize", "storage_order_divisor")
+
+
+def type_proto(tensor: Tensor) -> onnx.TypeProto:
+    """The ONNX type of a tensor; empty where it is unknown."""
+    if tensor.dtype is None:
+        return onnx.TypeProto()
+    return helper.make_tensor_type_proto(elem_type_of(tensor.dtype), tensor.shape)
+
+
+def check_attributes(node: onnx.NodeProto, what: str) -> None:
+    """Refuse zero strides and the like, on which onnx's own inference divides by zero."""
+    for a in node.attribute:
+        if a.name not in POSITIVE:
+            continue
+        values = list(a.ints) if a.type == onnx.AttributeProto.INTS else [a.i]
+        if any(v < 1 or v > 1 << 31 for v in values):
+            raise ModelError(f"{what}: attribute {a.name}={values} must be positive")
+
+
+def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onnx.defs.OpSchema:
+    """The operator's definition. Raises `ModelError` for an operator that onnx does not know."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if domain not in opsets:
+        raise ModelError(f"{what}: the model does not import the operator set '{domain or 'ai.onnx'}'")
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opsets[domain], domain)
+    except onnx.defs.SchemaError:
+        where = f"domain '{domain}'" if domain else "ai.onnx"
+        raise ModelError(f"{what}: unknown operator {node.op_type} in {where}, opset {opsets[domain]}") from None
+    if schema.deprecated:
+        raise ModelError(f"{what}: operator {node.op_type} is deprecated in opset {opsets[domain]}")
+    return schema
+
+
+def infer(
+    node: onnx.NodeProto,
+    tensors: Mapping[str, Tensor],
+    reads: Sequence[str],
+    opsets: Mapping[str, int],
+    what: str,
+) -> dict[str, Tensor]:
+    """The node's output tensors, without constants.
+
+    `reads` are the inputs and captured names. An output whose shape depends on data, or
+    whose element type polyc lacks, comes back with an unknown shape or type.
+
+    Raises:
+        ModelError: unknown operator, wrong number of inputs, shapes that do not fit.
+    """
+    schema = schema_of(node, opsets, what)
+    inputs, outputs = len(node.input), len(node.output)
+    if not schema.min_input <= inputs <= schema.max_input:
+        raise ModelError(f"{what}: {inputs} inputs, expected {schema.min_input} to {schema.max_input}")
+    if not schema.min_output <= outputs <= schema.max_output:
+        raise ModelError(f"{what}: {outputs} outputs, expected {schema.min_output} to {schema.max_output}")
+    for position, name in enumerate(node.input):
+        if not name and position < schema.min_input and schema.inputs[position].option.name == "Single":
+            raise ModelError(f"{what}: required input {position} is missing")
+    check_attributes(node, what)
+    types = {r: type_proto(tensors[r]) for r in reads if r}
+    data = {
+        r: numpy_helper.from_array(np.ascontiguousarray(value), r)
+        for r in reads
+        if r and (value := tensors[r].const) is not None and value.size <= MAX_DATA and tensors[r].dtype is not None
+    }
+    imports = [helper.make_opsetid(d, v) for d, v in opsets.items()]
+    try:
+        found = shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
+    except Exception as error:  # C++ inference raises RuntimeError, InferenceError and others
+        raise ModelError(f"{what}: {_reason(error)}") from error
+    return {o: _tensor(o, found.get(o), what) for o in node.output if o}
+
+
+def _reason(error: Exception) -> str:
+    text = one_line(error)
+    for noise in ("[ShapeInferenceError] ", "[TypeInferenceError] ", "Inference error(s): "):
+        text = text.replace(noise, "")
+    return text
+
+
+def _tensor(name: str, proto: onnx.TypeProto | None, what: str) -> Tensor:
+    if proto is None or not proto.HasField("tensor_type"):
+        return Tensor(name, None, None)
+    dtype = dtype_of(proto.tensor_type.elem_type)
+    if not proto.tensor_type.HasField("shape"):
+        return Tensor(name, dtype, None)
+    dims = proto.tensor_type.shape.dim
+    if not all(d.HasField("dim_value") for d in dims):
+        return Tensor(name, dtype, None)
+    shape = tuple(d.dim_value for d in dims)
+    check_shape(f"{what}: result '{name}'", shape, dtype.bytes if dtype else 1)
+    return Tensor(name, dtype, shape)

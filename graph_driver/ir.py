@@ -1,0 +1,210 @@
+"""The graph IR: named tensors and nodes in execution order, with a verifier and a printer.
+
+A `Tensor` knows its dtype and its concrete shape, or neither when only a run can tell
+(strings, sequences, data-dependent sizes): such a tensor lives on the host.
+A graph is mutable; passes rewrite it in place and the verifier runs between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from poly.dtypes import DType
+from poly.errors import PolycError
+
+
+class GraphError(PolycError):
+    """A graph that breaks an invariant: a bug of a pass, found by `verify`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A value. `const` is set for weights and folded results (read-only, may be a broadcast view)."""
+
+    name: str
+    dtype: DType | None
+    shape: tuple[int, ...] | None
+    const: np.ndarray | None = None
+
+    @property
+    def static(self) -> bool:
+        """Whether dtype and shape are known before a run."""
+        return self.dtype is not None and self.shape is not None
+
+    @property
+    def size(self) -> int:
+        """Number of elements; only of a static tensor."""
+        total = 1
+        for extent in self.shape or ():
+            total *= extent
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the dense row-major storage; only of a static tensor."""
+        assert self.dtype is not None
+        return self.size * self.dtype.bytes
+
+    def __str__(self) -> str:
+        if not self.static:
+            return f"{self.name}: ?"
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape or ()))}]"
+
+
+@dataclass
+class Node:
+    """One operator. Absent optional inputs and outputs are the empty name.
+
+    `captures` are tensors of this graph that subgraphs inside `attrs` refer to. `proto` is the
+    `onnx.NodeProto` it came from (None once a pass has changed `attrs`): the host runs it.
+    """
+
+    name: str
+    op_type: str
+    inputs: list[str]
+    outputs: list[str]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    domain: str = ""
+    captures: tuple[str, ...] = ()
+    proto: Any = None
+
+    def reads(self) -> Iterator[str]:
+        """Names of all tensors that the node needs."""
+        yield from (i for i in self.inputs if i)
+        yield from self.captures
+
+    def writes(self) -> Iterator[str]:
+        """Names of all tensors that the node makes."""
+        return (o for o in self.outputs if o)
+
+    @property
+    def kind(self) -> str:
+        """The operator's name, with its domain when it is not ONNX's own."""
+        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+
+
+@dataclass
+class Graph:
+    """`nodes` are in a valid execution order. `opsets` maps a domain to its version."""
+
+    name: str
+    opsets: Mapping[str, int]
+    inputs: list[str]
+    outputs: list[str]
+    tensors: dict[str, Tensor]
+    nodes: list[Node]
+    notes: list[str] = field(default_factory=list)
+
+    def producers(self) -> dict[str, Node]:
+        """Which node makes each tensor."""
+        return {o: n for n in self.nodes for o in n.writes()}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """Which nodes read each tensor (a node that reads it twice is there once)."""
+        table: dict[str, list[Node]] = {}
+        for n in self.nodes:
+            for i in dict.fromkeys(n.reads()):
+                table.setdefault(i, []).append(n)
+        return table
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """The tensor's value when it is known, else None (also for an absent input)."""
+        return self.tensors[name].const if name else None
+
+    def fresh(self, stem: str) -> str:
+        """A tensor name not in use."""
+        name, k = stem, 1
+        while name in self.tensors:
+            name, k = f"{stem}.{k}", k + 1
+        return name
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+
+def verify(graph: Graph) -> None:
+    """Raise `GraphError` when the graph is not well formed.
+
+    Checked: every name is a declared tensor; each tensor has one definition before its
+    first use; constants agree with their types; outputs are defined.
+    """
+    defined = set(graph.inputs)
+    if len(defined) != len(graph.inputs):
+        raise GraphError("a graph input is listed twice")
+    for name, tensor in graph.tensors.items():
+        if tensor.name != name:
+            raise GraphError(f"tensor '{tensor.name}' is filed under '{name}'")
+        if tensor.const is not None:
+            _check_constant(tensor)
+            if name in defined:
+                raise GraphError(f"graph input '{name}' is a constant")
+            defined.add(name)
+    for node in graph.nodes:
+        _check_node(graph, node, defined)
+    for name in graph.outputs:
+        if name not in defined:
+            raise GraphError(f"graph output '{name}' has no definition")
+
+
+def _check_constant(tensor: Tensor) -> None:
+    value = tensor.const
+    assert value is not None
+    if tensor.dtype is None:
+        return  # strings and the like: values of the host only
+    if not tensor.static or value.shape != tensor.shape:
+        raise GraphError(f"constant '{tensor.name}' has shape {value.shape}, declared {tensor.shape}")
+    if value.dtype != tensor.dtype.np:
+        raise GraphError(f"constant '{tensor.name}' holds {value.dtype}, declared {tensor.dtype}")
+
+
+def _check_node(graph: Graph, node: Node, defined: set[str]) -> None:
+    for name in node.reads():
+        if name not in graph.tensors:
+            raise GraphError(f"{node.kind} '{node.name}' reads the undeclared tensor '{name}'")
+        if name not in defined:
+            raise GraphError(f"{node.kind} '{node.name}' reads '{name}' before it is made")
+    for name in node.writes():
+        if name not in graph.tensors:
+            raise GraphError(f"{node.kind} '{node.name}' makes the undeclared tensor '{name}'")
+        if name in defined:
+            raise GraphError(f"{node.kind} '{node.name}' makes '{name}', which is already defined")
+        defined.add(name)
+
+
+def to_text(graph: Graph) -> str:
+    """The graph, one node a line; constants are summarised."""
+    weights = sum(t.nbytes for t in graph.tensors.values() if t.const is not None)
+    lines = [f"graph {graph.name}  # {len(graph.nodes)} nodes, {weights / 1e6:.2f} MB of constants"]
+    lines += [f"  input  {graph.tensors[i]}" for i in graph.inputs]
+    for node in graph.nodes:
+        left = ", ".join(str(graph.tensors[o]) for o in node.writes())
+        lines.append(f"  {left} = {node.kind}({', '.join(_operand(graph, i) for i in node.inputs)}{_attrs(node)})")
+    lines += [f"  output {graph.tensors[o]}" for o in graph.outputs]
+    return "\n".join(lines)
+
+
+def _operand(graph: Graph, name: str) -> str:
+    if not name:
+        return "-"
+    tensor = graph.tensors[name]
+    if tensor.const is None:
+        return name
+    if tensor.size <= 4:
+        return np.array2string(np.asarray(tensor.const), separator=",", threshold=8).replace("\n", "")
+    return f"const {tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
+
+
+def _attrs(node: Node) -> str:
+    parts = []
+    for key, value in sorted(node.attrs.items()):
+        if isinstance(value, (int, str, list)):
+            parts.append(f"{key}={value}")
+        elif isinstance(value, float):
+            parts.append(f"{key}={value:g}")
+        else:
+            parts.append(f"{key}=<{type(value).__name__}>")
+    return "; " + " ".join(parts) if parts else ""

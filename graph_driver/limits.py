@@ -1,0 +1,34 @@
+"""Caps on what a model file may claim, so that a broken one is refused instead of eating the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poly.errors import ModelError
+
+MAX_RANK = 32
+MAX_TENSOR_BYTES = 1 << 34  # of one tensor
+MAX_FOLD_BYTES = 1 << 28  # of one result computed at compile time
+MAX_NODES = 500_000
+MAX_DEPTH = 16  # of nested control flow
+
+
+def human(nbytes: float) -> str:
+    """A byte count in decimal units, as it is printed everywhere."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{int(nbytes)} B"
+
+
+def check_shape(what: str, shape: Sequence[int], itemsize: int) -> None:
+    """Raise `ModelError` when a shape is negative, of absurd rank, or needs too much memory."""
+    if len(shape) > MAX_RANK:
+        raise ModelError(f"{what} has rank {len(shape)}; the limit is {MAX_RANK}")
+    total = itemsize
+    for extent in shape:
+        if extent < 0:
+            raise ModelError(f"{what} has the negative size {extent}")
+        total *= extent
+    if total > MAX_TENSOR_BYTES:
+        raise ModelError(f"{what} of shape {list(shape)} needs {human(total)}; the limit is {human(MAX_TENSOR_BYTES)}")

@@ -1,0 +1,40 @@
+"""Constant folding: nodes whose operands have become constants are run once, on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_driver.importer import NEVER_FOLDED
+from graph_driver.ir import Graph, Node, Tensor
+from graph_driver.limits import MAX_FOLD_BYTES
+from graph_driver.reference import HostNode
+
+
+def fold_constants(graph: Graph) -> dict[str, int]:
+    """Replace nodes over constants by their results, up to a size cap per node."""
+    kept: list[Node] = []
+    folded = skipped = 0
+    for node in graph.nodes:
+        if not _foldable(graph, node):
+            kept.append(node)
+        elif sum(graph.tensors[o].nbytes for o in node.writes()) > MAX_FOLD_BYTES:
+            kept.append(node)
+            skipped += 1
+        else:
+            values = [graph.tensors[i].const for i in node.inputs if i]
+            for name, value in zip(node.writes(), HostNode.of(node, graph.opsets)(values, {}), strict=True):
+                tensor = graph.tensors[name]
+                assert tensor.dtype is not None
+                array = np.ascontiguousarray(np.asarray(value), dtype=tensor.dtype.np).reshape(tensor.shape or ())
+                graph.tensors[name] = Tensor(name, tensor.dtype, tensor.shape, array)
+            folded += 1
+    graph.nodes = kept
+    return {"folded": folded, "too large": skipped}
+
+
+def _foldable(graph: Graph, node: Node) -> bool:
+    if node.captures or (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == "polyc":
+        return False
+    if not all(graph.tensors[o].static for o in node.writes()):
+        return False
+    return all(graph.tensors[i].const is not None for i in node.reads())
