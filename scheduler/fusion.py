@@ -28,7 +28,7 @@ from scheduler.tree_edit import (
 
 
 def fuse(scop: Scop, tree: Node, a: str, b: str) -> Node:
-    """Neighbouring loops `a` and `b` become one loop `a` over both bodies."""
+    """Neighbouring loops `a` and `b` become one loop `a` over both bodies; equal marks stay."""
     path, k = _neighbours(tree, a, b)
     seq = path[-1][0]
     assert isinstance(seq, SequenceNode)
@@ -37,7 +37,13 @@ def fuse(scop: Scop, tree: Node, a: str, b: str) -> Node:
     refuse_dynamic(scop, first, "fuse")
     refuse_dynamic(scop, second, "fuse")
     body = sequence([Filter(seq.filters[k].domain, rest_a), Filter(seq.filters[k + 1].domain, rest_b)])
-    loop = Member(a, {**first.schedule, **second.schedule})
+    same = (first.kind, first.factor) == (second.kind, second.factor)
+    loop = Member(
+        a,
+        {**first.schedule, **second.schedule},
+        first.kind if same else "serial",
+        first.factor if same else None,
+    )
     domain = {**seq.filters[k].domain, **seq.filters[k + 1].domain}
     joined = Filter(domain, Band((loop,), body))
     filters = (*seq.filters[:k], joined, *seq.filters[k + 2 :])

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from poly.tree import Node, Space, loop_names
 from scheduler import fusion, marks, ordering, storage, tiling
 from scheduler.tree_edit import check_dynamic, locate
+
+Changes = Literal["all", "mark", "storage", "none"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Step:
     args: dict[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.args.items() if v is not None)})"
+        shown = {k: v if len(str(v)) < 80 else "..." for k, v in self.args.items() if v is not None}
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Schedule:
     tree: Node
     trace: tuple[Step, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
+    _deferred: bool = field(default=False, compare=False, repr=False)
 
     @staticmethod
     def start(scop: Scop) -> Schedule:
@@ -99,7 +103,8 @@ class Schedule:
         Before -> after: `i` -> `i.out` (number of the block), `i.in` (0 .. size-1).
         Refused when: the loop's bounds depend on data.
         """
-        return self._step("split", {"loop": loop, "size": size}, tiling.split(self.scop, self.tree, loop, size))
+        tree = tiling.split(self.scop, self.tree, loop, size)
+        return self._step("split", {"loop": loop, "size": size}, tree, "none")
 
     def strip_mine(self, loop: str, size: int) -> Schedule:
         """Cut a loop into strips and keep its values.
@@ -109,7 +114,7 @@ class Schedule:
         Refused when: the loop's bounds depend on data.
         """
         tree = tiling.strip_mine(self.scop, self.tree, loop, size)
-        return self._step("strip_mine", {"loop": loop, "size": size}, tree)
+        return self._step("strip_mine", {"loop": loop, "size": size}, tree, "none")
 
     def tile(self, loops: Sequence[str], sizes: Sequence[int]) -> Schedule:
         """Cut neighbouring nested loops into blocks and run block by block.
@@ -181,6 +186,18 @@ class Schedule:
         return self._step("reorder_statements", {"order": _names(order)},
                           ordering.reorder_statements(self.tree, _names(order)))  # fmt: skip
 
+    def set_order(self, tree: Node | str) -> Schedule:
+        """Replace the whole tree by a proposal (a strategy's, or one loaded from a file).
+
+        Arguments: `tree`, a node or its JSON text (`poly.json_io.dump_tree`).
+        Before -> after: any tree -> `tree`.
+        Refused when: it breaks a dependence or does not run every instance exactly once.
+        """
+        from poly.json_io import dump_tree, load_tree
+
+        text = tree if isinstance(tree, str) else dump_tree(tree)
+        return self._step("set_order", {"tree": text}, load_tree(text) if isinstance(tree, str) else tree)
+
     # ---- joining ---------------------------------------------------------------------------
 
     def fuse(self, a: str, b: str, shift: int | str = 0) -> Schedule:
@@ -223,7 +240,7 @@ class Schedule:
         Arguments: `loop`. Before -> after: the loop is marked `parallel`.
         Refused when: the loop carries a dependence (reductions included).
         """
-        return self._step("parallel", {"loop": loop}, marks.mark(self.tree, loop, "parallel", None))
+        return self._step("parallel", {"loop": loop}, marks.mark(self.tree, loop, "parallel", None), "mark", loop)
 
     def vectorize(self, loop: str, lanes: int | None = None) -> Schedule:
         """Run the iterations of a loop in vector lanes.
@@ -232,7 +249,8 @@ class Schedule:
         Before -> after: the loop is marked `vector`.
         Refused when: the loop carries a dependence other than a reduction's own.
         """
-        return self._step("vectorize", {"loop": loop, "lanes": lanes}, marks.mark(self.tree, loop, "vector", lanes))
+        tree = marks.mark(self.tree, loop, "vector", lanes)
+        return self._step("vectorize", {"loop": loop, "lanes": lanes}, tree, "mark", loop)
 
     def unroll(self, loop: str, factor: int | None = None) -> Schedule:
         """Unroll a loop.
@@ -241,7 +259,8 @@ class Schedule:
         Before -> after: the loop is marked `unroll`.
         Refused when: never (the order does not change).
         """
-        return self._step("unroll", {"loop": loop, "factor": factor}, marks.mark(self.tree, loop, "unroll", factor))
+        tree = marks.mark(self.tree, loop, "unroll", factor)
+        return self._step("unroll", {"loop": loop, "factor": factor}, tree, "none")
 
     # ---- storage ---------------------------------------------------------------------------
 
@@ -269,7 +288,7 @@ class Schedule:
             if not place.loops():
                 break
             try:
-                return self._step("contract", {"array": array, "space": space}, tree)
+                return self._step("contract", {"array": array, "space": space}, tree, "storage")
             except IllegalSchedule as error:
                 refusal = refusal or error
         if refusal is not None:
@@ -278,17 +297,45 @@ class Schedule:
 
     # ---- the check -------------------------------------------------------------------------
 
-    def _step(self, name: str, args: dict[str, Any], tree: Node) -> Schedule:
-        """Accept the new tree if it is legal, and record the step."""
-        from poly.legality import check
+    def batch(self, *steps: tuple[str, dict[str, Any]]) -> Schedule:
+        """Several steps `(name, arguments)` with one check of the result (the steps between may
+        be illegal). Recorded one by one. Refused when the result is illegal."""
+        schedule = replace(self, _deferred=True)
+        for name, args in steps:
+            schedule = getattr(schedule, name)(**args)
+        schedule = replace(schedule, _deferred=self._deferred)
+        if not self._deferred:
+            schedule._verify(" ".join(str(s) for s in schedule.trace[len(self.trace) :]), "all", None)
+        return schedule
 
+    def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",
+              loop: str | None = None) -> Schedule:  # fmt: skip
+        """Accept the new tree if it is legal, and record the step. `changes` says what the step
+        can have broken: everything, the promise of the mark on `loop`, the promotions, nothing."""
         step = Step(name, args)
-        check_dynamic(self.scop, tree)
-        try:
-            check(self.scop, tree)
-        except IllegalSchedule as error:
-            raise IllegalSchedule(f"{step} is illegal: {error}", error.witness) from None
-        return replace(self, tree=tree, trace=(*self.trace, step))
+        new = replace(self, tree=tree, trace=(*self.trace, step))
+        if not self._deferred:
+            new._verify(str(step), changes, loop)
+        return new
+
+    def _verify(self, what: str, changes: Changes, loop: str | None) -> None:
+        """Raise `IllegalSchedule` or `ScheduleError` unless the tree is legal."""
+        from poly import legality
+
+        violation = None
+        if changes == "mark" and loop is not None:
+            vector = locate(self.tree, loop).member.kind == "vector"
+            violation = legality.check_parallel(self.scop, self.tree, loop, vector)
+        elif changes == "storage":
+            violation = legality.check_promotions(self.scop, self.tree)
+        elif changes == "all":
+            check_dynamic(self.scop, self.tree)
+            try:
+                legality.check(self.scop, self.tree)
+            except IllegalSchedule as error:
+                raise IllegalSchedule(f"{what} is illegal: {error}", error.witness) from None
+        if violation is not None:
+            raise IllegalSchedule(f"{what} is illegal: {violation}", violation.witness)
 
 
 def _names(names: Sequence[str] | str) -> list[str]:
@@ -297,5 +344,5 @@ def _names(names: Sequence[str] | str) -> list[str]:
 
 STEPS = frozenset(
     "split strip_mine tile interchange permute reverse skew shift reorder_statements fuse distribute "
-    "parallel vectorize unroll promote contract".split()
+    "parallel vectorize unroll promote contract set_order".split()
 )

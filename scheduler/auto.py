@@ -1,0 +1,68 @@
+"""The automatic schedule: strategies in a list, each proposal checked, each decision noted.
+
+Works on the program's own tree rather than on isl's scheduler (which fuses too much, see
+DESIGN section 6). Within an isl quota; when it runs out the last legal schedule stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+
+from poly.quota import QuotaExceeded, quota
+from poly.scop import Scop
+from poly.target import Target
+from poly.tree import Band, loop_names, walk
+from scheduler.blocking import block
+from scheduler.joining import join
+from scheduler.planner import Planner
+from scheduler.schedule import Schedule
+from scheduler.shrinking import shrink
+from scheduler.threading_loops import parallelise
+from scheduler.vectorising import vectorise
+
+OPERATIONS = 20_000_000
+"""isl operations for one Scop (about two seconds)."""
+
+Strategy = Callable[[Planner], None]
+
+
+def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
+    """A legal schedule for any Scop: SIMD, fusion, contraction of intermediates, threads, blocks.
+
+    `notes` of the result say what was done and what was declined, with the reason.
+    """
+    plan = Planner(Schedule.start(scop), target, threads)
+    try:
+        with quota(OPERATIONS):
+            for strategy in STRATEGIES:
+                strategy(plan)
+    except QuotaExceeded as error:
+        done = "the schedule so far" if plan.schedule.trace else "program order"
+        plan.note(f"isl quota used up, {done} stands: {error}")
+    return plan.schedule
+
+
+def contractions(plan: Planner) -> None:
+    """Register-tiled contractions, where `scheduler.contraction` proposes one."""
+    if find_spec("scheduler.contraction") is None:
+        return
+    propose = getattr(import_module("scheduler.contraction"), "propose", None)
+    if propose is not None:
+        propose(plan)
+
+
+def vector_loops(plan: Planner) -> None:
+    """One vector loop per innermost nest."""
+    for loop in plan.top():
+        vectorise(plan, loop)
+
+
+STRATEGIES: tuple[Strategy, ...] = (contractions, vector_loops, join, block, shrink, parallelise)
+
+
+def marked(schedule: Schedule, kind: str) -> tuple[str, ...]:
+    """Names of the loops of one kind (for reports and tests)."""
+    found = {m.name for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members if m.kind == kind}
+    return tuple(n for n in loop_names(schedule.tree) if n in found)

@@ -1,0 +1,73 @@
+"""Strategy: cut deep nests with reuse into blocks that stay in cache.
+
+A block keeps about a page of the vector loop's elements per row, and as many rows as fit
+half of the second-level cache.
+"""
+
+from __future__ import annotations
+
+from poly.affine import constant_of, set_space, to_pw_aff
+from poly.expr import loads
+from poly.tree import Member
+from scheduler.planner import Planner, is_flat
+from scheduler.storage import touches
+from scheduler.vector_cost import access_cost, iterator, widest_bits
+
+ROW_BYTES = 4096
+ROWS = 64
+
+
+def block(plan: Planner) -> None:
+    """Tile bands of three or more loops with reuse whose arrays exceed half the L2 cache."""
+    for loop in plan.top():
+        members, body = plan.nest(loop)
+        if len(members) < 3 or not is_flat(body):
+            continue
+        if not _has_reuse(plan, members):
+            plan.note(f"nest {loop}: not tiled, no array is used again by an outer loop")
+        elif _fits(plan, members[0]):
+            plan.note(f"nest {loop}: not tiled, its arrays fit the cache")
+        else:
+            _tile(plan, members[-3:])
+
+
+def _has_reuse(plan: Planner, members: list[Member]) -> bool:
+    """Some array read moves with the inner loops but not with one of the outer ones."""
+    for name in members[0].schedule:
+        stmt = plan.scop.statements[name]
+        its = [iterator(stmt, m.schedule[name]) for m in members]
+        if any(i is None for i in its):
+            return False
+        for load in loads(stmt.value):
+            moves = [access_cost(load, i or "", 2, False) > 0 for i in its]
+            if load.array != stmt.array and any(not a and any(moves[k + 1 :]) for k, a in enumerate(moves)):
+                return True
+    return False
+
+
+def _fits(plan: Planner, outer: Member) -> bool:
+    """Whether all arrays of the nest together take at most half of L2."""
+    total = 0
+    for array in plan.scop.arrays.values():
+        if not any(any(touches(plan.scop.statements[s], array.name)) for s in outer.schedule):
+            continue
+        size = array.dtype.bytes
+        for e in array.shape:
+            n = constant_of(to_pw_aff(e, set_space("", (), plan.scop.params)))
+            if n is None:
+                return False
+            size *= n
+        total += size
+    return total <= plan.target.l2 // 2
+
+
+def _tile(plan: Planner, members: list[Member]) -> None:
+    element = max(1, widest_bits(plan.scop, members[-1].schedule) // 8)
+    rows = max(4, min(ROWS, plan.target.l2 // 2 // ROW_BYTES))
+    sizes = [*([rows] * (len(members) - 1)), ROW_BYTES // element]
+    names = [m.name for m in members]
+    last = plan.extent(members[-1])
+    if last is not None and last <= sizes[-1]:
+        names, sizes = names[:-1], sizes[:-1]
+    text = ", ".join(f"{n} by {s}" for n, s in zip(names, sizes))
+    plan.attempt(f"tile {text}", lambda s: s.tile(names, sizes))

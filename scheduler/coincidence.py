@@ -1,0 +1,86 @@
+"""Which loops of a tree carry a conflict: one walk that narrows the conflicts on the way down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import islpy as isl
+
+from poly.dependences import conflicts
+from poly.scop import Scop
+from poly.tree import Band, Filter, Member, Node, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Conflicting instances `{ source[x] -> sink[y] }`; `reduction` pairs may be reordered."""
+
+    source: str
+    sink: str
+    map: isl.Map
+    reduction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """`parallel`: the loop carries no conflict at all; `vector`: none but reductions' own."""
+
+    parallel: bool
+    vector: bool
+
+
+def all_pairs(scop: Scop) -> list[Pair]:
+    """All conflicts of a Scop."""
+    found = conflicts(scop)
+    plain = [Pair(a, b, m, False) for (a, b), m in found.ordered.items()]
+    return plain + [Pair(a, b, m, True) for (a, b), m in found.relaxed.items()]
+
+
+def same_time(member: Member, source: str, sink: str) -> isl.Map:
+    """`{ source[x] -> sink[y] }` in one iteration of the loop."""
+    return member.schedule[source].eq_map(member.schedule[sink])
+
+
+def narrowed(pairs: Iterable[Pair], members: Iterable[Member]) -> list[Pair]:
+    """The pairs within one iteration of all the loops."""
+    alive = list(pairs)
+    for m in members:
+        new = [Pair(p.source, p.sink, p.map.intersect(same_time(m, p.source, p.sink)), p.reduction) for p in alive]
+        alive = [p for p in new if not p.map.is_empty()]
+    return alive
+
+
+def analyse(tree: Node, pairs: Iterable[Pair]) -> Mapping[str, Carried]:
+    """What every loop of the tree carries."""
+    found: dict[str, Carried] = {}
+    _visit(tree, list(pairs), found)
+    return found
+
+
+def _visit(node: Node, alive: list[Pair], found: dict[str, Carried]) -> None:
+    if isinstance(node, Band):
+        for m in node.members:
+            alive = _member(m, alive, found)
+    if isinstance(node, (Sequence, Filter)):
+        for f in node.filters if isinstance(node, Sequence) else (node,):
+            _visit(f.child, [p for p in alive if p.source in f.domain and p.sink in f.domain], found)
+        return
+    for child in node.children():
+        _visit(child, alive, found)
+
+
+def _member(m: Member, alive: list[Pair], found: dict[str, Carried]) -> list[Pair]:
+    """Record what the loop carries; the pairs left for the loops inside."""
+    parallel = vector = True
+    left: list[Pair] = []
+    for p in alive:
+        same = same_time(m, p.source, p.sink)
+        if (vector or (parallel and p.reduction)) and not p.map.is_subset(same):
+            parallel = False
+            vector = vector and p.reduction
+        inside = p.map.intersect(same)
+        if not inside.is_empty():
+            left.append(Pair(p.source, p.sink, inside, p.reduction))
+    found[m.name] = Carried(parallel, vector)
+    return left

@@ -1,0 +1,104 @@
+"""Strategy: fuse neighbouring nests that hand elements to each other without losing parallelism.
+
+Two loops are joined when both carry nothing, run over the same values, and every conflict
+between the nests stays within one iteration; so the joined loop carries nothing either, and
+intermediate arrays can shrink to what one iteration needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import islpy as isl
+
+from poly.tree import Member
+from scheduler.coincidence import Pair, narrowed, same_time
+from scheduler.planner import Planner, first_loops, is_flat, parts
+
+MAX_STATEMENTS = 32
+INNER_DEPTH = 1  # loops that may stay separate below joined ones
+
+
+def join(plan: Planner) -> None:
+    """Join greedily, sequence by sequence, outermost first, until nothing changes."""
+    done: set[tuple[str, str]] = set()
+    while True:
+        pair = _candidate(plan, done)
+        if pair is None:
+            return
+        done.add(pair)
+        _try_join(plan, *pair)
+
+
+def _candidate(plan: Planner, done: set[tuple[str, str]]) -> tuple[str, str] | None:
+    """The next neighbours (their first loops) not looked at yet."""
+    for _, seq in plan.sequences():
+        heads = [first_loops(f.child) for f in parts(seq)]
+        for a, b in zip(heads, heads[1:]):
+            # A part that begins with statements outside loops has no first loop of its own.
+            if len(a) == len(b) == 1 and (a[0], b[0]) not in done:
+                if not plan.claimed & {*plan.member(a[0]).schedule, *plan.member(b[0]).schedule}:
+                    return a[0], b[0]
+    return None
+
+
+def _try_join(plan: Planner, a: str, b: str) -> None:
+    (first, body_a), (second, body_b) = plan.nest(a), plan.nest(b)
+    between = narrowed(_between(plan, first[0], second[0]), plan.around(a))
+    if not between or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:
+        return
+    depth = _common_depth(plan, first, second, between)
+    flat = is_flat(body_a) and is_flat(body_b)
+    whole = flat and depth == len(first) == len(second)
+    if not whole:
+        # Vector loops stay innermost: they are joined with everything else or not at all.
+        while depth and (first[depth - 1].kind == "vector" or second[depth - 1].kind == "vector"):
+            depth -= 1
+        if max(len(first), len(second)) - depth > INNER_DEPTH or not flat and depth < min(len(first), len(second)):
+            depth = 0
+    if not depth:
+        return
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("fuse", {"a": x.name, "b": y.name}) for x, y in zip(first[:depth], second[:depth])
+    ]
+    names = ", ".join(f"{x.name}+{y.name}" for x, y in zip(first[:depth], second[:depth]))
+    plan.attempt(f"fuse {names}", lambda s: s.batch(*steps))
+
+
+def _between(plan: Planner, a: Member, b: Member) -> list[Pair]:
+    return [p for p in plan.pairs() if p.source in a.schedule and p.sink in b.schedule]
+
+
+def _common_depth(plan: Planner, first: list[Member], second: list[Member], between: list[Pair]) -> int:
+    """How many of the outer loops can be joined one to one."""
+    carried = plan.carried()
+    depth = 0
+    for x, y in zip(first, second):
+        if not (carried[x.name].parallel and carried[y.name].parallel and (x.kind, x.factor) == (y.kind, y.factor)):
+            break
+        both = Member(x.name, {**x.schedule, **y.schedule})
+        if not all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in between):
+            break
+        if not _same_values(plan, [*plan.around(first[0].name), *first[: depth + 1]],
+                            [*plan.around(second[0].name), *second[: depth + 1]]):  # fmt: skip
+            break
+        depth += 1
+    return depth
+
+
+def _same_values(plan: Planner, first: list[Member], second: list[Member]) -> bool:
+    """Whether the innermost of the loops take the same values in both nests."""
+    return bool(_values(plan, first).is_equal(_values(plan, second)))
+
+
+def _values(plan: Planner, loops: list[Member]) -> isl.Set:
+    out: isl.Set | None = None
+    for stmt in loops[-1].schedule:
+        domain = plan.scop.statements[stmt].domain.intersect_params(plan.scop.context)
+        time = isl.Map.from_domain(domain)
+        for m in loops:
+            time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[stmt]).intersect_domain(domain))
+        image = time.range()
+        out = image if out is None else out.union(image)
+    assert out is not None
+    return out

@@ -1,0 +1,115 @@
+"""The state of a strategy: a legal schedule that only improves, and why it went where it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from poly.errors import IllegalSchedule, ScheduleError
+from poly.scop import Scop
+from poly.target import Target
+from poly.tree import Band, Filter, Member, Node, Sequence, loop_names
+from scheduler.coincidence import Carried, Pair, all_pairs, analyse
+from scheduler.schedule import Schedule
+from scheduler.tree_edit import Path, chain_of, locate, outer_members, paths
+from scheduler.vector_cost import constant_extent
+
+
+class Planner:
+    """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted."""
+
+    def __init__(self, schedule: Schedule, target: Target, threads: int) -> None:
+        self.schedule = schedule
+        self.target = target
+        self.threads = threads
+        self.claimed: set[str] = set()
+        self._pairs: list[Pair] | None = None
+        self._carried: tuple[Node, Mapping[str, Carried]] | None = None
+        self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
+
+    @property
+    def scop(self) -> Scop:
+        return self.schedule.scop
+
+    @property
+    def tree(self) -> Node:
+        return self.schedule.tree
+
+    def note(self, text: str) -> None:
+        """Record a decision."""
+        self.schedule = self.schedule.noted(text)
+
+    def attempt(self, what: str, proposal: Callable[[Schedule], Schedule]) -> bool:
+        """Take the proposal if it is accepted; note it either way."""
+        try:
+            self.schedule = proposal(self.schedule).noted(what)
+        except IllegalSchedule as error:
+            self.note(f"{what}: refused, {_first_line(error)}")
+            return False
+        except ScheduleError as error:
+            self.note(f"{what}: not possible, {_first_line(error)}")
+            return False
+        return True
+
+    # ---- facts about the present tree ----------------------------------------------------------
+
+    def pairs(self) -> list[Pair]:
+        """All conflicts of the Scop."""
+        if self._pairs is None:
+            self._pairs = all_pairs(self.scop)
+        return self._pairs
+
+    def carried(self) -> Mapping[str, Carried]:
+        """What the loops of the present tree carry."""
+        if self._carried is None or self._carried[0] is not self.tree:
+            self._carried = (self.tree, analyse(self.tree, self.pairs()))
+        return self._carried[1]
+
+    def extent(self, member: Member, stmts: Iterable[str] | None = None) -> int | None:
+        """Iterations of a loop when constant."""
+        names = frozenset(member.schedule if stmts is None else stmts)
+        key = (member.name, names)
+        if key not in self._extents:
+            self._extents[key] = constant_extent(self.scop, member, names)
+        return self._extents[key]
+
+    def member(self, loop: str) -> Member:
+        return locate(self.tree, loop).member
+
+    def nest(self, loop: str) -> tuple[list[Member], Node]:
+        """The perfectly nested loops from `loop` inwards, and what they contain."""
+        chain = chain_of(self.tree, loop)
+        return list(chain.members[chain.position(loop) :]), chain.child
+
+    def around(self, loop: str) -> list[Member]:
+        """All loops around `loop`, outermost first."""
+        spot = locate(self.tree, loop)
+        return [*outer_members(spot.path), *spot.band.members[: spot.index]]
+
+    def top(self) -> list[str]:
+        """First loops of the unclaimed nests at the top, in execution order."""
+        return [n for n in first_loops(self.tree) if not self.claimed & set(self.member(n).schedule)]
+
+    def sequences(self) -> list[tuple[Path, Sequence]]:
+        """All Sequences with their paths, innermost last."""
+        return [(p, n) for p, n in paths(self.tree) if isinstance(n, Sequence)]
+
+
+def first_loops(node: Node) -> list[str]:
+    """The first loop of each part of a subtree (parts without loops give none)."""
+    if isinstance(node, Band):
+        return [node.members[0].name]
+    return [n for c in node.children() for n in first_loops(c)]
+
+
+def is_flat(node: Node) -> bool:
+    """No loops in the subtree."""
+    return not loop_names(node)
+
+
+def parts(node: Node) -> list[Filter]:
+    """The children of a Sequence; none for other nodes."""
+    return list(node.filters) if isinstance(node, Sequence) else []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

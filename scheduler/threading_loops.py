@@ -1,0 +1,71 @@
+"""Strategy: run the outermost loop that carries nothing on all threads."""
+
+from __future__ import annotations
+
+from poly.tree import Band, Member, Node, walk
+from scheduler.planner import Planner, first_loops
+from scheduler.vector_cost import operations
+
+WORTH = 20_000.0  # scalar operations below which a parallel loop costs more than it brings
+CHUNK_VECTORS = 64
+
+
+def parallelise(plan: Planner) -> None:
+    """Mark one parallel loop per nest, where there is enough work."""
+    if plan.threads < 2:
+        return
+    for loop in plan.top():
+        _nest(plan, loop)
+
+
+def _nest(plan: Planner, loop: str) -> None:
+    members, body = plan.nest(loop)
+    for m in members:
+        if not plan.carried()[m.name].parallel or plan.extent(m) in (0, 1):
+            continue
+        amount = _work(plan, m)
+        if amount is not None and amount < WORTH:
+            plan.note(f"loop {m.name}: not parallel, about {amount:.0f} operations are too few")
+            return
+        _mark(plan, m)
+        return
+    for inner in first_loops(body):
+        _nest(plan, inner)
+
+
+def _mark(plan: Planner, m: Member) -> None:
+    """A serial loop becomes parallel; of a vector loop, the chunks do."""
+    name = m.name
+    if m.kind == "vector":
+        size = (m.factor or 1) * CHUNK_VECTORS
+        if not plan.attempt(f"loop {name} in chunks of {size}", lambda s: s.split(name, size)):
+            return
+        name = f"{name}.out"
+    plan.attempt(f"parallel loop {name}", lambda s: s.parallel(name))
+
+
+def _work(plan: Planner, loop: Member) -> float | None:
+    """Scalar operations of one complete run of the loop; None when it depends on sizes."""
+    total = 0.0
+    inside = _inside(plan.tree, loop.name)
+    for s in loop.schedule:
+        amount = operations(plan.scop.statements[s].value) + 1.0
+        for m in (loop, *inside):
+            if s in m.schedule:
+                extent = plan.extent(m, [s])
+                if extent is None:
+                    return None
+                amount *= extent
+        total += amount
+    return total
+
+
+def _inside(tree: Node, loop: str) -> list[Member]:
+    """All loops below a loop."""
+    for node in walk(tree):
+        if isinstance(node, Band):
+            names = [m.name for m in node.members]
+            if loop in names:
+                below = [m for n in walk(node.child) if isinstance(n, Band) for m in n.members]
+                return [*node.members[names.index(loop) + 1 :], *below]
+    return []

@@ -1,0 +1,120 @@
+"""What running a loop in vector lanes costs, from the subscripts' slopes alone.
+
+Unit: one scalar operation. A contiguous access of L lanes costs as much as a scalar one,
+an invariant one is hoisted, everything else is gathered lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import islpy as isl
+
+from poly.affine import constant_of
+from poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, walk
+from poly.scop import Scop, Statement
+from poly.target import Target
+from poly.tree import Member
+from scheduler.contraction import slope
+
+GATHER, SCATTER, REVERSED = 1.3, 2.0, 0.3  # per lane, relative to a scalar access
+CALL = 12.0  # scalar operations of an elementary function
+UNKNOWN_EXTENT = 64
+
+
+def widest_bits(scop: Scop, stmts: Iterable[str]) -> int:
+    """Bits of the widest element type that the statements compute with (at least 8)."""
+    floats, others = [8], [8]
+    for name in stmts:
+        s = scop.statements[name]
+        for e in (s.value, s.target, *loads(s.value)):
+            (floats if e.dtype.is_float else others).append(e.dtype.bits)
+    return max(floats) if max(floats) > 8 else max(others)
+
+
+def iterator(stmt: Statement, pa: isl.PwAff) -> str | None:
+    """The one iterator that a loop's time `+-i + c` follows, None for anything else."""
+    if pa.n_piece() != 1:
+        return None
+    aff = pa.get_pieces()[0][1]
+    if aff.dim(isl.dim_type.div):
+        return None
+    moving = [k for k in range(len(stmt.iters)) if not aff.get_coefficient_val(isl.dim_type.in_, k).is_zero()]
+    if len(moving) != 1 or abs(int(aff.get_coefficient_val(isl.dim_type.in_, moving[0]).to_python())) != 1:
+        return None
+    return stmt.iters[moving[0]]
+
+
+def constant_extent(scop: Scop, member: Member, stmts: Iterable[str]) -> int | None:
+    """Iterations of the loop over these statements when known and the same everywhere, else None."""
+    low: int | None = None
+    high: int | None = None
+    for s in stmts:
+        time = isl.Map.from_pw_aff(member.schedule[s]).intersect_domain(scop.statements[s].domain)
+        values = time.intersect_params(scop.context).range()
+        top, bottom = constant_of(values.dim_max(0).coalesce()), constant_of(values.dim_min(0).coalesce())
+        if top is None or bottom is None:
+            return None
+        low = bottom if low is None else min(low, bottom)
+        high = top if high is None else max(high, top)
+    return None if low is None or high is None else high - low + 1
+
+
+def operations(expr: Expr) -> float:
+    """Scalar operations of an expression, subscripts excluded."""
+    if isinstance(expr, (Load, Const, Var)):
+        return 0.0
+    own = 0.5 if isinstance(expr, (Binary, Unary, Select)) else CALL if isinstance(expr, Call) else 0.0
+    return own + sum(operations(c) for c in expr.children())
+
+
+def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
+    """Cost per iteration of one access in a loop over `name` run in `lanes` lanes."""
+    slopes = [slope(e, name, lanes) for e in load.index]
+    if all(s == 0 for s in slopes) and not any(_indirect(e, name) for e in load.index):
+        return 0.0
+    if any(s is None or s != 0 for s in slopes[:-1]) or any(_indirect(e, name) for e in load.index):
+        return SCATTER if write else GATHER
+    if slopes[-1] == 1:
+        return 1.0 / lanes
+    return REVERSED if slopes[-1] == -1 else (SCATTER if write else GATHER)
+
+
+def _indirect(e: Expr, name: str) -> bool:
+    return any(isinstance(n, Load) and any(v == Var(name) for x in n.index for v in walk(x)) for n in walk(e))
+
+
+def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, extent: int | None) -> float:
+    """Cost per iteration of the statements when `member` is the innermost loop, in `lanes` lanes."""
+    total = 0.0
+    for name in stmts:
+        s = scop.statements[name]
+        exprs = [s.value, *s.index, *([] if s.predicate is None else [s.predicate])]
+        seen = {load for e in exprs for load in loads(e)}
+        it = iterator(s, member.schedule[name])
+        total += 0.25 / lanes + sum(operations(e) for e in exprs) / lanes
+        if it is None:
+            total += len(seen) * GATHER + SCATTER
+            continue
+        total += sum(access_cost(load, it, lanes, False) for load in seen) + access_cost(s.target, it, lanes, True)
+        if lanes > 1 and s.reduction is not None and access_cost(s.target, it, lanes, True) == 0.0:
+            total += 2.0 * lanes / (extent or UNKNOWN_EXTENT) / lanes + 0.1 / lanes
+    if extent is not None and lanes > 1:
+        total *= -(-extent // lanes) * lanes / max(1, extent)
+    return total
+
+
+def lanes_for(scop: Scop, stmts: Iterable[str], extent: int | None, target: Target) -> int:
+    """The target's lanes, fewer for a short loop (a power of two that still covers it)."""
+    lanes = target.lanes(widest_bits(scop, stmts))
+    while extent is not None and lanes > 2 and lanes // 2 >= extent:
+        lanes //= 2
+    return lanes
+
+
+def work(extents: Mapping[str, int | None], names: Iterable[str]) -> float:
+    """Product of extents, unknown ones taken as moderately large."""
+    product = 1.0
+    for n in names:
+        product *= extents[n] or UNKNOWN_EXTENT
+    return product

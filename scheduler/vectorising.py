@@ -1,0 +1,222 @@
+"""Strategy: find each nest a loop for the vector lanes and make it innermost.
+
+A loop that carries no conflict may be sunk inwards past all others (Allen & Kennedy,
+"Automatic translation of Fortran programs to vector form", TOPLAS 1987); where its nest is
+imperfect the body is distributed first if that pays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+from poly.tree import Band, Filter, Member, Node, walk
+from scheduler.planner import Planner, first_loops, is_flat, parts
+from scheduler.storage import footprint, users
+from scheduler.tree_edit import is_dynamic, locate
+from scheduler.vector_cost import iterator, lanes_for, vector_cost, work
+
+GAIN = 0.9  # a vector loop must cost less than this share of the serial one
+DISTRIBUTION_GAIN = 0.7
+AROUND_GAIN = 0.7
+SHORT = 256  # iterations of inner loops, together, that a vector loop may have around them
+EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The loop to run in lanes, and the cost per instance; no loop = serial."""
+
+    loop: str | None
+    lanes: int
+    cost: float
+
+
+def vectorise(plan: Planner, loop: str) -> None:
+    """Vectorise the nest that begins with `loop`, recursively."""
+    members, body = plan.nest(loop)
+    if is_flat(body):
+        _innermost(plan, members)
+        return
+    around = _around(plan, members, body)
+    split = _worth_distributing(plan, members, body)
+    if split is not None and not (around is not None and _short(plan, body)):
+        if _distribute(plan, members, body, split):
+            for part in _after_distribution(plan, split):
+                vectorise(plan, part)
+            return
+    if around is not None:
+        _sink_and_mark(plan, members, around)
+        return
+    for name in first_loops(body):
+        vectorise(plan, name)
+
+
+def _after_distribution(plan: Planner, loop: str) -> list[str]:
+    """The loops that took the place of `loop`: the first loops of the Sequence that holds it."""
+    path = locate(plan.tree, loop).path
+    filters = parts(path[-2][0])
+    return [n for f in filters for n in first_loops(f)[:1]]
+
+
+def _innermost(plan: Planner, members: list[Member]) -> None:
+    choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
+    last = members[-1].name
+    if choice.loop is None:
+        plan.note(f"loop {last}: stays serial (no loop around it can run in vector lanes at a gain)")
+        return
+    _sink_and_mark(plan, members, choice)
+
+
+def _sink_and_mark(plan: Planner, members: list[Member], choice: Choice) -> None:
+    """Make the chosen loop the innermost of the nested `members`, and a vector loop."""
+    assert choice.loop is not None
+    name, lanes = choice.loop, choice.lanes
+    order = [*(m.name for m in members if m.name != name), name]
+    if members[-1].name != name and not plan.attempt(f"{name} innermost", lambda s: s.permute(order)):
+        return
+    plan.attempt(f"vector loop {name}, {lanes} lanes", lambda s: s.vectorize(name, lanes))
+
+
+def best_choice(plan: Planner, members: list[Member], stmts: tuple[str, ...], reassociate: bool) -> Choice:
+    """The cheapest vector loop among nested ones for the statements inside them."""
+    scop = plan.scop
+    best = Choice(None, 1, GAIN * vector_cost(scop, members[-1], stmts, 1, None))
+    for m in reversed(members):
+        carried = plan.carried().get(m.name)
+        if carried is None or not carried.vector or is_dynamic(scop, m):
+            continue
+        if not carried.parallel and not reassociate and _float_reduction(plan, stmts):
+            continue
+        extent = plan.extent(m, stmts)
+        lanes = lanes_for(scop, stmts, extent, plan.target)
+        if lanes < 2 or (extent is not None and extent < 2):
+            continue
+        cost = vector_cost(scop, m, stmts, lanes, extent)
+        if cost < best.cost - 1e-9:
+            best = Choice(m.name, lanes, cost)
+    return best
+
+
+def _float_reduction(plan: Planner, stmts: tuple[str, ...]) -> bool:
+    return any(plan.scop.statements[s].reduction and plan.scop.statements[s].value.dtype.is_float for s in stmts)
+
+
+# ---- a vector loop around other loops ------------------------------------------------------------
+
+
+def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
+    """The loop of `outer` to run in lanes with all loops of the body inside, if that pays."""
+    inner = [m for n in walk(body) if isinstance(n, Band) for m in n.members]
+    kept = _cost_of_parts(plan, [], body)
+    best: Choice | None = None
+    for m in reversed(outer):
+        if not plan.carried()[m.name].parallel or is_dynamic(plan.scop, m):
+            continue
+        if any(is_dynamic(plan.scop, x) or not _uniform(plan, x, m) for x in inner):
+            continue
+        stmts = tuple(m.schedule)
+        extent = plan.extent(m)
+        lanes = lanes_for(plan.scop, stmts, extent, plan.target)
+        if lanes < 2 or (extent is not None and extent < 2):
+            continue
+        cost = sum(_inside(plan, inner, s) * vector_cost(plan.scop, m, (s,), lanes, extent) for s in stmts)
+        if cost < AROUND_GAIN * kept:
+            best, kept = Choice(m.name, lanes, cost), cost
+    return best
+
+
+def _inside(plan: Planner, inner: list[Member], stmt: str) -> float:
+    own = [m for m in inner if stmt in m.schedule]
+    return work({m.name: plan.extent(m) for m in own}, [m.name for m in own])
+
+
+def _uniform(plan: Planner, inner: Member, loop: Member) -> bool:
+    """Whether the inner loop's bounds do not move with `loop`."""
+    for name, pa in inner.schedule.items():
+        stmt = plan.scop.statements[name]
+        a, b = iterator(stmt, pa), iterator(stmt, loop.schedule[name])
+        if a is None or b is None:
+            return False
+        x, y = stmt.iters.index(a), stmt.iters.index(b)
+        for part in stmt.domain.get_basic_sets():
+            for c in part.get_constraints():
+                if c.involves_dims(isl.dim_type.set, x, 1) and c.involves_dims(isl.dim_type.set, y, 1):
+                    return False
+    return True
+
+
+def _short(plan: Planner, body: Node) -> bool:
+    """All loops of the body together run a small constant number of times, or their parts share
+    local arrays (scalars of the source), which stay in registers if the nest stays whole."""
+    inner = [m for n in walk(body) if isinstance(n, Band) for m in n.members]
+    groups = [set(f.domain) for f in parts(body)]
+    for array in plan.scop.arrays.values():
+        who = users(plan.scop, array.name)
+        if array.kind == "local" and sum(bool(g & who) for g in groups) > 1:
+            return True
+    total = 1
+    for m in inner:
+        total *= plan.extent(m) or SHORT + 1
+    return total <= SHORT
+
+
+# ---- distribution ------------------------------------------------------------------------------
+
+
+def _worth_distributing(plan: Planner, outer: list[Member], body: Node) -> str | None:
+    """The loop that should go around each part of the body separately, if that pays."""
+    kept = _cost_of_parts(plan, [], body)
+    best: str | None = None
+    for k in range(len(outer) - 1, -1, -1):
+        if not plan.carried()[outer[k].name].vector or is_dynamic(plan.scop, outer[k]):
+            continue
+        cost = _cost_of_parts(plan, [outer[k]], body)
+        if cost < DISTRIBUTION_GAIN * kept:
+            best, kept = outer[k].name, cost
+    return best
+
+
+def _cost_of_parts(plan: Planner, extra: list[Member], body: Node) -> float:
+    """Cost of one iteration of the loops around, when each part may also use the `extra` loops."""
+    total = 0.0
+    for f in parts(body):
+        stmts = tuple(f.domain)
+        own = [plan.nest(n) for n in first_loops(f.child)[:1]]
+        if own and not is_flat(own[0][1]):
+            inside = work({m.name: plan.extent(m) for m in own[0][0]}, [m.name for m in own[0][0]])
+            total += inside * _cost_of_parts(plan, extra, own[0][1])
+            continue
+        loops = [*extra, *(own[0][0] if own else [])]
+        if not loops:
+            total += vector_cost(plan.scop, _any_member(plan, f), stmts, 1, None)
+            continue
+        inside = work({m.name: plan.extent(m) for m in loops}, [m.name for m in loops[len(extra) :]])
+        total += inside * best_choice(plan, loops, stmts, plan.scop.reassociate).cost
+    return total
+
+
+def _any_member(plan: Planner, f: Filter) -> Member:
+    """Some loop around the part: for the scalar cost only its statements matter."""
+    stmt = next(iter(f.domain))
+    return next(m for n in walk(plan.tree) if isinstance(n, Band) for m in n.members if stmt in m.schedule)
+
+
+def _distribute(plan: Planner, outer: list[Member], body: Node, loop: str) -> bool:
+    """Distribute `loop` (and the loops inside it) unless a local array would grow too much."""
+    above = [*plan.around(outer[0].name), *outer[: [m.name for m in outer].index(loop)]]
+    groups = [set(f.domain) for f in parts(body)]
+    for array in plan.scop.arrays.values():
+        who = users(plan.scop, array.name)
+        if array.kind != "local" or sum(bool(g & who) for g in groups) < 2:
+            continue
+        if not all(who <= set(m.schedule) for m in outer):
+            continue
+        size = array.dtype.bytes
+        for e in footprint(plan.scop, array.name, above):
+            size = EXPANSION_LIMIT + 1 if e is None else size * e
+        if size > EXPANSION_LIMIT:
+            plan.note(f"loop {loop} not distributed: local {array.name} would take more than {EXPANSION_LIMIT} bytes")
+            return False
+    return plan.attempt(f"distribute {loop}", lambda s: s.distribute(loop))
