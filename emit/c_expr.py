@@ -20,6 +20,7 @@ from poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select
 _PLAIN = {"+", "-", "*", "/", "&", "|", "^"}
 _HELPER = {"//": "floordiv", "%": "mod", "<<": "shl", ">>": "shr", "min": "min", "max": "max"}
 _HALF = ("f16", "bf16")
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass
@@ -94,13 +95,12 @@ class ExprPrinter:
         return self.broadcast(self.expr(e), BY_NAME["i64"], lanes)
 
     def broadcast(self, text: str, dtype: DType, lanes: int) -> str:
-        t = self.helpers.vector(dtype, lanes)
-        if dtype.kind == "bool":
-            return f"(({t}){{0}} - (int8_t)({text}))"
-        if dtype.is_float:
-            # x - 0 keeps every x, the sign of zero and NaN payloads included
-            return f"(({text}) - ({t}){{0}})"
-        return f"(({text}) + ({t}){{0}})"
+        t, name = self.helpers.vector(dtype, lanes), f"splat_{c_type(dtype, lanes)}"
+        x = "-(int8_t)(x != 0)" if dtype.kind == "bool" else "x"
+        self.helpers.functions[name] = (
+            f"static inline {t} {name}({c_type(dtype)} x) {{ return ({t}){{{', '.join([x] * lanes)}}}; }}"
+        )
+        return f"{name}({text})"
 
     # ---- expressions ---------------------------------------------------------------------
 
@@ -170,14 +170,32 @@ class ExprPrinter:
                 e.op, e.dtype, operand, [e.a, e.b], lambda x: self._half_binary(e.op, x[0], x[1], operand, e.dtype)
             )
         if e.op in COMPARISONS:
-            text = f"({self.expr(e.a)} {e.op} {self.expr(e.b)})"
-            return self._to_mask(text, operand, e.lanes) if e.lanes > 1 else text
+            return self._to_mask(self._compare(e), operand, e.lanes) if e.lanes > 1 else self._compare(e)
         if e.op in _PLAIN and not (operand.is_int and e.op == "/"):
             text = f"({self.expr(e.a)} {e.op} {self.expr(e.b)})"
             return text if e.lanes > 1 or operand.bits > 16 else f"(({c_type(e.dtype)}){text})"
         if e.op in _HELPER:
             return self.lanewise(e.op, e.dtype, operand, [e.a, e.b], lambda x: self._helper(e.op, operand, x))
         raise BuildError(f"the C emitter has no rule for '{e.op}' on {operand}")
+
+    def _compare(self, e: Binary) -> str:
+        """A comparison as C has it: for vectors, a mask of integers as wide as the operands."""
+        op = e.op
+        if e.lanes > 1 and e.a.dtype.kind == "bool":
+            op = _MIRRORED.get(op, op)  # true is -1
+        return f"({self.expr(e.a)} {op} {self.expr(e.b)})"
+
+    def _mask(self, e: Expr, bits: DType) -> str:
+        """A vector condition as a mask of `bits`-wide integers, by the shortest way."""
+        if isinstance(e, Binary) and e.op in ("and", "or", "&", "|") and e.a.dtype.kind == "bool":
+            return f"({self._mask(e.a, bits)} {'&' if e.op in ('and', '&') else '|'} {self._mask(e.b, bits)})"
+        if isinstance(e, Unary) and e.op in ("not", "~"):
+            return f"(~{self._mask(e.a, bits)})"
+        m = self.helpers.vector(bits, e.lanes)
+        same_width = isinstance(e, Binary) and e.a.dtype.bits == bits.bits and e.a.dtype.name not in _HALF
+        if isinstance(e, Binary) and e.op in COMPARISONS and same_width and e.a.dtype.kind != "bool":
+            return self._compare(e)
+        return f"__builtin_convertvector({self.expr(e)}, {m})"
 
     def _helper(self, op: str, dtype: DType, x: list[str]) -> str:
         name = f"{_HELPER[op]}_{dtype.name if dtype.kind != 'bool' else 'u8'}"
@@ -228,22 +246,17 @@ class ExprPrinter:
         return self.lanewise(f"cast_{source.name}_{to.name}", to, source, [e.a], one)
 
     def _select(self, e: Select) -> str:
-        cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
-        if e.lanes == 1:
-            return f"({cond} ? {a} : {b})"
+        a, b = self.expr(e.a), self.expr(e.b)
         if e.cond.lanes == 1:
-            return f"({cond} ? {a} : {b})"
+            return f"({self.expr(e.cond)} ? {a} : {b})"
         t = self.helpers.vector(e.dtype, e.lanes)
         bits = BY_NAME[f"i{max(8, e.dtype.bits)}"]
         m = self.helpers.vector(bits, e.lanes)
         name = f"select_{t}"
-        self.helpers.vector(BY_NAME["bool_"], e.lanes)
-        mask_type = c_type(BY_NAME["bool_"], e.lanes)
         self.helpers.functions[name] = (
-            f"static inline {t} {name}({mask_type} c, {t} a, {t} b) {{ "
-            f"{m} k = __builtin_convertvector(c, {m}); return ({t})((k & ({m})a) | (~k & ({m})b)); }}"
+            f"static inline {t} {name}({m} k, {t} a, {t} b) {{ return ({t})((k & ({m})a) | (~k & ({m})b)); }}"
         )
-        return f"{name}({cond}, {a}, {b})"
+        return f"{name}({self._mask(e.cond, bits)}, {a}, {b})"
 
     def _to_mask(self, text: str, operand: DType, lanes: int) -> str:
         t = self.helpers.vector(BY_NAME["bool_"], lanes)
