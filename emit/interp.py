@@ -166,7 +166,7 @@ class _Compiler:
             on = np.ones(len(v), bool) if mask is None else mask(env)
             buf = env[key]
             for lane in np.flatnonzero(on):  # in lane order: the last of equal addresses wins
-                buf[places(env, lane)] = v[lane]
+                buf[places(env, int(lane))] = v[lane]
             after(env, on)
 
         return vector
@@ -237,7 +237,7 @@ class _Compiler:
             out = np.zeros(n, np_type)
             buf = env[key]
             for lane in range(n) if mask is None else np.flatnonzero(mask(env)):
-                out[lane] = buf[places(env, lane)]
+                out[lane] = buf[places(env, int(lane))]
             return out
 
         return load

@@ -157,7 +157,8 @@ def intrinsic(fn: str, operand: DType, dtype: DType, vector: bool) -> Op:
 @lru_cache
 def _fma(name: str) -> Op:
     lib = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")
-    fn, kind, result = (lib.fmaf, ctypes.c_float, np.float32) if name == "f32" else (lib.fma, ctypes.c_double, np.float64)
+    fn, kind = (lib.fmaf, ctypes.c_float) if name == "f32" else (lib.fma, ctypes.c_double)
+    result = np.float32 if name == "f32" else np.float64
     fn.restype, fn.argtypes = kind, [kind, kind, kind]
     return lambda a, b, c: result(fn(a, b, c))
 

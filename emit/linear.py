@@ -29,19 +29,19 @@ class Linear:
         """The factor of `atom` (0 when absent)."""
         return next((c for a, c in self.terms if a == atom), 0)
 
-    def __add__(self, other: "Linear") -> "Linear":
+    def __add__(self, other: Linear) -> Linear:
         return _combine(self, other, 1)
 
-    def __sub__(self, other: "Linear") -> "Linear":
+    def __sub__(self, other: Linear) -> Linear:
         return _combine(self, other, -1)
 
-    def scale(self, factor: int) -> "Linear":
+    def scale(self, factor: int) -> Linear:
         """Every coefficient times `factor`."""
         if factor == 0:
             return Linear((), 0)
         return Linear(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
 
-    def shift(self, amount: int) -> "Linear":
+    def shift(self, amount: int) -> Linear:
         """Plus a constant."""
         return Linear(self.terms, self.const + amount)
 
@@ -154,3 +154,45 @@ def _min_max(op: str, a: Interval, b: Interval) -> Interval:
     if op == "min":
         return (min(known[0]) if both[0] else None), (min(known[1]) if known[1] else None)
     return (max(known[0]) if known[0] else None), (max(known[1]) if both[1] else None)
+
+
+def nonnegative(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]], depth: int = 8) -> bool:
+    """Whether `form >= 0` wherever the loops run; `bounds` maps variables to `[lo, hi)`.
+
+    Sizes (variables without bounds) are only known to be non-negative.
+    """
+    if form.const >= 0 and all(c >= 0 and isinstance(a, Var) and a.name not in bounds for a, c in form.terms):
+        return True
+    if not depth:
+        return False
+    for atom, c in reversed(form.terms):
+        rest = Linear(tuple(t for t in form.terms if t[0] != atom), form.const)
+        choices = _least(atom, c, bounds)
+        if choices and any(all(nonnegative(rest + low, bounds, depth - 1) for low in cases) for cases in choices):
+            return True
+    return False
+
+
+def _least(atom: Expr, c: int, bounds: Mapping[str, tuple[Expr, Expr]]) -> list[list[Linear]]:
+    """Lower bounds of `c * atom`: one of the lists suffices, and of it all forms are needed."""
+    if isinstance(atom, Var) and atom.name in bounds:
+        lo, hi = bounds[atom.name]
+        if c > 0:
+            return _least_of(lo, c, "max")
+        return [[low.shift(-c) for low in cases] for cases in _least_of(hi, c, "min")]
+    if isinstance(atom, Binary) and atom.op in ("min", "max"):
+        return _least_of(atom, c, "max" if c > 0 else "min")
+    if isinstance(atom, Binary) and atom.op == "//" and isinstance(atom.b, Const) and atom.b.value > 0:
+        d = int(atom.b.value)
+        if c % d == 0:  # c * (x // d) lies between (c / d) * (x - d + 1) and (c / d) * x
+            return [[linear(atom.a).shift(1 - d if c > 0 else 0).scale(c // d)]]
+    return []
+
+
+def _least_of(e: Expr, c: int, any_of: str) -> list[list[Linear]]:
+    """For `c * e`: of a `min` or `max` either any argument will do (`any_of`), or all must."""
+    parts = operands(e, any_of)
+    if len(parts) > 1:
+        return [[linear(p).scale(c)] for p in parts]
+    parts = operands(e, "min" if any_of == "max" else "max")
+    return [[linear(p).scale(c) for p in parts]]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emit.loops import Function
+from emit.passes.fma import contract
+from emit.passes.registers import check_registers
+from emit.passes.share import share_loads
 from emit.passes.simplify import simplify
+from emit.passes.tiles import separate_tiles
+from emit.passes.unroll import unroll
+from emit.passes.vectorise import serialise
+from emit.passes.vectorise import vectorise as vectorise_pass
 from emit.rewrite import unique_names
 from emit.verify import verify
 from poly.target import Target
@@ -15,7 +22,20 @@ Pass = Callable[[Function, Target], Function]
 
 def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
     """Name and function of every pass, in order."""
-    return (("simplify", lambda fn, target: simplify(fn)),)
+
+    def clean(fn: Function, target: Target) -> Function:
+        return simplify(fn)
+
+    return (
+        ("fma", lambda fn, target: contract(fn)),
+        ("tiles", lambda fn, target: separate_tiles(fn)),
+        ("unroll", lambda fn, target: unroll(fn)),
+        ("simplify", clean),
+        ("vectorise", vectorise_pass if vectorise else lambda fn, target: serialise(fn)),
+        ("simplify", clean),
+        ("share", lambda fn, target: share_loads(fn)),
+        ("registers", lambda fn, target: check_registers(fn)),
+    )
 
 
 def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function:

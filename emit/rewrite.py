@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, VLoad
+from emit.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, VLoad, walk
 from poly.expr import Expr, Load, Var, rewrite, substitute
 
 
@@ -73,6 +73,7 @@ class Names:
 
     def __init__(self, taken: set[str]) -> None:
         self.taken = set(taken)
+        self.stems: set[str] = set()
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken."""
@@ -87,7 +88,21 @@ class Names:
 def unique_names(fn: Function) -> Function:
     """Rename binders so that every name of a function is bound once."""
     names = Names({*fn.params, *(b.name for b in fn.buffers)})
+    names.stems = names.taken | binders(fn.body)
     return replace(fn, body=_unique(fn.body, {}, {}, names))
+
+
+def binders(stmt: Stmt) -> set[str]:
+    """All names that loops, Lets and Allocs in `stmt` bind."""
+    out: set[str] = set()
+    for s in walk(stmt):
+        if isinstance(s, For):
+            out.add(s.var)
+        elif isinstance(s, Let):
+            out.add(s.name)
+        elif isinstance(s, Alloc):
+            out.add(s.buffer.name)
+    return out
 
 
 def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Names) -> Stmt:
@@ -112,8 +127,9 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
             here[stmt.buffer.name] = name
         return Alloc(buffer, _unique(stmt.body, vars, here, names))
     if isinstance(stmt, If):
+        then = _unique(stmt.then, vars, arrays, names)  # first: in the order of the text
         orelse = None if stmt.orelse is None else _unique(stmt.orelse, vars, arrays, names)
-        return If(fix(stmt.cond), _unique(stmt.then, vars, arrays, names), orelse)
+        return If(fix(stmt.cond), then, orelse)
     if isinstance(stmt, Store):
         new = map_exprs(stmt, fix)
         assert isinstance(new, Store)
@@ -122,9 +138,9 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
 
 
 def _stem(name: str, names: Names) -> str:
-    """The name without a suffix of an earlier renaming, when it is taken."""
+    """The name without the number of an earlier renaming: the first one in the text goes without."""
     head, _, tail = name.rpartition("_")
-    return head if name in names.taken and head in names.taken and tail.isdigit() else name
+    return head if tail.isdigit() and head in names.stems else name
 
 
 def _bound(vars: dict[str, Var], old: str, new: Var) -> dict[str, Var]:
@@ -137,7 +153,7 @@ def _bound(vars: dict[str, Var], old: str, new: Var) -> dict[str, Var]:
 def _renamed(expr: Expr, vars: Mapping[str, Var], arrays: Mapping[str, str]) -> Expr:
     def fix(e: Expr) -> Expr:
         if isinstance(e, Var) and e.name in vars:
-            return Var(vars[e.name].name, e.dtype)
+            return replace(e, name=vars[e.name].name)
         if isinstance(e, (Load, VLoad)) and e.array in arrays:
             return replace(e, array=arrays[e.array])
         return e

@@ -35,7 +35,7 @@ class _Env:
     vars: Mapping[str, Type]
     buffers: Mapping[str, Buffer]
 
-    def bind(self, name: str, kind: Type) -> "_Env":
+    def bind(self, name: str, kind: Type) -> _Env:
         return _Env({**self.vars, name: kind}, self.buffers)
 
 

@@ -59,7 +59,7 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
     return _store(stmt, ex)
 
 
-def _store(stmt: Store, ex: "_Exprs") -> Stmt:
+def _store(stmt: Store, ex: _Exprs) -> Stmt:
     mask = None if stmt.mask is None else ex(stmt.mask)
     if isinstance(mask, Broadcast) and isinstance(mask.a, Const):
         if not mask.a.value:
@@ -171,7 +171,19 @@ class _Exprs:
     def comparison(self, e: Binary) -> Expr:
         lo, hi = interval(linear(e.a) - linear(e.b), self.ranges)
         truth = _truth(e.op, lo, hi)
-        return e if truth is None else Const(truth, bool_)
+        if truth is not None:
+            return Const(truth, bool_)
+        if e.op in ("<", "<="):  # x < min(a, b): without the arguments that x is known to be below
+            left = [b for b in operands(e.b, "min") if not self.known(e.op, e.a, b)]
+            if len(left) < len(operands(e.b, "min")):
+                bound = left[0]
+                for b in left[1:]:
+                    bound = Binary("min", bound, b, i64)
+                return Binary(e.op, e.a, bound, bool_)
+        return e
+
+    def known(self, op: str, a: Expr, b: Expr) -> bool:
+        return _truth(op, *interval(linear(a) - linear(b), self.ranges)) is True
 
     def min_max(self, e: Binary) -> Expr:
         """Drop the arguments that another one makes redundant."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import islpy as isl
 
-from poly.dtypes import DType, f32, i64
+from poly.dtypes import DType, f32
 from poly.expr import Binary, Const, Expr, Load, Var, const_int
 from poly.scop import Array, Scop, Statement
 from poly.target import Target
@@ -92,3 +92,30 @@ def matmul(dtype: DType = f32, sizes: tuple[int, int, int] | None = None) -> Sco
     return scop(params, arrays, [s0, s1], Band(loops(both, "i", "j"), inner))
 
 
+
+
+def tiled_matmul(
+    mr: int = 6, nr: int = 16, lanes: int = 8, kc: int = 0, dtype: DType = f32, sizes: Any = None, pack: bool = False
+) -> tuple[Scop, Node]:
+    """The register-tiled schedule of `matmul`: i.out, j.out, C in registers around k."""
+    s = matmul(dtype, sizes)
+    params = "[M, N, K] -> " if sizes is None else ""
+
+    def sched(text: str, *names: str) -> dict[str, str]:
+        iters = {"S0": "i, j", "S1": "i, j, k"}
+        return {n: f"{params}{{ {n}[{iters[n]}] -> [({text})] }}" for n in names}
+
+    io = member("i.out", **sched(f"floor(i/{mr})", "S0", "S1"))
+    jo = member("j.out", **sched(f"floor(j/{nr})", "S0", "S1"))
+    s0, s1 = s.statements["S0"], s.statements["S1"]
+    i0 = member("i.in0", "unroll", **sched(f"i - {mr}*floor(i/{mr})", "S0"))
+    j0 = member("j.in0", "vector", lanes, **sched(f"j - {nr}*floor(j/{nr})", "S0"))
+    k = member("k", **sched("k", "S1"))
+    i1 = member("i.in", "unroll", **sched(f"i - {mr}*floor(i/{mr})", "S1"))
+    j1 = member("j.in", "vector", lanes, **sched(f"j - {nr}*floor(j/{nr})", "S1"))
+    body = Sequence((only(s0, Band((i0, j0), Leaf())), only(s1, Band((k, i1, j1), Leaf()))))
+    inside: Node = Promote("C", "Creg", "register", body, copy_in=False)
+    if pack:
+        layout = ((1, nr, 0), (0, 1, 0), (1, 1, nr))
+        return s, Promote("B", "Bp", "local", Band((io, jo), inside), layout, copy_out=False)
+    return s, Band((io, jo), inside)

@@ -1,0 +1,41 @@
+"""Trip counts of loops: exact, bounded by a constant, or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emit.linear import difference, operands
+from emit.loops import For
+from poly.dtypes import bool_
+from poly.expr import Binary, Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """The loop runs `trip` times from `lo` to `hi` when all `conditions` hold, never more often."""
+
+    lo: Expr
+    hi: Expr
+    trip: int
+    conditions: tuple[Expr, ...]
+
+
+def full(loop: For) -> Full | None:
+    """The largest trip count that the bounds allow, if it is a constant.
+
+    `range(max(a, b), min(c, d))` is full where its shortest constant distance, say d - a,
+    is what counts: a >= b and d <= c.
+    """
+    lows, highs = operands(loop.lo, "max"), operands(loop.hi, "min")
+    best: Full | None = None
+    for lo in lows:
+        for hi in highs:
+            extent = difference(hi, lo)
+            if extent is None:
+                continue
+            trip = max(0, -(-extent // loop.step))
+            if best is None or trip < best.trip:
+                conditions = [Binary(">=", lo, x, bool_) for x in lows if x is not lo]
+                conditions += [Binary(">=", x, hi, bool_) for x in highs if x is not hi]
+                best = Full(lo, hi, trip, tuple(conditions))
+    return best

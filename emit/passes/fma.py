@@ -1,0 +1,42 @@
+"""Contraction of `acc + a * b` to `fma(a, b, acc)`, where the program's rounding rules allow it.
+
+Done once here, so that the interpreter and all emitters agree bit by bit: a back end must
+neither contract nor expand by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from emit.loops import Function, Stmt, Store
+from emit.rewrite import map_exprs, with_bodies
+from poly.dtypes import f32, f64
+from poly.expr import Binary, Call, Expr, Load, Unary, rewrite
+
+
+def contract(fn: Function) -> Function:
+    """Rewrite reduction updates (`fn.fma`) or all expressions (`fn.fast_math`)."""
+    if fn.fast_math:
+        return replace(fn, body=map_exprs(fn.body, lambda e: rewrite(e, _fused)))
+    return replace(fn, body=_updates(fn.body)) if fn.fma else fn
+
+
+def _updates(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Store):
+        target = isinstance(stmt.value, Binary) and Load(stmt.array, stmt.index, stmt.value.dtype)
+        if stmt.reduction == "+" and isinstance(stmt.value, Binary) and stmt.value.a == target:
+            return replace(stmt, value=_fused(stmt.value))
+        return stmt
+    return with_bodies(stmt, tuple(_updates(b) for b in stmt.bodies()))
+
+
+def _fused(e: Expr) -> Expr:
+    if not isinstance(e, Binary) or e.dtype not in (f32, f64) or e.op not in ("+", "-"):
+        return e
+    if isinstance(e.b, Binary) and e.b.op == "*":
+        factor = e.b.a if e.op == "+" else Unary("neg", e.b.a, e.dtype)
+        return Call("fma", (factor, e.b.b, e.a), e.dtype)
+    if isinstance(e.a, Binary) and e.a.op == "*":
+        addend = e.b if e.op == "+" else Unary("neg", e.b, e.dtype)
+        return Call("fma", (e.a.a, e.a.b, addend), e.dtype)
+    return e

@@ -1,0 +1,184 @@
+"""Reductions across the lanes of a vector loop.
+
+A reduction store whose element is the same in all iterations gets vector accumulators that
+live in registers for the whole loop: they start at the identity and are combined into the
+element after it. A store whose element changes in inner loops is combined lane by lane
+(`HReduce`) in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from emit.linear import difference
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.passes.vector_expr import Lanes
+from emit.rewrite import stmt_exprs
+from poly.dtypes import DType, bool_, i64
+from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
+from poly.expr import walk as walk_expr
+
+INTERLEAVED = 4  # accumulators that hide the latency of a dependent vector operation
+
+
+def identity(op: str, dtype: DType) -> Const:
+    """The value that `op` leaves everything unchanged with."""
+    if op in ("+", "|", "^", "or"):
+        return Const(False if dtype == bool_ else 0.0 if dtype.is_float else 0, dtype)
+    if op == "*":
+        return Const(1.0 if dtype.is_float else 1, dtype)
+    if op in ("and", "&"):
+        if dtype == bool_:
+            return Const(True, dtype)
+        return Const(-1 if dtype.kind == "int" else (1 << dtype.bits) - 1, dtype)
+    sign = 1 if op == "min" else -1
+    if dtype.is_float:
+        return Const(sign * float("inf"), dtype)
+    if dtype.kind == "uint":
+        return Const((1 << dtype.bits) - 1 if op == "min" else 0, dtype)
+    half = 1 << (dtype.bits - 1)
+    return Const(half - 1 if op == "min" else -half, dtype)
+
+
+@dataclass
+class Accumulator:
+    """Vector accumulators of one element; `lanes` is fixed by the first chunk."""
+
+    array: str
+    index: tuple[Expr, ...]
+    op: str
+    dtype: DType
+    names: list[str]
+    lanes: int = 0
+    used: int = 0
+
+    def update(self, s: Store, at: Lanes, copy: int) -> Stmt:
+        """`acc[copy] = acc[copy] OP update`, untouched in lanes that do not run."""
+        if self.lanes and at.count > self.lanes:
+            raise AssertionError("chunks never grow")
+        self.lanes = max(self.lanes, at.count)
+        self.used = max(self.used, copy + 1)
+        ramp = Ramp(const_int(0), 1, at.count, i64)
+        name = self.names[copy]
+        old = VLoad(name, (ramp,), None, at.count, self.dtype)
+        value = at.wide_expr(replaced(s.value, s, Var("@acc", self.dtype)))
+        value = _put(value, old)
+        mask = at.mask()
+        if mask is not None:
+            value = Select(mask, value, old, self.dtype)
+        return Store(name, (ramp,), value, None, None, self.op, s.span)
+
+
+class Accumulators:
+    """The accumulators of one vector loop."""
+
+    def __init__(self, loop: For, names: Callable[[str], str]) -> None:
+        self.found: dict[tuple[str, tuple[Expr, ...], str], Accumulator] = {}
+        self.loop = loop
+        bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
+        bound |= {s.name for s in walk(loop.body) if isinstance(s, Let)}
+        local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
+        stored = {s.array for s in walk(loop.body) if isinstance(s, Store)}
+        for s in walk(loop.body):
+            if isinstance(s, Store) and self._eligible(s, bound, local, stored):
+                assert s.reduction is not None
+                key = (s.array, s.index, s.reduction)
+                if key not in self.found:
+                    parts = [names(f"{s.array}_acc") for _ in range(INTERLEAVED)]
+                    self.found[key] = Accumulator(s.array, s.index, s.reduction, s.value.dtype, parts)
+
+    def _eligible(self, s: Store, bound: set[str], local: set[str], stored: set[str]) -> bool:
+        if s.reduction is None or s.array in local:
+            return False
+        inside = [x for e in s.index for x in walk_expr(e)]
+        if any(isinstance(x, Var) and x.name in bound for x in inside):
+            return False
+        if any(isinstance(x, Load) and x.array in stored for x in inside):
+            return False
+        # nothing else in the loop may see the element before the end
+        own = Load(s.array, s.index, s.value.dtype)
+        for other in walk(self.loop.body):
+            store = other if isinstance(other, Store) and other.array == s.array else None
+            same = store is not None and (store.index, store.reduction) == (s.index, s.reduction)
+            if store is not None and not same and not self._distinct(store.index, s.index):
+                return False
+            for load in _loads(other):
+                if load.array == s.array and not (same and load == own) and not self._distinct(load.index, s.index):
+                    return False
+        return True
+
+    def _distinct(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+        """Whether two elements differ in a constant subscript distance."""
+        return any(difference(x, y) not in (None, 0) for x, y in zip(a, b))
+
+    def of(self, s: Store) -> Accumulator | None:
+        """The accumulator of a store, if it has one."""
+        return self.found.get((s.array, s.index, s.reduction)) if s.reduction is not None else None
+
+    def interleave(self) -> int:
+        """Independent copies of the chunk: several when the loop only accumulates."""
+        only = all(isinstance(s, Block) or (isinstance(s, Store) and self.of(s)) for s in walk(self.loop.body))
+        return INTERLEAVED if self.found and only and len(self.found) <= 2 else 1
+
+    def around(self, body: Stmt) -> Stmt:
+        """Initialise before `body`, combine after it, allocate around."""
+        live = [a for a in self.found.values() if a.used]
+        before = [s for a in live for s in _initialise(a)]
+        after = [_combine(a) for a in live]
+        out: Stmt = Block((*before, body, *after))
+        for a in live:
+            for name in a.names[: a.used]:
+                out = Alloc(Buffer(name, a.dtype, (const_int(a.lanes),), "register"), out)
+        return out
+
+
+def _initialise(a: Accumulator) -> Iterator[Stmt]:
+    start = Broadcast(identity(a.op, a.dtype), a.lanes, a.dtype)
+    for name in a.names[: a.used]:
+        yield Store(name, (Ramp(const_int(0), 1, a.lanes, i64),), start)
+
+
+def _combine(a: Accumulator) -> Stmt:
+    ramp = Ramp(const_int(0), 1, a.lanes, i64)
+    parts: list[Expr] = [VLoad(n, (ramp,), None, a.lanes, a.dtype) for n in a.names[: a.used]]
+    while len(parts) > 1:  # pairwise
+        pairs = zip(parts[::2], parts[1::2])
+        parts = [Binary(a.op, x, y, a.dtype) for x, y in pairs] + parts[len(parts) // 2 * 2 :]
+    total = HReduce(a.op, parts[0], a.dtype)
+    target = Load(a.array, a.index, a.dtype)
+    return Store(a.array, a.index, Binary(a.op, target, total, a.dtype), reduction=a.op)
+
+
+def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Store:
+    """`element = element OP HReduce(updates)` for one chunk."""
+    assert s.reduction is not None
+    dtype = s.value.dtype
+    start = identity(s.reduction, dtype)
+    value = at.wide_expr(replaced(s.value, s, start))
+    mask = at.mask()
+    if mask is not None:
+        value = Select(mask, value, Broadcast(start, at.count, dtype), dtype)
+    total = HReduce(s.reduction, value, dtype)
+    target = Load(s.array, index, dtype)
+    return replace(s, index=index, value=Binary(s.reduction, target, total, dtype))
+
+
+def replaced(value: Expr, s: Store, by: Expr) -> Expr:
+    """The update with its own element replaced."""
+    own = Load(s.array, s.index, value.dtype)
+    return rewrite(value, lambda e: by if e == own else e)
+
+
+def _put(value: Expr, old: VLoad) -> Expr:
+    """The vector accumulator where the placeholder was broadcast."""
+
+    def fix(e: Expr) -> Expr:
+        return old if isinstance(e, Broadcast) and e.a == Var("@acc", old.dtype) else e
+
+    return rewrite(value, fix)
+
+
+def _loads(s: Stmt) -> Iterator[Load]:
+    for e in stmt_exprs(s):
+        yield from loads(e)

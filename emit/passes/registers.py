@@ -1,0 +1,39 @@
+"""Register buffers must have constant subscripts; one that has not becomes ordinary memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from emit.loops import Alloc, Function, Ramp, Stmt, Store, VLoad, walk
+from emit.rewrite import stmt_exprs, with_bodies
+from poly.expr import Const, Expr, Load
+from poly.expr import walk as walk_expr
+
+
+def check_registers(fn: Function) -> Function:
+    """Move register buffers with varying subscripts to `local`, with a note."""
+    notes: list[str] = []
+
+    def visit(s: Stmt) -> Stmt:
+        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        if isinstance(s, Alloc) and s.buffer.space == "register":
+            if not all(_fixed(e) for index in _subscripts(s.body, s.buffer.name) for e in index):
+                notes.append(f"buffer '{s.buffer.name}' is in memory: not all its subscripts are constant")
+                return replace(s, buffer=replace(s.buffer, space="local"))
+        return s
+
+    body = visit(fn.body)
+    return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(notes)))
+
+
+def _fixed(e: Expr) -> bool:
+    return isinstance(e, Const) or (isinstance(e, Ramp) and isinstance(e.base, Const))
+
+
+def _subscripts(body: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
+    for s in walk(body):
+        if isinstance(s, Store) and s.array == buffer:
+            yield s.index
+        for top in stmt_exprs(s):
+            yield from (e.index for e in walk_expr(top) if isinstance(e, (Load, VLoad)) and e.array == buffer)

@@ -1,0 +1,78 @@
+"""Unrolling of `For` loops of kind `unroll`.
+
+Whole loop (no factor): one copy per iteration; a loop that only has a constant bound gets a
+guard per copy. By a factor: a loop of groups plus a serial rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from emit.linear import difference, linear, operands, rebuild
+from emit.loops import Block, For, Function, If, Stmt, Store, walk
+from emit.passes.bounds import full
+from emit.rewrite import substitute_stmt, with_bodies
+from poly.dtypes import bool_, i64
+from poly.expr import Binary, Expr, Var, const_int
+
+STATEMENT_LIMIT = 4096  # copies of stores that one loop may expand to
+
+
+def unroll(fn: Function) -> Function:
+    """Expand all `unroll` loops; what cannot be expanded becomes serial, with a note."""
+    notes: list[str] = []
+    body = _visit(fn.body, notes)
+    return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(notes)))
+
+
+def _visit(stmt: Stmt, notes: list[str]) -> Stmt:
+    stmt = with_bodies(stmt, tuple(_visit(b, notes) for b in stmt.bodies()))
+    if isinstance(stmt, For) and stmt.kind == "unroll":
+        return _expand(stmt, notes)
+    return stmt
+
+
+def _expand(loop: For, notes: list[str]) -> Stmt:
+    limit = full(loop)
+    stores = sum(isinstance(s, Store) for s in walk(loop.body))
+    if loop.factor is not None and (limit is None or limit.trip > loop.factor):
+        return _by_factor(loop, loop.factor, limit is not None and not limit.conditions, notes)
+    if limit is None:
+        notes.append(f"loop '{loop.loop}' is not unrolled: its trip count has no constant bound")
+        return replace(loop, kind="serial", factor=None)
+    if limit.trip * stores > STATEMENT_LIMIT:
+        notes.append(f"loop '{loop.loop}' is not unrolled: {limit.trip} copies of {stores} statements are too many")
+        return replace(loop, kind="serial", factor=None)
+    copies: list[Stmt] = []
+    for t in range(limit.trip):
+        copy, at = _copy(loop, loop.lo, t)
+        copies.append(If(Binary("<", at, loop.hi, bool_), copy) if limit.conditions else copy)
+    return Block(tuple(copies))
+
+
+def _copy(loop: For, base: Expr, t: int) -> tuple[Stmt, Expr]:
+    """The body at `base + t * step`, and that position."""
+    at = rebuild(linear(base).shift(t * loop.step))
+    return substitute_stmt(loop.body, {loop.var: at}), at
+
+
+def _by_factor(loop: For, factor: int, exact: bool, notes: list[str]) -> Stmt:
+    if factor < 2:
+        return replace(loop, kind="serial", factor=None)
+    extent = rebuild(linear(loop.hi) - linear(loop.lo))
+    if operands(loop.hi, "min") != (loop.hi,) or operands(loop.lo, "max") != (loop.lo,):
+        exact = False
+    trip = difference(loop.hi, loop.lo) if exact else None
+    group = factor * loop.step
+    whole: Expr
+    if trip is not None:
+        whole = const_int(trip // group * group)
+    else:
+        whole = Binary("*", Binary("//", Binary("max", extent, const_int(0), i64), const_int(group), i64),
+                       const_int(group), i64)  # fmt: skip
+    middle = Binary("+", loop.lo, whole, i64)
+    main = Block(tuple(_copy(loop, Var(loop.var), t)[0] for t in range(factor)))
+    groups = For(loop.var, loop.lo, middle, group, main, "serial", None, loop.loop)
+    rest = For(loop.var + "_rest", middle, loop.hi, loop.step,
+               substitute_stmt(loop.body, {loop.var: Var(loop.var + "_rest")}), "serial", None, loop.loop)  # fmt: skip
+    return Block((groups, rest))

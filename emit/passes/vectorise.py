@@ -1,0 +1,275 @@
+"""Vectorisation of `For` loops of kind `vector`.
+
+The loop becomes chunks of `lanes` iterations: full chunks without masks, then at most one
+masked chunk. Everything inside is vectorised in place, serial inner loops included, so a
+vector loop need not be innermost. What has no vector form stays a serial loop, with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from emit.linear import difference, linear, nonnegative, rebuild
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.passes.bounds import full
+from emit.passes.reductions import Accumulators, combine_in_place
+from emit.passes.vector_expr import Cannot, Lanes, negated, widest
+from emit.rewrite import Names, binders, substitute_stmt, with_bodies
+from poly.dtypes import bool_, i64
+from poly.expr import Binary, Expr, Select, Var, const_int, loads
+from poly.target import Target
+
+WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code
+
+
+def vectorise(fn: Function, target: Target) -> Function:
+    """Expand all `vector` loops; notes say which ones stay serial and why."""
+    v = _Vectoriser(target, Names({*fn.params, *(b.name for b in fn.buffers)} | binders(fn.body)))
+    body = v.visit(fn.body, _Place({b.name: b for b in fn.buffers}, {}))
+    return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(v.notes)))
+
+
+def serialise(fn: Function) -> Function:
+    """All vector loops as serial ones."""
+
+    def visit(s: Stmt) -> Stmt:
+        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        return replace(s, kind="serial", factor=None) if isinstance(s, For) and s.kind == "vector" else s
+
+    return replace(fn, body=visit(fn.body))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Buffers and loop bounds `[lo, hi)` in scope."""
+
+    buffers: Mapping[str, Buffer]
+    bounds: Mapping[str, tuple[Expr, Expr]]
+
+    def inside(self, s: Stmt) -> _Place:
+        if isinstance(s, For):
+            return _Place(self.buffers, {**self.bounds, s.var: (s.lo, s.hi)})
+        if isinstance(s, Alloc):
+            return _Place({**self.buffers, s.buffer.name: s.buffer}, self.bounds)
+        return self
+
+
+class _Vectoriser:
+    def __init__(self, target: Target, names: Names) -> None:
+        self.target = target
+        self.notes: list[str] = []
+        self.names = names.fresh
+
+    def visit(self, s: Stmt, place: _Place) -> Stmt:
+        if isinstance(s, For) and s.kind == "vector":
+            inner = place.inside(s)
+            try:
+                return self.loop(s, place)
+            except Cannot as e:
+                self.notes.append(f"loop '{s.loop}' is not vectorised: {e}")
+                return replace(s, kind="serial", factor=None, body=self.visit(s.body, inner))
+        inner = place.inside(s)
+        return with_bodies(s, tuple(self.visit(b, inner) for b in s.bodies()))
+
+    def lanes_of(self, loop: For) -> int:
+        """The factor, or the target's vector length for the widest data type in the loop."""
+        if loop.factor is not None:
+            return loop.factor
+        stores = [s for s in walk(loop.body) if isinstance(s, Store)]
+        types = [s.value.dtype for s in stores] + [x.dtype for s in stores for x in loads(s.value)]
+        return self.target.lanes(widest([t for t in types if t != bool_]))
+
+    def loop(self, loop: For, place: _Place) -> Stmt:
+        for s in walk(loop.body):
+            if isinstance(s, For) and s.kind == "vector":
+                raise Cannot(f"the loop '{s.loop}' inside it is a vector, too")
+        lanes = self.lanes_of(loop)
+        if lanes < 2:
+            raise Cannot("one element fills a vector register")
+        if lanes & (lanes - 1):
+            raise Cannot(f"{lanes} lanes are no power of two")
+        trip: Expr = _trip(loop)
+        limit = full(loop)
+        exact = limit is not None and not limit.conditions
+        if not exact and not nonnegative(linear(trip), place.bounds):
+            trip = Binary("max", trip, const_int(0), i64)
+        masked = not exact and limit is not None and not isinstance(trip, Var)
+        bound = self.names(f"{loop.var}_trip") if masked or any(True for _ in loads(trip)) else None
+        accumulators = Accumulators(loop, self.names)
+        chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
+        if limit is not None and limit.trip < lanes:
+            lanes = max(2, 1 << (limit.trip.bit_length() - (1 if exact else 0)))
+        if limit is not None and -(-limit.trip // lanes) <= WRITTEN_OUT:
+            parts = chunks.written_out(lanes, limit.trip, exact)
+        else:
+            parts = chunks.looped(lanes)
+        out = accumulators.around(Block(tuple(parts)))
+        return out if bound is None else Let(bound, trip, out)
+
+
+def _trip(loop: For) -> Expr:
+    extent = difference(loop.hi, loop.lo)
+    if extent is not None:
+        return const_int(max(0, -(-extent // loop.step)))
+    span = Binary("-", loop.hi, loop.lo, i64) if loop.lo != const_int(0) else loop.hi
+    if loop.step == 1:
+        return span
+    return Binary("//", Binary("+", span, const_int(loop.step - 1), i64), const_int(loop.step), i64)
+
+
+class _Chunks:
+    """The chunks of one vector loop of `trip` iterations."""
+
+    def __init__(
+        self, owner: _Vectoriser, loop: For, place: _Place, trip: Expr, accumulators: Accumulators
+    ) -> None:
+        self.owner = owner
+        self.loop = loop
+        self.place = place
+        self.trip = trip
+        self.accumulators = accumulators
+
+    def written_out(self, lanes: int, most: int, exact: bool) -> list[Stmt]:
+        """Straight-line chunks for at most `most` iterations; masked where not all lanes run."""
+        parts: list[Stmt] = []
+        copies = self.accumulators.interleave()
+        done = 0
+        while done < most:
+            left = most - done
+            if exact and left < lanes and left.bit_count() <= 2:
+                lanes = 1 << (left.bit_length() - 1)  # 6 iterations left: 4 and 2
+            start = const_int(done)
+            copy = len(parts) % copies
+            if lanes == 1:
+                parts.append(self.scalar(start))
+            elif exact and left >= lanes:
+                parts.append(self.chunk(start, lanes, None, copy))
+            else:
+                some = self.chunk(start, lanes, self.mask(start, lanes), copy)
+                parts.append(some if exact else If(Binary("<", start, self.trip, bool_), some))
+            done += lanes
+        return parts
+
+    def looped(self, lanes: int) -> list[Stmt]:
+        """A loop of full chunks and one masked chunk for the rest."""
+        counter = self.owner.names(f"{self.loop.var}_chunk")
+        n = const_int(lanes)
+        form = linear(self.trip)
+        whole = form.const % lanes == 0 and all(c % lanes == 0 for _, c in form.terms)
+        chunks = Binary("//", self.trip, n, i64)
+        parts: list[Stmt] = []
+        done: Expr = const_int(0)
+        copies = self.accumulators.interleave()
+        if copies > 1:
+            groups = Binary("//", self.trip, const_int(lanes * copies), i64)
+            bodies = []
+            for u in range(copies):
+                at = rebuild(linear(Var(counter)).scale(lanes * copies).shift(lanes * u))
+                bodies.append(self.chunk(at, lanes, None, u))
+            parts.append(For(counter, const_int(0), groups, 1, Block(tuple(bodies)), loop=self.loop.loop))
+            done = Binary("*", groups, const_int(copies), i64)
+            counter = self.owner.names(f"{self.loop.var}_chunk")
+        body = self.chunk(rebuild(linear(Var(counter)).scale(lanes)), lanes, None)
+        parts.append(For(counter, done, chunks, 1, body, loop=self.loop.loop))
+        if not whole:
+            start = Binary("*", chunks, n, i64)
+            rest = self.chunk(start, lanes, self.mask(start, lanes))
+            parts.append(If(Binary("<", start, self.trip, bool_), rest))
+        return parts
+
+    def mask(self, start: Expr, lanes: int) -> Expr:
+        return Binary("<", Ramp(start, 1, lanes, i64), Broadcast(self.trip, lanes, i64), bool_)
+
+    def position(self, t: Expr) -> Expr:
+        """The loop variable in iteration `t`."""
+        return rebuild(linear(self.loop.lo) + linear(t).scale(self.loop.step))
+
+    def scalar(self, t: Expr) -> Stmt:
+        """One iteration on its own."""
+        return substitute_stmt(self.loop.body, {self.loop.var: self.position(t)})
+
+    def chunk(self, start: Expr, lanes: int, mask: Expr | None, copy: int = 0) -> Stmt:
+        """The body for iterations `start .. start + lanes`."""
+        base = self.position(start)
+        form = linear(base)
+        aligned = self.loop.step == 1 and form.const % lanes == 0 and all(c % lanes == 0 for _, c in form.terms)
+        at = Lanes(
+            self.loop.var,
+            base,
+            self.loop.step,
+            lanes,
+            self.place.buffers,
+            self.place.bounds,
+            tail=mask,
+            aligned=aligned,
+        )
+        return _Body(self.accumulators, copy).stmt(self.loop.body, at)
+
+
+class _Body:
+    """Statements of one chunk."""
+
+    def __init__(self, accumulators: Accumulators, copy: int) -> None:
+        self.accumulators = accumulators
+        self.copy = copy
+
+    def stmt(self, s: Stmt, at: Lanes) -> Stmt:
+        if isinstance(s, Block):
+            return Block(tuple(self.stmt(c, at) for c in s.stmts))
+        if isinstance(s, For):
+            if at.varies(s.lo) or at.varies(s.hi):
+                raise Cannot(f"the bounds of the loop '{s.loop}' inside it vary")
+            inner = replace(at, bounds={**at.bounds, s.var: (s.lo, s.hi)})
+            return replace(s, kind="serial", factor=None, body=self.stmt(s.body, inner))
+        if isinstance(s, If):
+            return self.branch(s, at)
+        if isinstance(s, Let):
+            value = at.expr(s.value)
+            inner = replace(at, wide=at.wide | {s.name}) if value.lanes > 1 else at
+            return Let(s.name, value, self.stmt(s.body, inner))
+        if isinstance(s, Alloc):
+            shape = (*s.buffer.shape, const_int(at.count))
+            buffer = replace(s.buffer, shape=shape)
+            buffers = {**at.buffers, s.buffer.name: buffer}
+            inner = replace(at, expanded=at.expanded | {s.buffer.name}, buffers=buffers)
+            return Alloc(buffer, self.stmt(s.body, inner))
+        assert isinstance(s, Store), type(s)
+        return self.store(s, at)
+
+    def branch(self, s: If, at: Lanes) -> Stmt:
+        cond = at.expr(s.cond)
+        if cond.lanes == 1:
+            orelse = None if s.orelse is None else self.stmt(s.orelse, at)
+            return If(cond, self.stmt(s.then, at), orelse)
+        then = self.stmt(s.then, at.under(cond))
+        if s.orelse is None:
+            return then
+        return Block((then, self.stmt(s.orelse, at.under(negated(cond)))))
+
+    def store(self, s: Store, at: Lanes) -> Stmt:
+        accumulator = self.accumulators.of(s)
+        if accumulator is not None:
+            return accumulator.update(s, at, self.copy)
+        instance = None
+        if s.instance is not None:
+            instance = (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
+        index = at.subscripts(s.array, s.index)
+        wide = [i for i in index if i.lanes > 1]
+        if not wide:
+            if s.reduction is None:
+                raise Cannot(f"all lanes store to one element of '{s.array}'")
+            return replace(combine_in_place(s, at, index), instance=instance)
+        if s.reduction is not None and not (isinstance(wide[0], Ramp) and wide[0].stride):
+            raise Cannot(f"lanes may update one element of '{s.array}'")
+        value = at.wide_expr(s.value)
+        mask = at.mask()
+        if mask is not None and at.always_inside(s.array, index) and at.buffers[s.array].space == "register":
+            if s.array in at.expanded and at.guard is None and at.scalar_guard is None:
+                mask = None  # lanes beyond the tail have their own copy: nobody reads it
+            else:
+                # no masked store: it would keep the buffer out of registers
+                old = VLoad(s.array, index, None, at.count, value.dtype)
+                value, mask = Select(mask, value, old, value.dtype), None
+                instance = None
+        return Store(s.array, index, value, mask, instance, s.reduction, s.span)
