@@ -23,11 +23,12 @@ from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim, walk
-from scheduler.contraction import Contraction, Operand, recognise, unit_stride
+from scheduler.contraction import Contraction, Operand, recognise, unit_stride, variables
 from scheduler.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
-PACK_MIN_ROWS = 48
+PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
+STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 UNROLL_INNER = 9
 
 
@@ -90,15 +91,19 @@ def _score(
     tile = choose(row_extent, extent(c.update, columns), lanes, target)
     score = tile.efficiency
     free = panel.load.array in constants
-    if not free and not unit_stride(panel.load, columns, tile.columns):
-        return None
+    reuse = 1
+    for name in other.own:
+        reuse *= extent(c.update, name) or PACK_MIN_REUSE
+    plain = plain_dimension(panel.load, columns) is not None
+    pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,) and not c.batch
+    if not unit_stride(panel.load, columns, tile.columns):
+        if not pack and not (free and plain):
+            return None
+        score *= 1.0 if free else STRIDED_PACK
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if not unit_stride(c.update.target, columns, tile.columns):
         score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
-    reuse = row_extent is None or row_extent >= PACK_MIN_ROWS
-    contiguous_reduction = unit_stride(panel.load, columns, tile.columns) and len(panel.load.index) > 1
-    pack = reuse and contiguous_reduction and not free and panel.own == (columns,) and not c.batch
     return TilePlan(c, panel, other, columns, rows, tile, score, pack)
 
 
@@ -314,9 +319,8 @@ class _Maker:
 
     def packed_panel(self, node: Node) -> Node:
         """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""
-        load, tile = self.plan.panel.load, self.plan.tile
-        last = len(load.index) - 1
-        layout = ((last, tile.columns, 0), *((k, 1, 0) for k in range(last)), (last, 1, tile.columns))
+        load = self.plan.panel.load
+        layout = panel_layout(self.plan)
         return Promote(load.array, f"{load.array}_packed", "heap", node, layout, True, False)
 
 
@@ -328,15 +332,27 @@ def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> d
         plan = None if c is None else plan_tile(c, target, constants)
         if plan is None or plan.panel.load.array not in constants:
             continue
-        load, tile = plan.panel.load, plan.tile
-        dims = [k for k, e in enumerate(load.index) if e == Var(plan.columns)]
+        load = plan.panel.load
         uses = sum(load.array == other.array for s in scop.statements.values() for other in loads(s.value))
-        if len(dims) != 1 or uses != 1 or not all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
-            continue
-        d = dims[0]
-        rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
-        wanted[load.array] = ((d, tile.columns, 0), *rest, (d, 1, tile.columns))
+        if uses == 1 and all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
+            if plain_dimension(load, plan.columns) is not None:
+                wanted[load.array] = panel_layout(plan)
     return wanted
+
+
+def plain_dimension(load: Load, name: str) -> int | None:
+    """The one dimension that `name` alone subscripts, None when it occurs otherwise."""
+    dims = [k for k, e in enumerate(load.index) if name in variables(e)]
+    return dims[0] if len(dims) == 1 and load.index[dims[0]] == Var(name) else None
+
+
+def panel_layout(plan: TilePlan) -> Layout:
+    """Panels of the tile's width: the cut dimension outermost, its lanes innermost."""
+    load, width = plan.panel.load, plan.tile.columns
+    d = plain_dimension(load, plan.columns)
+    assert d is not None
+    rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
+    return ((d, width, 0), *rest, (d, 1, width))
 
 
 def has_promotion(node: Node) -> bool:

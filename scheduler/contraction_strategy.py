@@ -1,0 +1,65 @@
+"""The strategy that gives every contraction of a Scop its register-tiled tree."""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from poly.tree import Filter, Node, Sequence
+from scheduler.contraction_tree import Group, TilePlan, build, group_nests, plan_tile
+from scheduler.planner import Planner
+
+MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
+
+
+def contractions(plan: Planner) -> None:
+    """Replace the top-level nests that hold a contraction (and the pointwise nests after it)."""
+    position = 0
+    while position < len(top_filters(plan)):
+        filters = top_filters(plan)
+        found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+        if found is None:
+            position += 1
+            continue
+        group, taken = found
+        _propose(plan, group, position, taken)
+        position += 1
+
+
+def top_filters(plan: Planner) -> list[Filter]:
+    """The parts of the tree's outermost sequence (one part when there is no sequence)."""
+    tree = plan.tree
+    if isinstance(tree, Sequence):
+        return list(tree.filters)
+    return [Filter({n: s.domain for n, s in plan.scop.statements.items()}, tree)]
+
+
+def _propose(plan: Planner, group: Group, position: int, taken: int) -> None:
+    update = group.contraction.update
+    tile = plan_tile(group.contraction, plan.target)
+    if tile is None or tile.score < MIN_EFFICIENCY:
+        why = "no operand has a dimension for vector lanes" if tile is None else f"predicted {tile.score:.0%} of peak"
+        plan.note(f"contraction {update.name}: no register tile ({why})")
+        return
+    filters = top_filters(plan)
+    domain: dict[str, isl.Set] = {}
+    for f in filters[position : position + taken]:
+        domain.update(f.domain)
+    subtree = build(plan.scop, group, tile, plan.target, plan.threads)
+    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
+    tree: Node = rest[0].child if len(rest) == 1 else Sequence(tuple(rest))
+    if plan.attempt(_describe(group, tile), lambda s: s.set_order(tree)):
+        plan.claimed |= set(domain)
+
+
+def _describe(group: Group, plan: TilePlan) -> str:
+    """The decision in one line."""
+    update, tile = group.contraction.update, plan.tile
+    text = (
+        f"contraction {update.name}: register tile {tile.rows} ({plan.rows or 'one row'}) x {tile.columns} "
+        f"({plan.columns}), predicted {plan.score:.0%} of FMA peak"
+    )
+    if plan.pack:
+        text += f", {plan.panel.load.array} packed in panels"
+    if group.after:
+        text += f", fused with {', '.join(s.name for s in group.after)}"
+    return text
