@@ -137,15 +137,15 @@ class Schedule:
         """
         return self._step("interchange", {"a": a, "b": b}, ordering.interchange(self.scop, self.tree, a, b))
 
-    def permute(self, *loops: str | Sequence[str]) -> Schedule:
+    def permute(self, *order: str | Sequence[str], loops: Sequence[str] = ()) -> Schedule:
         """Put nested loops in a given order.
 
-        Arguments: `loops`, outermost first. Statements between them are sunk into the innermost.
+        Arguments: the loops, outermost first (or as a list). Statements between them are sunk into the innermost.
         Before -> after: `i, j, k` -> `k, i, j` for `permute("k", "i", "j")`.
         Refused when: a dependence would run backwards.
         """
-        order = [n for x in loops for n in ([x] if isinstance(x, str) else x)]
-        return self._step("permute", {"loops": order}, ordering.permute(self.scop, self.tree, order))
+        names = [n for x in (*order, loops) for n in _names(x)]
+        return self._step("permute", {"loops": names}, ordering.permute(self.scop, self.tree, names))
 
     def reverse(self, loop: str) -> Schedule:
         """Run a loop backwards.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from poly.tree import Band, Member, Node, walk
 from scheduler.planner import Planner, first_loops
 from scheduler.vector_cost import operations
@@ -18,30 +20,34 @@ def parallelise(plan: Planner) -> None:
         _nest(plan, loop)
 
 
-def _nest(plan: Planner, loop: str) -> None:
+def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
     members, body = plan.nest(loop)
-    for m in members:
+    for k, m in enumerate(members):
         if not plan.carried()[m.name].parallel or plan.extent(m) in (0, 1):
             continue
         amount = _work(plan, m)
         if amount is not None and amount < WORTH:
             plan.note(f"loop {m.name}: not parallel, about {amount:.0f} operations are too few")
-            return
-        _mark(plan, m)
+        elif m.kind != "vector":
+            plan.attempt(f"parallel loop {m.name}", lambda s, n=m.name: s.parallel(n))  # type: ignore[misc]
+        elif depth == 0:
+            _chunks(plan, m, [x.name for x in members[:k]])
+        else:
+            plan.note(f"loop {m.name}: not parallel, a single loop inside serial ones has too little work")
         return
     for inner in first_loops(body):
-        _nest(plan, inner)
+        _nest(plan, inner, depth + len(members))
 
 
-def _mark(plan: Planner, m: Member) -> None:
-    """A serial loop becomes parallel; of a vector loop, the chunks do."""
-    name = m.name
-    if m.kind == "vector":
-        size = (m.factor or 1) * CHUNK_VECTORS
-        if not plan.attempt(f"loop {name} in chunks of {size}", lambda s: s.split(name, size)):
-            return
-        name = f"{name}.out"
-    plan.attempt(f"parallel loop {name}", lambda s: s.parallel(name))
+def _chunks(plan: Planner, m: Member, around: list[str]) -> None:
+    """Chunks of a vector loop become the parallel loop, moved outside the serial loops around it."""
+    name, out = m.name, f"{m.name}.out"
+    size = (m.factor or 1) * CHUNK_VECTORS
+    steps: list[tuple[str, dict[str, Any]]] = [("split", {"loop": name, "size": size})]
+    if around:
+        steps.append(("permute", {"loops": [out, *around]}))
+    steps.append(("parallel", {"loop": out}))
+    plan.attempt(f"parallel loop {out}, chunks of {size}", lambda s: s.batch(*steps))
 
 
 def _work(plan: Planner, loop: Member) -> float | None:

@@ -1,7 +1,7 @@
 """What running a loop in vector lanes costs, from the subscripts' slopes alone.
 
 Unit: one scalar operation. A contiguous access of L lanes costs as much as a scalar one,
-an invariant one is hoisted, everything else is gathered lane by lane.
+an invariant one is hoisted, everything else is gathered lane by lane and wastes cache lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from poly.target import Target
 from poly.tree import Member
 from scheduler.contraction import slope
 
-GATHER, SCATTER, REVERSED = 1.3, 2.0, 0.3  # per lane, relative to a scalar access
+STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one after another: 1
 CALL = 12.0  # scalar operations of an elementary function
 UNKNOWN_EXTENT = 64
 
@@ -71,13 +71,15 @@ def operations(expr: Expr) -> float:
 def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
     """Cost per iteration of one access in a loop over `name` run in `lanes` lanes."""
     slopes = [slope(e, name, lanes) for e in load.index]
-    if all(s == 0 for s in slopes) and not any(_indirect(e, name) for e in load.index):
+    indirect = any(_indirect(e, name) for e in load.index)
+    if not indirect and all(s == 0 for s in slopes):
         return 0.0
-    if any(s is None or s != 0 for s in slopes[:-1]) or any(_indirect(e, name) for e in load.index):
-        return SCATTER if write else GATHER
+    apart = STRIDED if lanes == 1 else SCATTER if write else GATHER
+    if indirect or any(s != 0 for s in slopes[:-1]):
+        return apart
     if slopes[-1] == 1:
         return 1.0 / lanes
-    return REVERSED if slopes[-1] == -1 else (SCATTER if write else GATHER)
+    return max(REVERSED, 1.0 / lanes) if slopes[-1] == -1 else apart
 
 
 def _indirect(e: Expr, name: str) -> bool:

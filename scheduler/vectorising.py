@@ -43,7 +43,7 @@ def vectorise(plan: Planner, loop: str) -> None:
     split = _worth_distributing(plan, members, body)
     if split is not None and not (around is not None and _short(plan, body)):
         if _distribute(plan, members, body, split):
-            for part in _after_distribution(plan, split):
+            for part in _after_distribution(plan, split, frozenset(members[0].schedule)):
                 vectorise(plan, part)
             return
     if around is not None:
@@ -53,11 +53,10 @@ def vectorise(plan: Planner, loop: str) -> None:
         vectorise(plan, name)
 
 
-def _after_distribution(plan: Planner, loop: str) -> list[str]:
-    """The loops that took the place of `loop`: the first loops of the Sequence that holds it."""
+def _after_distribution(plan: Planner, loop: str, stmts: frozenset[str]) -> list[str]:
+    """The loops that took the place of `loop`: first loops of the parts that hold its statements."""
     path = locate(plan.tree, loop).path
-    filters = parts(path[-2][0])
-    return [n for f in filters for n in first_loops(f)[:1]]
+    return [n for f in parts(path[-2][0]) if set(f.domain) <= stmts for n in first_loops(f)[:1]]
 
 
 def _innermost(plan: Planner, members: list[Member]) -> None:
