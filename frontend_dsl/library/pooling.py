@@ -30,7 +30,7 @@ def reach(out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes) -> tuple[
 def make_max_pool(
     T: DType, lead: int, size: Sizes, out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes
 ) -> Any:
-    """The largest element of each window; NaN is kept where the window starts with it."""
+    """The largest element of each window that is not NaN."""
     size, out, K = tuple(size), tuple(out), tuple(kernel)
     low, shift, unit = lowest(T), tuple(begin), (1,) * len(size)
     need = reach(out, kernel, strides, dilations)
@@ -58,13 +58,16 @@ def make_max_pool(
     return max_pool
 
 
-def covered(p: Any, d: int, size: Sizes, limit: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes) -> Any:
-    """How many taps of window `p` lie inside `[begin, limit)` of dimension `d` (padded coordinates)."""
-    first = p[d] * strides[d]
-    step = dilations[d]
-    taps_before = (max(begin[d] - first, 0) + step - 1) // step
-    taps_until = min((limit[d] - first + step - 1) // step, kernel[d])
-    return taps_until - taps_before
+def taps_inside(first: Any, begin: int, limit: int, kernel: int, dilation: int) -> Any:
+    """How many taps of a window that starts at `first` lie in `[begin, limit)` (padded coordinates)."""
+    before = (max(begin - first, 0) + dilation - 1) // dilation
+    until = min((limit - first + dilation - 1) // dilation, kernel)
+    return until - before
+
+
+def product(values: Sequence[Any]) -> Any:
+    """The product of at least one value."""
+    return values[0] if len(values) == 1 else values[0] * product(values[1:])
 
 
 def make_average_pool(
@@ -81,15 +84,11 @@ def make_average_pool(
     start = (0,) * len(size) if include_pad else shift
     limit = tuple(n + e for n, e in zip(inside, end, strict=True)) if include_pad else inside
     partial = any(b > 0 for b in start) or any(n > m for n, m in zip(need, limit, strict=True))
-    taps = 1
-    for k in K:
-        taps *= k
+    taps = product(K)
 
-    def count(p: Any) -> Any:
-        total = 1
-        for d in range(len(size)):
-            total = total * covered(p, d, size, limit, K, strides, dilations, start)
-        return total
+    def count(point: Any) -> Any:
+        axes = zip(point, strides, start, limit, K, dilations, strict=True)
+        return product([taps_inside(p * s, b, m, k, d) for p, s, b, m, k, d in axes])
 
     @op
     def average_pool(X: T[(lead, *size)]) -> T[(lead, *out)]:
@@ -110,7 +109,7 @@ def make_average_pool(
                 if partial:
                     Y[b, *p] /= T(count(p))
                 else:
-                    Y[b, *p] *= 1 / taps
+                    Y[b, *p] /= taps
         return Y
 
     return average_pool

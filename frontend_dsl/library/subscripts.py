@@ -32,12 +32,6 @@ def window(point: Sequence[Any], tap: Sequence[Any], strides: Sequence[int], dil
     return tuple(scale(p, s) + scale(k, d) for p, k, s, d in pairs)
 
 
-def weave(outer: Sequence[Any], inner: Sequence[Any], is_inner: Sequence[bool]) -> tuple[Any, ...]:
-    """Merge two index tuples: position `d` takes the next of `inner` where `is_inner[d]`, else of `outer`."""
-    rest, taps = iter(outer), iter(inner)
-    return tuple(next(taps) if flag else next(rest) for flag in is_inner)
-
-
 def scale(value: Any, factor: int) -> Any:
     """`value * factor`, kept bare for factor 1 so that subscripts stay plain variables."""
     return value if factor == 1 else value * factor

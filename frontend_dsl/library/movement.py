@@ -1,0 +1,173 @@
+"""Operators that only move elements."""
+
+# mypy: disable-error-code="valid-type, misc, no-any-return, name-defined"
+
+from typing import Any
+
+from frontend_dsl import empty, grid, max, min, op
+from frontend_dsl.library.subscripts import add, pick, step
+from poly.dtypes import DType
+
+Shape = tuple[int, ...]
+
+
+def make_transpose(T: DType, shape: Shape, perm: Shape) -> Any:
+    """Dimension `d` of the result is dimension `perm[d]` of `X`."""
+    out = tuple(shape[p] for p in perm)
+    inverse = tuple(perm.index(d) for d in range(len(perm)))
+
+    @op
+    def transpose(X: T[shape]) -> T[out]:
+        Y = empty(out, T)
+        for i in grid(*out):
+            Y[i] = X[pick(i, inverse)]
+        return Y
+
+    return transpose
+
+
+def make_copy(T: DType, shape: Shape) -> Any:
+    """The same elements."""
+
+    @op
+    def copy(X: T[shape]) -> T[shape]:
+        Y = empty(shape, T)
+        for i in grid(*shape):
+            Y[i] = X[i]
+        return Y
+
+    return copy
+
+
+def make_concat(T: DType, shapes: tuple[Shape, ...], axis: int) -> Any:
+    """Two to four arrays one after another along `axis`."""
+    rest, lead = shapes[0], len(shapes)
+    total = (*rest[:axis], sum(s[axis] for s in shapes), *rest[axis + 1 :])
+    a, b, c, d = (*shapes, *[shapes[0]] * (4 - lead))
+    at_c = a[axis] + b[axis]
+    at_d = at_c + c[axis]
+
+    def shifted(index: Any, by: int) -> Any:
+        return (*index[:axis], index[axis] + by, *index[axis + 1 :])
+
+    @op
+    def concat2(A: T[a], B: T[b]) -> T[total]:
+        Y = empty(total, T)
+        for i in grid(*a):
+            Y[i] = A[i]
+        for i in grid(*b):
+            Y[shifted(i, a[axis])] = B[i]
+        return Y
+
+    @op
+    def concat3(A: T[a], B: T[b], C: T[c]) -> T[total]:
+        Y = empty(total, T)
+        for i in grid(*a):
+            Y[i] = A[i]
+        for i in grid(*b):
+            Y[shifted(i, a[axis])] = B[i]
+        for i in grid(*c):
+            Y[shifted(i, at_c)] = C[i]
+        return Y
+
+    @op
+    def concat4(A: T[a], B: T[b], C: T[c], D: T[d]) -> T[total]:
+        Y = empty(total, T)
+        for i in grid(*a):
+            Y[i] = A[i]
+        for i in grid(*b):
+            Y[shifted(i, a[axis])] = B[i]
+        for i in grid(*c):
+            Y[shifted(i, at_c)] = C[i]
+        for i in grid(*d):
+            Y[shifted(i, at_d)] = D[i]
+        return Y
+
+    return {2: concat2, 3: concat3, 4: concat4}[lead]
+
+
+def make_slice(T: DType, shape: Shape, starts: Shape, steps: Shape, out: Shape) -> Any:
+    """`Y[i] = X[start + step * i]`; steps may be negative."""
+
+    @op
+    def slice_(X: T[shape]) -> T[out]:
+        Y = empty(out, T)
+        for i in grid(*out):
+            Y[i] = X[step(i, starts, steps)]
+        return Y
+
+    return slice_
+
+
+def make_pad(T: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> Any:
+    """Surround by `value`; negative pads crop."""
+    out = tuple(b + n + e for b, n, e in zip(begin, shape, end, strict=True))
+    first = tuple(max(0, -b) for b in begin)
+    keep = tuple(n - f + min(0, e) for n, f, e in zip(shape, first, end, strict=True))
+    where = tuple(max(0, b) for b in begin)
+    unit = (1,) * len(shape)
+
+    @op
+    def pad(X: T[shape]) -> T[out]:
+        Y = empty(out, T)
+        for i in grid(*out):
+            Y[i] = value
+        for i in grid(*keep):
+            Y[step(i, where, unit)] = X[step(i, first, unit)]
+        return Y
+
+    return pad
+
+
+def make_pad_by(T: DType, shape: Shape, begin: Shape, end: Shape, mode: str) -> Any:
+    """Surround by the image itself: `edge` repeats the border, `reflect` mirrors without it, `wrap` goes round."""
+    out = tuple(b + n + e for b, n, e in zip(begin, shape, end, strict=True))
+
+    def inside(i: Any, b: int, n: int) -> Any:
+        j = add(i, -b)
+        if mode == "wrap":
+            return j % n
+        if mode == "reflect":
+            return (n - 1) - max((n - 1) - max(j, -j), max(j, -j) - (n - 1))
+        return min(max(j, 0), n - 1)
+
+    def source(index: Any) -> Any:
+        return [i if n == m else inside(i, b, n) for i, b, n, m in zip(index, begin, shape, out, strict=True)]
+
+    @op
+    def pad_by(X: T[shape]) -> T[out]:
+        Y = empty(out, T)
+        for i in grid(*out):
+            Y[i] = X[source(i)]
+        return Y
+
+    return pad_by
+
+
+def make_tile(T: DType, shape: Shape, repeats: Shape) -> Any:
+    """`X` repeated; the result's dimension `d` is split as `[repeats[d], shape[d]]`."""
+    out = tuple(n for pair in zip(repeats, shape, strict=True) for n in pair)
+
+    @op
+    def tile(X: T[shape]) -> T[out]:
+        Y = empty(out, T)
+        for i in grid(*out):
+            Y[i] = X[i[1::2]]
+        return Y
+
+    return tile
+
+
+def make_trilu(T: DType, batch: int, rows: int, cols: int, k: int, upper: bool) -> Any:
+    """Keep the triangle above (or below) the `k`-th diagonal, zero the rest."""
+
+    @op
+    def trilu(X: T[batch, rows, cols]) -> T[batch, rows, cols]:
+        Y = empty((batch, rows, cols), T)
+        for b, i, j in grid(batch, rows, cols):
+            Y[b, i, j] = 0
+            if (j - i >= k) if upper else (j - i <= k):
+                Y[b, i, j] = X[b, i, j]
+        return Y
+
+    return trilu

@@ -1,0 +1,204 @@
+"""Softmax and the normalisations."""
+
+# mypy: disable-error-code="valid-type, misc, no-any-return, name-defined"
+
+from typing import Any
+
+from frontend_dsl import abs, empty, exp, grid, log, max, op, pow, sqrt
+from poly.dtypes import DType
+
+Shape = tuple[int, ...]
+
+
+def make_softmax(T: DType, outer: int, n: int, inner: int, logarithm: bool = False) -> Any:
+    """`exp(x) / sum(exp(x))` (or its logarithm) along the middle axis of `X[outer, n, inner]`."""
+
+    @op
+    def softmax(X: T[outer, n, inner]) -> T[outer, n, inner]:
+        Y = empty((outer, n, inner), T)
+        for o, i in grid(outer, inner):
+            top = T(float("-inf"))
+            for k in range(n):
+                top = max(top, X[o, k, i])
+            total = T(0)
+            for k in range(n):
+                Y[o, k, i] = exp(X[o, k, i] - top)
+                total += Y[o, k, i]
+            for k in range(n):
+                Y[o, k, i] = Y[o, k, i] / total
+        return Y
+
+    @op
+    def log_softmax(X: T[outer, n, inner]) -> T[outer, n, inner]:
+        Y = empty((outer, n, inner), T)
+        for o, i in grid(outer, inner):
+            top = T(float("-inf"))
+            for k in range(n):
+                top = max(top, X[o, k, i])
+            total = T(0)
+            for k in range(n):
+                total += exp(X[o, k, i] - top)
+            for k in range(n):
+                Y[o, k, i] = X[o, k, i] - top - log(total)
+        return Y
+
+    return log_softmax if logarithm else softmax
+
+
+def make_softmax_rows(T: DType, rows: int, n: int) -> Any:
+    """Softmax along the last axis."""
+
+    @op
+    def softmax_rows(X: T[rows, n]) -> T[rows, n]:
+        Y = empty((rows, n), T)
+        for r in range(rows):
+            top = T(float("-inf"))
+            for k in range(n):
+                top = max(top, X[r, k])
+            total = T(0)
+            for k in range(n):
+                Y[r, k] = exp(X[r, k] - top)
+                total += Y[r, k]
+            for k in range(n):
+                Y[r, k] = Y[r, k] / total
+        return Y
+
+    return softmax_rows
+
+
+def make_layer_norm(T: DType, rows: int, n: int, epsilon: float, bias: bool) -> Any:
+    """Each row to mean 0 and variance 1, then scaled by `S` and shifted by `B`."""
+
+    @op
+    def layer_norm(X: T[rows, n], S: T[n], B: T[n]) -> T[rows, n]:
+        Y = empty((rows, n), T)
+        for r in range(rows):
+            mean = T(0)
+            for k in range(n):
+                mean += X[r, k]
+            mean /= n
+            variance = T(0)
+            for k in range(n):
+                variance += (X[r, k] - mean) * (X[r, k] - mean)
+            inverse = 1 / sqrt(variance / n + epsilon)
+            for k in range(n):
+                Y[r, k] = (X[r, k] - mean) * inverse * S[k] + B[k]
+        return Y
+
+    @op
+    def layer_norm_nobias(X: T[rows, n], S: T[n]) -> T[rows, n]:
+        Y = empty((rows, n), T)
+        for r in range(rows):
+            mean = T(0)
+            for k in range(n):
+                mean += X[r, k]
+            mean /= n
+            variance = T(0)
+            for k in range(n):
+                variance += (X[r, k] - mean) * (X[r, k] - mean)
+            inverse = 1 / sqrt(variance / n + epsilon)
+            for k in range(n):
+                Y[r, k] = (X[r, k] - mean) * inverse * S[k]
+        return Y
+
+    return layer_norm if bias else layer_norm_nobias
+
+
+def make_rms_norm(T: DType, rows: int, n: int, epsilon: float) -> Any:
+    """Each row divided by its root mean square, then scaled by `S`."""
+
+    @op
+    def rms_norm(X: T[rows, n], S: T[n]) -> T[rows, n]:
+        Y = empty((rows, n), T)
+        for r in range(rows):
+            total = T(0)
+            for k in range(n):
+                total += X[r, k] * X[r, k]
+            inverse = 1 / sqrt(total / n + epsilon)
+            for k in range(n):
+                Y[r, k] = X[r, k] * inverse * S[k]
+        return Y
+
+    return rms_norm
+
+
+def make_group_norm(
+    T: DType, batch: int, groups: int, channels: int, pixels: int, epsilon: float, per_channel: bool
+) -> Any:
+    """Mean 0 and variance 1 over each group of `channels` x `pixels`; instance norm is groups of one channel.
+
+    `S` and `B` are per channel, `[groups, channels]`, or one value for each group.
+    """
+    N, G, C, P = batch, groups, channels, pixels
+    count = C * P
+    scales = (G, C) if per_channel else (G, 1)
+
+    @op
+    def group_norm(X: T[N, G, C, P], S: T[scales], B: T[scales]) -> T[N, G, C, P]:
+        Y = empty((N, G, C, P), T)
+        for n, g in grid(N, G):
+            mean = T(0)
+            for c, p in grid(C, P):
+                mean += X[n, g, c, p]
+            mean /= count
+            variance = T(0)
+            for c, p in grid(C, P):
+                variance += (X[n, g, c, p] - mean) * (X[n, g, c, p] - mean)
+            inverse = 1 / sqrt(variance / count + epsilon)
+            for c, p in grid(C, P):
+                s = c if per_channel else 0
+                Y[n, g, c, p] = (X[n, g, c, p] - mean) * inverse * S[g, s] + B[g, s]
+        return Y
+
+    return group_norm
+
+
+def make_lrn(
+    T: DType, batch: int, channels: int, pixels: int, size: int, alpha: float, beta: float, bias: float
+) -> Any:
+    """`x / (bias + alpha/size * sum of squares of `size` neighbouring channels) ** beta`."""
+    N, C, P = batch, channels, pixels
+    before = (size - 1) // 2
+    factor = alpha / size
+
+    @op
+    def lrn(X: T[N, C, P]) -> T[N, C, P]:
+        Q = empty((N, C + size - 1, P), T)
+        S = empty((N, C, P), T)
+        Y = empty((N, C, P), T)
+        for n, c, p in grid(N, C + size - 1, P):
+            Q[n, c, p] = 0
+        for n, c, p in grid(N, C, P):
+            Q[n, c + before, p] = X[n, c, p] * X[n, c, p]
+        for n, c, p in grid(N, C, P):
+            S[n, c, p] = 0
+            for k in range(size):
+                S[n, c, p] += Q[n, c + k, p]
+            Y[n, c, p] = X[n, c, p] / pow(bias + factor * S[n, c, p], beta)
+        return Y
+
+    return lrn
+
+
+def make_lp_norm(T: DType, outer: int, n: int, inner: int, power: int) -> Any:
+    """Divide by the 1- or 2-norm along the middle axis; a zero norm leaves zeros."""
+
+    def term(x: Any) -> Any:
+        return abs(x) if power == 1 else x * x
+
+    def finish(total: Any) -> Any:
+        return total if power == 1 else sqrt(total)
+
+    @op
+    def lp_norm(X: T[outer, n, inner]) -> T[outer, n, inner]:
+        Y = empty((outer, n, inner), T)
+        for o, i in grid(outer, inner):
+            total = T(0)
+            for k in range(n):
+                total += term(X[o, k, i])
+            norm = finish(total)
+            for k in range(n):
+                Y[o, k, i] = X[o, k, i] / norm if norm != 0 else T(0)
+        return Y
+
+    return lp_norm

@@ -1,0 +1,358 @@
+"""Scalar functions that the elementwise operators apply: ONNX's semantics in the DSL's language.
+
+Factories with parameters are cached, so equal parameters give the same function object
+(and with it the same cached Scop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from frontend_dsl import abs, erf, exp, expm1, isinf, isnan, log, log1p, max, min, pow, sigmoid, sqrt, tanh
+from poly.dtypes import DType, f64
+
+Scalar = Callable[..., Any]
+
+
+# ---- activations -----------------------------------------------------------------------------
+
+
+def relu(x: Any) -> Any:
+    """`x` first, so that NaN stays NaN."""
+    return max(x, 0)
+
+
+def softplus(x: Any) -> Any:
+    return log1p(exp(-abs(x))) + max(x, 0)
+
+
+def softsign(x: Any) -> Any:
+    return x / (1 + abs(x))
+
+
+def hard_swish(x: Any) -> Any:
+    return x * min(max(x * (1.0 / 6.0) + 0.5, 0), 1)
+
+
+def mish(x: Any) -> Any:
+    return x * tanh(log1p(exp(-abs(x))) + max(x, 0))
+
+
+def gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + erf(x * 0.7071067811865476))
+
+
+def gelu_tanh(x: Any) -> Any:
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+@cache
+def hard_sigmoid(alpha: float, beta: float) -> Scalar:
+    def hard_sigmoid(x: Any) -> Any:
+        return min(max(alpha * x + beta, 0), 1)
+
+    return hard_sigmoid
+
+
+@cache
+def leaky_relu(alpha: float) -> Scalar:
+    def leaky_relu(x: Any) -> Any:
+        return alpha * x if x < 0 else x
+
+    return leaky_relu
+
+
+@cache
+def thresholded_relu(alpha: float) -> Scalar:
+    def thresholded_relu(x: Any) -> Any:
+        return x if x > alpha else 0 * x
+
+    return thresholded_relu
+
+
+@cache
+def elu(alpha: float, gamma: float = 1.0) -> Scalar:
+    """`gamma` is Selu's outer factor."""
+
+    def elu(x: Any) -> Any:
+        return (gamma * alpha) * expm1(x) if x < 0 else gamma * x
+
+    return elu
+
+
+@cache
+def celu(alpha: float) -> Scalar:
+    def celu(x: Any) -> Any:
+        return max(x, 0) + min(alpha * expm1(x / alpha), 0)
+
+    return celu
+
+
+@cache
+def swish(alpha: float) -> Scalar:
+    def swish(x: Any) -> Any:
+        return x * sigmoid(alpha * x)
+
+    return swish
+
+
+@cache
+def shrink(bias: float, lambd: float) -> Scalar:
+    def shrink(x: Any) -> Any:
+        return x + bias if x < -lambd else (x - bias if x > lambd else 0 * x)
+
+    return shrink
+
+
+@cache
+def clip(low: Any, high: Any) -> Scalar:
+    """Either bound may be None."""
+
+    def clip(x: Any) -> Any:
+        above = x if low is None else max(x, low)
+        return above if high is None else min(above, high)
+
+    return clip
+
+
+def clip3(x: Any, low: Any, high: Any) -> Any:
+    return min(max(x, low), high)
+
+
+def prelu(x: Any, slope: Any) -> Any:
+    return slope * x if x < 0 else x
+
+
+@cache
+def batch_norm(epsilon: float) -> Scalar:
+    def batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+        return (x - mean) * (scale / sqrt(variance + epsilon)) + bias
+
+    return batch_norm
+
+
+# ---- arithmetic ------------------------------------------------------------------------------
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def negative(x: Any) -> Any:
+    return -x
+
+
+def absolute(x: Any) -> Any:
+    return abs(x)
+
+
+def reciprocal(x: Any) -> Any:
+    return 1 / x
+
+
+def sign(x: Any) -> Any:
+    return 1 + 0 * x if x > 0 else (0 * x - 1 if x < 0 else x)
+
+
+def asinh(x: Any) -> Any:
+    """By `log1p` of a positive number, so that small arguments keep their digits."""
+    return (1 if x >= 0 else -1) * log1p(abs(x) + x * x / (1 + sqrt(x * x + 1)))
+
+
+def acosh(x: Any) -> Any:
+    return log(x + sqrt((x - 1) * (x + 1)))
+
+
+def atanh(x: Any) -> Any:
+    return 0.5 * log1p(2 * x / (1 - x))
+
+
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def sub(a: Any, b: Any) -> Any:
+    return a - b
+
+
+def mul(a: Any, b: Any) -> Any:
+    return a * b
+
+
+def divide(a: Any, b: Any) -> Any:
+    return a / b
+
+
+def divide_truncating(a: Any, b: Any) -> Any:
+    """Integer division towards zero."""
+    return a // b + 1 if (a % b != 0) and ((a < 0) != (b < 0)) else a // b
+
+
+def divide_unsigned(a: Any, b: Any) -> Any:
+    return a // b
+
+
+def modulo(a: Any, b: Any) -> Any:
+    """The divisor's sign (Python's rule)."""
+    return a % b
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """The dividend's sign (C's fmod)."""
+    return -(-a % abs(b)) if a < 0 else a % abs(b)
+
+
+def power(a: Any, b: Any) -> Any:
+    return pow(a, b)
+
+
+@cache
+def power_of(T: DType) -> Scalar:
+    """`a ** b` rounded to `T` from f64: integer bases and mixed types."""
+
+    def power_of(a: Any, b: Any) -> Any:
+        return T(pow(f64(a), f64(b)))
+
+    return power_of
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+def cube(x: Any) -> Any:
+    return x * x * x
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """NaN if either is NaN."""
+    return b if b != b else max(a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """NaN if either is NaN."""
+    return b if b != b else min(a, b)
+
+
+def maximum_whole(a: Any, b: Any) -> Any:
+    return max(a, b)
+
+
+def minimum_whole(a: Any, b: Any) -> Any:
+    return min(a, b)
+
+
+@cache
+def scaled(factor: float) -> Scalar:
+    def scaled(x: Any) -> Any:
+        return x * factor
+
+    return scaled
+
+
+# ---- comparison, logic, bits -------------------------------------------------------------------
+
+
+def equal(a: Any, b: Any) -> Any:
+    return a == b
+
+
+def greater(a: Any, b: Any) -> Any:
+    return a > b
+
+
+def greater_equal(a: Any, b: Any) -> Any:
+    return a >= b
+
+
+def less(a: Any, b: Any) -> Any:
+    return a < b
+
+
+def less_equal(a: Any, b: Any) -> Any:
+    return a <= b
+
+
+def both(a: Any, b: Any) -> Any:
+    return a and b
+
+
+def either(a: Any, b: Any) -> Any:
+    return a or b
+
+
+def differ(a: Any, b: Any) -> Any:
+    return a != b
+
+
+def negation(x: Any) -> Any:
+    return not x
+
+
+def bit_not(x: Any) -> Any:
+    return ~x
+
+
+def bit_and(a: Any, b: Any) -> Any:
+    return a & b
+
+
+def bit_or(a: Any, b: Any) -> Any:
+    return a | b
+
+
+def bit_xor(a: Any, b: Any) -> Any:
+    return a ^ b
+
+
+def shift_left(a: Any, b: Any) -> Any:
+    return a << b
+
+
+def shift_right(a: Any, b: Any) -> Any:
+    return a >> b
+
+
+def is_nan(x: Any) -> Any:
+    return isnan(x)
+
+
+@cache
+def is_inf(positive: bool, negative: bool) -> Scalar:
+    def is_inf(x: Any) -> Any:
+        if positive and negative:
+            return isinf(x)
+        return isinf(x) and (x > 0 if positive else x < 0)
+
+    return is_inf
+
+
+def choose(condition: Any, a: Any, b: Any) -> Any:
+    return a if condition else b
+
+
+# ---- a constant operand --------------------------------------------------------------------------
+
+
+@cache
+def with_right(fn: Scalar, value: Any) -> Scalar:
+    """`x -> fn(x, value)`."""
+
+    def with_right(x: Any) -> Any:
+        return fn(x, value)
+
+    return with_right
+
+
+@cache
+def with_left(fn: Scalar, value: Any) -> Scalar:
+    """`x -> fn(value, x)`."""
+
+    def with_left(x: Any) -> Any:
+        return fn(value, x)
+
+    return with_left
+
+

@@ -1,0 +1,95 @@
+"""Conv and ConvTranspose: which of the library's forms fits."""
+
+from __future__ import annotations
+
+from frontend_dsl.library.convolution import make_conv2d, make_depthwise, make_grouped, make_pointwise
+from frontend_dsl.library.transposed import make_conv_transpose, make_conv_transpose_tiles
+from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from graph_driver.operators.registry import (
+    data, integers, need_float, onnx_operator, only_output, optional, product, same_types, scop_of,
+)  # fmt: skip
+from graph_driver.operators.windows import Sizes, Window, window_of
+from poly.scop import Scop
+
+
+def _wired(scop: Scop, bias: bool) -> OperatorScop:
+    names = ("X", "F", "B") if bias else ("X", "F")
+    return OperatorScop(scop, tuple(enumerate(names)), scop.results, False)
+
+
+@onnx_operator("Conv")
+def conv(ctx: NodeContext) -> OperatorScop:
+    """1-D runs as 2-D of height 1; depthwise, pointwise and grouped have their own loops."""
+    need_float(ctx)
+    same_types(ctx)
+    x, w, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
+    batch, channels, *spatial = x.shape
+    size: Sizes = tuple(spatial)
+    groups = int(ctx.attrs.get("group", 1))
+    win = window_of(ctx, size, tuple(w.shape[2:]))
+    bias = optional(ctx, 2) is not None
+    filters = w.shape[0]
+    if groups == 1 and win.plain:
+        return _wired(scop_of(make_pointwise, x.dtype, batch, (channels, filters), product(size), bias), bias)
+    if len(size) == 1:
+        size, win = _lifted(size, win)
+    rest = (win.kernel, win.strides, win.dilations, win.begin, win.end, bias)
+    if len(size) == 2 and groups == 1:
+        scop = scop_of(make_conv2d, x.dtype, batch, (channels, filters), size, *rest)
+    elif len(size) == 2 and groups == channels == filters:
+        scop = scop_of(make_depthwise, x.dtype, batch, channels, size, *rest)
+    else:
+        per_group = (channels // groups, filters // groups)
+        scop = scop_of(make_grouped, x.dtype, batch, groups, per_group, size, *rest)
+    made = product(tuple(int(e.value) for e in scop.arrays[scop.results[0]].shape))  # type: ignore[attr-defined]
+    if made != y.size:
+        raise Unsupported(f"Conv whose output has {y.size} elements, not {made}")
+    return _wired(scop, bias)
+
+
+def _lifted(size: Sizes, win: Window) -> tuple[Sizes, Window]:
+    """A 1-D image as a 2-D one of height 1."""
+    return (1, *size), Window(
+        (1, *win.kernel), (1, *win.strides), (1, *win.dilations), (0, *win.begin), (0, *win.end)
+    )
+
+
+@onnx_operator("ConvTranspose")
+def conv_transpose(ctx: NodeContext) -> OperatorScop:
+    """Kernels that do not overlap have a form without scattering."""
+    need_float(ctx)
+    same_types(ctx)
+    x, w, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
+    batch, channels, *spatial = x.shape
+    size: Sizes = tuple(spatial)
+    rank, groups, out = len(size), int(ctx.attrs.get("group", 1)), tuple(y.shape[2:])
+    win = window_of(ctx, size, tuple(w.shape[2:]))
+    extra = integers(ctx.attrs.get("output_padding") or (0,) * rank)
+    begin = _transposed_begin(ctx, size, win, extra, out)
+    bias = optional(ctx, 2) is not None
+    apart = win.kernel == win.strides and set(win.dilations) == {1}
+    if groups == 1 and rank == 2 and apart and not any(begin) and out == _times(size, win.strides):
+        sizes = (channels, w.shape[1])
+        return _wired(scop_of(make_conv_transpose_tiles, x.dtype, batch, sizes, size, win.kernel, bias), bias)
+    per_group = (channels // groups, w.shape[1])
+    return _wired(
+        scop_of(
+            make_conv_transpose, x.dtype, batch, groups, per_group, size, win.kernel, win.strides, win.dilations,
+            begin, out, bias,
+        ),
+        bias,
+    )  # fmt: skip
+
+
+def _times(size: Sizes, factors: Sizes) -> Sizes:
+    return tuple(n * f for n, f in zip(size, factors, strict=True))
+
+
+def _transposed_begin(ctx: NodeContext, size: Sizes, win: Window, extra: Sizes, out: Sizes) -> Sizes:
+    """How much is cropped at the beginning of each dimension."""
+    auto = ctx.attrs.get("auto_pad", "NOTSET")
+    if auto == "VALID" or (auto == "NOTSET" and not ctx.attrs.get("output_shape")):
+        return win.begin
+    dims = zip(size, win.kernel, win.strides, win.dilations, extra, out, strict=True)
+    totals = [max(s * (n - 1) + e + (k - 1) * d + 1 - o, 0) for n, k, s, d, e, o in dims]
+    return tuple(t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in totals)

@@ -1,0 +1,58 @@
+"""Gathering."""
+
+from __future__ import annotations
+
+from frontend_dsl.library import indexing as lib
+from frontend_dsl.library.movement import make_slice
+from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from graph_driver.operators.registry import axis_of, constant, data, onnx_operator, product, scop_of
+
+
+@onnx_operator("Gather")
+def gather(ctx: NodeContext) -> OperatorScop:
+    """A constant single index is a slice."""
+    x, index = data(ctx, 0), data(ctx, 1)
+    axis = axis_of(ctx, len(x.shape), 0)
+    outer, n, inner = product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :])
+    if index.const is not None and index.size == 1:
+        at = int(index.const.reshape(-1)[0])
+        if not -n <= at < n:
+            raise Unsupported(f"Gather of index {at} from {n} elements")
+        scop = scop_of(make_slice, x.dtype, (outer, n, inner), (0, at % n, 0), (1, 1, 1), (outer, 1, inner))
+        return OperatorScop(scop, ((0, "X"),), scop.results, False)
+    scop = scop_of(lib.make_gather, x.dtype, index.dtype, outer, n, inner, index.size)
+    return OperatorScop(scop, ((0, "X"), (1, "J")), scop.results, False)
+
+
+@onnx_operator("GatherElements")
+def gather_elements(ctx: NodeContext) -> OperatorScop:
+    """Indices of the output's shape."""
+    x, index = data(ctx, 0), data(ctx, 1)
+    axis = axis_of(ctx, len(x.shape), 0)
+    scop = scop_of(lib.make_gather_elements, x.dtype, index.dtype, x.shape, index.shape, axis)
+    return OperatorScop(scop, ((0, "X"), (1, "J")), scop.results, False)
+
+
+@onnx_operator("GatherND")
+def gather_nd(ctx: NodeContext) -> OperatorScop:
+    """Index tuples in the last dimension."""
+    x, index = data(ctx, 0), data(ctx, 1)
+    skip = int(ctx.attrs.get("batch_dims", 0))
+    depth = index.shape[-1]
+    dims = x.shape[skip : skip + depth]
+    batch, count, inner = product(x.shape[:skip]), product(index.shape[skip:-1]), product(x.shape[skip + depth :])
+    scop = scop_of(lib.make_gather_nd, x.dtype, index.dtype, batch, dims, inner, count)
+    return OperatorScop(scop, ((0, "X"), (1, "J")), scop.results, False)
+
+
+@onnx_operator("OneHot")
+def one_hot(ctx: NodeContext) -> OperatorScop:
+    """Constant depth, integer indices."""
+    index, values = data(ctx, 0), data(ctx, 2)
+    if not index.dtype.is_int:
+        raise Unsupported(f"OneHot with indices of {index.dtype}")
+    depth = int(constant(ctx, 1, "its depth").reshape(-1)[0])
+    axis = axis_of(ctx, len(index.shape) + 1, -1)
+    outer, inner = product(index.shape[:axis]), product(index.shape[axis:])
+    scop = scop_of(lib.make_one_hot, index.dtype, values.dtype, outer, depth, inner)
+    return OperatorScop(scop, ((0, "J"), (2, "V")), scop.results, False)

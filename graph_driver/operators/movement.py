@@ -1,0 +1,177 @@
+"""Operators that only move elements."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from frontend_dsl.library import movement as lib
+from graph_driver.operators.chain import Wiring, joined
+from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from graph_driver.operators.registry import (
+    axis_of, constant, data, integers, onnx_operator, only_output, optional, product, scop_of,
+)  # fmt: skip
+from poly.dtypes import DType
+from poly.scop import Scop
+
+Shape = tuple[int, ...]
+
+
+def _one(scop: Scop) -> OperatorScop:
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+@onnx_operator("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+def view(ctx: NodeContext) -> OperatorScop:
+    """A copy; the memory planner aliases most of these away."""
+    y = only_output(ctx)
+    scop = scop_of(lib.make_copy, data(ctx, 0).dtype, y.shape)
+    return OperatorScop(scop, ((0, "X"),), scop.results, True)
+
+
+@onnx_operator("Transpose")
+def transpose(ctx: NodeContext) -> OperatorScop:
+    """The default reverses all dimensions."""
+    x = data(ctx, 0)
+    perm = integers(ctx.attrs.get("perm") or range(len(x.shape) - 1, -1, -1))
+    return _one(scop_of(lib.make_transpose, x.dtype, x.shape, perm))
+
+
+@onnx_operator("DepthToSpace", "SpaceToDepth")
+def depth_space(ctx: NodeContext) -> OperatorScop:
+    """Transposes of a split view."""
+    x, b = data(ctx, 0), int(ctx.attrs["blocksize"])
+    n, c, h, w = x.shape
+    if ctx.op_type == "SpaceToDepth":
+        split, perm = (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4)
+    elif ctx.attrs.get("mode", "DCR") == "DCR":
+        split, perm = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        split, perm = (n, c // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
+    return _one(scop_of(lib.make_transpose, x.dtype, split, perm))
+
+
+@onnx_operator("Concat")
+def concat(ctx: NodeContext) -> OperatorScop:
+    """Many operands join in a tree of fours."""
+    infos = [data(ctx, k) for k in range(len(ctx.inputs))]
+    axis = axis_of(ctx, len(infos[0].shape), 1)
+    return _concat(infos[0].dtype, tuple(i.shape for i in infos), axis)
+
+
+@lru_cache(maxsize=1024)
+def _concat(dtype: DType, shapes: tuple[Shape, ...], axis: int) -> OperatorScop:
+    if len(shapes) == 1:
+        return _one(scop_of(lib.make_copy, dtype, shapes[0]))
+    if len(shapes) <= 4:
+        scop = scop_of(lib.make_concat, dtype, shapes, axis)
+        return OperatorScop(scop, tuple(enumerate(scop.args)), scop.results, False)
+    inputs = [f"X{k}" for k in range(len(shapes))]
+    level = list(zip(inputs, shapes, strict=True))
+    parts: list[Wiring] = []
+    while len(level) > 1:
+        above = []
+        for group in (level[k : k + 4] for k in range(0, len(level), 4)):
+            above.append(group[0] if len(group) == 1 else _join(parts, dtype, group, axis))
+        level = above
+    return joined("concat", parts, inputs, [level[0][0]])
+
+
+def _join(parts: list[Wiring], dtype: DType, group: list[tuple[str, Shape]], axis: int) -> tuple[str, Shape]:
+    shapes = tuple(s for _, s in group)
+    scop = scop_of(lib.make_concat, dtype, shapes, axis)
+    name = f"Y{len(parts)}"
+    parts.append((scop, {**dict(zip(scop.args, (n for n, _ in group), strict=True)), scop.results[0]: name}))
+    total = sum(s[axis] for s in shapes)
+    return name, (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
+
+
+@onnx_operator("Split")
+def split(ctx: NodeContext) -> OperatorScop:
+    """One slice for each output."""
+    x = data(ctx, 0)
+    return _split(x.dtype, x.shape, axis_of(ctx, len(x.shape), 0), tuple(o.shape for o in ctx.outputs))
+
+
+@lru_cache(maxsize=1024)
+def _split(dtype: DType, shape: Shape, axis: int, outs: tuple[Shape, ...]) -> OperatorScop:
+    parts: list[Wiring] = []
+    at = 0
+    for k, out in enumerate(outs):
+        starts = tuple(at if d == axis else 0 for d in range(len(shape)))
+        scop = scop_of(lib.make_slice, dtype, shape, starts, (1,) * len(shape), out)
+        parts.append((scop, {"X": "X", scop.results[0]: f"Y{k}"}))
+        at += out[axis]
+    return joined("split", parts, ["X"], [f"Y{k}" for k in range(len(outs))])
+
+
+@onnx_operator("Slice")
+def slice_(ctx: NodeContext) -> OperatorScop:
+    """Bounds by attributes (opset < 10) or constant inputs."""
+    x, y = data(ctx, 0), only_output(ctx)
+    if ctx.opset < 10:
+        starts, axes, steps = ctx.attrs["starts"], ctx.attrs.get("axes"), None
+    else:
+        starts, axes, steps = constant(ctx, 1, "bounds"), constant(ctx, 3, "axes"), constant(ctx, 4, "steps")
+    first = integers(starts)
+    where = integers(axes) if axes is not None else tuple(range(len(first)))
+    by = integers(steps) if steps is not None else (1,) * len(first)
+    rank = len(x.shape)
+    origin, stride = [0] * rank, [1] * rank
+    for a, s, b in zip(where, first, by, strict=True):
+        n = x.shape[a % rank]
+        s = s + n if s < 0 else s
+        origin[a % rank] = min(max(s, 0), n if b > 0 else n - 1)
+        stride[a % rank] = b
+    return _one(scop_of(lib.make_slice, x.dtype, x.shape, tuple(origin), tuple(stride), y.shape))
+
+
+@onnx_operator("Pad")
+def pad(ctx: NodeContext) -> OperatorScop:
+    """Constant, edge, reflect, wrap; negative pads crop (constant mode)."""
+    x = data(ctx, 0)
+    rank = len(x.shape)
+    if ctx.opset < 11:
+        pads, value, axes = integers(ctx.attrs["pads"]), ctx.attrs.get("value", 0.0), tuple(range(rank))
+    else:
+        pads = integers(constant(ctx, 1, "pads"))
+        fill = constant(ctx, 2, "its value")
+        value = fill.reshape(-1)[0].item() if fill is not None and fill.size else 0
+        given = constant(ctx, 3, "axes")
+        axes = tuple(a % rank for a in integers(given)) if given is not None else tuple(range(rank))
+    begin, end = [0] * rank, [0] * rank
+    for k, a in enumerate(axes):
+        begin[a], end[a] = pads[k], pads[k + len(axes)]
+    return _one(_padded(ctx.attrs.get("mode", "constant"), x.dtype, x.shape, tuple(begin), tuple(end), value))
+
+
+def _padded(mode: str, dtype: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> Scop:
+    if mode == "constant":
+        if dtype.kind == "bool":
+            value = bool(value)
+        return scop_of(lib.make_pad, dtype, shape, begin, end, value)
+    if min((*begin, *end)) < 0:
+        raise Unsupported(f"Pad in mode {mode} with negative pads")
+    if mode == "reflect" and any(max(b, e) >= n for n, b, e in zip(shape, begin, end, strict=True) if b or e):
+        raise Unsupported("Pad that reflects more than the image")
+    return scop_of(lib.make_pad_by, dtype, shape, begin, end, mode)
+
+
+@onnx_operator("Tile")
+def tile(ctx: NodeContext) -> OperatorScop:
+    """Constant repeats."""
+    x = data(ctx, 0)
+    repeats = integers(constant(ctx, 1, "repeats"))
+    if ctx.opset < 6:
+        raise Unsupported("Tile before opset 6")
+    return _one(scop_of(lib.make_tile, x.dtype, x.shape, repeats))
+
+
+@onnx_operator("Trilu")
+def trilu(ctx: NodeContext) -> OperatorScop:
+    """The upper or lower triangle of the last two dimensions."""
+    x = data(ctx, 0)
+    k = 0 if optional(ctx, 1) is None else int(constant(ctx, 1, "its diagonal").reshape(-1)[0])
+    *batch, rows, cols = x.shape
+    upper = bool(ctx.attrs.get("upper", 1))
+    return _one(scop_of(lib.make_trilu, x.dtype, product(tuple(batch)), rows, cols, k, upper))

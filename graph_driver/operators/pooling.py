@@ -1,0 +1,43 @@
+"""Pools over windows and over whole images."""
+
+from __future__ import annotations
+
+from frontend_dsl.library.pooling import make_average_pool, make_lp_pool, make_max_pool
+from frontend_dsl.library.reduction import make_reduce
+from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from graph_driver.operators.registry import data, integers, need_float, onnx_operator, only_output, scop_of
+from graph_driver.operators.windows import window_of
+
+
+@onnx_operator("MaxPool", "AveragePool", "LpPool")
+def pool(ctx: NodeContext) -> OperatorScop:
+    """The output's shape (ceil_mode) is the graph's."""
+    x, y = data(ctx, 0), only_output(ctx)
+    if ctx.op_type != "MaxPool":
+        need_float(ctx)
+    size = tuple(x.shape[2:])
+    win = window_of(ctx, size, integers(ctx.attrs["kernel_shape"]))
+    common = (x.dtype, x.shape[0] * x.shape[1], size, tuple(y.shape[2:]), win.kernel, win.strides, win.dilations, win.begin)
+    if ctx.op_type == "MaxPool":
+        scop = scop_of(make_max_pool, *common)
+    elif ctx.op_type == "AveragePool":
+        scop = scop_of(make_average_pool, *common, win.end, bool(ctx.attrs.get("count_include_pad", 0)))
+    else:
+        power = int(ctx.attrs.get("p", 2))
+        if power < 1:
+            raise Unsupported(f"LpPool with p = {power}")
+        scop = scop_of(make_lp_pool, *common, power)
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+@onnx_operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def global_pool(ctx: NodeContext) -> OperatorScop:
+    """A reduction over all spatial dimensions."""
+    need_float(ctx)
+    x = data(ctx, 0)
+    kind = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}.get(ctx.op_type, "l2")
+    if kind == "l2" and ctx.attrs.get("p", 2) != 2:
+        raise Unsupported(f"GlobalLpPool with p = {ctx.attrs['p']}")
+    axes = tuple(range(2, len(x.shape)))
+    scop = scop_of(make_reduce, kind, x.dtype, x.shape, axes, True)
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)

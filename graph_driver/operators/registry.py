@@ -1,0 +1,113 @@
+"""Which function builds which ONNX operator, and the cache of library Scops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from graph_driver.operators.context import Builder, NodeContext, TensorInfo, Unsupported
+from poly.scop import Scop
+
+_builders: dict[tuple[str, str], Builder] = {}
+ONNX_DOMAIN = ("", "ai.onnx")
+
+
+def onnx_operator(*names: str, domain: str = "") -> Callable[[Builder], Builder]:
+    """Register the decorated builder for the operators `names`."""
+
+    def register(builder: Builder) -> Builder:
+        for name in names:
+            _builders[domain, name] = builder
+        return builder
+
+    return register
+
+
+def registered(domain: str, op_type: str) -> Builder | None:
+    """The builder of an operator, or None."""
+    return _builders.get(("" if domain in ONNX_DOMAIN else domain, op_type))
+
+
+def names() -> tuple[str, ...]:
+    """All operators with a builder, sorted; those of other domains as `domain::name`."""
+    return tuple(sorted(f"{d}::{n}" if d else n for d, n in _builders))
+
+
+@lru_cache(maxsize=4096)
+def scop_of(factory: Callable[..., Any], *args: Any) -> Scop:
+    """The Scop of the operator that `factory(*args)` makes; nodes of equal form share it."""
+    scop: Scop = factory(*args).scop()
+    return scop
+
+
+# ---- reading a node --------------------------------------------------------------------------
+
+
+def data(ctx: NodeContext, position: int) -> TensorInfo:
+    """A required input. Raises `Unsupported` when it is absent."""
+    found = optional(ctx, position)
+    if found is None:
+        raise Unsupported(f"{ctx.op_type} without input {position}")
+    return found
+
+
+def optional(ctx: NodeContext, position: int) -> TensorInfo | None:
+    """An optional input, None when absent."""
+    return ctx.inputs[position] if position < len(ctx.inputs) else None
+
+
+def constant(ctx: NodeContext, position: int, what: str) -> Any:
+    """The value of an input that must be known at compile time, None when absent."""
+    info = optional(ctx, position)
+    if info is None:
+        return None
+    if info.const is None:
+        raise Unsupported(f"{ctx.op_type} with {what} known at run time only")
+    return info.const
+
+
+def integers(value: Any) -> tuple[int, ...]:
+    """A list attribute or a constant tensor as a tuple of ints."""
+    return tuple(int(v) for v in (value.ravel() if hasattr(value, "ravel") else value))
+
+
+def axis_of(ctx: NodeContext, rank: int, default: int, name: str = "axis") -> int:
+    """An axis attribute in `0..rank-1`."""
+    axis = int(ctx.attrs.get(name, default))
+    return axis + rank if axis < 0 else axis
+
+
+def product(shape: tuple[int, ...]) -> int:
+    """Number of elements."""
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+def only_output(ctx: NodeContext) -> TensorInfo:
+    """The single output. Raises `Unsupported` when the model uses further ones."""
+    if len(ctx.outputs) != 1:
+        raise Unsupported(f"{ctx.op_type} with {len(ctx.outputs)} outputs")
+    return ctx.outputs[0]
+
+
+def same_types(ctx: NodeContext) -> None:
+    """Refuse inputs of different element types."""
+    if len({i.dtype for i in ctx.inputs if i is not None}) > 1:
+        raise Unsupported(f"{ctx.op_type} of mixed element types")
+
+
+def need_float(ctx: NodeContext) -> None:
+    """Refuse other element types than f32 and f64 in the first input."""
+    info = data(ctx, 0)
+    if not info.dtype.is_float or info.dtype.bits < 32:
+        raise Unsupported(f"{ctx.op_type} on {info.dtype}")
+
+
+def need_elements(ctx: NodeContext) -> None:
+    """Refuse tensors without elements: there is nothing to loop over."""
+    for info in (*ctx.inputs, *ctx.outputs):
+        if info is not None and info.size == 0:
+            raise Unsupported(f"{ctx.op_type} of a tensor without elements")
