@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import islpy as isl
 
 from emit.accesses import AccessPlan, run_build
+from emit.dynamic import real_bounds
+from emit.implemented import prove_domain
 from emit.isl_expr import arguments, to_expr
 from emit.linear import difference, linear, operands, rebuild
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Stmt, Store
@@ -34,11 +36,13 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
     fn = build_loops(scop, tree, name)
-    return run_passes(fn, target, vectorise=vectorise)
+    prove_domain(scop, fn)
+    return run_passes(real_bounds(fn, scop), target, vectorise=vectorise)
 
 
 def build_loops(scop: Scop, tree: Node, name: str) -> Function:
-    """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded."""
+    """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
+    data-dependent loops still have their static bounds."""
     schedule = to_isl(scop, tree)
     ast, plans = run_build(scop, schedule)
     walker = _Walker(scop, schedule, plans)
