@@ -45,6 +45,8 @@ def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str,
         pair = getattr(build, setter)(callback)
         alive.append(pair)
         build = pair[0]
+    # Statements scheduled together stay under one mark: a buffer must have one lifetime.
+    isl.DEFAULT_CONTEXT.set_ast_build_group_coscheduled(1)
     ast = build.node_from_schedule(schedule.schedule)
     alive.clear()
     if planner.error is not None:
