@@ -1,0 +1,212 @@
+"""Running a plan: `graph` (one native call per segment) and `eager` (one call per step)."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph_driver import entry
+from graph_driver.memory import ALIGNMENT
+from graph_driver.plan import Place, Plan, Slot, Step
+from graph_driver.reference import HostNode
+from poly.dtypes import BY_NAME
+from poly.errors import ArgumentError, ModelError
+
+SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+Look = Callable[[str], np.ndarray]
+Observer = Callable[[int, Step, Look], None]
+
+
+def aligned_bytes(size: int) -> np.ndarray:
+    """`size` uninitialised bytes at a multiple of 64. Raises `ModelError` when memory is short."""
+    try:
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError:
+        raise ModelError(f"not enough memory for {size} bytes") from None
+    start = -raw.__array_interface__["data"][0] % ALIGNMENT
+    return raw[start : start + size]
+
+
+def address(array: np.ndarray) -> int:
+    """Where the data starts."""
+    return int(array.__array_interface__["data"][0])
+
+
+class Executor:
+    """A plan with its memory and code, ready to run. One run at a time (a lock sees to it)."""
+
+    def __init__(
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode], symbols: Mapping[str, int], runtime: int
+    ) -> None:
+        """`weights` is the weights segment; `symbols` has addresses of all kernels and segments."""
+        self.plan = plan
+        self.weights = weights
+        self.arena = aligned_bytes(plan.peak)
+        self._hosts = hosts
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._segments = entry.segments(plan)
+        self._native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(self._segments))]
+        self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
+        self._bases = (ctypes.c_void_p * (entry.FIRST_INPUT + len(plan.inputs) + len(plan.outputs)))()
+        self._schedule = self._order()
+
+    def _order(self) -> list[int]:
+        """What to do in turn: `k >= 0` is native segment k, `~k` host step k."""
+        starts = {steps[0]: number for number, steps in enumerate(self._segments)}
+        order = []
+        for k, step in enumerate(self.plan.steps):
+            if step.kind == "host":
+                order.append(~k)
+            elif k in starts:
+                order.append(starts[k])
+        return order
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs by name. Raises `ArgumentError` for inputs that do not fit."""
+        arrays = check_inputs(self.plan, inputs)
+        with self._lock:
+            frame = self._frame(arrays)
+            for what in self._schedule:
+                if what < 0:
+                    frame.host(self.plan.steps[~what], self._hosts)
+                else:
+                    self._native[what](ctypes.addressof(self._bases))
+            return frame.results()
+
+    def run_eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
+        """The same, step by step; `observer(number, step, look)` is called after each step.
+
+        `look(name)` gives a copy of any tensor that is in memory at that point.
+        """
+        arrays = check_inputs(self.plan, inputs)
+        with self._lock:
+            frame = self._frame(arrays)
+            for k, step in enumerate(self.plan.steps):
+                if step.kind == "host":
+                    frame.host(step, self._hosts)
+                elif step.kind == "copy":
+                    source, target = (frame.array(a) for a in step.args)
+                    np.copyto(target.reshape(source.shape), source)
+                else:
+                    pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
+                    self._kernels[step.symbol](ctypes.addressof(pointers), None, self._runtime or None)
+                if observer is not None:
+                    observer(k, step, lambda name: np.array(frame.value(name)))
+            return frame.results()
+
+    def _frame(self, arrays: Sequence[np.ndarray]) -> _Frame:
+        outputs = []
+        for name in self.plan.outputs:
+            slot = self.plan.slots.get(name)
+            static = slot is not None and slot.dtype is not None
+            outputs.append(aligned_bytes(_output_bytes(slot) if static and slot is not None else 0))
+        frame = _Frame(self.plan, self.arena, self.weights, arrays, outputs)
+        values = [self._runtime or None, address(self.arena), address(self.weights)]
+        values += [address(a) for a in (*arrays, *outputs)]
+        for k, v in enumerate(values):
+            self._bases[k] = v
+        return frame
+
+
+def _output_bytes(slot: Slot) -> int:
+    return max(slot.nbytes, 1)
+
+
+class _Frame:
+    """One run's memory: where each slot's bytes are now, and the host's values."""
+
+    def __init__(
+        self, plan: Plan, arena: np.ndarray, weights: np.ndarray,
+        inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
+    ) -> None:  # fmt: skip
+        self.plan, self.arena, self.weights = plan, arena, weights
+        self.inputs, self.outputs = inputs, outputs
+        self.host_values: dict[str, Any] = {}
+
+    def _bytes(self, place: Place, size: int) -> np.ndarray:
+        if place.kind == "arena":
+            return self.arena[place.offset : place.offset + size]
+        if place.kind == "weight":
+            return self.weights[place.offset : place.offset + size]
+        if place.kind == "input":
+            return self.inputs[place.index].reshape(-1).view(np.uint8)[:size]
+        return self.outputs[place.index][:size]
+
+    def array(self, name: str) -> np.ndarray:
+        """The tensor's memory as an array (no copy)."""
+        slot = self.plan.slots[name]
+        assert slot.dtype is not None and slot.shape is not None
+        return self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np).reshape(slot.shape)
+
+    def pointer(self, name: str) -> int:
+        """Address of the tensor's first byte."""
+        slot = self.plan.slots[name]
+        return address(self._bytes(slot.place, slot.nbytes))
+
+    def value(self, name: str) -> Any:
+        """The tensor as a host operator takes it."""
+        if self.plan.slots[name].dtype is None:
+            return self.host_values[name]
+        return self.array(name)
+
+    def host(self, step: Step, hosts: Sequence[HostNode]) -> None:
+        """Run one host step; results with known shapes are stored in their place."""
+        captures = {c: self.value(c) for c in step.captures}
+        results = hosts[step.index]([self.value(a) for a in step.args], captures)
+        for name, result in zip(step.results, results, strict=True):
+            slot = self.plan.slots.get(name)
+            if slot is None:
+                continue  # nobody reads it
+            if slot.dtype is None:
+                self.host_values[name] = result
+                continue
+            if np.shape(result) != slot.shape:
+                raise ModelError(f"{step.label} made shape {list(np.shape(result))} for '{name}', not {slot.shape}")
+            np.copyto(self.array(name), result, casting="unsafe")
+
+    def results(self) -> dict[str, Any]:
+        """The graph's outputs."""
+        out: dict[str, Any] = {}
+        for k, name in enumerate(self.plan.outputs):
+            slot = self.plan.slots[name]
+            if slot.dtype is None or slot.shape is None:
+                out[name] = self.host_values[name]
+            else:
+                out[name] = self.outputs[k][: slot.nbytes].view(BY_NAME[slot.dtype].np).reshape(slot.shape)
+        return out
+
+
+def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[np.ndarray]:
+    """Inputs as contiguous arrays in the plan's order.
+
+    Raises:
+        ArgumentError: an input is missing or unknown, or has another dtype or shape.
+    """
+    unknown = [n for n in inputs if n not in plan.inputs]
+    if unknown:
+        raise ArgumentError(f"the model has no input '{unknown[0]}'; it has {_listed(plan.inputs)}")
+    missing = [n for n in plan.inputs if n not in inputs]
+    if missing:
+        raise ArgumentError(f"input '{missing[0]}' is missing; the model has {_listed(plan.inputs)}")
+    return [_checked(plan.slots[name], inputs[name]) for name in plan.inputs]
+
+
+def _checked(slot: Slot, value: Any) -> np.ndarray:
+    assert slot.dtype is not None
+    want = BY_NAME[slot.dtype].np
+    array = np.asarray(value)
+    if array.dtype != want:
+        raise ArgumentError(f"input '{slot.name}' has dtype {array.dtype}, the model wants {want}")
+    if array.shape != slot.shape:
+        raise ArgumentError(f"input '{slot.name}' has shape {array.shape}, the model was compiled for {slot.shape}")
+    return np.require(array, requirements=["C", "A"])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{n}'" for n in names) or "none"

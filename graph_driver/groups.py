@@ -1,0 +1,205 @@
+"""From nodes to kernels: every group of nodes becomes one Scop, or one host step.
+
+A group is one operator followed by pointwise operators over the same shape that only the
+group itself needs in between ("epilogue"): the whole region has a single result, so the
+values inside never reach memory outside of the kernel. Because nothing else leaves the
+region it is convex, and running it where its last node stood is always in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from graph_driver.ir import Graph, Node
+from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
+from graph_driver.passes.views import is_view
+from poly import json_io
+from poly.compose import compose
+from poly.errors import PolycError
+from poly.scop import Scop
+
+MAX_EPILOGUE = 24  # nodes joined to one producer
+Lookup = Callable[[str, str], Builder | None]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that run as one step.
+
+    `inputs` are tensors in the order of `scop.args`, `outputs` in the order of
+    `scop.results`. Without a Scop the (single) node runs on the host because of `reason`.
+    `text` is the Scop as canonical JSON and `key` its hash: equal keys, equal code.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    scop: Scop | None = None
+    text: str = ""
+    key: str = ""
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        """The operators, as `Conv+Add+Relu`."""
+        return "+".join(n.kind for n in self.nodes)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One node translated: its Scop, or why there is none."""
+
+    node: Node
+    operator: OperatorScop | None
+    reason: str = ""
+
+
+def translate(graph: Graph, lookup: Lookup) -> list[Piece]:
+    """Each node (views excepted) as a Scop where the library has one."""
+    return [_translate_one(graph, n, lookup) for n in graph.nodes if not is_view(n)]
+
+
+def _translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
+    tensors = [graph.tensors[n] for n in (*node.reads(), *node.writes())]
+    unknown = [t.name for t in tensors if not t.static]
+    if unknown:
+        return Piece(node, None, f"the shape or type of '{unknown[0]}' is only known at run time")
+    if node.captures:
+        return Piece(node, None, "control flow with a condition or count that is not constant")
+    empty = [t.name for t in tensors if t.size == 0]
+    if empty:
+        return Piece(node, None, f"'{empty[0]}' has no elements")
+    builder = lookup(node.domain, node.op_type)
+    if builder is None:
+        return Piece(node, None, "no operator in the library yet")
+    context = NodeContext(
+        node.op_type,
+        node.domain,
+        graph.opsets.get(node.domain, 1),
+        node.attrs,
+        tuple(_info(graph, i) if i else None for i in node.inputs),
+        tuple(_info(graph, o) for o in node.writes()),
+    )
+    try:
+        return Piece(node, builder(context))
+    except Unsupported as error:
+        return Piece(node, None, str(error))
+
+
+def _info(graph: Graph, name: str) -> TensorInfo:
+    t = graph.tensors[name]
+    assert t.dtype is not None and t.shape is not None
+    return TensorInfo(name, t.dtype, t.shape, t.const)
+
+
+def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True) -> list[Group]:
+    """Groups in execution order: each at the place of its last node."""
+    by_node = {id(p.node): p for p in pieces}
+    place = {id(n): k for k, n in enumerate(graph.nodes)}
+    taken: set[int] = set()
+    found: list[tuple[int, Group]] = []
+    consumers = graph.consumers()
+    for piece in pieces:
+        if id(piece.node) in taken:
+            continue
+        members = [piece]
+        if fuse and piece.operator is not None:
+            members += _epilogue(graph, piece, by_node, consumers, taken)
+        taken |= {id(m.node) for m in members}
+        found.append((place[id(members[-1].node)], make_group(graph, members)))
+    return [g for _, g in sorted(found, key=lambda item: item[0])]
+
+
+def _epilogue(
+    graph: Graph, head: Piece, by_node: dict[int, Piece], consumers: dict[str, list[Node]], taken: set[int]
+) -> list[Piece]:
+    """The longest run of pointwise nodes after `head` that leaves one live result."""
+    results = list(head.node.writes())
+    if len(results) != 1:
+        return []
+    shape = graph.tensors[results[0]].shape
+    inside = {id(head.node)}
+    made = [results[0]]
+    joined: list[Piece] = []
+    best = 0
+    frontier = [results[0]]
+    place = {id(n): k for k, n in enumerate(graph.nodes)}
+    while frontier and len(joined) < MAX_EPILOGUE:
+        readers = {id(n): n for name in made for n in consumers.get(name, []) if id(n) not in inside}
+        ready = [n for n in readers.values() if _joins(graph, n, by_node, taken, shape)]
+        if not ready:
+            break
+        node = min(ready, key=lambda n: place[id(n)])
+        inside.add(id(node))
+        joined.append(by_node[id(node)])
+        made.append(next(node.writes()))
+        live = [m for m in made if m in graph.outputs or any(id(n) not in inside for n in consumers.get(m, []))]
+        if live == [made[-1]]:
+            best = len(joined)
+    return joined[:best]
+
+
+def _joins(
+    graph: Graph, node: Node, by_node: dict[int, Piece], taken: set[int], shape: tuple[int, ...] | None
+) -> bool:
+    piece = by_node.get(id(node))
+    if piece is None or piece.operator is None or not piece.operator.pointwise or id(node) in taken:
+        return False
+    results = list(node.writes())
+    return len(results) == 1 and graph.tensors[results[0]].shape == shape
+
+
+def make_group(graph: Graph, members: Sequence[Piece]) -> Group:
+    """One group of the members in order (a single host node, or nodes with Scops)."""
+    nodes = tuple(m.node for m in members)
+    if len(members) == 1 and members[0].operator is None:
+        node = members[0].node
+        return Group(nodes, tuple(node.reads()), tuple(node.writes()), reason=members[0].reason)
+    made = {o for n in nodes for o in n.writes()}
+    alias: dict[str, str] = {}
+    inputs: list[str] = []
+    for m in members:
+        assert m.operator is not None
+        for position, _ in m.operator.inputs:
+            name = m.node.inputs[position]
+            if name not in alias and name not in made:
+                alias[name] = f"x{len(inputs)}"
+                inputs.append(name)
+    outputs = tuple(nodes[-1].writes())
+    alias |= {name: f"y{k}" for k, name in enumerate(outputs)}
+    for name in (o for n in nodes for o in n.writes()):
+        alias.setdefault(name, f"t{len(alias)}")
+    parts = [(m.operator.scop, _wiring(m, alias)) for m in members if m.operator is not None]
+    name = "_".join(n.op_type.lower() for n in nodes[:4]) + ("_etc" if len(nodes) > 4 else "")
+    try:
+        scop = compose(name, parts, [alias[i] for i in inputs], [alias[o] for o in outputs])
+    except PolycError as error:
+        labels = "+".join(n.kind for n in nodes)
+        raise type(error)(f"cannot join {labels} at '{nodes[0].name}': {error}") from error
+    text = json_io.dumps(scop)
+    order = {alias[n]: n for n in (*inputs, *outputs)}
+    key = hashlib.sha256(text.encode()).hexdigest()
+    return Group(
+        nodes, tuple(order[a] for a in scop.args), tuple(order[r] for r in scop.results), scop, text, key
+    )  # fmt: skip
+
+
+def _wiring(piece: Piece, alias: dict[str, str]) -> dict[str, str]:
+    assert piece.operator is not None
+    wiring = {argument: alias[piece.node.inputs[position]] for position, argument in piece.operator.inputs}
+    wiring |= dict(zip(piece.operator.outputs, (alias[o] for o in piece.node.writes()), strict=True))
+    return wiring
+
+
+def split(graph: Graph, group: Group, pieces: Sequence[Piece]) -> list[Group]:
+    """The group's nodes as groups of their own (used when the joined Scop cannot be compiled)."""
+    wanted = {id(n) for n in group.nodes}
+    return [make_group(graph, [p]) for p in pieces if id(p.node) in wanted]
+
+
+def on_host(group: Group, reason: str) -> Group:
+    """A single-node group that runs on the host after all."""
+    (node,) = group.nodes
+    return Group(group.nodes, tuple(node.reads()), tuple(node.writes()), reason=reason)

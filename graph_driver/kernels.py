@@ -1,0 +1,150 @@
+"""Many Scops to machine code: once per distinct one, from the cache or on worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from graph_driver.worker import Compiled, Job, answer, encode, find
+
+WORKERS = 2
+IN_PROCESS = 2  # up to so many jobs are not worth starting a process
+TIME_LIMIT = 240.0  # seconds for one kernel
+
+Progress = Callable[[int, int], None]
+
+
+def compile_all(jobs: Sequence[Job], progress: Progress | None = None) -> dict[str, Compiled | str]:
+    """Results by symbol: machine code, or in its place why there is none (one line).
+
+    `progress(done, total)` is called after each. Jobs are independent; the cache is asked
+    first, then the rest is shared out over worker processes.
+    """
+    results: dict[str, Compiled | str] = {}
+    missing: list[Job] = []
+    for job in jobs:
+        found = find(job)
+        if found is None:
+            missing.append(job)
+        else:
+            results[job.symbol] = found
+    total = len(jobs)
+    if progress:
+        progress(len(results), total)
+    if len(missing) <= IN_PROCESS:
+        for job in missing:
+            results[job.symbol] = _result(*answer(job))
+            if progress:
+                progress(len(results), total)
+        return results
+    # Large Scops first: the last ones to finish are then small.
+    queue: SimpleQueue[Job] = SimpleQueue()
+    for job in sorted(missing, key=lambda j: (-len(j.text), j.symbol)):
+        queue.put(job)
+    lock = threading.Lock()
+
+    def done(job: Job, result: Compiled | str) -> None:
+        with lock:
+            results[job.symbol] = result
+            if progress:
+                progress(len(results), total)
+
+    count = min(WORKERS, max(1, os.cpu_count() or 1), len(missing))
+    workers = [_Worker() for _ in range(count)]
+    threads = [threading.Thread(target=w.serve, args=(queue, done), daemon=True) for w in workers]
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        for w in workers:
+            w.stop()
+    return results
+
+
+def _result(head: dict[str, object], body: bytes) -> Compiled | str:
+    if "error" in head:
+        return str(head["error"])
+    seconds = head["seconds"]
+    assert isinstance(seconds, dict)
+    return Compiled(
+        str(head["symbol"]), tuple(head["order"]), body, tuple(head["notes"]), seconds  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+class _Worker:
+    """A compiler process, restarted when it dies or takes too long."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def serve(self, queue: SimpleQueue[Job], done: Callable[[Job, Compiled | str], None]) -> None:
+        while not self._stopped:
+            try:
+                job = queue.get_nowait()
+            except Empty:
+                return
+            done(job, self._run(job))
+
+    def _run(self, job: Job) -> Compiled | str:
+        process = self._process or self._start()
+        assert process.stdin is not None and process.stdout is not None
+        expired = threading.Event()
+
+        def expire() -> None:
+            expired.set()
+            process.kill()
+
+        timer = threading.Timer(TIME_LIMIT, expire)
+        timer.start()
+        try:
+            process.stdin.write(encode(job))
+            process.stdin.flush()
+            head = process.stdout.readline()
+            if head:
+                reply = json.loads(head)
+                body = process.stdout.read(reply["size"])
+                if len(body) == reply["size"]:
+                    return _result(reply, body)
+        except (OSError, ValueError):
+            pass  # a broken pipe or half a line: the process died, handled below
+        finally:
+            timer.cancel()
+        process.kill()
+        code = process.wait()
+        self._process = None
+        if expired.is_set():
+            return f"compiling it took more than {TIME_LIMIT:.0f} s"
+        return f"the compiler process died (exit code {code})"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        root = str(Path(__file__).resolve().parent.parent)
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+        # One BLAS thread each: the workers themselves are the parallelism.
+        environment.setdefault("OMP_NUM_THREADS", "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "graph_driver.worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+        )  # fmt: skip
+        return self._process
+
+    def stop(self) -> None:
+        """End the process (also in the middle of a job)."""
+        self._stopped = True
+        process = self._process
+        if process is not None:
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            process.kill()
+            process.wait()

@@ -1,0 +1,339 @@
+"""Whole models: `compile_model`, `load`, `Model`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph_driver import entry, groups, kernels
+from graph_driver.execute import Executor, Observer, aligned_bytes
+from graph_driver.groups import Group, Piece
+from graph_driver.ir import Graph
+from graph_driver.limits import human
+from graph_driver.plan import Plan, build_plan
+from graph_driver.reference import HostNode
+from graph_driver.worker import Compiled, Job
+from poly.errors import BuildError, ModelError
+from poly.target import Target
+
+if TYPE_CHECKING:
+    import onnx
+
+Progress = Callable[[str, int, int], None]
+TARGETS = ("cpu", "c")
+
+
+@dataclass
+class Report:
+    """What compiling did. `seconds` by stage; `host` lists (operator, node, reason)."""
+
+    target: str = ""
+    threads: int = 1
+    nodes: int = 0
+    kernels: int = 0
+    distinct: int = 0
+    cache_hits: int = 0
+    host: list[tuple[str, str, str]] = field(default_factory=list)
+    passes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    kernel_seconds: dict[str, float] = field(default_factory=dict)
+    peak: int = 0
+    bound: int = 0
+    weight_bytes: int = 0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data (the `--json` form)."""
+        data = dict(vars(self))
+        data["host"] = [{"operator": o, "node": n, "reason": r} for o, n, r in self.host]
+        data["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
+        data["kernel_seconds"] = {k: round(v, 4) for k, v in self.kernel_seconds.items()}
+        return data
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        stages = ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items())
+        lines = [
+            f"target   {self.target}, {self.threads} thread{'s' if self.threads != 1 else ''}",
+            f"kernels  {self.kernels} from {self.nodes} nodes ({self.distinct} distinct, "
+            f"{self.cache_hits} from the cache)",
+            f"host     {len(self.host) or 'no'} operator{'s' if len(self.host) != 1 else ''}",
+            *(f"         {o} '{n}': {r}" for o, n, r in self.host),
+            f"memory   arena {human(self.peak)}, lower bound {human(self.bound)}, weights {human(self.weight_bytes)}",
+            f"seconds  {total:.2f} ({stages})",
+        ]
+        return "\n".join(lines + [f"note     {n}" for n in self.notes])
+
+
+class Model:
+    """A compiled model. Call it with a dictionary of arrays; it gives one back.
+
+    `plan` (steps, slots, peak, bound) and `graph` (None after `load`) can be looked at.
+    """
+
+    def __init__(self, name: str, code: Code, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode],
+                 report: Report, graph: Graph | None = None, groups: Sequence[Group] = ()) -> None:  # fmt: skip
+        self.name, self.code, self.plan, self.graph = name, code, plan, graph
+        self.groups = tuple(groups)
+        self.hosts = tuple(hosts)
+        self.weights = weights
+        self._report = report
+        self._executor: Executor | None = None
+
+    def executor(self) -> Executor:
+        """The loaded program (linked at first use)."""
+        if self._executor is None:
+            from emit import threadpool
+
+            runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
+            self._executor = Executor(self.plan, self.weights, self.hosts, self.code.link(), runtime or 0)
+        return self._executor
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run in `graph` mode. Raises `ArgumentError` when names, dtypes or shapes do not fit."""
+        return self.executor().run(inputs)
+
+    def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
+        """Run step by step; see `Executor.run_eager`."""
+        return self.executor().run_eager(inputs, observer)
+
+    def inspect(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Values of any tensors of the graph in an eager run.
+
+        A tensor that lives only inside a fused kernel is computed by the reference from the
+        kernel's inputs (possible while the graph is at hand, not after `load`).
+
+        Raises:
+            ModelError: there is no such tensor, or it is inside a kernel of a loaded model.
+        """
+        from graph_driver.look import inspect_tensors
+
+        return inspect_tensors(self, inputs, names)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a compiled directory (see `graph_driver.package`). Raises `BuildError`."""
+        from graph_driver.package import save
+
+        save(self, Path(folder))
+
+    def report(self) -> Report:
+        """What was compiled, what runs on the host and why, memory, times."""
+        return self._report
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """dtype and shape by input name."""
+        return {n: (self.plan.slots[n].dtype or "", self.plan.slots[n].shape or ()) for n in self.plan.inputs}
+
+
+@dataclass
+class Code:
+    """Machine code of a plan: images of the kernels by symbol, and of the native program."""
+
+    target: Target
+    backend: str
+    threads: int
+    images: dict[str, bytes]
+    program: bytes
+    segments: int
+    _keep: list[Any] = field(default_factory=list)
+
+    def link(self) -> dict[str, int]:
+        """Load everything into this process; addresses by symbol. Raises `BuildError`."""
+        from emit import compile as emit_compile
+        from emit import jit
+
+        emit_compile.check_runs_here(self.target)
+        wanted = [entry.segment_name(k) for k in range(self.segments)]
+        if self.backend == "llvm":
+            library = jit.Library([*self.images.values(), self.program], [*self.images, *wanted])
+            self._keep.append(library)
+            return {s: library.address(s) for s in (*self.images, *wanted)}
+        natives = {s: emit_compile.load(image, s, self.backend) for s, image in self.images.items()}
+        addresses = {s: n.address for s, n in natives.items()}
+        library = jit.Library([self.program], wanted, addresses)
+        self._keep += [library, *natives.values()]
+        return addresses | {s: library.address(s) for s in wanted}
+
+
+def machine_of(target: str | Target) -> tuple[Target, str]:
+    """The machine and the back end of `target`: `cpu` (LLVM) or `c` (gcc or clang).
+
+    Raises:
+        BuildError: there is no such target, or `c` without a C compiler.
+    """
+    from emit import cc, targets
+
+    if isinstance(target, Target):
+        return target, "llvm"
+    if target == "cpu":
+        return targets.host(), "llvm"
+    if target == "c":
+        if cc.find_compiler() is None:
+            raise BuildError("target 'c' needs gcc or clang on PATH; target 'cpu' needs neither")
+        return targets.host(), "c"
+    raise BuildError(f"no target '{target}' for models in this version (it has {', '.join(TARGETS)})")
+
+
+def compile_model(
+    source: str | Path | onnx.ModelProto | bytes,
+    target: str | Target = "cpu",
+    threads: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    fuse: bool = True,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Model:
+    """Compile an ONNX model for this machine.
+
+    Args:
+        source: a path, a `ModelProto`, or its bytes.
+        target: `cpu`, or `c` (through a C compiler).
+        threads: for parallel loops; None is all cores.
+        dims: values of symbolic sizes by name (or as `INPUT.AXIS`).
+        shapes: concrete input shapes, which bind symbolic sizes too.
+        fuse: join pointwise operators to their producers.
+        memory_limit: bytes that the arena may take.
+        progress: called as `progress(stage, done, total)`.
+
+    Raises:
+        ModelError: the file is broken, sizes are missing, or the memory limit is too small.
+        BuildError: the target is unknown or code generation failed.
+    """
+    from graph_driver.importer import import_model
+
+    machine, backend = machine_of(target)
+    threads = machine.threads if threads is None else threads
+    if threads < 1:
+        raise BuildError(f"threads must be at least 1, not {threads}")
+    report = Report("cpu" if backend == "llvm" else "c", threads)
+    with report.stage("import"):
+        graph = import_model(source, dims, shapes)
+    return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress)
+
+
+def compile_graph(
+    graph: Graph, machine: Target, backend: str, threads: int, report: Report,
+    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
+) -> Model:  # fmt: skip
+    """The stages after import: passes, groups, kernels, plan, program."""
+    from emit import cache
+    from graph_driver.operators import lookup
+    from graph_driver.passes import manager
+
+    with report.stage("passes"):
+        report.passes = [str(r) for r in manager.run(graph)]
+    report.nodes = len(graph.nodes)
+    with report.stage("groups"):
+        pieces = groups.translate(graph, lookup)
+        found = groups.form_groups(graph, pieces, fuse)
+    with report.stage("kernels"):
+        found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
+    with report.stage("plan"):
+        plan = build_plan(graph, found, {key: (c.symbol, c.order) for key, c in compiled.items()})
+    if memory_limit is not None and plan.peak > memory_limit:
+        raise ModelError(
+            f"the arena needs {human(plan.peak)} (lower bound {human(plan.bound)}), "
+            f"more than the memory limit of {human(memory_limit)}"
+        )
+    with report.stage("program"):
+        code = _program(plan, compiled, machine, backend, threads)
+        hosts = [HostNode.of(g.nodes[0], graph.opsets) for g in found if g.scop is None]
+        weights = weights_segment(graph, plan)
+    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
+    report.distinct = len(compiled)
+    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
+    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
+    report.notes += [*graph.notes, *cache.notes()]
+    return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+
+
+def symbol_of(key: str) -> str:
+    """The machine-code symbol of a group's key."""
+    return f"polyc_{key[:20]}"
+
+
+def _compile_groups(
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], machine: Target, backend: str, threads: int,
+    report: Report, progress: Progress | None,
+) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
+    """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
+    compiled: dict[str, Compiled] = {}
+    while True:
+        wanted = {g.key: g for g in found if g.scop is not None and g.key not in compiled}
+        if not wanted:
+            return found, compiled
+        jobs = [Job(g.text, symbol_of(g.key), machine, threads, backend) for g in wanted.values()]
+        results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
+        failed: dict[str, str] = {}
+        for key in wanted:
+            result = results[symbol_of(key)]
+            if isinstance(result, str):
+                failed[key] = result
+                continue
+            compiled[key] = result
+            report.cache_hits += result.cache_hit
+            for stage, seconds in result.seconds.items():
+                report.kernel_seconds[stage] = report.kernel_seconds.get(stage, 0.0) + seconds
+        if failed:
+            found = _without(graph, found, pieces, failed, report)
+
+
+def _without(
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], failed: Mapping[str, str], report: Report
+) -> list[Group]:
+    kept: list[Group] = []
+    for g in found:
+        if g.key not in failed:
+            kept.append(g)
+        elif len(g.nodes) > 1:
+            report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
+            kept += groups.split(graph, g, pieces)
+        else:
+            kept.append(groups.on_host(g, f"no code: {failed[g.key]}"))
+    return kept
+
+
+def _program(plan: Plan, compiled: Mapping[str, Compiled], machine: Target, backend: str, threads: int) -> Code:
+    from emit import cache, jit
+
+    text = entry.entry_text(plan, machine.triple)
+    key = cache.make_key("program", text, repr(machine))
+    program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
+    images = {c.symbol: c.image for c in compiled.values()}
+    return Code(machine, backend, threads, images, program, len(entry.segments(plan)))
+
+
+def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:
+    """All weights of the plan at their offsets, in one aligned block."""
+    segment = aligned_bytes(plan.weight_bytes)
+    for name, tensor in graph.tensors.items():
+        slot = plan.slots.get(name)
+        if tensor.const is None or slot is None or slot.place.kind != "weight":
+            continue
+        start = slot.place.offset
+        segment[start : start + slot.nbytes].view(tensor.const.dtype).reshape(tensor.const.shape)[...] = tensor.const
+    return segment
+
+
+def load(folder: str | Path) -> Model:
+    """Load a compiled directory: no ONNX file needed. Raises `BuildError` when it is damaged."""
+    from graph_driver.package import load as load_package
+
+    return load_package(Path(folder))
+
+

@@ -1,0 +1,250 @@
+"""The execution plan: which memory every tensor lives in, and the steps in order. Plain data.
+
+Memory classes (`Place.kind`):
+
+    input    a caller's array, used where it lies
+    weight   an offset into the read-only weights segment
+    arena    an offset into the one arena, shared by tensors that are never alive together
+    output   an array made for each run and handed to the caller
+    host     a Python value (strings, sequences, shapes known only at run time)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from graph_driver import memory
+from graph_driver.groups import Group
+from graph_driver.ir import Graph, GraphError, Tensor
+from graph_driver.limits import human
+from graph_driver.passes.views import is_view
+
+PlaceKind = Literal["input", "weight", "arena", "output", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor lives. `index` counts inputs and outputs; `offset` is in bytes."""
+
+    kind: PlaceKind
+    index: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One tensor of the plan; dtype and shape are None for values of the host."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int, ...] | None
+    place: Place
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`kernel`: machine code `symbol` over `args` (in ABI order); `copy`: args[0] to args[1];
+    `host`: host node number `index` reads `args` and writes `results`. `nodes` and `label`
+    say where it comes from, `reason` why it is on the host."""
+
+    kind: Literal["kernel", "copy", "host"]
+    label: str
+    args: tuple[str, ...]
+    results: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    symbol: str = ""
+    index: int = -1
+    captures: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`peak` is the arena's size, `bound` what no plan can go below, both in bytes."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    slots: Mapping[str, Slot]
+    steps: tuple[Step, ...]
+    peak: int
+    bound: int
+    weight_bytes: int
+    lifetimes: tuple[memory.Lifetime, ...] = field(default=())
+
+    @property
+    def host_steps(self) -> tuple[Step, ...]:
+        """Steps that need Python."""
+        return tuple(s for s in self.steps if s.kind == "host")
+
+    def to_json(self) -> str:
+        """Stable text of the whole plan."""
+        data = {
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "slots": [asdict(s) for s in self.slots.values()],
+            "steps": [asdict(s) for s in self.steps],
+            "lifetimes": [[t.name, t.size, t.first, t.last] for t in self.lifetimes],
+            "peak": self.peak,
+            "bound": self.bound,
+            "weight_bytes": self.weight_bytes,
+        }
+        return json.dumps(data, separators=(",", ":"), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan back. Raises `ValueError`, `KeyError` or `TypeError` when the text is not one."""
+        data = json.loads(text)
+        slots = {}
+        for s in data["slots"]:
+            shape = None if s["shape"] is None else tuple(int(n) for n in s["shape"])
+            place = Place(s["place"]["kind"], int(s["place"]["index"]), int(s["place"]["offset"]))
+            slots[s["name"]] = Slot(s["name"], s["dtype"], shape, place, int(s["nbytes"]))
+        steps = tuple(Step(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in data["steps"])
+        lifetimes = tuple(memory.Lifetime(*t) for t in data["lifetimes"])
+        return Plan(
+            tuple(data["inputs"]), tuple(data["outputs"]), slots, steps,
+            int(data["peak"]), int(data["bound"]), int(data["weight_bytes"]), lifetimes,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return plan_text(self)
+
+
+def build_plan(graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tuple[str, tuple[str, ...]]]) -> Plan:
+    """Places and steps for `groups` (in execution order).
+
+    `symbols` maps a group's key to its kernel's symbol and the Scop's array names in ABI order.
+    The placement is proved free of overlaps before it is returned.
+    """
+    root = _roots(graph)
+    steps: list[Step] = []
+    hosts = 0
+    for g in groups:
+        names = tuple(n.name for n in g.nodes)
+        if g.scop is None:
+            (node,) = g.nodes
+            args = tuple(i for i in node.inputs if i)
+            steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
+            hosts += 1
+        else:
+            symbol, order = symbols[g.key]
+            by_array = dict(zip((*g.scop.args, *g.scop.results), (*g.inputs, *g.outputs), strict=True))
+            steps.append(Step("kernel", g.label, tuple(by_array[a] for a in order), g.outputs, names, symbol))
+    places, copies = _fixed_places(graph, root)
+    steps += (step for _, step in copies)
+    used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
+    weight_bytes = _place_weights(graph, used, places)
+    lifetimes = _lifetimes(graph, root, steps, places)
+    placement = memory.greedy_by_size(lifetimes)
+    memory.check_placement(lifetimes, placement)
+    for name, offset in placement.offsets.items():
+        places[name] = Place("arena", 0, offset)
+    slots = {n: _slot(graph.tensors[n], places[root[n]]) for n in graph.tensors if root[n] in places}
+    for k, step in copies:
+        slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
+    return Plan(
+        tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
+        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
+    )  # fmt: skip
+
+
+def _roots(graph: Graph) -> dict[str, str]:
+    """The tensor whose memory each tensor uses (views are aliases)."""
+    root = {name: name for name in graph.tensors}
+    for node in graph.nodes:
+        if is_view(node):
+            root[node.outputs[0]] = root[node.inputs[0]]
+    return root
+
+
+def _slot(tensor: Tensor, place: Place) -> Slot:
+    if not tensor.static or place.kind == "host" or tensor.dtype is None:
+        return Slot(tensor.name, None, None, Place("host"), 0)
+    return Slot(tensor.name, tensor.dtype.name, tensor.shape, place, tensor.nbytes)
+
+
+def _fixed_places(graph: Graph, root: Mapping[str, str]) -> tuple[dict[str, Place], list[tuple[int, Step]]]:
+    """Inputs, outputs and host values; and copies (by output number) for outputs that cannot
+    have their memory alone: constants, inputs, and tensors returned twice."""
+    places: dict[str, Place] = {name: Place("input", k) for k, name in enumerate(graph.inputs)}
+    for name, tensor in graph.tensors.items():
+        if not tensor.static and root[name] == name:
+            places[name] = Place("host")
+    copies = []
+    for k, name in enumerate(graph.outputs):
+        r = root[name]
+        if r in places and places[r].kind == "host":
+            continue
+        if r not in places and graph.tensors[r].const is None:
+            places[r] = Place("output", k)
+            continue
+        copies.append((k, Step("copy", "Copy", (name, f"{name}@output{k}"), (f"{name}@output{k}",))))
+    return places, copies
+
+
+def _place_weights(graph: Graph, used: set[str], places: dict[str, Place]) -> int:
+    end = 0
+    for name, tensor in graph.tensors.items():
+        if tensor.const is None or name not in used or name in places:
+            continue
+        places[name] = Place("weight", 0, end)
+        end += memory.aligned(tensor.nbytes)
+    return end
+
+
+def _lifetimes(
+    graph: Graph, root: Mapping[str, str], steps: Sequence[Step], places: Mapping[str, Place]
+) -> list[memory.Lifetime]:
+    """First write to last use of every tensor that belongs in the arena."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for k, step in enumerate(steps):
+        for name in (*step.args, *step.results, *step.captures):
+            r = root.get(name)
+            if r is None or r in places:
+                continue
+            if r not in first and name not in step.results:
+                raise GraphError(f"step {k} ({step.label}) reads '{name}' before it is made")
+            first.setdefault(r, k)
+            last[r] = k
+    return [memory.Lifetime(r, graph.tensors[r].nbytes, first[r], last[r]) for r in first]
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan for people: totals, then one line a step."""
+    lines = [memory_text(plan, detail=False)]
+    for k, s in enumerate(plan.steps):
+        where = ", ".join(f"{n}@{_where(plan, n)}" for n in s.args)
+        tail = f"  # {s.reason}" if s.reason else ""
+        lines.append(f"{k:4d} {s.kind:6s} {s.label}  ({where}) -> {', '.join(s.results)}{tail}")
+    return "\n".join(lines)
+
+
+def _where(plan: Plan, name: str) -> str:
+    slot = plan.slots.get(name)
+    if slot is None:
+        return "output"
+    place = slot.place
+    if place.kind in ("input", "output"):
+        return f"{place.kind}{place.index}"
+    return place.kind if place.kind == "host" else f"{place.kind}+{place.offset}"
+
+
+def memory_text(plan: Plan, detail: bool = True) -> str:
+    """Bytes by class, the peak and the bound; with `detail` every tensor of the arena."""
+    by_class = {kind: 0 for kind in ("input", "output")}
+    for s in {s.place: s for s in plan.slots.values() if s.place.kind in by_class}.values():
+        by_class[s.place.kind] += s.nbytes
+    lines = [
+        f"inputs {human(by_class['input'])}, weights {human(plan.weight_bytes)}, outputs {human(by_class['output'])}",
+        f"arena  {human(plan.peak)} (peak of the plan), lower bound {human(plan.bound)}",
+    ]
+    if detail:
+        for t in sorted(plan.lifetimes, key=lambda t: (t.first, t.name)):
+            offset = plan.slots[t.name].place.offset
+            lines.append(f"  {offset:>12d} +{t.size:<10d} steps {t.first}..{t.last}  {t.name}")
+    return "\n".join(lines)
