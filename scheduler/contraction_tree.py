@@ -76,7 +76,7 @@ def plan_tile(c: Contraction, target: Target, constants: frozenset[str] = frozen
         depth *= extent(c.update, name) or 64
     for panel, other in (c.operands, c.operands[::-1]):
         for columns in panel.own:
-            for rows in other.own or (None,):
+            for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
                 plan = _score(c, panel, other, columns, rows, lanes, depth, target, constants)
                 if plan is not None and (best is None or plan.score > best.score + 1e-9):
                     best = plan
