@@ -1,163 +1,132 @@
-"""Which pairs of instances must keep their order, exactly.
+"""Which pairs of statement instances conflict, and value-based data flow.
 
-`conflicts` is memory-based: all pairs (x before y in the Scop's own order) that touch one
-element, at least one writing. Legality uses it rather than value-based flow because pairs
-inside a reduction are dropped, and then the nearest pair no longer stands for all others.
-`flow` is isl's dataflow analysis (Feautrier, "Dataflow analysis of array and scalar
-references", 1991) for questions about values.
+A conflict is a pair (x, y), x before y in the Scop's own order, that touches one array
+element with at least one write. It says that x and y must keep their order. Pairs of
+instances of one reduction statement on its own accumulator are kept apart: they may swap
+but not overlap.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import islpy as isl
 
 from poly.access import Access, accesses
+from poly.cache import per_scop
+from poly.order import in_order
 from poly.scop import Scop
 from poly.tree import time_maps
 
+Pair = tuple[str, str]
 Kind = Literal["RAW", "WAR", "WAW"]
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """One relation `{ source[i] -> sink[j] }` through `array` (two accesses)."""
-
-    source: Access
-    sink: Access
-    map: isl.Map
-    reduction: bool
-
-    @property
-    def kind(self) -> Kind:
-        if not self.source.write:
-            return "WAR"
-        return "WAW" if self.sink.write else "RAW"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Conflicts:
-    """All conflicts of a Scop; `reduction` ones may be reordered but not run at once."""
+    """`ordered[(S, T)]`: `{ S[x] -> T[y] }`, x before y; `relaxed[(S, S)]`: reduction pairs.
 
-    pairs: tuple[Conflict, ...]
+    A pair of instances that also conflicts otherwise is in `ordered` (and may be in both).
+    """
+
+    ordered: Mapping[Pair, isl.Map]
+    relaxed: Mapping[Pair, isl.Map]
 
     @property
     def ordering(self) -> isl.UnionMap:
-        """What every schedule must keep."""
-        return _union(c.map for c in self.pairs if not c.reduction)
+        """All conflicts that fix an order."""
+        return union_of(self.ordered)
 
     @property
     def reductions(self) -> isl.UnionMap:
-        """Pairs of instances of one reduction on its own accumulator."""
-        return _union(c.map for c in self.pairs if c.reduction)
+        """Pairs that reductions allow to swap and that nothing else orders."""
+        return union_of(self.relaxed).subtract(self.ordering)
 
     @property
     def all(self) -> isl.UnionMap:
-        """Both."""
-        return _union(c.map for c in self.pairs)
+        """Both together."""
+        return self.ordering.union(union_of(self.relaxed))
 
 
-def _union(maps: Iterator[isl.Map]) -> isl.UnionMap:
-    out = isl.UnionMap("{ }")
-    for m in maps:
+def union_of(maps: Mapping[Pair, isl.Map]) -> isl.UnionMap:
+    """One union map of all."""
+    out = isl.UnionMap.from_map(isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, in_=[], out=[])))
+    for m in maps.values():
         out = out.union(isl.UnionMap.from_map(m))
-    return out.coalesce()
+    return out
 
 
-_cache: dict[int, tuple[weakref.ref[Scop], Conflicts]] = {}
-
-
+@per_scop
 def conflicts(scop: Scop) -> Conflicts:
-    """The conflicts of a Scop under its own tree (cached per Scop object)."""
-    known = _cache.get(id(scop))
-    if known is not None and known[0]() is scop:
-        return known[1]
-    found = Conflicts(tuple(_find(scop)))
-    key = id(scop)
-    _cache[key] = (weakref.ref(scop, lambda _: _cache.pop(key, None)), found)
-    return found
-
-
-def _find(scop: Scop) -> Iterator[Conflict]:
-    times = statement_times(scop)
+    """All conflicts of `scop`, exact for affine accesses (supersets where accesses are `may`)."""
+    ordered: dict[Pair, isl.Map] = {}
+    relaxed: dict[Pair, isl.Map] = {}
     by_array: dict[str, list[Access]] = {}
     for a in accesses(scop):
         by_array.setdefault(a.array, []).append(a)
     for group in by_array.values():
-        for a in _distinct(group):
-            for b in _distinct(group):
-                if not (a.write or b.write):
-                    continue
-                same = a.map.apply_range(b.map.reverse())
-                if same.plain_is_empty():
-                    continue
-                ordered = same.intersect(_before(times[a.stmt], times[b.stmt])).intersect_params(scop.context)
-                if not ordered.is_empty():
-                    yield Conflict(a, b, ordered.coalesce(), _inside_reduction(scop, a, b))
+        for first, second in _distinct_pairs(group):
+            pairs = first.map.apply_range(second.map.reverse())
+            own = first.stmt == second.stmt and first.accumulator and second.accumulator
+            into = relaxed if own else ordered
+            key = (first.stmt, second.stmt)
+            into[key] = into[key].union(pairs) if key in into else pairs
+    return Conflicts(in_order(scop, ordered), in_order(scop, relaxed))
 
 
-def _distinct(group: list[Access]) -> list[Access]:
-    """Accesses without repetitions (the same relation read twice conflicts the same way)."""
-    out: list[Access] = []
+def _distinct_pairs(group: list[Access]) -> list[tuple[Access, Access]]:
+    """Pairs with a write, each relation once (a load written twice in one statement counts once)."""
+    unique: list[Access] = []
     for a in group:
-        if not any(a.stmt == o.stmt and a.write == o.write and a.map.plain_is_equal(o.map) for o in out):
-            out.append(a)
-    return out
+        same = (b for b in unique if b.stmt == a.stmt and b.write == a.write and b.accumulator == a.accumulator)
+        if not any(b.map.plain_is_equal(a.map) for b in same):
+            unique.append(a)
+    return [(a, b) for a in unique for b in unique if a.write or b.write]
 
 
-def _inside_reduction(scop: Scop, a: Access, b: Access) -> bool:
-    """Both are accumulator accesses of one reduction statement."""
-    stmt = scop.statements[a.stmt]
-    if a.stmt != b.stmt or stmt.reduction is None or a.array != stmt.array:
-        return False
-    return all(x.write or x.load.index == stmt.index for x in (a, b))
+def flow(scop: Scop, kind: Kind = "RAW", value_based: bool = True, arrays: frozenset[str] | None = None) -> isl.UnionMap:
+    """Dependences of one kind, source instance to sink instance, in the Scop's own order.
 
-
-def statement_times(scop: Scop) -> dict[str, isl.Map]:
-    """Statement -> `{ S[i] -> [time] }` under the Scop's own tree."""
-    out: dict[str, isl.Map] = {}
-    for m in time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()}):
-        name = m.get_tuple_name(isl.dim_type.in_)
-        out[name] = out[name].union(m) if name in out else m
-    return out
-
-
-def _before(first: isl.Map, second: isl.Map) -> isl.Map:
-    """`{ x -> y : first(x) lexicographically before second(y) }`."""
-    return first.lex_lt_map(second)
-
-
-def flow(scop: Scop, kind: Kind = "RAW", value_based: bool = True) -> isl.UnionMap:
-    """Dependences of one kind. Value-based: RAW from the last write before each read,
-    WAR and WAW to the next write; else all pairs (the conflicts of that kind)."""
+    Value-based: RAW joins each read to the write(s) whose value it may see, WAW each write to
+    the last write before it, WAR each read to the next write after it (only pairs between
+    which no write certainly intervenes). Memory-based: all pairs that touch one element.
+    `arrays` restricts it to some arrays. Reductions are not relaxed here.
+    """
+    chosen = [a for a in accesses(scop) if arrays is None or a.array in arrays]
+    reads = [a for a in chosen if not a.write]
+    writes = [a for a in chosen if a.write]
+    sources, sinks = {"RAW": (writes, reads), "WAR": (reads, writes), "WAW": (writes, writes)}[kind]
     if not value_based:
-        return _union(c.map for c in conflicts(scop).pairs if c.kind == kind)
-    reads = _relation(scop, write=False, must=None)
-    writes = _relation(scop, write=True, must=None)
-    sure = _relation(scop, write=True, must=True)
-    schedule = isl.UnionMap("{ }")
-    for m in statement_times(scop).values():
-        schedule = schedule.union(isl.UnionMap.from_map(m))
+        pairs: dict[Pair, isl.Map] = {}
+        for a in sources:
+            for b in sinks:
+                if a.array == b.array:
+                    m = a.map.apply_range(b.map.reverse())
+                    key = (a.stmt, b.stmt)
+                    pairs[key] = pairs[key].union(m) if key in pairs else m
+        return union_of(in_order(scop, pairs))
+    info = isl.UnionAccessInfo.from_sink(_union(sinks)).set_schedule_map(_schedule_map(scop))
     if kind == "WAR":
-        # Reads are the sources that a later write kills; the last readers need their own pass.
-        return _nearest(writes, reads, sure, schedule)
-    sink = reads if kind == "RAW" else writes
-    info = isl.UnionAccessInfo.from_sink(sink).set_must_source(sure).set_may_source(writes.subtract(sure))
-    return info.set_schedule_map(schedule).compute_flow().get_may_dependence().coalesce()
+        # Reads are sources that hide nothing; a certain write in between ends their reach.
+        info = info.set_may_source(_union(sources)).set_kill(_union([w for w in writes if w.must]))
+    else:
+        info = info.set_must_source(_union([w for w in sources if w.must]))
+        info = info.set_may_source(_union([w for w in sources if not w.must]))
+    return info.compute_flow().get_may_dependence()
 
 
-def _nearest(sink: isl.UnionMap, source: isl.UnionMap, kills: isl.UnionMap, schedule: isl.UnionMap) -> isl.UnionMap:
-    info = isl.UnionAccessInfo.from_sink(sink).set_may_source(source).set_kill(kills)
-    return info.set_schedule_map(schedule).compute_flow().get_may_dependence().coalesce()
+def _union(some: list[Access]) -> isl.UnionMap:
+    out = isl.UnionMap.from_map(isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, in_=[], out=[])))
+    for a in some:
+        out = out.union(isl.UnionMap.from_map(a.map))
+    return out
 
 
-def _relation(scop: Scop, write: bool, must: bool | None) -> isl.UnionMap:
-    return _union(
-        a.map.intersect_params(scop.context)
-        for a in accesses(scop)
-        if a.write == write and (must is None or a.must == must)
-    )
+@per_scop
+def _schedule_map(scop: Scop) -> isl.UnionMap:
+    out = isl.UnionMap.from_map(isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, in_=[], out=[])))
+    for m in time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()}):
+        out = out.union(isl.UnionMap.from_map(m))
+    return out

@@ -7,14 +7,13 @@ DESIGN section 6). Within an isl quota; when it runs out the last legal schedule
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Band, loop_names, walk
 from scheduler.blocking import block
+from scheduler.contraction_strategy import contractions
 from scheduler.joining import join
 from scheduler.planner import Planner
 from scheduler.schedule import Schedule
@@ -42,15 +41,6 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
         done = "the schedule so far" if plan.schedule.trace else "program order"
         plan.note(f"isl quota used up, {done} stands: {error}")
     return plan.schedule
-
-
-def contractions(plan: Planner) -> None:
-    """Register-tiled contractions, where `scheduler.contraction` proposes one."""
-    if find_spec("scheduler.contraction") is None:
-        return
-    propose = getattr(import_module("scheduler.contraction"), "propose", None)
-    if propose is not None:
-        propose(plan)
 
 
 def vector_loops(plan: Planner) -> None:

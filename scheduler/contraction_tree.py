@@ -312,7 +312,10 @@ class _Maker:
         dims = list(range(len(stmt.index)))
         lane_dim = next(k for k, e in enumerate(stmt.index) if e == Var(own))
         dims.sort(key=lambda k: k == lane_dim)
-        copy_in = not self.group.before and array == self.group.contraction.update.array
+        # The first statement initialises the tile, unless it updates what was there (`D *= beta`).
+        first = self.group.statements()[0]
+        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
+        copy_in = array == self.group.contraction.update.array and (not self.group.before or reads_old)
         return Promote(
             array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside
         )

@@ -295,17 +295,27 @@ class Schedule:
             raise refusal
         raise ScheduleError(f"array '{array}' has no common loop around its accesses: nothing to contract")
 
+    def contract_all(self, arrays: Sequence[str]) -> Schedule:
+        """`contract` for several arrays, each at its deepest place, with one check for all.
+
+        Refused when one of them cannot be contracted there (single steps may find another place).
+        """
+        return self._batch("storage", *(("contract", {"array": a}) for a in arrays))
+
     # ---- the check -------------------------------------------------------------------------
 
     def batch(self, *steps: tuple[str, dict[str, Any]]) -> Schedule:
         """Several steps `(name, arguments)` with one check of the result (the steps between may
         be illegal). Recorded one by one. Refused when the result is illegal."""
+        return self._batch("all", *steps)
+
+    def _batch(self, changes: Changes, *steps: tuple[str, dict[str, Any]]) -> Schedule:
         schedule = replace(self, _deferred=True)
         for name, args in steps:
             schedule = getattr(schedule, name)(**args)
         schedule = replace(schedule, _deferred=self._deferred)
         if not self._deferred:
-            schedule._verify(" ".join(str(s) for s in schedule.trace[len(self.trace) :]), "all", None)
+            schedule._verify(" ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None)
         return schedule
 
     def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from poly.errors import ScheduleError
 from scheduler.planner import Planner
 from scheduler.storage import choose_space, covering_places, footprint, promoted_below, users
 
 
 def shrink(plan: Planner) -> None:
     """Contract local arrays whose buffer has a small constant size and sits inside a loop."""
-    for name, array in plan.scop.arrays.items():
-        who = users(plan.scop, name)
-        if array.kind != "local" or not who or who & plan.claimed or promoted_below(plan.tree, name):
-            continue
-        try:
-            place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
-        except ScheduleError:
-            place = None
-        if place is None or not place.loops():
-            plan.note(f"local {name}: stays an array (no loop around all its accesses)")
-            continue
-        space = choose_space(footprint(plan.scop, name, place.loops()), array.dtype.bytes)
-        if space == "heap":
-            plan.note(f"local {name}: stays an array (its part per iteration has no small constant size)")
-            continue
+    names = [n for n in plan.scop.arrays if _worthwhile(plan, n)]
+    if not names:
+        return
+    if len(names) > 1 and plan.attempt(f"locals {', '.join(names)} contracted", lambda s: s.contract_all(names)):
+        return
+    for name in names:
         plan.attempt(f"local {name} contracted", lambda s, n=name: s.contract(n))  # type: ignore[misc]
+
+
+def _worthwhile(plan: Planner, name: str) -> bool:
+    """Whether the array can shrink to a small constant size, as far as its place in the tree tells."""
+    array, who = plan.scop.arrays[name], users(plan.scop, name)
+    if array.kind != "local" or not who or who & plan.claimed or promoted_below(plan.tree, name):
+        return False
+    place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
+    if place is None or not place.loops():
+        plan.note(f"local {name}: stays an array (no loop around all its accesses)")
+        return False
+    if choose_space(footprint(plan.scop, name, place.loops()), array.dtype.bytes) == "heap":
+        plan.note(f"local {name}: stays an array (its part per iteration has no small constant size)")
+        return False
+    return True
