@@ -1,0 +1,157 @@
+"""Contractions: found from access expressions, tiled in registers, fused with what follows."""
+
+import numpy as np
+import pytest
+
+from emit import targets
+from graph_driver.compile_operator import compile_operator
+from poly.relayout import lay_out, relayout
+from poly.scop import Scop
+from poly.tree import Band, Promote, walk
+from polyc import dims, empty, f32, f64, grid, op
+from scheduler.auto import automatic
+from scheduler.contraction import recognise
+from scheduler.contraction_tree import constant_layouts
+from scheduler.register_tile import choose
+
+M, N, K = dims("M N K")
+V3 = targets.get("x86-64-v3")
+
+
+@op
+def plain(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+@op
+def transposed(A: f64[K, M], B: f64[N, K]) -> f64[M, N]:
+    C = empty((M, N), f64)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[k, i] * B[j, k]
+    return C
+
+
+@op
+def biased(A: f32[M, K], B: f32[K, N], v: f32[N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    D = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = v[j]
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    for i, j in grid(M, N):
+        D[i, j] = max(C[i, j], 0.0)
+    return D
+
+
+def make_convolution(channels: int, outputs: int, size: int, k: int, stride: int):
+    result = (size - k) // stride + 1
+
+    @op
+    def convolution(X: f32[channels, size, size], W: f32[outputs, channels, k, k]) -> f32[outputs, result, result]:
+        Y = empty((outputs, result, result), f32)
+        for o, h, w in grid(outputs, result, result):
+            Y[o, h, w] = 0.0
+            for c, r, s in grid(channels, k, k):
+                Y[o, h, w] += X[c, stride * h + r, stride * w + s] * W[o, c, r, s]
+        return Y
+
+    return convolution
+
+
+def draw(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng().standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 1, 1), (5, 17, 3), (63, 31, 20), (64, 48, 33), (97, 16, 8)])
+def test_products_at_sizes_that_divide_nothing(m: int, n: int, k: int) -> None:
+    a, b = draw((m, k)), draw((k, n))
+    assert np.allclose(plain(a, b), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+    a64, b64 = draw((k, m), np.float64), draw((n, k), np.float64)
+    assert np.allclose(transposed(a64, b64), a64.T @ b64.T, rtol=1e-12, atol=1e-12)
+
+
+def test_symbolic_sizes_get_the_same_tree_and_run() -> None:
+    kernel = compile_operator(plain.scop(), threads=1)
+    for m, n, k in ((7, 30, 5), (33, 64, 9)):
+        a, b = draw((m, k)), draw((k, n))
+        assert np.allclose(kernel(a, b), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_epilogue_is_applied_in_registers() -> None:
+    schedule = automatic(biased.scop(), V3)
+    promoted = {n.array: n for n in walk(schedule.tree) if isinstance(n, Promote)}
+    assert promoted["C"].space == "register" and not promoted["C"].copy_out and not promoted["C"].copy_in
+    assert any("fused with" in note for note in schedule.notes)
+    a, b, v = draw((30, 40)), draw((40, 50)), draw((50,))
+    expected = np.maximum(a.astype(np.float64) @ b + v, 0)
+    assert np.allclose(biased(a, b, v), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels, outputs, size, k, stride", [(3, 16, 12, 3, 1), (4, 10, 11, 3, 2), (8, 24, 7, 1, 1)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_convolutions_with_and_without_packed_weights(
+    channels: int, outputs: int, size: int, k: int, stride: int, packed: bool
+) -> None:
+    scop = make_convolution(channels, outputs, size, k, stride).scop()
+    x, w = draw((channels, size, size)), draw((outputs, channels, k, k))
+    expected = make_convolution(channels, outputs, size, k, stride).python(x, w)
+    if packed:
+        for array, layout in constant_layouts(scop, frozenset({"W"}), targets.host()).items():
+            scop, w = relayout(scop, array, layout), lay_out(w, layout)
+    assert np.allclose(compile_operator(scop, threads=1)(x, w), expected, rtol=1e-4, atol=1e-4)
+
+
+def update_of(scop: Scop):
+    return next(s for s in scop.statements.values() if s.reduction)
+
+
+def test_roles_of_the_iterators() -> None:
+    c = recognise(update_of(make_convolution(3, 8, 10, 3, 1).scop()))
+    assert c is not None
+    assert c.outputs == ("o", "h", "w") and c.inner == ("c", "r", "s")
+    assert {op.load.array: op.own for op in c.operands} == {"X": ("h", "w"), "W": ("o",)}
+
+
+def test_what_is_no_contraction() -> None:
+    @op
+    def squares(A: f32[M, K]) -> f32[M]:
+        C = empty((M,), f32)
+        for i in range(M):
+            C[i] = 0.0
+            for k in range(K):
+                C[i] += A[i, k] * A[i, k]
+        return C
+
+    assert recognise(update_of(squares.scop())) is None
+
+
+@pytest.mark.parametrize("rows, columns", [(None, None), (1, 1000), (7, 512), (1000, 64), (49, 10), (3, 3)])
+@pytest.mark.parametrize("name", ["x86-64", "x86-64-v3", "x86-64-v4", "aarch64"])
+def test_register_tiles_fit_the_register_file(rows: int | None, columns: int | None, name: str) -> None:
+    target = targets.get(name)
+    tile = choose(rows, columns, target.lanes(32), target)
+    assert tile.rows * tile.vectors + tile.vectors + 1 <= target.vector_registers
+    assert 0 < tile.efficiency <= 1
+
+
+def test_the_inner_loop_keeps_its_accumulators_in_registers() -> None:
+    """No store of a vector register to the stack between the loads of the reduction loop."""
+    kernel = compile_operator(plain.scop(), threads=1, sizes={"M": 64, "N": 64, "K": 64})
+    fused = [line for line in kernel.source("asm").splitlines() if "vfmadd" in line]
+    if not fused:
+        pytest.skip("this CPU has no fused multiply-add")
+    assert not any("rsp" in line or "rbp" in line for line in fused)
+
+
+def test_loops_of_the_tree_have_unique_names() -> None:
+    tree = automatic(biased.scop(), V3).tree
+    names = [m.name for n in walk(tree) if isinstance(n, Band) for m in n.members]
+    assert len(names) == len(set(names))
