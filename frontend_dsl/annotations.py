@@ -141,6 +141,13 @@ class Dim:
         value = self.value()
         return Dim(Unary("neg", self.expr, i64)) if value is None else -value
 
+    def __pos__(self) -> Any:
+        value = self.value()
+        return self if value is None else value
+
+    def __abs__(self) -> int:
+        return abs(self._known("absolute value"))
+
     def __truediv__(self, other: Any) -> Any:
         return self._number("/", other)
 

@@ -125,6 +125,15 @@ def settle(frame: Frame, names: Iterable[str], node: ast.AST) -> frozenset[str]:
     return frozenset(fixed)
 
 
+def hide(frame: Frame, names: Iterable[str]) -> dict[str, Any]:
+    """Take names out of sight: a loop's or branch's body defines its own. Returns what they were.
+
+    Their values are dead afterwards, but what they were comes back: where an outer loop
+    carries the name round, the next assignment must go to that same scalar.
+    """
+    return {name: frame.env.pop(name) for name in names if name in frame.env}
+
+
 def temporary(frame: Frame, value: Sym, node: Any) -> Sym:
     """The present value of an expression, kept in a local of its own."""
     version = new_local(frame, TEMPORARY, value, node)

@@ -18,7 +18,7 @@ from .evaluate import evaluate, native, settled
 from .fold import difference, sub
 from .frame import Frame, Unavailable
 from .liveness import assigned, stored, upward_exposed
-from .locals import settle
+from .locals import hide, settle
 from .values import ArrayValue, Sym, TypeProblem, describe, index_expr
 
 UNROLL_LIMIT = 4096
@@ -171,8 +171,7 @@ def _run_time_loop(
     fixed = settle(frame, carried - targets, node)
     outer_pinned, outer_assigned = frame.pinned, program.assigned
     frame.pinned |= fixed
-    for name in changed - carried:
-        frame.env.pop(name, None)
+    hidden = hide(frame, changed - carried)
     mark = builder.mark()
     variables: list[Any] = []
     runs = True
@@ -195,8 +194,8 @@ def _run_time_loop(
     frame.pinned = outer_pinned
     if not runs:
         program.assigned = outer_assigned
-    for name in changed - carried:
-        frame.env.pop(name, None)
+    hide(frame, changed - carried)
+    frame.env.update(hidden)
     for name in targets:
         frame.env[name] = Unavailable(
             "is a loop variable, used after its loop", "assign it to a local before the loop ends"

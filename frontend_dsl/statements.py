@@ -13,7 +13,7 @@ from .errors import DslError
 from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled, subscripts
 from .frame import Frame
 from .liveness import assigned, upward_exposed
-from .locals import assign, is_scalar, settle, temporary
+from .locals import assign, hide, is_scalar, settle, temporary
 from .loops import execute_for
 from .values import ArrayValue, Sym, TypeProblem, cast, choose, describe, negate, to_sym, truth
 
@@ -211,15 +211,16 @@ def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
     after: list[frozenset[int]] = []
     guards = _guards(frame, condition)
     mark = frame.builder.mark()
+    private = changed - carried
+    hidden = hide(frame, private)
     for guard, branch in ((guards[0], node.body), (guards[1], node.orelse)):
-        for name in changed - carried:
-            frame.env.pop(name, None)
+        hide(frame, private)
         program.assigned = before
         with frame.builder.guarded(guard):
             execute(frame, branch)
         after.append(program.assigned)
-    for name in changed - carried:
-        frame.env.pop(name, None)
+    hide(frame, private)
+    frame.env.update(hidden)
     program.assigned = after[0] & after[1]
     frame.pinned = outer_pinned
     _save_if_needed(frame, guards[2], mark, node)
