@@ -69,6 +69,13 @@ def _i32(v: int, dtype: DType) -> str:
     return "(-2147483647 - 1)" if v == -(2**31) else (str(v) if v >= 0 else f"({v})")
 
 
+def _is_zero(e: Expr) -> bool:
+    """Whether a compiler will know that `e` is 0 (+0 for floats)."""
+    while isinstance(e, Cast | Broadcast):
+        e = e.a
+    return isinstance(e, Const) and e.value == 0 and not math.copysign(1, float(e.value)) < 0
+
+
 class ExprPrinter:
     """Prints expressions over the given buffers."""
 
@@ -171,6 +178,9 @@ class ExprPrinter:
             )
         if e.op in COMPARISONS:
             return self._to_mask(self._compare(e), operand, e.lanes) if e.lanes > 1 else self._compare(e)
+        if e.op == "-" and operand.is_float and _is_zero(e.a):
+            # gcc 12 turns 0.0 - (double)i into -(double)i, which is -0 for i = 0.
+            return self.lanewise("from_zero", e.dtype, operand, [e.b], lambda x: f"({x[0]} == 0 ? 0 : -{x[0]})")
         if e.op in _PLAIN and not (operand.is_int and e.op == "/"):
             text = f"({self.expr(e.a)} {e.op} {self.expr(e.b)})"
             return text if e.lanes > 1 or operand.bits > 16 else f"(({c_type(e.dtype)}){text})"

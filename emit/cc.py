@@ -11,7 +11,7 @@ from pathlib import Path
 
 from poly.errors import BuildError
 
-# Without SLP: gcc 12's drops a negation in front of a lane-wise shift. Lane loops are vectorised anyway.
+# Without SLP: gcc 12's drops a negation in front of a lane-wise shift (lane loops are vectorised anyway).
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
     "-fno-math-errno", "-fno-trapping-math", "-fno-tree-slp-vectorize", "-fopenmp", "-w",

@@ -13,7 +13,8 @@ from emit.c_source import to_c
 from emit.kernel import NATIVE
 from emit.llvm_ir import to_llvm
 from emit.loops import Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
-from poly.dtypes import ALL, BY_NAME, DType, bool_, i64
+from poly.binding import evaluate
+from poly.dtypes import ALL, DType, bool_, i64
 from poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
 
 LENGTH = 48
@@ -103,7 +104,7 @@ class ExprMaker:
 
 def buffers(dtypes: tuple[DType, ...]) -> list[Buffer]:
     n = (const_int(LENGTH),)
-    return [Buffer(f"{p}_{t.name}", t, n, "param", False) for t in dtypes for p in "xy"]
+    return [Buffer(f"{p}_{t.name}", t, n, "param", False) for t in dict.fromkeys((bool_, *dtypes)) for p in "xy"]
 
 
 def expression_function(
@@ -111,16 +112,16 @@ def expression_function(
 ) -> Function:
     """`out_k[i] = random expression`, for `count` outputs."""
     r = random.Random(seed)
-    loops: list[Stmt] = []
+    stores: list[Stmt] = []
     outs = []
     for k in range(count):
         dtype = r.choice(dtypes)
         maker = ExprMaker(r.randrange(1 << 30), lanes, dtypes)
         outs.append(Buffer(f"out_{k}", dtype, (const_int(LENGTH),), "param"))
         index: Expr = Var("i") if lanes == 1 else Ramp(Var("i"), 1, lanes, i64)
-        body = Store(f"out_{k}", (index,), maker.expr(dtype, depth))
-        loops.append(For("i", const_int(0), const_int(LENGTH), lanes, body))
-    return Function(f"f{seed}", (*buffers(dtypes), *outs), (), Block(tuple(loops)))
+        stores.append(Store(f"out_{k}", (index,), maker.expr(dtype, depth)))
+    loop = For("i", const_int(0), const_int(LENGTH), lanes, Block(tuple(stores)))
+    return Function(f"f{seed}", (*buffers(dtypes), *outs), (), loop)
 
 
 def random_arrays(fn: Function, seed: int, params: dict[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -128,8 +129,8 @@ def random_arrays(fn: Function, seed: int, params: dict[str, int] | None = None)
     rng = np.random.default_rng(seed)
     arrays = {}
     for b in fn.buffers:
-        shape = tuple(e.value if isinstance(e, Const) else (params or {})[e.name] for e in b.shape)  # type: ignore[attr-defined]
-        arrays[b.name] = random_array(rng, b.dtype, shape)
+        shape = tuple(evaluate(e, params or {}) for e in b.shape)
+        arrays[b.name] = np.asarray(random_array(rng, b.dtype, shape))
     return arrays
 
 
@@ -191,5 +192,3 @@ def assert_same(fn: Function, expected: dict[str, np.ndarray], got: dict[str, np
 def copy(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {k: v.copy() for k, v in arrays.items()}
 
-
-DTYPES = BY_NAME
