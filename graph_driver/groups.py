@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graph_driver.ir import Graph, Node
 from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
 from graph_driver.passes.views import is_view
+from graph_driver.reshaping import array_shape, over
 from poly import json_io
 from poly.compose import compose
 from poly.errors import PolycError
@@ -54,6 +55,8 @@ class Piece:
     node: Node
     operator: OperatorScop | None
     reason: str = ""
+    context: NodeContext | None = None
+    builder: Builder | None = None
 
 
 def translate(graph: Graph, lookup: Lookup) -> list[Piece]:
@@ -83,7 +86,7 @@ def _translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         tuple(_info(graph, o) for o in node.writes()),
     )
     try:
-        return Piece(node, builder(context))
+        return Piece(node, builder(context), "", context, builder)
     except Unsupported as error:
         return Piece(node, None, str(error))
 
@@ -106,34 +109,37 @@ def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True) -> lis
             continue
         members = [piece]
         if fuse and piece.operator is not None:
-            members += _epilogue(graph, piece, by_node, consumers, taken)
+            members += _epilogue(graph, piece, by_node, consumers, taken, place)
         taken |= {id(m.node) for m in members}
         found.append((place[id(members[-1].node)], make_group(graph, members)))
     return [g for _, g in sorted(found, key=lambda item: item[0])]
 
 
 def _epilogue(
-    graph: Graph, head: Piece, by_node: dict[int, Piece], consumers: dict[str, list[Node]], taken: set[int]
+    graph: Graph, head: Piece, by_node: dict[int, Piece], consumers: dict[str, list[Node]], taken: set[int],
+    place: dict[int, int],
 ) -> list[Piece]:
     """The longest run of pointwise nodes after `head` that leaves one live result."""
     results = list(head.node.writes())
     if len(results) != 1:
         return []
-    shape = graph.tensors[results[0]].shape
+    assert head.operator is not None
+    stored = array_shape(head.operator, head.operator.outputs[0])
     inside = {id(head.node)}
     made = [results[0]]
     joined: list[Piece] = []
     best = 0
-    frontier = [results[0]]
-    place = {id(n): k for k, n in enumerate(graph.nodes)}
-    while frontier and len(joined) < MAX_EPILOGUE:
+    while len(joined) < MAX_EPILOGUE and stored is not None:
         readers = {id(n): n for name in made for n in consumers.get(name, []) if id(n) not in inside}
-        ready = [n for n in readers.values() if _joins(graph, n, by_node, taken, shape)]
+        ready = [n for n in readers.values() if _joins(graph, n, by_node, taken, results[0])]
         if not ready:
             break
         node = min(ready, key=lambda n: place[id(n)])
+        piece = _stored_as(by_node[id(node)], stored, made)
+        if piece is None:
+            break
         inside.add(id(node))
-        joined.append(by_node[id(node)])
+        joined.append(piece)
         made.append(next(node.writes()))
         live = [m for m in made if m in graph.outputs or any(id(n) not in inside for n in consumers.get(m, []))]
         if live == [made[-1]]:
@@ -141,14 +147,35 @@ def _epilogue(
     return joined[:best]
 
 
-def _joins(
-    graph: Graph, node: Node, by_node: dict[int, Piece], taken: set[int], shape: tuple[int, ...] | None
-) -> bool:
+def _stored_as(piece: Piece, shape: tuple[int, ...], made: Sequence[str]) -> Piece | None:
+    """The pointwise piece with its result and the operands in `made` stored as `shape`."""
+    assert piece.context is not None and piece.builder is not None
+    operator = piece.operator
+    for attempt in range(2):
+        if operator is not None and _fits(piece.node, operator, shape, made):
+            return replace(piece, operator=operator)
+        context = over(piece.context, shape)
+        if context is None or attempt:
+            return None
+        try:
+            operator = piece.builder(context)
+        except Unsupported:
+            return None
+    return None
+
+
+def _fits(node: Node, operator: OperatorScop, shape: tuple[int, ...], made: Sequence[str]) -> bool:
+    """Whether the Scop's arrays for the result and for tensors of the group have `shape`."""
+    names = [*operator.outputs, *(a for position, a in operator.inputs if node.inputs[position] in made)]
+    return all(array_shape(operator, a) == shape for a in names)
+
+
+def _joins(graph: Graph, node: Node, by_node: dict[int, Piece], taken: set[int], first: str) -> bool:
     piece = by_node.get(id(node))
     if piece is None or piece.operator is None or not piece.operator.pointwise or id(node) in taken:
         return False
     results = list(node.writes())
-    return len(results) == 1 and graph.tensors[results[0]].shape == shape
+    return len(results) == 1 and graph.tensors[results[0]].shape == graph.tensors[first].shape
 
 
 def make_group(graph: Graph, members: Sequence[Piece]) -> Group:
