@@ -15,6 +15,7 @@ from graph_driver import entry, groups, kernels
 from graph_driver.execute import Executor, Observer, aligned_bytes
 from graph_driver.groups import Group, Piece
 from graph_driver.ir import Graph
+from graph_driver.layouts import pack_constants
 from graph_driver.limits import human
 from graph_driver.plan import Plan, build_plan
 from graph_driver.reference import HostNode
@@ -240,7 +241,7 @@ def compile_graph(
     report.nodes = len(graph.nodes)
     with report.stage("groups"):
         pieces = groups.translate(graph, lookup)
-        found = groups.form_groups(graph, pieces, fuse)
+        found = pack_constants(graph, groups.form_groups(graph, pieces, fuse), machine)
     with report.stage("kernels"):
         found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
     with report.stage("plan"):

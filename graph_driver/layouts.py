@@ -1,0 +1,55 @@
+"""Storing weights the way the kernels want to read them, decided when the model is compiled.
+
+The scheduler names, for each constant operand of a contraction, the layout in which its
+vector loads are contiguous; the weight is rearranged once and the Scop's subscripts are
+composed with the same map (`poly.relayout`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graph_driver.groups import Group
+from graph_driver.ir import Graph, Tensor
+from poly import json_io
+from poly.expr import Const
+from poly.relayout import Layout, lay_out, relayout
+from poly.scop import Array
+from poly.target import Target
+from scheduler.contraction_tree import constant_layouts
+
+
+def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> list[Group]:
+    """The groups with their constant operands stored in panels; new tensors join `graph`."""
+    return [_packed(graph, g, target) if g.scop is not None else g for g in groups]
+
+
+def _packed(graph: Graph, group: Group, target: Target) -> Group:
+    scop = group.scop
+    assert scop is not None
+    tensor_of = dict(zip(scop.args, group.inputs, strict=True))
+    constants = frozenset(a for a, t in tensor_of.items() if graph.tensors[t].const is not None)
+    layouts = constant_layouts(scop, constants, target)
+    if not layouts:
+        return group
+    for array, layout in layouts.items():
+        tensor_of[array] = _stored(graph, tensor_of[array], scop.arrays[array], layout)
+        scop = relayout(scop, array, layout)
+    text = json_io.dumps(scop)
+    inputs = tuple(tensor_of[a] for a in scop.args)
+    return replace(group, inputs=inputs, scop=scop, text=text, key=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _stored(graph: Graph, name: str, array: Array, layout: Layout) -> str:
+    """The name of the weight in its new layout (made once per layout)."""
+    shape = tuple(int(e.value) for e in array.shape if isinstance(e, Const))
+    cuts = "x".join("_".join(map(str, part)) for part in layout)
+    new = f"{name}:{'x'.join(map(str, shape))}:{cuts}"
+    if new not in graph.tensors:
+        source = graph.tensors[name].const
+        assert source is not None
+        data = lay_out(source.reshape(shape), layout)
+        graph.tensors[new] = Tensor(new, array.dtype, data.shape, data)
+    return new
