@@ -71,7 +71,7 @@ def _translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         return Piece(node, None, f"the shape or type of '{unknown[0]}' is only known at run time")
     if node.captures:
         return Piece(node, None, "control flow with a condition or count that is not constant")
-    empty = [t.name for t in tensors if t.size == 0]
+    empty = [t.name for t in tensors if t.size == 0 and t.const is None]  # an empty constant stands for "absent"
     if empty:
         return Piece(node, None, f"'{empty[0]}' has no elements")
     builder = lookup(node.domain, node.op_type)

@@ -1,6 +1,7 @@
 """Matrix products."""
 
-# mypy: disable-error-code="valid-type, misc, no-any-return, name-defined"
+# The annotations are the DSL's array types, which mypy reads as its own.
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
 
 from typing import Any
 
@@ -50,7 +51,7 @@ def make_gemm(
     With alpha 1 the bias starts the sum; otherwise the product is complete before it is scaled.
     """
     ta, tb = trans
-    shape = (M, N)
+    shape, c_view = (M, N), c_shape or ()
     a_shape, b_shape = ((K, M) if ta else (M, K)), ((N, K) if tb else (K, N))
 
     def biased(c: Any) -> Any:
@@ -60,17 +61,17 @@ def make_gemm(
         return x if alpha == 1 else alpha * x
 
     @op
-    def gemm(A: T[a_shape], B: T[b_shape], C: T[c_shape or ()]) -> T[M, N]:
+    def gemm(A: T[a_shape], B: T[b_shape], C: T[c_view]) -> T[M, N]:
         Y = empty((M, N), T)
         for i, j in grid(M, N):
             if alpha == 1:
-                Y[i, j] = biased(C[align((i, j), c_shape, shape)])
+                Y[i, j] = biased(C[align((i, j), c_view, shape)])
             else:
                 Y[i, j] = 0
             for k in range(K):
                 Y[i, j] += A[(k, i) if ta else (i, k)] * B[(j, k) if tb else (k, j)]
             if alpha != 1:
-                Y[i, j] = scaled(Y[i, j]) + biased(C[align((i, j), c_shape, shape)])
+                Y[i, j] = scaled(Y[i, j]) + biased(C[align((i, j), c_view, shape)])
         return Y
 
     @op

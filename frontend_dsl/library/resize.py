@@ -1,6 +1,7 @@
 """Resizing: nearest by repetition, nearest and linear at exact rational positions."""
 
-# mypy: disable-error-code="valid-type, misc, no-any-return, name-defined"
+# The annotations are the DSL's array types, which mypy reads as its own.
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
 
 from typing import Any
 
@@ -55,7 +56,9 @@ def make_nearest(T: DType, shape: Shape, out: Shape, coordinates: tuple[Coordina
     return nearest
 
 
-def make_linear(T: DType, lead: int, size: tuple[int, int], out: tuple[int, int], where: tuple[Coordinate, Coordinate]) -> Any:
+def make_linear(
+    T: DType, lead: int, size: tuple[int, int], out: tuple[int, int], where: tuple[Coordinate, Coordinate]
+) -> Any:
     """Bilinear: `Y[b,h,w]` between the four elements around `((a*h + b)/c, (a*w + b)/c)`, clamped to the image."""
     (H, W), (OH, OW), (vertical, horizontal) = size, out, where
 

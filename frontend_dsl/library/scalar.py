@@ -67,7 +67,7 @@ def leaky_relu(alpha: float) -> Scalar:
 @cache
 def thresholded_relu(alpha: float) -> Scalar:
     def thresholded_relu(x: Any) -> Any:
-        return x if x > alpha else 0 * x
+        return x if x > alpha else 0
 
     return thresholded_relu
 
@@ -101,7 +101,7 @@ def swish(alpha: float) -> Scalar:
 @cache
 def shrink(bias: float, lambd: float) -> Scalar:
     def shrink(x: Any) -> Any:
-        return x + bias if x < -lambd else (x - bias if x > lambd else 0 * x)
+        return x + bias if x < -lambd else (x - bias if x > lambd else 0)
 
     return shrink
 
@@ -153,7 +153,7 @@ def reciprocal(x: Any) -> Any:
 
 
 def sign(x: Any) -> Any:
-    return 1 + 0 * x if x > 0 else (0 * x - 1 if x < 0 else x)
+    return 1 if x > 0 else (-1 if x < 0 else x)
 
 
 def asinh(x: Any) -> Any:
@@ -354,5 +354,3 @@ def with_left(fn: Scalar, value: Any) -> Scalar:
         return fn(value, x)
 
     return with_left
-
-

@@ -26,7 +26,9 @@ def step(index: Sequence[Any], starts: Sequence[int], steps: Sequence[int]) -> t
     return tuple(add(scale(i, s), b) for i, b, s in zip(index, starts, steps, strict=True))
 
 
-def window(point: Sequence[Any], tap: Sequence[Any], strides: Sequence[int], dilations: Sequence[int]) -> tuple[Any, ...]:
+def window(
+    point: Sequence[Any], tap: Sequence[Any], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[Any, ...]:
     """`p * stride + k * dilation` in every dimension: what tap `k` of a sliding window reads at `p`."""
     pairs = zip(point, tap, strides, dilations, strict=True)
     return tuple(scale(p, s) + scale(k, d) for p, k, s, d in pairs)

@@ -38,7 +38,6 @@ def supported() -> tuple[str, ...]:
 @cache
 def _checked(builder: Builder) -> Builder:
     def build(ctx: NodeContext) -> OperatorScop:
-        registry.need_elements(ctx)
-        return builder(ctx)
+        return builder(registry.without_empty(ctx))
 
     return build

@@ -6,7 +6,15 @@ from frontend_dsl.library.convolution import make_conv2d, make_depthwise, make_g
 from frontend_dsl.library.transposed import make_conv_transpose, make_conv_transpose_tiles
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
-    data, integers, need_float, onnx_operator, only_output, optional, product, same_types, scop_of,
+    data,
+    integers,
+    need_float,
+    only_output,
+    onnx_operator,
+    optional,
+    product,
+    same_types,
+    scop_of,
 )  # fmt: skip
 from graph_driver.operators.windows import Sizes, Window, window_of
 from poly.scop import Scop
@@ -49,9 +57,7 @@ def conv(ctx: NodeContext) -> OperatorScop:
 
 def _lifted(size: Sizes, win: Window) -> tuple[Sizes, Window]:
     """A 1-D image as a 2-D one of height 1."""
-    return (1, *size), Window(
-        (1, *win.kernel), (1, *win.strides), (1, *win.dilations), (0, *win.begin), (0, *win.end)
-    )
+    return (1, *size), Window((1, *win.kernel), (1, *win.strides), (1, *win.dilations), (0, *win.begin), (0, *win.end))
 
 
 @onnx_operator("ConvTranspose")

@@ -10,7 +10,14 @@ from frontend_dsl.library import scalar as fn
 from frontend_dsl.library.elementwise import make_binary, make_broadcast, make_channelwise, make_ternary, make_unary
 from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
 from graph_driver.operators.registry import (
-    constant, data, need_float, onnx_operator, only_output, optional, same_types, scop_of,
+    constant,
+    data,
+    need_float,
+    only_output,
+    onnx_operator,
+    optional,
+    same_types,
+    scop_of,
 )  # fmt: skip
 from poly.dtypes import DType
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -9,7 +10,15 @@ from frontend_dsl.library import movement as lib
 from graph_driver.operators.chain import Wiring, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
-    axis_of, constant, data, integers, onnx_operator, only_output, optional, product, scop_of,
+    axis_of,
+    constant,
+    data,
+    integers,
+    only_output,
+    onnx_operator,
+    optional,
+    product,
+    scop_of,
 )  # fmt: skip
 from poly.dtypes import DType
 from poly.scop import Scop
@@ -54,9 +63,10 @@ def depth_space(ctx: NodeContext) -> OperatorScop:
 @onnx_operator("Concat")
 def concat(ctx: NodeContext) -> OperatorScop:
     """Many operands join in a tree of fours."""
-    infos = [data(ctx, k) for k in range(len(ctx.inputs))]
-    axis = axis_of(ctx, len(infos[0].shape), 1)
-    return _concat(infos[0].dtype, tuple(i.shape for i in infos), axis)
+    present = [(k, info) for k, info in enumerate(ctx.inputs) if info is not None]
+    shapes = tuple(info.shape for _, info in present)
+    made = _concat(present[0][1].dtype, shapes, axis_of(ctx, len(shapes[0]), 1))
+    return replace(made, inputs=tuple((present[k][0], name) for k, name in made.inputs))
 
 
 @lru_cache(maxsize=1024)

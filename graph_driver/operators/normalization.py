@@ -5,7 +5,15 @@ from __future__ import annotations
 from frontend_dsl.library import normalization as lib
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
-    axis_of, data, need_float, onnx_operator, only_output, optional, product, same_types, scop_of,
+    axis_of,
+    data,
+    need_float,
+    only_output,
+    onnx_operator,
+    optional,
+    product,
+    same_types,
+    scop_of,
 )  # fmt: skip
 
 
@@ -66,7 +74,11 @@ def lrn(ctx: NodeContext) -> OperatorScop:
     """Across channels."""
     need_float(ctx)
     x = data(ctx, 0)
-    numbers = (float(ctx.attrs.get("alpha", 1e-4)), float(ctx.attrs.get("beta", 0.75)), float(ctx.attrs.get("bias", 1.0)))
+    numbers = (
+        float(ctx.attrs.get("alpha", 1e-4)),
+        float(ctx.attrs.get("beta", 0.75)),
+        float(ctx.attrs.get("bias", 1.0)),
+    )
     sizes = (x.shape[0], x.shape[1], product(x.shape[2:]))
     scop = scop_of(lib.make_lrn, x.dtype, *sizes, int(ctx.attrs["size"]), *numbers)
     return OperatorScop(scop, ((0, "X"),), scop.results, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from frontend_dsl.library.pooling import make_average_pool, make_lp_pool, make_max_pool
 from frontend_dsl.library.reduction import make_reduce
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import data, integers, need_float, onnx_operator, only_output, scop_of
+from graph_driver.operators.registry import data, integers, need_float, only_output, onnx_operator, scop_of
 from graph_driver.operators.windows import window_of
 
 
@@ -17,7 +17,16 @@ def pool(ctx: NodeContext) -> OperatorScop:
         need_float(ctx)
     size = tuple(x.shape[2:])
     win = window_of(ctx, size, integers(ctx.attrs["kernel_shape"]))
-    common = (x.dtype, x.shape[0] * x.shape[1], size, tuple(y.shape[2:]), win.kernel, win.strides, win.dilations, win.begin)
+    common = (
+        x.dtype,
+        x.shape[0] * x.shape[1],
+        size,
+        tuple(y.shape[2:]),
+        win.kernel,
+        win.strides,
+        win.dilations,
+        win.begin,
+    )
     if ctx.op_type == "MaxPool":
         scop = scop_of(make_max_pool, *common)
     elif ctx.op_type == "AveragePool":

@@ -5,7 +5,16 @@ from __future__ import annotations
 from frontend_dsl.library.reduction import make_arg, make_cumsum, make_log_sum_exp, make_reduce
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
-    axis_of, constant, data, integers, need_float, onnx_operator, only_output, optional, product, scop_of,
+    axis_of,
+    constant,
+    data,
+    integers,
+    need_float,
+    only_output,
+    onnx_operator,
+    optional,
+    product,
+    scop_of,
 )  # fmt: skip
 
 _KINDS = {

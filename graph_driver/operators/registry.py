@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -106,8 +107,14 @@ def need_float(ctx: NodeContext) -> None:
         raise Unsupported(f"{ctx.op_type} on {info.dtype}")
 
 
-def need_elements(ctx: NodeContext) -> None:
-    """Refuse tensors without elements: there is nothing to loop over."""
+def without_empty(ctx: NodeContext) -> NodeContext:
+    """Empty constants (Resize's `roi`, a piece of Concat) as absent inputs.
+
+    Raises `Unsupported` for other tensors without elements: there is nothing to loop over.
+    """
     for info in (*ctx.inputs, *ctx.outputs):
-        if info is not None and info.size == 0:
+        if info is not None and info.size == 0 and info.const is None:
             raise Unsupported(f"{ctx.op_type} of a tensor without elements")
+    if all(info is None or info.size for info in ctx.inputs):
+        return ctx
+    return replace(ctx, inputs=tuple(info if info is not None and info.size else None for info in ctx.inputs))

@@ -9,7 +9,15 @@ from typing import Any
 from frontend_dsl.library.resize import Coordinate, make_linear, make_nearest, make_repeat
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
-    constant, data, integers, need_float, onnx_operator, only_output, optional, product, scop_of,
+    constant,
+    data,
+    integers,
+    need_float,
+    only_output,
+    onnx_operator,
+    optional,
+    product,
+    scop_of,
 )  # fmt: skip
 
 Shape = tuple[int, ...]

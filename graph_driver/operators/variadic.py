@@ -12,7 +12,7 @@ from frontend_dsl.library.elementwise import make_binary, make_broadcast, make_u
 from graph_driver.operators.chain import Wiring, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.elementwise import binary, unary
-from graph_driver.operators.registry import data, onnx_operator, only_output, same_types, scop_of
+from graph_driver.operators.registry import data, only_output, onnx_operator, same_types, scop_of
 from poly.dtypes import DType
 
 Shape = tuple[int, ...]
