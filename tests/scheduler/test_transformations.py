@@ -1,0 +1,345 @@
+"""Each transformation: the tree before and after, and what is refused with which words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import scop_builder as sb
+
+from poly.errors import IllegalSchedule, ScheduleError
+from poly.json_io import dump_tree
+from poly.tree import Band, Promote, walk
+from scheduler.schedule import STEPS, Schedule
+
+
+def start(make) -> Schedule:
+    return Schedule.start(make())
+
+
+def text(s: Schedule) -> str:
+    return "\n".join(line.rstrip() for line in str(s.tree).splitlines())
+
+
+def picture(drawing: str) -> str:
+    lines = [line for line in drawing.splitlines() if line.strip()]
+    indent = min(len(line) - len(line.lstrip()) for line in lines)
+    return "\n".join(line[indent:] for line in lines)
+
+
+def test_program_order() -> None:
+    assert text(start(sb.matmul)) == picture("""
+        ┌ for i
+        └ for j
+        └─ sequence
+           ├─ S0
+           └─ for k
+              └─ S1
+    """)
+
+
+def test_split() -> None:
+    assert text(start(sb.seidel).split("i", 4)) == picture("""
+        ┌ for t
+        │ for i.out = floor((i)/4)
+        └ for i.in = (i) mod 4
+        └─ S0
+    """)
+    assert start(sb.seidel).split("i", 8).split("i.in", 2).loops == ("t", "i.out", "i.in.out", "i.in.in")
+
+
+def test_split_hands_marks_to_the_right_part() -> None:
+    s = start(sb.chain).parallel("i").split("i", 4).vectorize("j", 8).split("j", 32)
+    kinds = {m.name: m.kind for n in walk(s.tree) if isinstance(n, Band) for m in n.members}
+    assert (kinds["i.out"], kinds["i.in"], kinds["j.out"], kinds["j.in"]) == ("parallel", "serial", "serial", "vector")
+
+
+def test_strip_mine_keeps_the_values() -> None:
+    assert text(start(sb.seidel).strip_mine("i", 4)) == picture("""
+        ┌ for t
+        │ for i.out = floor((i)/4)
+        └ for i.in = i
+        └─ S0
+    """)
+
+
+def test_tile_sinks_the_initialisation() -> None:
+    assert text(start(sb.matmul).tile(["i", "j", "k"], [64, 32, 16])) == picture("""
+        ┌ for i.out = floor((i)/64)
+        │ for j.out = floor((j)/32)
+        └ for k.out = 0 for S0, floor((k)/16) for S1
+        └─ ┌ for i.in = (i) mod 64
+           │ for j.in = (j) mod 32
+           └ for k.in = 0 for S0, (k) mod 16 for S1
+           └─ sequence
+              ├─ S0
+              └─ S1
+    """)
+
+
+def test_tile_of_some_loops_leaves_the_others() -> None:
+    s = start(lambda: sb.matmul(split_init=True)).tile(["j", "k"], [8, 4])
+    assert s.loops == ("i0", "j0", "i", "j.out", "k.out", "j.in", "k.in")
+
+
+def test_the_schedule_of_the_design_page() -> None:
+    s = start(sb.matmul).tile(["i", "j", "k"], [64, 64, 64])
+    s = s.interchange("j.in", "k.in").parallel("i.out").vectorize("j.in", 16)
+    assert s.loops == ("i.out", "j.out", "k.out", "i.in", "k.in", "j.in")
+    assert [t.name for t in s.trace] == ["tile", "interchange", "parallel", "vectorize"]
+
+
+def test_interchange_sinks_through_imperfect_nests() -> None:
+    assert text(start(sb.matmul).interchange("j", "k")) == picture("""
+        ┌ for i
+        └ for k = 0 for S0, k for S1
+        └─ for j
+           └─ sequence
+              ├─ S0
+              └─ S1
+    """)
+
+
+def test_statements_after_a_loop_sink_to_its_last_iteration() -> None:
+    with pytest.raises(IllegalSchedule) as error:
+        start(sb.lu).interchange("k", "i")
+    witness = error.value.witness
+    assert witness is not None and witness.array == "A"
+    s = start(sb.rowsum).interchange("i", "j")
+    assert "-1 + M for S2" in str(s)
+
+
+def test_permute() -> None:
+    s = start(lambda: sb.matmul(split_init=True)).permute("k", "i", "j")
+    assert s.loops == ("i0", "j0", "k", "i", "j")
+    assert s.loops == start(lambda: sb.matmul(split_init=True)).permute(["k", "i", "j"]).loops
+
+
+def test_reverse() -> None:
+    assert "for i = -i" in str(start(sb.chain).reverse("i"))
+    with pytest.raises(IllegalSchedule):
+        start(sb.seidel).reverse("i")
+
+
+def test_skew_makes_the_time_loop_of_a_stencil_movable() -> None:
+    with pytest.raises(IllegalSchedule):
+        start(sb.seidel).interchange("t", "i")
+    s = start(sb.seidel).skew("i", "t", 2).interchange("t", "i")
+    assert text(s) == picture("""
+        ┌ for i = 2t + i
+        └ for t
+        └─ S0
+    """)
+
+
+def test_shift_and_fuse() -> None:
+    with pytest.raises(IllegalSchedule):
+        start(sb.jacobi).fuse("i", "j")
+    assert text(start(sb.jacobi).fuse("i", "j", shift=1)) == picture("""
+        for t
+        └─ for i = i for S0, 1 + j for S1
+           └─ sequence
+              ├─ S0
+              └─ S1
+    """)
+    auto = start(sb.jacobi).fuse("i", "j", shift="auto")
+    assert auto.trace[-1].args["shift"] == 1
+    with pytest.raises(IllegalSchedule):
+        auto.shift("i", -1, "S1")
+
+
+def test_fuse_keeps_the_first_name() -> None:
+    s = start(sb.chain).fuse("i", "i_1").fuse("j", "j_1")
+    assert s.loops == ("i", "j", "i_2", "j_2")
+
+
+def test_no_constant_shift() -> None:
+    def backwards():
+        return sb.build("p", ["N"], {"A": "N", "B": "N"}, [
+            sb.loop("i", "0", "N", [sb.stmt("A[i] = B[i]")]),
+            sb.loop("j", "0", "N", [sb.stmt("B[j] = A[N - 1 - j]")]),
+        ])  # fmt: skip
+
+    with pytest.raises(IllegalSchedule, match="no constant shift"):
+        start(backwards).fuse("i", "j", shift="auto")
+
+
+def test_distribute() -> None:
+    assert text(start(sb.matmul).distribute("i")) == picture("""
+        sequence
+        ├─ ┌ for i
+        │  └ for j
+        │  └─ S0
+        └─ ┌ for i_1 = i
+           └ for j_1 = j
+           └─ for k
+              └─ S1
+    """)
+    assert start(sb.matmul).distribute("j").loops == ("i", "j", "j_1", "k")
+    with pytest.raises(IllegalSchedule):
+        start(sb.jacobi).distribute("t")
+
+
+def test_distribute_undoes_fuse() -> None:
+    s = start(sb.chain).fuse("i", "i_1").distribute("i")
+    assert s.loops == start(sb.chain).loops
+
+
+def test_reorder_statements() -> None:
+    s = start(sb.chain)
+    with pytest.raises(IllegalSchedule):
+        s.reorder_statements(["S1", "S0"])
+
+    def independent():
+        return sb.build("p", ["N"], {"A": "N", "B": "N"}, [
+            sb.loop("i", "0", "N", [sb.stmt("A[i] = 1.0"), sb.stmt("B[i] = 2.0")]),
+        ])  # fmt: skip
+
+    after = text(start(independent).reorder_statements(["S1", "S0"]))
+    assert after.index("S1") < after.index("S0")
+
+
+def test_marks() -> None:
+    s = start(sb.rowsum)
+    assert "[parallel]" in str(s.parallel("i"))
+    with pytest.raises(IllegalSchedule):
+        s.parallel("j")
+    assert "[vector 8]" in str(s.vectorize("j", 8))  # a reduction may be reordered
+    assert "[unroll 4]" in str(s.unroll("j", 4))
+    with pytest.raises(IllegalSchedule):
+        start(sb.seidel).vectorize("i", 4)
+
+
+def test_contract_at_the_deepest_place() -> None:
+    assert text(start(sb.rowsum).contract("s")) == picture("""
+        for i
+        └─ contract s to register s_buf
+           └─ sequence
+              ├─ S0
+              ├─ for j
+              │  └─ S1
+              └─ S2
+    """)
+    s = start(sb.chain).fuse("i", "i_1").fuse("j", "j_1").contract("t")
+    assert next(n for n in walk(s.tree) if isinstance(n, Promote)).space == "register"
+    rows = start(sb.chain).fuse("i", "i_1").contract("t")
+    assert next(n for n in walk(rows.tree) if isinstance(n, Promote)).space == "heap"
+
+
+def test_contract_refuses_what_is_used_elsewhere() -> None:
+    with pytest.raises(ScheduleError, match="no common loop"):
+        start(sb.chain).contract("t")
+    with pytest.raises(ScheduleError, match="not local"):
+        start(sb.chain).contract("A")
+
+
+def test_promote() -> None:
+    s = start(sb.matmul).promote("C", "j", "register")
+    node = next(n for n in walk(s.tree) if isinstance(n, Promote))
+    assert (node.array, node.copy_out, node.space) == ("C", True, "register")
+    assert not next(n for n in walk(start(sb.matmul).promote("A", "k").tree) if isinstance(n, Promote)).copy_out
+
+
+def test_set_order_takes_any_legal_tree() -> None:
+    s = start(sb.matmul).tile(["i", "j"], [4, 4])
+    again = Schedule.start(s.scop).set_order(dump_tree(s.tree))
+    assert text(again) == text(s)
+    backwards = start(sb.seidel)
+    tree = dump_tree(start(sb.seidel).skew("i", "t", 2).interchange("t", "i").tree)
+    assert backwards.set_order(tree).loops == ("i", "t")
+
+
+def test_batch_checks_the_end_only() -> None:
+    s = start(sb.seidel).batch(("reverse", {"loop": "i"}), ("reverse", {"loop": "i"}))
+    assert [t.name for t in s.trace] == ["reverse", "reverse"]
+    with pytest.raises(IllegalSchedule):
+        start(sb.seidel).batch(("reverse", {"loop": "i"}))
+
+
+# ---- trace -------------------------------------------------------------------------------------
+
+
+def test_schedules_are_immutable_and_replay() -> None:
+    s0 = start(sb.matmul)
+    before = text(s0)
+    s = s0.tile(["i", "j"], [8, 8]).unroll("i.in").split("k", 4).permute("j.in", "i.in").promote("A", "k.out")
+    assert text(s0) == before and s0.trace == ()
+    again = Schedule.replay(s0.scop, s.save())
+    assert text(again) == text(s) and again.trace == s.trace
+    assert [json.loads(line)["do"] for line in s.save().splitlines()] == [
+        "tile",
+        "unroll",
+        "split",
+        "permute",
+        "promote",
+    ]
+
+
+def test_every_step_can_be_replayed() -> None:
+    assert all(callable(getattr(Schedule, name)) for name in STEPS)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nonsense", "line 1 of the trace is not a step: nonsense"),
+        ('{"loop": "i"}', 'line 1 of the trace is not a step: {"loop": "i"}'),
+        ("[1]", "line 1 of the trace is not a step: [1]"),
+        ('{"do": "save"}', "line 1 of the trace: no transformation 'save'"),
+        (
+            '{"do": "split", "loop": "i"}',
+            'line 1 of the trace: wrong arguments for split: {"do": "split", "loop": "i"}',
+        ),
+    ],
+)
+def test_bad_traces(line: str, message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        Schedule.replay(sb.matmul(), line + "\n")
+    assert str(error.value) == message
+
+
+# ---- structural nonsense -----------------------------------------------------------------------
+
+NONSENSE = [
+    (lambda s: s.split("x", 4), "no loop 'x': the loops are i, j, k"),
+    (lambda s: s.split("i", 0), "the block size of loop 'i' must be a positive integer, not 0"),
+    (lambda s: s.split("i", 2.5), "the block size of loop 'i' must be a positive integer, not 2.5"),
+    (lambda s: s.tile(["i", "j"], [4]), "tile needs one size a loop: 2 loops, 1 sizes"),
+    (lambda s: s.tile(["i", "i"], [4, 4]), "tile names a loop twice: i, i"),
+    (lambda s: s.tile(["i", "k"], [4, 4]), "tile needs neighbouring loops: j lies between i, k (interchange first)"),
+    (lambda s: s.interchange("i", "i"), "interchange needs two different loops, not 'i' twice"),
+    (lambda s: s.permute("i"), "permute needs two or more different loops, not: i"),
+    (lambda s: s.skew("i", "i", 1), "loop 'i' cannot be skewed by itself"),
+    (lambda s: s.skew("j", "i", 1.5), "the skew factor must be an integer, not 1.5"),
+    (lambda s: s.shift("k", 1, ["S0"]), "no statement 'S0' in loop 'k': the statements there are S1"),
+    (lambda s: s.fuse("i", "i"), "fuse needs two different loops, not 'i' twice"),
+    (lambda s: s.fuse("i", "k"), "loop 'i' is not the outermost loop of one part of a sequence"),
+    (lambda s: s.distribute("k"), "loop 'k' has one part only: nothing to distribute"),
+    (lambda s: s.vectorize("j", 0), "the factor of loop 'j' must be a positive integer, not 0"),
+    (lambda s: s.vectorize("j", 4).parallel("j"), "loop 'j' is already vectorised"),
+    (lambda s: s.parallel("i").parallel("j"), "loop 'j' cannot be parallel: loop 'i' of the nest is already"),
+    (lambda s: s.promote("Z", "i"), "no array 'Z': the arrays are A, B, C"),
+    (lambda s: s.promote("A", "i", "disk"), "no memory space 'disk': the spaces are register, local, shared, heap"),
+    (lambda s: s.promote("A", "j").promote("A", "i"), "array 'A' is promoted already"),
+    (lambda s: s.contract("C"), "array 'C' is not local: only local arrays can be contracted"),
+    (lambda s: s.reorder_statements(["S0"]), "reorder_statements needs two or more different statements, not: S0"),
+    (lambda s: s.reorder_statements(["S0", "S9"]), "statements S0, S9 are not neighbours in one sequence"),
+    (lambda s: s.tile(["i", "j"], [4, 4]).split("i.out", 2).split("i.in", 2).tile(["i.out.out", "j.out"], [2, 2]),
+     "tile needs neighbouring loops: i.out.in lies between i.out.out, j.out (interchange first)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "message"), NONSENSE, ids=[m for _, m in NONSENSE])
+def test_structural_nonsense(do, message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        do(start(sb.matmul))
+    assert str(error.value) == message and not isinstance(error.value, IllegalSchedule)
+
+
+def test_loops_of_different_nests() -> None:
+    with pytest.raises(ScheduleError, match="loops 'i' and 'j_1' are not nested in one another"):
+        start(sb.chain).interchange("i", "j_1")
+    with pytest.raises(ScheduleError, match="loop 'i_2' does not directly follow loop 'i'"):
+        start(sb.chain).fuse("i", "i_2")
+    with pytest.raises(ScheduleError, match="inside a common loop"):
+        start(sb.chain).fuse("i", "i_1").reorder_statements(["S2", "S0", "S1"])
