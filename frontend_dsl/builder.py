@@ -124,12 +124,13 @@ class Builder:
         One dimension for each affine loop, over the bounding box of the nest; loops with
         data-dependent bounds give none.
         """
-        ranges: dict[str, tuple[Expr, Expr]] = {}
+        ranges: dict[str, tuple[Expr, Expr] | None] = {}
         index, extents = [], []
         for loop in self.loops:
-            first, last = (loop.lo, loop.hi) if loop.step > 0 else (add(loop.hi, ONE), add(loop.lo, ONE))
+            ranges[loop.name] = None
             if loop.dynamic:
                 continue
+            first, last = (loop.lo, loop.hi) if loop.step > 0 else (add(loop.hi, ONE), add(loop.lo, ONE))
             try:
                 lo, hi = interval(first, ranges)[0], interval(sub(last, ONE), ranges)[1]
             except Unbounded:

@@ -107,14 +107,17 @@ class Unbounded(Exception):
     """No bounds can be told (internal signal)."""
 
 
-def interval(expr: Expr, ranges: Mapping[str, tuple[Expr, Expr]]) -> tuple[Expr, Expr]:
+def interval(expr: Expr, ranges: Mapping[str, tuple[Expr, Expr] | None]) -> tuple[Expr, Expr]:
     """Smallest and largest value of `expr` where each variable lies in `ranges`.
 
-    Inclusive; variables not in `ranges` are parameters. A box: correlations between
+    Inclusive; variables not in `ranges` are parameters, None means unknown. A box: correlations between
     variables are ignored, so it may be too wide, never too narrow. Raises `Unbounded`.
     """
     if isinstance(expr, Var):
-        return ranges.get(expr.name, (expr, expr))
+        known = ranges.get(expr.name, (expr, expr))
+        if known is None:
+            raise Unbounded
+        return known
     if isinstance(expr, Const):
         return expr, expr
     if isinstance(expr, Unary) and expr.op == "neg":

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, from_numpy, promote
+from poly.dtypes import DType, bf16, f32, from_numpy, promote
 from poly.intrinsics import TABLE, Intrinsic
 
 
@@ -72,6 +72,8 @@ def _common(values: tuple[Any, ...]) -> DType | None:
         dtype = scalar_dtype(value)
         if dtype is not None:
             found = dtype if found is None else promote(found, dtype)
+    if found == bf16 and any(isinstance(v, float) for v in values):
+        return f32  # as ml_dtypes does for bf16 with a Python float
     return found
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import islpy as isl
 
 from poly.affine import NotAffine, set_space, to_pw_aff, to_set
-from poly.dtypes import bool_
+from poly.dtypes import bool_, i64
 from poly.expr import Binary, Expr, Load, Var, const_int, loads
 from poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, Scop, Statement
 from poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
@@ -16,6 +16,7 @@ from poly.tree import Sequence as SequenceNode
 
 from .builder import Block, Builder, Loop, Record, records_of
 from .errors import DslError
+from .fold import tidy
 from .inbounds import check_in_bounds
 from .values import ArrayValue
 
@@ -36,7 +37,7 @@ def finish(
     live = {n: s for n, s in statements.items() if not s.domain.intersect_params(context).is_empty()} or statements
     tree = _tree(builder.root, {i: n for i, n in names.items() if n in live}, live) or Leaf()
     used = {a for s in live.values() for a in _touched(s)} | set(args) | set(results)
-    arrays = {n: _array(a) for n, a in builder.arrays.items() if n in used}
+    arrays = {n: _array(a, context, builder.params) for n, a in builder.arrays.items() if n in used}
     return Scop(
         name, builder.params, context, arrays, live, tree, args, results, reassociate, fast_math, tuple(builder.notes)
     )
@@ -48,14 +49,18 @@ def _touched(s: Statement) -> set[str]:
     return {s.array} | {load.array for e in exprs for load in loads(e)}
 
 
-def _array(a: ArrayValue) -> Array:
-    shape = (*a.prefix_shape, *a.shape)
-    return Array(a.name, a.dtype, shape, a.kind, a.scalar, a.span)  # type: ignore[arg-type]
+def _array(a: ArrayValue, context: isl.Set, params: tuple[str, ...]) -> Array:
+    prefix = tuple(_not_negative(e, context, params) for e in a.prefix_shape)
+    return Array(a.name, a.dtype, (*prefix, *a.shape), a.kind, a.scalar, a.span)  # type: ignore[arg-type]
 
 
-def param_space(params: Sequence[str]) -> isl.Space:
-    """The space of sets of sizes."""
-    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(params)).params()
+def _not_negative(extent: Expr, context: isl.Set, params: tuple[str, ...]) -> Expr:
+    """The extent of an expanded dimension: a nest that does not run needs no storage."""
+    space = set_space("size", [], params)
+    negative = to_set(Binary("<", extent, const_int(0), bool_), space)
+    if negative.params().intersect(context).is_empty():
+        return extent
+    return tidy(Binary("max", extent, const_int(0), i64))
 
 
 def context_of(builder: Builder) -> isl.Set:

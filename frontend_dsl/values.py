@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, bool_, f64, from_numpy, i64, promote
+from poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, walk
 from poly.intrinsics import TABLE
 
@@ -146,6 +146,8 @@ def join(a: Type, b: Type) -> Type:
     if not a.weak and not b.weak:
         return Type(promote(a.dtype, b.dtype), False)
     weak, strong = (a, b) if a.weak else (b, a)
+    if strong.dtype == bf16 and weak.dtype.is_float:
+        return Type(f32, False)  # ml_dtypes computes bf16 with a Python float in f32
     if _ORDER[weak.dtype.kind] <= _ORDER[strong.dtype.kind]:
         return strong
     return Type(weak.dtype, False)
@@ -214,6 +216,13 @@ def compare(op: str, left: Any, right: Any) -> Sym:
     """A comparison of two scalars."""
     a, b = to_sym(left), to_sym(right)
     kind = join(a.type, b.type)
+    for constant, swapped in ((a.expr, True), (b.expr, False)):
+        if isinstance(constant, Const) and constant.dtype == i64 and kind.dtype.is_int:
+            info = np.iinfo(kind.dtype.np)  # as NumPy: x < 300 holds for every u8
+            if not info.min <= constant.value <= info.max:
+                below = constant.value < info.min
+                sides = (0, 1) if below != swapped else (1, 0)
+                return Sym(Const(bool(PYTHON[op](sides[1], sides[0])), bool_), False)
     return Sym(Binary(op, cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), bool_), kind.weak)
 
 

@@ -102,5 +102,7 @@ def promote(a: DType, b: DType) -> DType:
         other = b if a == bf16 else a
         if other == f16:
             return f32
-        return other if other.is_float else bf16
+        if other.is_float:
+            return other
+        return bf16 if other.bits <= 8 else f32 if other.bits == 16 else f64
     return from_numpy(np.promote_types(a.np, b.np))

@@ -1,0 +1,84 @@
+"""The typing rules against NumPy: every operator on every pair of element types and literals."""
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from brute_force import value
+
+from frontend_dsl.functions import INTRINSICS
+from frontend_dsl.values import PYTHON, Sym, TypeProblem, arithmetic, compare, intrinsic, to_sym
+from poly.dtypes import ALL, DType
+from poly.expr import Load
+
+VALUES = {"bool": [True, False], "int": [3, -2], "uint": [3, 2], "float": [1.3, -2.7]}
+OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "==", "<")
+
+
+def same(op: str, x: Any, y: Any, a: Sym, b: Sym, storage: dict[str, np.ndarray]) -> None:
+    """NumPy and the translated expression agree on dtype and value, or the language refuses."""
+    try:
+        sym = compare(op, a, b) if op in ("==", "<") else arithmetic(op, a, b)
+    except TypeProblem:
+        return
+    try:
+        want = PYTHON[op](x, y)
+    except ValueError:
+        return  # NumPy refuses at run time: an integer to a negative power
+    got = value(sym.expr, {}, storage)
+    if isinstance(want, np.generic):
+        assert np.asarray(want).dtype == np.asarray(got).dtype, (op, x, y)
+    np.testing.assert_array_equal(np.asarray(want).astype("f8"), np.asarray(got).astype("f8"), f"{op} {x!r} {y!r}")
+
+
+@pytest.mark.parametrize("a", ALL)
+@pytest.mark.filterwarnings("ignore")
+def test_two_arrays(a: DType) -> None:
+    for b in ALL:
+        for p, q in itertools.product(VALUES[a.kind], VALUES[b.kind]):
+            x, y = a.np.type(p), b.np.type(q)
+            storage = {"x": np.array(x, a.np), "y": np.array(y, b.np)}
+            for op in OPERATORS:
+                same(op, x, y, Sym(Load("x", (), a), False), Sym(Load("y", (), b), False), storage)
+
+
+@pytest.mark.parametrize("a", ALL)
+@pytest.mark.filterwarnings("ignore")
+def test_array_and_literal(a: DType) -> None:
+    for p, literal, op in itertools.product(VALUES[a.kind], (True, 2, 0.7, -1, 300), OPERATORS):
+        x = a.np.type(p)
+        storage = {"x": np.array(x, a.np)}
+        symbol = Sym(Load("x", (), a), False)
+        try:
+            PYTHON[op](x, literal)
+        except OverflowError:
+            with pytest.raises(TypeProblem):
+                arithmetic(op, symbol, literal)
+            continue
+        except (TypeError, ValueError):
+            continue
+        same(op, x, literal, symbol, to_sym(literal), storage)
+        same(op, literal, x, to_sym(literal), symbol, storage)
+
+
+@pytest.mark.parametrize("function", INTRINSICS, ids=lambda f: f.__name__)
+def test_functions_keep_their_dtype(function: Any) -> None:
+    name = INTRINSICS[function]
+    for a in ALL:
+        for p in VALUES[a.kind]:
+            x = a.np.type(p)
+            count = 3 if name == "fma" else 1
+            sym = intrinsic(name, [Sym(Load("x", (), a), False)] * count)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                want, got = function(*[x] * count), value(sym.expr, {}, {"x": np.array(x, a.np)})
+            assert np.asarray(want).dtype == np.asarray(got).dtype, (name, a)
+            np.testing.assert_array_equal(np.asarray(want).astype("f8"), np.asarray(got).astype("f8"))
+
+
+def test_python_numbers_stay_python_numbers() -> None:
+    for function, name in INTRINSICS.items():
+        args = [0.5] * (3 if name == "fma" else 1)
+        assert type(function(*args)) is (bool if name.startswith("is") else float)
