@@ -17,7 +17,6 @@ from poly.target import Target
 
 if TYPE_CHECKING:
     from emit.kernel import Kernel
-
     from scheduler.schedule import Schedule
 
 

@@ -28,7 +28,7 @@ class HostNode:
             raise ModelError(f"{kind} '{name}': no loops and no host implementation ({one_line(error)})") from error
 
     @staticmethod
-    def of(node: Node, opsets: Mapping[str, int]) -> "HostNode":
+    def of(node: Node, opsets: Mapping[str, int]) -> HostNode:
         """The host version of a graph node. Raises `ModelError` when onnx has none."""
         return HostNode(node.kind, node.name, model_of(node, opsets))
 

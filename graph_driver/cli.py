@@ -1,0 +1,129 @@
+"""The `polyc` command: arguments, one line per error, exit codes (0 done, 1 failed, 2 wrong usage)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from graph_driver.cli_inspect import MODEL_STAGES, UsageError
+from poly.errors import PolycError
+
+INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = _Parser(prog="polyc", description="Compile operators and ONNX models to machine code.", allow_abbrev=False)
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    make = commands.add_parser("compile", help="compile an ONNX model into a directory", allow_abbrev=False)
+    make.add_argument("model", type=Path, metavar="MODEL.onnx")
+    make.add_argument("-o", "--output", type=Path, metavar="OUT", help="the directory (default: MODEL.polyc)")
+    make.add_argument("--memory-limit", type=int, metavar="BYTES", help="refuse an arena larger than this")
+    _compiling(make)
+
+    run = commands.add_parser("run", help="run a model or a compiled directory", allow_abbrev=False)
+    run.add_argument("model", type=Path, metavar="MODEL.onnx|OUT")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
+    run.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
+    run.add_argument("--check", action="store_true", help="compare with ONNX Runtime or the ONNX reference")
+    run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
+    run.add_argument("--tolerance", type=float, default=1e-4, metavar="E", help="of --check, relative to the scale")
+    run.add_argument("--mode", choices=("graph", "eager"), default="graph", help="one native call, or step by step")
+    run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    _compiling(run)
+
+    look = commands.add_parser("inspect", help="look at a stage of the compiler", allow_abbrev=False)
+    look.add_argument("what", metavar="FILE.py:OP|MODEL")
+    look.add_argument("--stage", choices=MODEL_STAGES, metavar="STAGE", help=", ".join(MODEL_STAGES))
+    look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
+    _compiling(look)
+
+    doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
+    doctor.add_argument("--json", action="store_true", help="machine-readable")
+    return root
+
+
+def _compiling(p: argparse.ArgumentParser) -> None:
+    """Options of everything that compiles."""
+    p.add_argument("--target", default=None, metavar="T", help="cpu (default) or c")
+    p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
+    p.add_argument("--threads", type=int, metavar="N", help="of parallel loops (default: all cores)")
+    p.add_argument("--json", action="store_true", help="machine-readable output")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit code. Errors are one line on stderr."""
+    arguments = parser().parse_args(argv)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except PolycError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone: nothing to report, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except MemoryError:
+        return _fail("not enough memory", 1)
+    except RecursionError:
+        return _fail("the model or operator is nested too deeply", 1)
+    except Exception as error:  # a bug: still one line, with the place; POLYC_DEBUG=1 shows all
+        if os.environ.get("POLYC_DEBUG"):
+            raise
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}" if place else "?"
+        text = " ".join(str(error).split())[:300]
+        return _fail(f"internal error at {where}: {type(error).__name__}: {text} (POLYC_DEBUG=1 shows more)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"polyc: {message}", file=sys.stderr)
+    return code
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    import polyc  # noqa: F401  (wires the services of the packages together)
+
+    if arguments.command == "compile":
+        from graph_driver.cli_compile import compile_command
+
+        return compile_command(arguments)
+    if arguments.command == "run":
+        from graph_driver.cli_run import run_command
+
+        return run_command(arguments)
+    if arguments.command == "inspect":
+        from graph_driver.cli_stages import inspect_command
+
+        return inspect_command(arguments)
+    import json
+
+    from graph_driver.doctor import doctor_lines, examine
+
+    found = examine()
+    print(json.dumps(found, indent=2, sort_keys=True) if arguments.json else "\n".join(doctor_lines(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""`polyc compile`, and what all commands that compile share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from graph_driver.cli_inspect import UsageError, parse_sizes
+from graph_driver.model import TARGETS, Model, Progress, compile_model
+from graph_driver.package import is_package
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Progress | None]:
+    """A bar on stderr when that is a terminal, else nothing."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, object] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield update
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that make no sense. Raises `UsageError`."""
+    if arguments.target is not None and arguments.target not in TARGETS:
+        raise UsageError(f"no target '{arguments.target}' for models in this version (it has {', '.join(TARGETS)})")
+    if arguments.threads is not None and arguments.threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {arguments.threads}")
+
+
+def compile_from(
+    arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, memory_limit: int | None = None
+) -> Model:
+    """Compile the model that the arguments name."""
+    check_options(arguments)
+    if is_package(Path(arguments.model)):
+        raise UsageError(f"{arguments.model} is a compiled model already; expected an ONNX file")
+    with progress_bar(arguments.json) as progress:
+        return compile_model(
+            arguments.model, target=arguments.target or "cpu", threads=arguments.threads,
+            dims=parse_sizes(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
+        )  # fmt: skip
+
+
+def compile_command(arguments: argparse.Namespace) -> int:
+    """Compile, save, print the report."""
+    output: Path = arguments.output or arguments.model.with_suffix(".polyc")
+    model = compile_from(arguments, memory_limit=arguments.memory_limit)
+    with model.report().stage("save"):
+        model.save(output)
+    if arguments.json:
+        print(json.dumps({"output": str(output)} | model.report().to_dict(), indent=2, sort_keys=True))
+    else:
+        print(f"wrote    {output}\n{model.report()}")
+    return 0

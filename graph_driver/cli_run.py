@@ -1,0 +1,141 @@
+"""`polyc run`: inputs, a run, outputs, and the check against a reference."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_driver.check import Difference, compare, random_input, reference_outputs
+from graph_driver.cli_compile import check_options, compile_from
+from graph_driver.cli_inspect import UsageError
+from graph_driver.model import Model
+from graph_driver.package import is_package, load
+from poly.errors import ArgumentError, BuildError, ModelError
+
+
+def read_inputs(pairs: list[str]) -> dict[str, np.ndarray]:
+    """`["x=x.npy"]` as arrays. Raises `UsageError`, or `ArgumentError` for an unreadable file."""
+    inputs: dict[str, np.ndarray] = {}
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not equals or not name or not file:
+            raise UsageError(f"expected --input NAME=FILE.npy, got '{pair}'")
+        if name in inputs:
+            raise UsageError(f"input '{name}' is given twice")
+        try:
+            value = np.load(file, allow_pickle=False)
+        except OSError as error:
+            raise ArgumentError(f"cannot read {file}: {error.strerror or error}") from None
+        except (ValueError, EOFError, MemoryError):
+            raise ArgumentError(f"cannot read {file}: not an array in .npy format") from None
+        if not isinstance(value, np.ndarray):
+            raise ArgumentError(f"cannot read {file}: expected one array (.npy), found an archive")
+        inputs[name] = value
+    return inputs
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run once; exit code 1 when `--check` finds too large an error."""
+    inputs = read_inputs(arguments.input)
+    packaged = is_package(arguments.model)
+    if arguments.check and packaged and arguments.reference is None:
+        raise UsageError("--check of a compiled directory needs --reference MODEL.onnx")
+    if arguments.tensor and arguments.mode != "eager":
+        raise UsageError("--tensor needs --mode eager")
+    model = _model(arguments, inputs, packaged)
+    for name, (dtype, shape) in model.inputs.items():
+        if name not in inputs:
+            inputs[name] = random_input(name, dtype, shape, arguments.seed)
+    start = time.perf_counter()
+    model.executor()
+    loaded = time.perf_counter()
+    outputs = model(inputs) if arguments.mode == "graph" else model.eager(inputs)
+    seconds = time.perf_counter() - loaded
+    tensors = model.inspect(inputs, arguments.tensor) if arguments.tensor else {}
+    if arguments.save is not None:
+        _save(arguments.save, outputs)
+    differences: list[Difference] = []
+    reference = ""
+    if arguments.check:
+        expected, reference = reference_outputs(arguments.reference or arguments.model, inputs)
+        differences = compare(outputs, expected)
+    good = all(d.relative <= arguments.tolerance for d in differences)
+    if arguments.json:
+        data = _data(model, outputs, differences, reference, good)
+        print(json.dumps(data | {"seconds": {"link": loaded - start, "run": seconds}}, indent=2, sort_keys=True))
+    else:
+        print(_text(model, outputs | tensors, seconds, differences, reference, arguments.tolerance))
+    return 0 if good else 1
+
+
+def _model(arguments: argparse.Namespace, inputs: Mapping[str, np.ndarray], packaged: bool) -> Model:
+    if packaged:
+        check_options(arguments)
+        if arguments.dim or arguments.threads or arguments.target:
+            raise UsageError("--dim, --threads and --target are fixed in a compiled directory")
+        return load(arguments.model)
+    if Path(arguments.model).is_dir():
+        raise BuildError(f"{arguments.model} is neither an ONNX file nor a folder made by polyc compile")
+    return compile_from(arguments, {name: value.shape for name, value in inputs.items()})
+
+
+def _save(path: Path, outputs: Mapping[str, Any]) -> None:
+    plain = {n: v for n, v in outputs.items() if isinstance(v, (np.ndarray, np.generic))}
+    if len(plain) != len(outputs):
+        raise ModelError("--save: an output is not a tensor")
+    try:
+        with path.open("wb") as file:
+            np.savez(file, **plain)
+    except OSError as error:
+        raise BuildError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return {"type": type(value).__name__}
+    array = np.asarray(value)
+    out: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size and array.dtype.kind not in "OSU":
+        x = array.astype(np.float64)
+        out |= {"min": float(x.min()), "max": float(x.max()), "mean": float(x.mean())}
+    return out
+
+
+def _data(
+    model: Model, outputs: Mapping[str, Any], differences: list[Difference], reference: str, good: bool
+) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "outputs": {n: _describe(v) for n, v in outputs.items()},
+        "report": model.report().to_dict(),
+    }
+    if reference:
+        data["check"] = {
+            "reference": reference,
+            "ok": good,
+            "outputs": {d.name: {"error": d.error, "scale": d.scale, "relative": d.relative} for d in differences},
+        }
+    return data
+
+
+def _text(
+    model: Model, values: Mapping[str, Any], seconds: float, differences: list[Difference], reference: str,
+    tolerance: float,
+) -> str:  # fmt: skip
+    lines = [str(model.report()), f"run      {1e3 * seconds:.2f} ms"]
+    for name, value in values.items():
+        d = _describe(value)
+        numbers = ", ".join(f"{k} {d[k]:.6g}" for k in ("min", "max", "mean") if k in d)
+        lines.append(f"output   {name}: {d.get('dtype', d.get('type'))}{d.get('shape', '')} {numbers}")
+    for diff in differences:
+        verdict = "ok" if diff.relative <= tolerance else "TOO LARGE"
+        lines.append(
+            f"check    {diff.name}: largest error {diff.error:.3g}, {diff.relative:.2g} of the output's scale "
+            f"{diff.scale:.4g}: {verdict} (limit {tolerance:g}, {reference})"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""`polyc inspect`: an operator's or a model's stages as text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from graph_driver.cli_compile import check_options
+from graph_driver.cli_inspect import (
+    OPERATOR_STAGES,
+    UsageError,
+    dependences_text,
+    is_operator,
+    load_operator,
+    operator_stage,
+    parse_sizes,
+)  # fmt: skip
+from graph_driver.groups import Group, form_groups, translate
+from graph_driver.importer import import_model
+from graph_driver.model import machine_of, symbol_of
+from graph_driver.package import is_package, load
+from graph_driver.plan import Plan, build_plan, memory_text, plan_text
+from poly.target import Target
+
+
+def inspect_command(arguments: argparse.Namespace) -> int:
+    """Print one stage (or as JSON `{"stage": ..., "text": ...}`)."""
+    sizes = parse_sizes(arguments.dim)
+    if is_operator(arguments.what):
+        stage = arguments.stage or "scop"
+        text = operator_stage(load_operator(arguments.what), stage, arguments.target, sizes)
+    else:
+        check_options(arguments)
+        stage = arguments.stage or "graph"
+        text = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
+                           arguments.kernel)  # fmt: skip
+    print(json.dumps({"stage": stage, "text": text}, sort_keys=True) if arguments.json else text)
+    return 0
+
+
+def model_stage(
+    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, int], kernel: str | None
+) -> str:
+    """One stage of a model. Raises `UsageError` when the model has no such stage or kernel."""
+    from graph_driver.operators import lookup
+    from graph_driver.passes import manager
+
+    if is_package(path):
+        if stage not in ("plan", "memory"):
+            raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
+        return _plan_stage(load(path).plan, stage)
+    graph = import_model(path, dims)
+    records = manager.run(graph)
+    if stage == "graph":
+        notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
+        return "\n".join([str(graph), *notes])
+    groups = form_groups(graph, translate(graph, lookup))
+    if stage in ("plan", "memory"):
+        symbols = {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None}
+        return _plan_stage(build_plan(graph, groups, symbols), stage)
+    assert stage in OPERATOR_STAGES
+    machine, backend = machine_of(target)
+    texts = []
+    for title, group in _chosen(groups, kernel):
+        texts.append(f"# {title}\n{_kernel_stage(group, stage, machine, backend, threads)}")
+    return "\n\n".join(texts)
+
+
+def _abi_order(group: Group) -> tuple[str, ...]:
+    """The arrays of the group's Scop that are arguments, in the order of the native ABI."""
+    assert group.scop is not None
+    return tuple(a.name for a in group.scop.arrays.values() if a.kind != "local")
+
+
+def _plan_stage(plan: Plan, stage: str) -> str:
+    return plan_text(plan) if stage == "plan" else memory_text(plan)
+
+
+def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Group]]:
+    """Distinct kernels with a title each, or the one asked for."""
+    distinct: dict[str, tuple[str, Group]] = {}
+    uses: dict[str, int] = {}
+    for g in groups:
+        if g.scop is not None:
+            uses[g.key] = uses.get(g.key, 0) + 1
+            distinct.setdefault(g.key, (f"kernel {len(distinct)}: {g.label} at '{g.nodes[0].name}'", g))
+    every = [(f"{title}, {uses[key]} times" if uses[key] > 1 else title, g) for key, (title, g) in distinct.items()]
+    if kernel is None:
+        return every
+    if kernel.isdigit() and int(kernel) < len(every):
+        return [every[int(kernel)]]
+    named = [(t, g) for t, g in every if kernel == g.label or any(kernel == n.name for n in g.nodes)]
+    if not named:
+        raise UsageError(f"no kernel '{kernel}': give a number below {len(every)}, a node's name or a label like Conv+Relu")
+    return named
+
+
+def _kernel_stage(group: Group, stage: str, machine: Target, backend: str, threads: int | None) -> str:
+    from graph_driver.compile_operator import auto_schedule, compile_operator
+    from poly.text import print_tree
+
+    assert group.scop is not None
+    if stage == "scop":
+        return str(group.scop)
+    if stage == "deps":
+        return dependences_text(group.scop)
+    schedule = auto_schedule(group.scop, machine, None, threads)
+    if stage == "schedule":
+        return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
+    return compile_operator(group.scop, machine, schedule, threads, backend=backend).source(stage)

@@ -1,0 +1,265 @@
+"""A compiled model as a directory that loads without ONNX's file and without recompiling.
+
+    manifest.json   plan, target, names, sizes and SHA-256 of the other files; its own checksum
+    weights.bin     the weights segment, mapped into memory at load
+    code.bin        machine code of the kernels and the native program, one after another
+    host.bin        serialised one-node ONNX models of host steps
+
+File names are fixed; nothing in the manifest is ever used as a path. Writing goes to a
+temporary directory that is renamed into place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_driver.execute import aligned_bytes
+from graph_driver.limits import MAX_TENSOR_BYTES
+from graph_driver.memory import PlanError
+from graph_driver.model import Code, Model, Report
+from graph_driver.plan import Plan
+from graph_driver.reference import HostNode
+from graph_driver.verify_plan import check_plan
+from poly.errors import BuildError, ModelError
+from poly.target import Target
+
+FORMAT = 1
+MANIFEST, WEIGHTS, CODE, HOST = "manifest.json", "weights.bin", "code.bin", "host.bin"
+SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
+
+
+def save(model: Model, folder: Path) -> None:
+    """Write `model` to `folder`, which is new, empty, or an older compiled directory.
+
+    Raises:
+        BuildError: the folder cannot be written, or holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BuildError(f"cannot write {folder}: it is a file")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise BuildError(f"cannot write {folder}: it exists and is no compiled model")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise BuildError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        _write(model, temporary)
+        temporary.chmod(0o755)
+        _replace(temporary, folder)
+    except OSError as error:
+        raise BuildError(f"cannot write {folder}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(temporary: Path, folder: Path) -> None:
+    """Put the finished directory in place; an old one is moved aside first, then removed."""
+    if not folder.exists():
+        temporary.rename(folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    try:
+        folder.rename(old / "was")
+        try:
+            temporary.rename(folder)
+        except OSError:
+            (old / "was").rename(folder)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(model: Model, folder: Path) -> None:
+    code = model.code
+    blobs = [*code.images.values(), code.program]
+    hosts = [h.proto.SerializeToString(deterministic=True) for h in model.hosts]
+    files = {
+        WEIGHTS: _put(folder / WEIGHTS, [memoryview(model.weights)]),  # type: ignore[arg-type]
+        CODE: _put(folder / CODE, blobs),
+        HOST: _put(folder / HOST, hosts),
+    }
+    manifest = {
+        "format": FORMAT,
+        "name": model.name,
+        "target": asdict(code.target),
+        "backend": code.backend,
+        "threads": code.threads,
+        "segments": code.segments,
+        "symbols": list(code.images),
+        "code": [len(b) for b in blobs],
+        "host": [{"kind": h.kind, "name": h.name, "size": len(p)} for h, p in zip(model.hosts, hosts, strict=True)],
+        "plan": json.loads(model.plan.to_json()),
+        "report": _kept(model.report()),
+        "files": files,
+    }
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    manifest["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")), encoding="utf-8")
+
+
+def _put(path: Path, parts: Sequence[bytes]) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("wb") as out:
+        for part in parts:
+            out.write(part)
+            digest.update(part)
+            size += len(part)
+        out.flush()
+        os.fsync(out.fileno())
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _kept(report: Report) -> dict[str, Any]:
+    """The part of the report that stays true in another process; no times, so that
+    the same model and options give the same bytes."""
+    data = report.to_dict()
+    for key in ("seconds", "kernel_seconds", "cache_hits"):
+        data.pop(key)
+    return data
+
+
+def is_package(path: Path) -> bool:
+    """Whether the path is a compiled directory."""
+    return (path / MANIFEST).is_file()
+
+
+def load(folder: Path) -> Model:
+    """Load what `save` wrote.
+
+    Raises:
+        BuildError: not a compiled directory, damaged, or compiled for another machine.
+    """
+    manifest = _manifest(folder)
+    report = Report()
+    try:
+        with report.stage("load"):
+            return _load(folder, manifest, report)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, PlanError) as error:
+        raise BuildError(f"{folder} is damaged: {type(error).__name__} {error} in the manifest") from None
+    except ModelError as error:
+        raise BuildError(f"{folder} is damaged: {error}") from None
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        text = (folder / MANIFEST).read_text(encoding="utf-8")
+    except OSError as error:
+        raise BuildError(f"cannot load {folder}: {error.strerror}; expected a folder made by polyc compile") from None
+    except UnicodeDecodeError:
+        raise BuildError(f"{folder} is damaged: the manifest is not text") from None
+    try:
+        data = json.loads(text)
+        claimed = data.pop("checksum")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise BuildError(f"{folder} is damaged: the manifest is not one of polyc's") from None
+    if data.get("format") != FORMAT:
+        raise BuildError(f"{folder} has format {data.get('format')!r}; this polyc reads format {FORMAT}")
+    actual = hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    if actual != claimed:
+        raise BuildError(f"{folder} is damaged: the manifest's checksum does not match")
+    return dict(data)
+
+
+def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
+    target = Target(**data["target"])
+    _check_target(target)
+    symbols = list(data["symbols"])
+    if not all(isinstance(s, str) and SYMBOL.fullmatch(s) for s in symbols):
+        raise ValueError("bad symbol")
+    code_bytes = _read(folder, CODE, data["files"][CODE])
+    sizes = [int(n) for n in data["code"]]
+    blobs = _cut(code_bytes, sizes)
+    if len(blobs) != len(symbols) + 1:
+        raise ValueError("number of symbols")
+    host_sizes = [int(h["size"]) for h in data["host"]]
+    hosts = [
+        _host(h, blob) for h, blob in zip(data["host"], _cut(_read(folder, HOST, data["files"][HOST]), host_sizes))
+    ]
+    plan = Plan.from_json(json.dumps(data["plan"]))
+    check_plan(plan, set(symbols), len(hosts))
+    weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
+    for key, value in data["report"].items():
+        if hasattr(report, key):
+            setattr(report, key, value)
+    report.host = [(h["operator"], h["node"], h["reason"]) for h in data["report"]["host"]]
+    images = dict(zip(symbols, blobs))
+    code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], int(data["segments"]))
+    return Model(str(data["name"]), code, plan, weights, hosts, report)
+
+
+def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        proto = onnx.ModelProto.FromString(blob)
+    except (DecodeError, RuntimeError) as error:
+        raise ValueError(f"host operator: {error}") from None
+    return HostNode(str(entry["kind"]), str(entry["name"]), proto)
+
+
+def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+    if any(n < 0 for n in sizes) or sum(sizes) != len(data):
+        raise ValueError("sizes of parts")
+    out, start = [], 0
+    for n in sizes:
+        out.append(data[start : start + n])
+        start += n
+    return out
+
+
+def _check_target(target: Target) -> None:
+    from emit import targets
+
+    host = targets.host()
+    here = {f for f in host.features.split(",") if f.startswith("+")}
+    needed = {f for f in target.features.split(",") if f.startswith("+")}
+    if target.isa != host.isa or not needed <= here:
+        lacks = ", ".join(sorted(f[1:] for f in needed - here)) or host.isa
+        raise BuildError(f"the model was compiled for {target.cpu}; this machine ({host.cpu}) differs: {lacks}")
+
+
+def _read(folder: Path, name: str, entry: dict[str, Any]) -> bytes:
+    try:
+        data = (folder / name).read_bytes()
+    except OSError as error:
+        raise BuildError(f"{folder} is damaged: {name}: {error.strerror}") from None
+    _check_digest(folder, name, data, entry)
+    return data
+
+
+def _check_digest(folder: Path, name: str, data: Any, entry: dict[str, Any]) -> None:
+    if len(data) != entry["bytes"]:
+        raise BuildError(f"{folder} is damaged: {name} has {len(data)} bytes, expected {entry['bytes']}")
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise BuildError(f"{folder} is damaged: the checksum of {name} does not match")
+
+
+def _map_weights(folder: Path, entry: dict[str, Any], size: int) -> np.ndarray:
+    if size != entry["bytes"] or size > MAX_TENSOR_BYTES:
+        raise ValueError("size of the weights")
+    if size == 0:
+        with contextlib.suppress(OSError):
+            if (folder / WEIGHTS).stat().st_size == 0:
+                return aligned_bytes(0)
+        raise BuildError(f"{folder} is damaged: {WEIGHTS} is missing or not empty")
+    try:
+        weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{folder} is damaged: {WEIGHTS}: {error}") from None
+    plain = np.asarray(weights)
+    _check_digest(folder, WEIGHTS, memoryview(plain), entry)
+    return plain

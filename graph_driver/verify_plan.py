@@ -1,0 +1,65 @@
+"""An independent check of a plan before its addresses are trusted (loaded plans above all)."""
+
+from __future__ import annotations
+
+from graph_driver import memory
+from graph_driver.limits import MAX_TENSOR_BYTES
+from graph_driver.plan import Plan, Slot
+from poly.dtypes import BY_NAME
+
+
+def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
+    """Every slot lies inside its memory, every step refers to what exists, nothing overlaps.
+
+    Raises:
+        PlanError: the first violation.
+    """
+    for slot in plan.slots.values():
+        _check_slot(plan, slot)
+    for name in plan.inputs:
+        if name not in plan.slots or plan.slots[name].place.kind != "input":
+            raise memory.PlanError(f"input '{name}' has no place")
+    for name in plan.outputs:
+        if name not in plan.slots:
+            raise memory.PlanError(f"output '{name}' has no place")
+    for k, step in enumerate(plan.steps):
+        for name in (*step.args, *step.captures):
+            if name not in plan.slots:
+                raise memory.PlanError(f"step {k} uses '{name}', which has no place")
+        native = all(plan.slots[a].dtype is not None for a in step.args)
+        if step.kind == "kernel" and (step.symbol not in symbols or not native):
+            raise memory.PlanError(f"step {k} calls code that is not there")
+        if step.kind == "copy" and (len(step.args) != 2 or not native):
+            raise memory.PlanError(f"step {k} is not a copy")
+        if step.kind == "host" and not 0 <= step.index < hosts:
+            raise memory.PlanError(f"step {k} calls a host operator that is not there")
+        if step.kind not in ("kernel", "copy", "host"):
+            raise memory.PlanError(f"step {k} has the unknown kind '{step.kind}'")
+    offsets = {t.name: plan.slots[t.name].place.offset for t in plan.lifetimes if t.name in plan.slots}
+    memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak))
+
+
+def _check_slot(plan: Plan, slot: Slot) -> None:
+    if slot.dtype is None:
+        return
+    if slot.dtype not in BY_NAME or slot.shape is None or any(n < 0 for n in slot.shape):
+        raise memory.PlanError(f"'{slot.name}' has no valid type")
+    size = BY_NAME[slot.dtype].bytes
+    for extent in slot.shape:
+        size *= extent
+    if size != slot.nbytes or size > MAX_TENSOR_BYTES:
+        raise memory.PlanError(f"'{slot.name}' has {slot.nbytes} bytes, its shape needs {size}")
+    limits = {"arena": plan.peak, "weight": plan.weight_bytes}
+    place = slot.place
+    if place.kind in limits:
+        if place.offset < 0 or place.offset % memory.ALIGNMENT or place.offset + size > limits[place.kind]:
+            raise memory.PlanError(f"'{slot.name}' lies outside the {place.kind} memory")
+    elif place.kind in ("input", "output"):
+        count = len(plan.inputs) if place.kind == "input" else len(plan.outputs)
+        if not 0 <= place.index < count or place.offset:
+            raise memory.PlanError(f"'{slot.name}' is {place.kind} {place.index} of {count}")
+        owner = plan.slots.get((plan.inputs if place.kind == "input" else plan.outputs)[place.index])
+        if place.kind == "input" and (owner is None or owner.nbytes != size):
+            raise memory.PlanError(f"'{slot.name}' does not fit its input")
+    else:
+        raise memory.PlanError(f"'{slot.name}' is in unknown memory")
