@@ -1,0 +1,135 @@
+"""One random program against plain Python on every back end, in several orders."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import back_ends
+import numpy as np
+from random_programs import Program
+from random_schedules import random_schedule
+
+from poly.tree import Node
+from scheduler.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Failure:
+    """`stage` says which run differs or crashes; `trace` the schedule's steps."""
+
+    stage: str
+    message: str
+    trace: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What a smaller program must reproduce."""
+        return f"{self.stage}: {self.message.split(':')[0]}" if "crash" in self.stage else self.stage
+
+
+def private_cache() -> None:
+    """Keep thousands of throw-away kernels out of the user's cache."""
+    os.environ["POLYC_CACHE"] = tempfile.mkdtemp(prefix="polyc-fuzz-")
+
+
+def oracle(operator: Any, args: list[Any]) -> list[np.ndarray]:
+    """The plain-Python run: updated arrays, then results."""
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    results = operator.python(*copies)
+    results = () if results is None else results if isinstance(results, tuple) else (results,)
+    inout = [p.inout for p in operator.signature.params]
+    return [*(c for c, flag in zip(copies, inout, strict=True) if flag), *results]
+
+
+def exact_when_reordered(program: Program, expected: list[np.ndarray]) -> bool:
+    """Whether reductions may be reordered without rounding: small integers all the way."""
+    if not program.integral or program.inexact:
+        return False
+    limits = {2: 2.0**9, 4: 2.0**20, 8: 2.0**45}
+    floats = [a for a in expected if a.dtype.kind == "f"]
+    return all(np.isfinite(a).all() and np.abs(a).max(initial=0) < limits[a.dtype.itemsize] for a in floats) and all(
+        a.dtype != "f2" for a in floats
+    )
+
+
+def check(program: Program, backends: tuple[str, ...] = ("interp", "llvm", "c")) -> Failure | None:
+    """None, or the first difference."""
+    stage = "python"
+    schedule: Schedule | None = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            operator = program.operator()
+            args = program.arguments()
+            expected = oracle(operator, args)
+            if program.inexact:
+                expected = []
+            for stage, schedule in _orders(program, expected):
+                found = _compare(stage, schedule, args, expected, backends, program)
+                if found:
+                    return found
+    except Exception as error:  # any crash is a finding, reported with its type
+        return Failure(f"{stage} crash", f"{type(error).__name__}: {error}", schedule.save() if schedule else "")
+    return None
+
+
+def _orders(program: Program, expected: list[np.ndarray]) -> Iterator[tuple[str, Schedule]]:
+    """(name, schedule): program order, random orders, automatic; with reassociation where exact."""
+    from emit.targets import host
+    from scheduler.auto import automatic
+
+    scop = program.operator().scop()
+    start = Schedule.start(scop)
+    yield "program", start
+    yield "random", random_schedule(start, program.seed)
+    free = program.operator(reassociate=True).scop() if exact_when_reordered(program, expected) else scop
+    yield "reassociated", random_schedule(Schedule.start(free), program.seed + 1)
+    yield "automatic", automatic(free, host(), threads=1 + program.seed % 2)
+
+
+def _compare(
+    stage: str, schedule: Schedule, args: list[Any], expected: list[np.ndarray], backends: tuple[str, ...],
+    program: Program,
+) -> Failure | None:  # fmt: skip
+    scop, tree = schedule.scop, schedule.tree
+    # gcc takes most of the time: it sees one order of each program.
+    chosen = [b for b in backends if b != "c" or (stage == ("program", "random", "automatic")[program.seed % 3])]
+    for backend in chosen:
+        where = f"{stage} {backend}"
+        try:
+            got = _run(scop, tree, args, backend, program.seed)
+        except Exception as error:
+            return Failure(f"{where} crash", f"{type(error).__name__}: {error}", schedule.save())
+        if not expected:  # exp and the like: the back ends must agree with each other
+            expected = got
+        text = back_ends.difference(got, expected)
+        if text:
+            return Failure(where, text, schedule.save())
+    return None
+
+
+def _run(scop: Any, tree: Node, args: list[Any], backend: str, seed: int) -> list[np.ndarray]:
+    if backend == "interp":
+        return back_ends.interpret(scop, tree, args, shuffle=seed)
+    return back_ends.native(scop, tree, args, backend, threads=1 + seed % 2)
+
+
+def shrink(program: Program, failure: Failure, backends: tuple[str, ...] = ("interp", "llvm", "c")) -> Program:
+    """A smaller program with the same kind of failure: lines are dropped while it persists."""
+    changed = True
+    while changed:
+        changed = False
+        for path in program.paths():
+            for smaller in (program.without(path), program.unwrapped(path)):
+                found = check(smaller, backends)
+                if found and found.kind == failure.kind:
+                    program, changed = smaller, True
+                    break
+            if changed:
+                break
+    return program
