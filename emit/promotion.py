@@ -18,9 +18,11 @@ from poly.affine import NotAffine, to_pw_aff, to_set
 from poly.dtypes import DType
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, walk
+from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop, Statement
-from poly.tree import LoopKind, Member, Promote
+from poly.tree import LoopKind, Member, Promote, time_maps
 
+FIRST_ACCESS_QUOTA = 200_000  # isl operations to find out which elements need no copy in
 UNROLL_LIMIT = 32  # copies of a short innermost loop that are written out
 
 Layout = tuple[tuple[int, int, int], ...]
@@ -147,7 +149,7 @@ def plan_promotion(
     buffer = Buffer(node.buffer, array.dtype, shape, node.space)
     result = Promotion(number, node.array, buffer, layout, tuple(b[0] for b in boxes), prefix, depth)
     if node.copy_in:
-        needed = _join(reads, may if node.copy_out else None)
+        needed = _join(read_first(scop, node, prefix, active, reads), may if node.copy_out else None)
         result.copy_in = _copy(result, needed, True, node)
     if node.copy_out:
         result.copy_out = _copy(result, writes, False, node)
@@ -171,6 +173,49 @@ def _touched(
             if write and stmt.predicate is not None:
                 found["may"] = _join(found["may"], m)
     return found["read"], found["write"], found["may"]
+
+
+def read_first(
+    scop: Scop, node: Promote, prefix: isl.UnionMap, active: Mapping[str, isl.Set], reads: isl.Map | None
+) -> isl.Map | None:
+    """The part of `reads` whose first access below the node is not a certain write.
+
+    When the exact answer costs too much, all of `reads`: copying more in is harmless.
+    """
+    if reads is None or not any(_writes_surely(scop.statements[s], node.array) for s in active):
+        return reads
+    try:
+        with quota(FIRST_ACCESS_QUOTA):
+            written = _first_times(scop, node, prefix, active, True)
+            read = _first_times(scop, node, prefix, active, False)
+            if written is None or read is None:
+                return reads
+            earlier = written.lex_lt_map(read)
+            same = isl.Map.identity(earlier.get_space())
+            covered = earlier.intersect(same).domain().unwrap()
+            return reads.subtract(covered).coalesce()
+    except QuotaExceeded:
+        return reads
+
+
+def _writes_surely(stmt: Statement, array: str) -> bool:
+    return stmt.array == array and stmt.predicate is None and not stmt.dynamic
+
+
+def _first_times(
+    scop: Scop, node: Promote, prefix: isl.UnionMap, active: Mapping[str, isl.Set], write: bool
+) -> isl.Map | None:
+    """`{ [[t] -> A[x]] -> [time below the node] }` of the first read or certain write."""
+    found: isl.Map | None = None
+    for local in time_maps(node.child, active):
+        stmt = scop.statements[local.get_tuple_name(isl.dim_type.in_)]
+        if write and not _writes_surely(stmt, node.array):
+            continue
+        above = isl.Map.from_union_map(prefix.intersect_domain(isl.UnionSet.from_set(stmt.domain)))
+        for _, access, is_write in accesses(stmt, node.array):
+            if is_write == write:
+                found = _join(found, above.range_product(access).reverse().apply_range(local))
+    return None if found is None else found.lexmin()
 
 
 def _join(a: isl.Map | None, b: isl.Map | None) -> isl.Map | None:

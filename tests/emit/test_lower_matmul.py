@@ -8,18 +8,18 @@ from typing import Any
 import islpy as isl
 import numpy as np
 import pytest
-from scops import TARGET, matmul, member, tiled_matmul
+from scops import TARGET, matmul, member, only, tiled_matmul
 
 from emit import interp
 from emit.implemented import prove_domain
 from emit.loops import Alloc, Block, Broadcast, For, Function, If, Let, Ramp, Store, VLoad, walk
 from emit.lower import build_loops, lower
 from emit.printer import to_text
-from poly.dtypes import f32, f64
+from poly.dtypes import f64
 from poly.errors import BuildError
 from poly.expr import Call, Const, Load
 from poly.expr import walk as walk_expr
-from poly.tree import Band, Leaf, Promote
+from poly.tree import Band, Filter, Leaf, Promote, Sequence
 
 SIZES = [(6, 16, 3), (12, 32, 4), (7, 19, 5), (5, 15, 3), (1, 1, 1), (13, 40, 2)]
 
@@ -197,5 +197,28 @@ def test_the_same_array_promoted_twice() -> None:
     check(fn, 5, 21, 7, exact=True)
 
 
-def test_f32_is_the_default_element() -> None:
-    assert matmul().arrays["A"].dtype == f32
+def test_what_is_written_first_is_not_copied_in() -> None:
+    s, tree = tiled_matmul(mr=2, nr=8)
+    assert isinstance(tree, Band) and isinstance(tree.child, Promote)
+    fn = build_loops(s, Band(tree.members, replace(tree.child, copy_in=True)), "mm")
+    assert not [x for x in walk(fn.body) if isinstance(x, For) and x.loop.startswith("Creg.in")]
+
+
+def test_an_accumulator_that_is_only_updated_is_copied_in() -> None:
+    """The initialisation is a nest of its own: k.out around the tile would be the same."""
+    s, tree = tiled_matmul(mr=2, nr=8)
+    assert isinstance(tree, Band) and isinstance(tree.child, Promote)
+    s0, s1 = s.statements["S0"], s.statements["S1"]
+    body = tree.child.child
+    assert isinstance(body, Sequence)
+
+    def restricted(f: Filter, names: str) -> Band:
+        members = tuple(replace(m, name=m.name + names) for m in tree.members)
+        inner = f.child if names == "" else replace(f.child, members=f.child.members)
+        return Band(members, inner if names else Promote("C", "Creg", "register", inner))
+
+    parts = Sequence((only(s0, restricted(body.filters[0], "_0")), only(s1, restricted(body.filters[1], ""))))
+    fn = lower(s, parts, "mm", TARGET)
+    raw = build_loops(s, parts, "mm")
+    assert [x for x in walk(raw.body) if isinstance(x, For) and x.loop.startswith("Creg.in")]
+    check(fn, 5, 21, 7, exact=True)
