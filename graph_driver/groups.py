@@ -74,6 +74,9 @@ def _translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
     empty = [t.name for t in tensors if t.size == 0 and t.const is None]  # an empty constant stands for "absent"
     if empty:
         return Piece(node, None, f"'{empty[0]}' has no elements")
+    gap = _absent_before_present(node)
+    if gap is not None:
+        return Piece(node, None, f"its output {gap} is absent, a later one is not")
     builder = lookup(node.domain, node.op_type)
     if builder is None:
         return Piece(node, None, "no operator in the library yet")
@@ -89,6 +92,13 @@ def _translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         return Piece(node, builder(context), "", context, builder)
     except Unsupported as error:
         return Piece(node, None, str(error))
+
+
+def _absent_before_present(node: Node) -> int | None:
+    """Position of an absent output with a present one after it; recurrent builders know a missing first one."""
+    last = max((k for k, o in enumerate(node.outputs) if o), default=0)
+    first = 1 if node.op_type in ("LSTM", "GRU", "RNN") else 0
+    return next((k for k in range(first, last) if not node.outputs[k]), None)
 
 
 def _info(graph: Graph, name: str) -> TensorInfo:
