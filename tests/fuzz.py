@@ -38,7 +38,7 @@ def main() -> int:
         kinds[failure.kind] += 1
         print(f"seed {seed}: {failure.stage}: {failure.message[:300]}", flush=True)
         if not options.no_shrink and kinds[failure.kind] == 1:
-            small = shrink(program, failure, backends)
+            small = shrink(program, failure)
             again = check(small, backends) or failure
             print(f"{small.source}\nsizes {small.sizes}\n{again.stage}: {again.message[:600]}")
             print(again.trace, flush=True)
