@@ -15,6 +15,8 @@ from poly.dtypes import bool_, i64, u8
 from poly.errors import BuildError
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 
+NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
+
 
 @dataclass(frozen=True, slots=True)
 class Storage:
@@ -28,11 +30,13 @@ class Storage:
 @dataclass(frozen=True, slots=True)
 class Address:
     """A place to access: `pointer` to the first lane. `offsets` (in elements from `pointer`, a
-    vector) for gathers and scatters; `reversed` for a run with stride -1 (pointer = lowest)."""
+    vector) for gathers and scatters, `step` their constant distance if they have one; `reversed`
+    for a run with stride -1 (pointer = lowest)."""
 
     pointer: str
     offsets: Value | None = None
     reversed: bool = False
+    step: int | None = None
 
 
 class Expressions:
@@ -194,7 +198,7 @@ class Expressions:
             pointer = self.f.emit(f"getelementptr {inbounds}{element}, ptr {pointer}, {total.typed}", "p")
         if lanes_part is None or step == 1:
             return Address(pointer)
-        return Address(pointer, reversed=True) if step == -1 else Address(pointer, lanes_part)
+        return Address(pointer, reversed=True) if step == -1 else Address(pointer, lanes_part, step=step)
 
     def _offsets(self, s: Storage, index: tuple[Expr, ...]) -> tuple[list[Value], Value | None, int | None]:
         """Scalar summands, the vector summand, and the vector's step where it is a constant run."""
@@ -280,7 +284,8 @@ class Expressions:
         place = self.address(e.array, e.index, masked=mask is not None)
         type_, align = memory_type(e.dtype, e.count), e.dtype.bytes
         if place.offsets is not None:
-            raw = self._gather(e, place, mask)
+            near = mask is None and place.step is not None and 2 <= place.step <= NEAR
+            raw = self._strided(e, place) if near else self._gather(e, place, mask)
         elif mask is None:
             raw = self.f.emit(f"load {type_}, ptr {place.pointer}, align {align}")
         else:
@@ -311,6 +316,29 @@ class Expressions:
         assert place.offsets is not None
         inbounds = "" if masked else "inbounds "
         return self.f.emit(f"getelementptr {inbounds}{element}, ptr {place.pointer}, {place.offsets.typed}")
+
+    def _strided(self, e: VLoad, place: Address) -> str:
+        """Every `step`-th element: contiguous loads between the first and the last, then shuffles."""
+        n, step = e.count, place.step
+        assert step is not None
+        element = memory_type(e.dtype)
+        type_ = vector(element, n)
+        starts = [*(k * n for k in range(step - 1)), (n - 1) * (step - 1)]
+        out = ""
+        for k, start in enumerate(starts):
+            at = self.f.emit(f"getelementptr inbounds {element}, ptr {place.pointer}, i64 {start}", "p")
+            window = self.f.emit(f"load {type_}, ptr {at}, align {e.dtype.bytes}")
+            if k == 0:
+                out = window
+                continue
+            picks = []
+            for lane in range(n):
+                source = min(lane * step // n, step - 1)
+                own = lane if k > 1 else lane * step  # the first window still has its elements apart
+                picks.append(n + lane * step - start if source == k else own if source < k else -1)
+            order = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in picks)
+            out = self.f.emit(f"shufflevector {type_} {out}, {type_} {window}, <{n} x i32> <{order}>")
+        return out
 
     def _gather(self, e: VLoad, place: Address, mask: Value | None) -> str:
         n, element = e.count, memory_type(e.dtype)

@@ -18,6 +18,9 @@ from poly.tree import Member
 from scheduler.contraction import slope
 
 STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one after another: 1
+NEAR = 4  # a gather with at most this stride uses most of each cache line
+LATENCY = 2.0
+HORIZONTAL = 5.0  # combining the lanes of a reduction
 CALL = 12.0  # scalar operations of an elementary function
 UNKNOWN_EXTENT = 64
 
@@ -79,7 +82,11 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
         return apart
     if slopes[-1] == 1:
         return 1.0 / lanes
-    return max(REVERSED, 1.0 / lanes) if slopes[-1] == -1 else apart
+    if slopes[-1] == -1:
+        return max(REVERSED, 1.0 / lanes)
+    if slopes[-1] is not None and abs(slopes[-1]) <= NEAR:
+        return apart / 2
+    return apart
 
 
 def _indirect(e: Expr, name: str) -> bool:
@@ -99,8 +106,9 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
             total += len(seen) * GATHER + SCATTER
             continue
         total += sum(access_cost(load, it, lanes, False) for load in seen) + access_cost(s.target, it, lanes, True)
-        if lanes > 1 and s.reduction is not None and access_cost(s.target, it, lanes, True) == 0.0:
-            total += 2.0 * lanes / (extent or UNKNOWN_EXTENT) / lanes + 0.1 / lanes
+        if access_cost(s.target, it, lanes, True) == 0.0:
+            # One chain of updates waits for its own results; lanes are combined at the end.
+            total += LATENCY if lanes == 1 else HORIZONTAL / (extent or UNKNOWN_EXTENT)
     if extent is not None and lanes > 1:
         total *= -(-extent // lanes) * lanes / max(1, extent)
     return total
