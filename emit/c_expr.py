@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from emit import c_vector
 from emit.c_types import MASK_BITS, c_type
 from emit.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
 from poly.dtypes import BY_NAME, DType, f32
@@ -184,9 +185,31 @@ class ExprPrinter:
         if e.op in _PLAIN and not (operand.is_int and e.op == "/"):
             text = f"({self.expr(e.a)} {e.op} {self.expr(e.b)})"
             return text if e.lanes > 1 or operand.bits > 16 else f"(({c_type(e.dtype)}){text})"
+        if e.lanes > 1 and operand.kind != "bool":
+            whole = self._whole_vector(e, operand)
+            if whole is not None:
+                return whole
         if e.op in _HELPER:
             return self.lanewise(e.op, e.dtype, operand, [e.a, e.b], lambda x: self._helper(e.op, operand, x))
         raise BuildError(f"the C emitter has no rule for '{e.op}' on {operand}")
+
+    def _whole_vector(self, e: Binary, dtype: DType) -> str | None:
+        """min, max and shifts by constants, without a loop over lanes."""
+        if e.op in ("min", "max"):
+            sign = "<" if e.op == "min" else ">"
+            t = self.helpers.vector(dtype, e.lanes)
+            m = c_vector.bits_of(dtype, e.lanes, self.helpers.vector)
+            name = f"{e.op}_{t}"
+            self.helpers.functions[name] = (
+                f"static inline {t} {name}({t} a, {t} b) {{ {m} k = b {sign} a; "
+                f"return ({t})((k & ({m})b) | (~k & ({m})a)); }}"
+            )
+            return f"{name}({self.expr(e.a)}, {self.expr(e.b)})"
+        amount = e.b.a if isinstance(e.b, Broadcast) else e.b
+        if e.op in ("<<", ">>") and isinstance(amount, Const):
+            text = self.expr(e.a)
+            return c_vector.shift_text(e.op, text, int(amount.value), dtype, e.lanes, self.helpers.vector)
+        return None
 
     def _compare(self, e: Binary) -> str:
         """A comparison as C has it: for vectors, a mask of integers as wide as the operands."""
@@ -219,8 +242,35 @@ class ExprPrinter:
         text = f"({x} {op} {y})" if op in _PLAIN else self._helper(op, f32, [x, y])
         return self._from_f32(text, result)
 
+    def _whole_call(self, e: Call, dtype: DType) -> str | None:
+        """A Call on vectors without a loop over lanes."""
+        lanes = e.lanes
+        if e.fn == "bitcast":
+            return f"(({self.helpers.vector(e.dtype, lanes)}){self.expr(e.args[0])})"
+        if e.fn == "isnan":
+            a = self.expr(e.args[0])
+            name = f"isnan_{self.helpers.vector(dtype, lanes)}"
+            mask, t = self.helpers.vector(BY_NAME["bool_"], lanes), c_type(dtype, lanes)
+            self.helpers.functions[name] = (
+                f"static inline {mask} {name}({t} a) {{ return __builtin_convertvector(a != a, {mask}); }}"
+            )
+            return f"{name}({a})"
+        if e.fn in ("fma", "sqrt", "floor", "ceil", "trunc", "round"):
+            name = f"{e.fn}_{self.helpers.vector(dtype, lanes)}"
+            text = c_vector.machine_function(e.fn, dtype, lanes, name)
+            if text is None:
+                return None
+            self.helpers.functions[name] = text
+            self.helpers.scalars.add(f"{e.fn}_{dtype.name}")
+            return f"{name}({', '.join(self.expr(a) for a in e.args)})"
+        return c_vector.call_text(e.fn, dtype, lanes, [self.expr(a) for a in e.args], self.helpers.vector)
+
     def _call(self, e: Call) -> str:
         operand = e.args[0].dtype
+        if e.lanes > 1 and operand.name not in _HALF:
+            whole = self._whole_call(e, operand)
+            if whole is not None:
+                return whole
 
         def one(x: list[str]) -> str:
             if operand.name in _HALF:

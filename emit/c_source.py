@@ -118,7 +118,9 @@ class _Body:
         )
         name = [Comment(f"loop {stmt.loop}")] if stmt.loop and stmt.loop != stmt.var else []
         if stmt.kind == "parallel":
-            return [*name, Pragma("omp parallel for schedule(static) if(runtime != 0)"), head]
+            # The second word of a thread pool's block is its number of threads (emit.threadpool).
+            threads = "num_threads(runtime ? (int)((int64_t *)runtime)[1] : 1)"
+            return [*name, Pragma(f"omp parallel for schedule(static) if(runtime != 0) {threads}"), head]
         return [*name, head]
 
     def allocated(self, stmt: loops.Alloc) -> list[object]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from emit import cc, interp, jit, targets
+from emit import cc, interp, jit, targets, threadpool
 from emit.c_source import to_c
 from emit.kernel import NATIVE
 from emit.llvm_ir import to_llvm
@@ -148,23 +148,27 @@ def random_array(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...])
         return np.where(rng.random(shape) < 0.15, special, values).astype(dtype.np)
 
 
-def call_native(address: int, fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int]) -> None:
+def call_native(
+    address: int, fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int], threads: int = 1
+) -> None:
     pointers = (ctypes.c_void_p * max(1, len(fn.buffers)))(*[arrays[b.name].ctypes.data for b in fn.buffers])
     sizes = (ctypes.c_int64 * max(1, len(fn.params)))(*[params[p] for p in fn.params])
-    NATIVE(address)(pointers, sizes, None)
+    NATIVE(address)(pointers, sizes, threadpool.handle(threads) or None)
 
 
-def run_llvm(fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int] | None = None) -> None:
+def run_llvm(
+    fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int] | None = None, threads: int = 1
+) -> None:
     target = targets.host()
     library = jit.Library([jit.build_object(to_llvm(fn, target), target)], [fn.name])
-    call_native(library.address(fn.name), fn, arrays, params or {})
+    call_native(library.address(fn.name), fn, arrays, params or {}, threads)
 
 
-def run_c(fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int] | None = None) -> None:
+def run_c(fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int] | None = None, threads: int = 1) -> None:
     library = cc.load_shared(cc.build_shared(to_c(fn, targets.host())))
     address = ctypes.cast(getattr(library, fn.name), ctypes.c_void_p).value
     assert address
-    call_native(address, fn, arrays, params or {})
+    call_native(address, fn, arrays, params or {}, threads)
 
 
 def run_interp(fn: Function, arrays: dict[str, np.ndarray], params: dict[str, int] | None = None) -> None:
