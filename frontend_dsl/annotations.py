@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import CellType, FunctionType
 from typing import Any
 
 from poly.dtypes import ArrayType, i64
@@ -58,6 +59,34 @@ def evaluate_size(expr: Expr, sizes: Mapping[str, int]) -> int:
     if expr.op in ("min", "max"):
         return (min if expr.op == "min" else max)(a, b)
     return int(_FUNCTIONS[expr.op](a, b))
+
+
+def with_integers(fn: FunctionType, sizes: Mapping[str, int]) -> FunctionType:
+    """The same function with the size symbols that it names replaced by their integers."""
+
+    def known(value: Any) -> bool:
+        return isinstance(value, Dim) and all(n in sizes for n in value.names())
+
+    names = [n for n in fn.__code__.co_names if known(fn.__globals__.get(n))]
+    cells = fn.__closure__ or ()
+    inner = [_content(c) for c in cells]
+    if not names and not any(known(v) for v in inner):
+        return fn
+    scope = {**fn.__globals__, **{n: evaluate_size(fn.__globals__[n].expr, sizes) for n in names}}
+    closure = tuple(
+        CellType(evaluate_size(v.expr, sizes)) if v is not None and known(v) else c for v, c in zip(inner, cells)
+    )
+    copy = FunctionType(fn.__code__, scope, fn.__name__, fn.__defaults__, closure)
+    copy.__kwdefaults__ = fn.__kwdefaults__
+    return copy
+
+
+def _content(cell: CellType) -> Any:
+    """What a closure's variable holds; None before it is assigned."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 class Dim:
@@ -147,6 +176,12 @@ class Dim:
 
     def __abs__(self) -> int:
         return abs(self._known("absolute value"))
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
     def __truediv__(self, other: Any) -> Any:
         return self._number("/", other)

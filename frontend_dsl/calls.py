@@ -20,7 +20,7 @@ from . import functions
 from .evaluate import binary, elements, evaluate, is_symbolic, native, settled
 from .frame import Frame, size_value, uses_only
 from .inline import inline_function, inline_operator
-from .loops import Range, make_grid, make_range
+from .loops import Grid, Range, make_grid, make_range
 from .operator import Operator
 from .values import (
     ArrayValue,
@@ -33,6 +33,7 @@ from .values import (
     describe,
     index_expr,
     intrinsic,
+    logical,
     to_sym,
     truth,
 )
@@ -64,7 +65,7 @@ def call(frame: Frame, node: ast.Call) -> Any:
     handler = _HANDLERS.get(function) if _hashable(function) else None
     if handler is not None:
         return handler(frame, node, args, kwargs)
-    symbolic = is_symbolic(args) or is_symbolic(kwargs)
+    symbolic = is_symbolic(args) or is_symbolic(kwargs) or any(isinstance(a, (Range, Grid)) for a in args)
     if not symbolic:
         return (
             native(frame, node, function, *args, **kwargs)
@@ -77,6 +78,12 @@ def call(frame: Frame, node: ast.Call) -> Any:
 def _run_time_call(
     frame: Frame, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any], whole: bool
 ) -> Any:
+    if any(isinstance(a, (Range, Grid)) for a in args):
+        called = getattr(function, "__name__", str(function))
+        hint = "loop over the range itself: for i in range(...)"
+        raise frame.error(node, f"{called} of a range whose bounds are known at run time only", hint)
+    if isinstance(function, type) and issubclass(function, np.generic):
+        function = from_numpy(function)
     if isinstance(function, DType):
         return _convert(frame, node, function, args)
     name = functions.INTRINSICS.get(function) or _NUMPY.get(function) if _hashable(function) else None
@@ -210,6 +217,29 @@ def _where(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]
     return choose(*args)
 
 
+def _every(op: str) -> Callable[..., Any]:
+    """`all` (and) or `any` (or) of known many conditions."""
+
+    def handler(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        python = all if op == "and" else any
+        if not is_symbolic(args) or not isinstance(args[0], (tuple, list)):
+            if is_symbolic(args):
+                raise frame.error(node, f"{python.__name__} of {describe(args[0])}", "give it a tuple of conditions")
+            return native(frame, node, python, *args, **kwargs)
+        if any(not is_symbolic(v) and bool(v) == (op == "or") for v in args[0]):
+            return op == "or"
+        parts = [v for v in args[0] if is_symbolic(v)]
+        return logical(op, parts) if len(parts) > 1 else truth(parts[0])
+
+    return handler
+
+
+def _divmod(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if not is_symbolic(args) or len(args) != 2:
+        return native(frame, node, divmod, *args, **kwargs)
+    return arithmetic("//", *args), arithmetic("%", *args)
+
+
 def _reversed(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if len(args) == 1 and isinstance(args[0], Range):
         if abs(args[0].step) != 1:
@@ -290,8 +320,9 @@ def _filled(frame: Frame, node: ast.Call, array: ArrayValue, value: Any) -> Arra
 _HANDLERS: dict[Any, Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]] = {
     range: _range, functions.grid: _grid, min: _extreme("min"), max: _extreme("max"), sum: _sum, len: _len,
     int: _cast_to(i64, int), float: _cast_to(f64, float), bool: _cast_to(bool_, bool), abs: _abs,
-    builtins.round: _round, pow: _pow, functions.pow: _pow, functions.where: _where, reversed: _reversed,
+    all: _every("and"), any: _every("or"), divmod: _divmod, builtins.round: _round, pow: _pow,
+    functions.pow: _pow, functions.where: _where, reversed: _reversed,
     functions.empty: _empty, functions.zeros: _zeros, functions.full: _full,
 }  # fmt: skip
 
-_CONTAINERS = (tuple, list, enumerate, zip, dict, isinstance, type)
+_CONTAINERS = (tuple, list, enumerate, zip, dict)

@@ -37,9 +37,16 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
 
 
-def empty(shape: Any, dtype: DType) -> np.ndarray:
-    """An array without values: the plain-Python run fills it with poison (NaN, odd integers)."""
-    return np.full(_shape(shape), poison(dtype), dtype.np)
+def _type(dtype: Any) -> DType:
+    return dtype if isinstance(dtype, DType) else from_numpy(dtype)
+
+
+def empty(shape: Any, dtype: Any) -> np.ndarray:
+    """An array without values: the plain-Python run fills it with poison (NaN, odd integers).
+
+    `dtype` is one of polyc's types, or an array's `.dtype`.
+    """
+    return np.full(_shape(shape), poison(_type(dtype)), _type(dtype).np)
 
 
 def poison(dtype: DType) -> Any:
@@ -49,14 +56,14 @@ def poison(dtype: DType) -> Any:
     return True if dtype.kind == "bool" else np.iinfo(dtype.np).max
 
 
-def zeros(shape: Any, dtype: DType) -> np.ndarray:
+def zeros(shape: Any, dtype: Any) -> np.ndarray:
     """An array of zeros."""
-    return np.zeros(_shape(shape), dtype.np)
+    return np.zeros(_shape(shape), _type(dtype).np)
 
 
-def full(shape: Any, value: Any, dtype: DType) -> np.ndarray:
+def full(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     """An array filled with `value`."""
-    return np.full(_shape(shape), dtype(value), dtype.np)
+    return np.full(_shape(shape), _type(dtype)(value), _type(dtype).np)
 
 
 def scalar_dtype(value: Any) -> DType | None:

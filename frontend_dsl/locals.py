@@ -78,11 +78,15 @@ def read(frame: Frame, version: Version, node: Any) -> Sym:
     return Sym(load, version.type.weak)
 
 
+def is_shared(frame: Frame, version: Version) -> bool:
+    """Whether an assignment here goes to `version` itself, rather than starting a new local."""
+    return version.loops != frame.builder.loops or version.guards != frame.builder.guards
+
+
 def assign(frame: Frame, name: str, value: Any, node: Any) -> None:
     """`name = value`: remember it, start a new local, or store to the one that is there."""
     current = frame.env.get(name)
-    builder = frame.builder
-    shared = isinstance(current, Version) and not (current.loops == builder.loops and current.guards == builder.guards)
+    shared = isinstance(current, Version) and is_shared(frame, current)
     if name in frame.pinned or (shared and not is_scalar(value)):
         raise _pinned(frame, name, value, node)
     if not is_scalar(value):

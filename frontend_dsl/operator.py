@@ -15,7 +15,7 @@ from poly.expr import Const, Expr
 from poly.hooks import resolve
 from poly.scop import Scop
 
-from .annotations import Dim, bound_dims, running_python
+from .annotations import Dim, bound_dims, running_python, with_integers
 from .errors import DslError
 from .signature import REQUIRED, Param, read_signature
 from .sizes import solve_sizes
@@ -66,6 +66,9 @@ class Operator:
             return translate(self, shapes, sizes, constants)
         except DslError as error:
             raise error.with_traceback(None) from None
+        except RecursionError:
+            hint = "split long sums or products over several statements"
+            raise DslError(f"{self.name}: an expression is nested too deeply", hint=hint) from None
 
     def _sort(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Expr], dict[str, tuple[Expr, ...]]]:
         """Keywords of `scop` by what they mean."""
@@ -129,7 +132,7 @@ class Operator:
         """Run the function as plain Python on NumPy arrays: slow, and the meaning of the program."""
         values, sizes, constants = self._bind(args, kwargs)
         with bound_dims(sizes):
-            return self.fn(*values, **constants)
+            return with_integers(self.fn, sizes)(*values, **constants)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, int], dict[str, Any]]:
         """Checked arguments in order, the sizes that follow, and the constants."""

@@ -11,9 +11,9 @@ from poly.expr import Expr, loads
 from .builder import Condition, Guard
 from .errors import DslError
 from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled, subscripts
-from .frame import Frame
+from .frame import Frame, Version
 from .liveness import assigned, upward_exposed
-from .locals import assign, hide, is_scalar, settle, temporary
+from .locals import assign, hide, is_scalar, is_shared, settle, temporary
 from .loops import execute_for
 from .values import ArrayValue, Sym, TypeProblem, cast, choose, describe, negate, to_sym, truth
 
@@ -89,12 +89,28 @@ def _bind(frame: Frame, target: ast.expr, value: Any, node: ast.stmt) -> None:
         _store(frame, target, value, node)
     elif isinstance(target, (ast.Tuple, ast.List)):
         pairs = _unpack(frame, target, value)
-        if len(pairs) > 1:  # Python evaluates the whole right side first
-            pairs = [(t, _kept(frame, v, node)) for t, v in pairs]
+        changed: set[str] = set()
+        for n, (part, v) in enumerate(pairs):  # Python evaluates the whole right side first
+            if isinstance(v, Sym) and any(load.array in changed for load in loads(v.expr)):
+                pairs[n] = part, _kept(frame, v, node)
+            changed |= _changed_by(frame, part)
         for part, v in pairs:
             _bind(frame, part, v, node)
     else:
         raise frame.error(target, "this cannot be assigned to", "assign to a name or to an array element A[i]")
+
+
+def _changed_by(frame: Frame, target: ast.expr) -> set[str]:
+    """The array that an assignment to `target` stores to, unless it is a new one."""
+    if isinstance(target, ast.Subscript):
+        base = evaluate(frame, target.value)
+        return {base.name} if isinstance(base, ArrayValue) else set()
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return set().union(*(_changed_by(frame, t) for t in target.elts))
+    current = frame.env.get(target.id) if isinstance(target, ast.Name) else None
+    if isinstance(current, Version) and current.array is not None and is_shared(frame, current):
+        return {current.array.name}
+    return set()
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> list[tuple[ast.expr, Any]]:

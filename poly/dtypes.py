@@ -29,6 +29,11 @@ class DType:
         return _NUMPY[self.name]
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same, under the name that NumPy looks for: `X.dtype == f32`, `np.zeros(3, f32)`."""
+        return _NUMPY[self.name]
+
+    @property
     def bytes(self) -> int:
         """Storage size in bytes (a `bool_` takes one)."""
         return max(1, self.bits // 8)

@@ -16,10 +16,12 @@ from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.intrinsics import TABLE
 from poly.scop import Scop, Statement
 from poly.tree import time_maps
+from poly.verify import verify
 
 
 def run(scop: Scop, *args: np.ndarray, sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
     """All arrays after executing every instance in lexicographic time order."""
+    verify(scop)
     sizes = dict(sizes or {})
     storage: dict[str, np.ndarray] = {}
     for name, array in scop.arrays.items():

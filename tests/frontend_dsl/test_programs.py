@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from brute_force import check
 
-from frontend_dsl import dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
-from poly.dtypes import bool_, f32, f64, i8, i32, i64, u8
+from frontend_dsl import DslError, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
+from poly.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, u8
+from poly.errors import ArgumentError
 
 L, M, N, K = dims("L M N K")
 RNG = np.random.default_rng(7)
@@ -454,3 +455,138 @@ def test_integer_arithmetic():
 
 def test_sizes_given_by_name():
     assert matmul.scop(M=4, N=3).params == ("K",)
+
+
+def test_python_functions_on_run_time_values():
+    @op
+    def mixed(X: f32[N, M]) -> (f32[N, M], i64[N, M]):
+        Y, Z = empty(X.shape, X.dtype), empty(X.shape, i64)
+        assert X.dtype == f32
+        extents = X.shape
+        for i in grid(*X.shape):
+            around = [(i[0] + d, i[1] + e) for d in (-1, 0, 1) for e in (-1, 1)]
+            s = 0.0
+            for at in around:
+                if all(0 <= p < n for p, n in zip(at, extents)):
+                    s += X[at]
+            row, column = divmod(i[0] * M + i[1], M)
+            Y[i] = s if any(p == 0 for p in i) else np.float32(i[1]) + float(row)
+            Z[i] = int(X[i] * 10) + column + sum(i) + abs(i[0] - 3) + bool(X[i] > 0)
+        return Y, Z
+
+    check(mixed, rand(3, 4), sizes={"N": 3, "M": 4})
+
+
+def test_a_range_of_unknown_length_is_no_list():
+    @op
+    def numbered(X: inout(f32[N])):
+        for k, i in enumerate(range(N)):
+            X[i] = k
+
+    check_refused(numbered, "enumerate of a range")
+
+
+def check_refused(operator, reason: str):
+    with pytest.raises(DslError, match=reason):
+        operator.scop()
+
+
+def test_numbers_are_weak_until_they_meet_arrays():
+    @op
+    def weak(X: f32[N], Y: bf16[N], Z: f16[N]) -> (f32[N], bf16[N], f16[N]):
+        A, B, C = empty((N,), f32), empty((N,), bf16), empty((N,), f16)
+        scale = 1 / 3
+        for i in range(N):
+            w = i / N * scale
+            A[i] = X[i] * w + scale
+            B[i] = Y[i] * w + i * 2
+            C[i] = Z[i] * w - scale * i
+        return A, B, C
+
+    x = rand(5)
+    check(weak, x, x.astype(bf16.np), x.astype(f16.np), sizes={"N": 5})
+
+
+def test_negative_constants_count_from_the_end():
+    @op
+    def ends(X: f32[N, N]) -> f32[2]:
+        Y = empty((2,), f32)
+        Y[0] = X[-1, 0]
+        Y[-1] = X[0, -1]
+        return Y
+
+    check(ends, rand(4, 4), sizes={"N": 4})
+
+
+def test_sizes_that_are_solved_for():
+    @op
+    def odd(X: f32[2 * N + 1], Y: f32[N - 3]) -> f32[N]:
+        Z = zeros((N,), f32)
+        for i in range(N):
+            Z[i] = X[2 * i + 1]
+        return Z
+
+    scop = check(odd, rand(11), rand(2), sizes={"N": 5})
+    assert scop.params == ("N",)
+    with pytest.raises(ArgumentError, match="axis 0 of X is 12, which is not 2 \\* N \\+ 1 for any N"):
+        odd.python(rand(12), rand(2))
+    with pytest.raises(ArgumentError, match="axis 0 of Y is 3, expected N - 3 = 2"):
+        odd.python(rand(11), rand(3))
+
+
+def test_arguments_are_checked():
+    a, b = rand(3, 4), rand(4, 5)
+    for args, text in [
+        ((a,), "no value for B"),
+        ((a, b, b), "takes 2 arguments, not 3"),
+        ((a, b.astype("f8")), "B is f32, the argument is f64"),
+        ((a, b[0]), "B has 2 axes, the argument has 1"),
+        ((a, b.T), "axis 0 of B is 5, expected K = 4"),
+        ((a, [1.0]), "B takes a NumPy array, the argument is a list"),
+        ((a, b.astype("c8")), "B is f32, the argument is complex64"),
+    ]:
+        with pytest.raises(ArgumentError, match=text):
+            matmul.python(*args)
+    with pytest.raises(ArgumentError, match="has no constant, size or array named P"):
+        matmul.scop(P=3)
+
+
+def test_poison_shows_what_is_never_written():
+    @op
+    def half(X: f32[N]) -> (f32[N], i32[N]):
+        Y, Z = empty((N,), f32), empty((N,), i32)
+        for i in range(N // 2):
+            Y[i] = X[i]
+            Z[i] = 1
+        return Y, Z
+
+    y, z = half.python(rand(4))
+    assert np.isnan(y[2:]).all() and (z[2:] == 2**31 - 1).all()
+
+
+def test_reassociation_can_be_forbidden():
+    @op(reassociate=False)
+    def total(X: f32[N], Z: i32[N]) -> (f32[1], i32[1]):
+        Y, W = zeros((1,), f32), zeros((1,), i32)
+        for i in range(N):
+            Y[0] += X[i]
+            W[0] = Z[i] + W[0]
+        return Y, W
+
+    scop = check(total, rand(5), np.arange(5, dtype="i4"), sizes={"N": 5})
+    assert not scop.reassociate
+    assert [s.reduction for s in scop.statements.values()] == [None, None, None, "+"]
+
+
+def test_small_sizes_that_do_not_fit_are_left_out_of_the_context():
+    @op
+    def second(X: f32[N]) -> f32[1]:
+        Y = empty((1,), f32)
+        Y[0] = X[1]
+        return Y
+
+    scop = second.scop()
+    assert "N > 1" in str(scop.context) or "N >= 2" in str(scop.context)
+    assert "assumes" in scop.notes[0]
+    with pytest.raises(DslError, match="subscript 0 of X is out of bounds: 1, the extent is 1"):
+        second.scop(N=1)
