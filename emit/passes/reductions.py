@@ -19,6 +19,7 @@ from poly.dtypes import DType, bool_, i64
 from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
 from poly.expr import walk as walk_expr
 
+PLACEHOLDER = "@acc"  # stands for the accumulator while an update is vectorised
 INTERLEAVED = 4  # accumulators that hide the latency of a dependent vector operation
 
 
@@ -62,8 +63,9 @@ class Accumulator:
         ramp = Ramp(const_int(0), 1, at.count, i64)
         name = self.names[copy]
         old = VLoad(name, (ramp,), None, at.count, self.dtype)
-        value = at.wide_expr(replaced(s.value, s, Var("@acc", self.dtype)))
-        value = _put(value, old)
+        inside = replace(at, wide=at.wide | {PLACEHOLDER})
+        value = inside.wide_expr(replaced(s.value, s, Var(PLACEHOLDER, self.dtype)))
+        value = rewrite(value, lambda e: old if isinstance(e, Var) and e.name == PLACEHOLDER else e)
         mask = at.mask()
         if mask is not None:
             value = Select(mask, value, old, self.dtype)
@@ -168,15 +170,6 @@ def replaced(value: Expr, s: Store, by: Expr) -> Expr:
     """The update with its own element replaced."""
     own = Load(s.array, s.index, value.dtype)
     return rewrite(value, lambda e: by if e == own else e)
-
-
-def _put(value: Expr, old: VLoad) -> Expr:
-    """The vector accumulator where the placeholder was broadcast."""
-
-    def fix(e: Expr) -> Expr:
-        return old if isinstance(e, Broadcast) and e.a == Var("@acc", old.dtype) else e
-
-    return rewrite(value, fix)
 
 
 def _loads(s: Stmt) -> Iterator[Load]:

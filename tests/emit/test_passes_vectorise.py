@@ -372,6 +372,20 @@ def test_unrolled_rows_get_an_accumulator_each() -> None:
 
 
 @op
+def counted(alpha: i32, X: i32[N]) -> i32[()]:
+    s = empty((), i32)
+    s[()] = 0
+    for i in range(N):
+        s[()] += alpha
+    return s
+
+
+@pytest.mark.parametrize("n", [1, 8, 45])
+def test_an_update_that_is_the_same_in_all_lanes(n: int) -> None:
+    agree(counted, {"i": "vector"}, np.int32(3), np.zeros(n, np.int32))
+
+
+@op
 def histogram(idx: i64[N], H: inout(i32[M])):
     for i in range(N):
         H[idx[i]] += 1
