@@ -1,23 +1,27 @@
-"""Access relations, derived from the statements' expressions."""
+"""What each statement reads and writes, as isl maps from instances to array elements."""
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.affine import NotAffine, to_pw_aff, to_set
-from poly.expr import Binary, Expr, Load, Select
-from poly.scop import Scop, Statement
+from poly.affine import NotAffine, set_space, to_pw_aff, to_set
+from poly.cache import per_scop
+from poly.expr import Binary, Call, Expr, Load, Select, Unary
+from poly.scop import Array, Scop, Statement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Access:
-    """`map` is `{ S[iters] -> A[subscripts] }`, restricted to the instances that perform it.
+    """One textual access.
 
-    `must` is False when it over-approximates: the statement is predicated, the load sits in a
-    data-dependent arm, or a subscript is not affine (then that dimension covers the array).
+    `map` is `{ stmt[iters] -> array[element] }` on the instances that can perform it: the
+    domain, cut down by affine conditions of enclosing `Select`, `and`, `or` and predicate.
+    `must` says that exactly the elements of `map` are touched whenever the statement runs;
+    otherwise (predicate, data-dependent bound, guard or subscript) they are an upper bound.
+    `accumulator` marks the read and the write of a reduction's own accumulator.
     """
 
     stmt: str
@@ -26,75 +30,125 @@ class Access:
     must: bool
     map: isl.Map
     load: Load
+    accumulator: bool = False
 
 
-_cache: dict[int, tuple[weakref.ref[Scop], tuple[Access, ...]]] = {}
-
-
+@per_scop
 def accesses(scop: Scop) -> tuple[Access, ...]:
-    """All accesses of a Scop, statement by statement, reads before the write (cached)."""
-    known = _cache.get(id(scop))
-    if known is not None and known[0]() is scop:
-        return known[1]
-    found = tuple(a for s in scop.statements.values() for a in statement_accesses(scop, s))
-    key = id(scop)
-    _cache[key] = (weakref.ref(scop, lambda _: _cache.pop(key, None)), found)
-    return found
+    """All accesses, statement by statement: reads in evaluation order, then the write."""
+    return tuple(a for s in scop.statements.values() for a in _statement_accesses(scop, s))
 
 
-def statement_accesses(scop: Scop, stmt: Statement) -> list[Access]:
-    """Reads (subscripts, bounds and predicate included), then the write."""
-    reads: list[tuple[Load, isl.Set, bool]] = []
-    for bound in stmt.dynamic:
-        _collect(bound.lo, stmt.domain, True, reads)
-        _collect(bound.hi, stmt.domain, True, reads)
-    sure = not stmt.dynamic
-    if stmt.predicate is not None:
-        _collect(stmt.predicate, stmt.domain, sure, reads)
-        sure = False
-    for e in (*stmt.index, stmt.value):
-        _collect(e, stmt.domain, sure, reads)
-    out = [_access(scop, stmt, load, where, must, False) for load, where, must in reads]
-    out.append(_access(scop, stmt, stmt.target, stmt.domain, sure, True))
-    return out
+def accumulator_of(stmt: Statement) -> Load | None:
+    """The load of a reduction's accumulator: first operand of the update (last one of fma)."""
+    if stmt.reduction is None:
+        return None
+    value = stmt.value
+    if isinstance(value, Binary):
+        candidate: Expr = value.a
+    elif isinstance(value, Call) and value.fn == "fma":
+        candidate = value.args[2]
+    else:
+        return None
+    return candidate if isinstance(candidate, Load) and candidate == stmt.target else None
 
 
-def _collect(expr: Expr, where: isl.Set, must: bool, out: list[tuple[Load, isl.Set, bool]]) -> None:
-    """All loads of `expr`, with the instances that reach them (`Select`, `and`, `or` are lazy)."""
-    if isinstance(expr, Select) or (isinstance(expr, Binary) and expr.op in ("and", "or")):
-        first, *rest = expr.children()
-        _collect(first, where, must, out)
-        try:
-            holds = to_set(first, where.get_space())
-            sides = [holds, holds.complement()] if isinstance(expr, Select) else [holds]
-            if isinstance(expr, Binary) and expr.op == "or":
-                sides = [holds.complement()]
-        except NotAffine:
-            sides, must = [isl.Set.universe(where.get_space())] * 2, False
-        for arm, side in zip(rest, sides):
-            _collect(arm, where.intersect(side), must, out)
+def _statement_accesses(scop: Scop, s: Statement) -> Iterator[Access]:
+    domain = s.domain.intersect_params(scop.context)
+    space = set_space(s.name, s.iters, scop.params)
+    certain = not s.dynamic
+    accumulator = accumulator_of(s)
+
+    def access(load: Load, where: isl.Set, sure: bool, write: bool, own: bool) -> Access:
+        relation, exact = element_map(load, scop.arrays[load.array], space)
+        return Access(s.name, load.array, write, sure and exact, relation.intersect_domain(where), load, own)
+
+    def reads(expr: Expr, where: isl.Set, sure: bool) -> Iterator[Access]:
+        for load, at, exact in guarded_loads(expr, where, space):
+            yield access(load, at, sure and exact, False, load is accumulator)
+
+    for bound in s.dynamic:
+        # The bounds of a loop are read when the loop is entered: on behalf of every instance.
+        yield from reads(bound.lo, domain, certain)
+        yield from reads(bound.hi, domain, certain)
+    if s.predicate is not None:
+        yield from reads(s.predicate, domain, certain)
+        domain, exact = guard(s.predicate, True, domain, space)
+        certain = certain and exact
+    yield from reads(s.value, domain, certain)
+    for index in s.index:
+        yield from reads(index, domain, certain)
+    yield access(s.target, domain, certain, True, accumulator is not None)
+
+
+def guarded_loads(expr: Expr, where: isl.Set, space: isl.Space) -> Iterator[tuple[Load, isl.Set, bool]]:
+    """Every load in `expr`, the instances that may perform it, and whether all of these do."""
+    yield from _guarded(expr, where, True, space)
+
+
+def _guarded(e: Expr, where: isl.Set, sure: bool, space: isl.Space) -> Iterator[tuple[Load, isl.Set, bool]]:
+    if isinstance(e, Select):
+        yield from _guarded(e.cond, where, sure, space)
+        for arm, truth in ((e.a, True), (e.b, False)):
+            inside, exact = guard(e.cond, truth, where, space)
+            yield from _guarded(arm, inside, sure and exact, space)
         return
-    if isinstance(expr, Load):
-        out.append((expr, where, must))
-    for child in expr.children():
-        _collect(child, where, must, out)
+    if isinstance(e, Binary) and e.op in ("and", "or"):
+        yield from _guarded(e.a, where, sure, space)
+        inside, exact = guard(e.a, e.op == "and", where, space)
+        yield from _guarded(e.b, inside, sure and exact, space)
+        return
+    for child in e.children():
+        yield from _guarded(child, where, sure, space)
+    if isinstance(e, Load):
+        yield e, where, sure
 
 
-def _access(scop: Scop, stmt: Statement, load: Load, where: isl.Set, must: bool, write: bool) -> Access:
-    array = scop.arrays[load.array]
-    space = stmt.domain.get_space()
-    result = isl.Map.from_domain(where)
-    for e, size in zip(load.index, array.shape, strict=True):
+def guard(cond: Expr, truth: bool, where: isl.Set, space: isl.Space) -> tuple[isl.Set, bool]:
+    """The points of `where` at which `cond` may have the value `truth`, and whether it surely has.
+
+    What is not affine in `cond` counts as unknown, so the set is an upper bound then.
+    """
+    if isinstance(cond, Unary) and cond.op == "not":
+        return guard(cond.a, not truth, where, space)
+    try:
+        holds = to_set(cond, space)
+    except NotAffine:
+        pass
+    else:
+        return (where.intersect(holds) if truth else where.subtract(holds)), True
+    if isinstance(cond, Binary) and cond.op in ("and", "or"):
+        a, exact_a = guard(cond.a, truth, where, space)
+        if (cond.op == "and") == truth:
+            both, exact_b = guard(cond.b, truth, a, space)
+            return both, exact_a and exact_b
+        b, exact_b = guard(cond.b, truth, where, space)
+        return a.union(b).coalesce(), exact_a and exact_b
+    return where, False
+
+
+def element_map(load: Load, array: Array, space: isl.Space) -> tuple[isl.Map, bool]:
+    """`{ stmt[iters] -> array[index] }` on the whole space, and whether it is exact.
+
+    A subscript that is not affine stands for its whole dimension.
+    """
+    relation = isl.Map.from_domain(isl.Set.universe(space))
+    exact = True
+    for subscript, size in zip(load.index, array.shape, strict=True):
         try:
-            dim = isl.Map.from_pw_aff(to_pw_aff(e, space))
+            dim = isl.Map.from_pw_aff(to_pw_aff(subscript, space))
         except NotAffine:
-            dim, must = _whole(space, size), False
-        result = result.flat_range_product(dim)
-    return Access(stmt.name, load.array, write, must, result.set_tuple_name(isl.dim_type.out, load.array), load)
+            dim, exact = _whole_dimension(size, space), False
+        relation = relation.flat_range_product(dim)
+    return relation.set_tuple_name(isl.dim_type.out, load.array), exact
 
 
-def _whole(space: isl.Space, size: Expr) -> isl.Map:
-    """`{ S[..] -> [x] : 0 <= x < size }`."""
-    top = isl.Map.from_pw_aff(to_pw_aff(size, space))
-    return top.apply_range(isl.Map("{ [t] -> [x] : 0 <= x < t }"))
-
+def _whole_dimension(size: Expr, space: isl.Space) -> isl.Map:
+    """`{ stmt[iters] -> [e] : 0 <= e < size }`."""
+    element = isl.PwAff.from_aff(
+        isl.Aff.var_on_domain(
+            isl.LocalSpace.from_space(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=["e"])), isl.dim_type.set, 0
+        )
+    )
+    zero = isl.PwAff.from_aff(isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space)))
+    return zero.le_map(element).intersect(to_pw_aff(size, space).gt_map(element))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -80,7 +80,7 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
     raise ArgumentError(f"a size cannot be computed from {type(expr).__name__}")
 
 
-_OPERATORS = {
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -248,6 +248,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def size_text(expr: Expr) -> str:
     """A size expression as the user would write it."""
-    from poly.text import format_expr
+    from poly.text import print_expr
 
-    return format_expr(expr)
+    return print_expr(expr)

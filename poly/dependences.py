@@ -86,7 +86,9 @@ def _distinct_pairs(group: list[Access]) -> list[tuple[Access, Access]]:
     return [(a, b) for a in unique for b in unique if a.write or b.write]
 
 
-def flow(scop: Scop, kind: Kind = "RAW", value_based: bool = True, arrays: frozenset[str] | None = None) -> isl.UnionMap:
+def flow(
+    scop: Scop, kind: Kind = "RAW", value_based: bool = True, arrays: frozenset[str] | None = None
+) -> isl.UnionMap:
     """Dependences of one kind, source instance to sink instance, in the Scop's own order.
 
     Value-based: RAW joins each read to the write(s) whose value it may see, WAW each write to

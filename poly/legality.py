@@ -1,259 +1,222 @@
-"""The one question every transformation asks: does this tree keep all conflicts in order?
+"""The one legality check: does a schedule tree keep every conflict of the Scop in order?
 
-`check` raises `IllegalSchedule` with a witness, or returns. It covers
-* coverage: every instance is scheduled exactly once;
-* order: no conflict is mapped to a non-positive time distance;
-* loops marked `parallel` or `vector`: no conflict is carried by them;
-* promotions: no value crosses the buffer's lifetime without being copied.
+A tree is accepted when it runs every instance exactly once, maps no conflict to a
+non-positive time distance, and its `parallel` and `vector` loops and promotions hold what
+they claim. Every transformation and every strategy goes through `check`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
 
 import islpy as isl
 
-from poly.dependences import Conflict, conflicts, flow
+from poly.coverage import check_coverage
+from poly.dependences import Conflicts, Pair, conflicts
 from poly.errors import IllegalSchedule, ScheduleError
+from poly.promotion import PromotionFault, promotion_fault
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Promote, Sequence, time_map
-from poly.witness import Violation, witness
+from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_names
+from poly.witness import Witness, legal_sizes, make_witness
 
-Times = dict[str, list[isl.Map]]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A node with the instances that reach it and their time so far."""
-
-    node: Node
-    active: dict[str, isl.Set]
-    prefix: dict[str, tuple[isl.PwAff | int, ...]]
+Rule = Literal["order", "unordered", "parallel", "vector", "promotion"]
 
 
-def places(tree: Node, scop: Scop) -> Iterator[Place]:
-    """Every node of the tree in context, parents first."""
-    domains = {n: s.domain for n, s in scop.statements.items()}
-    yield from _places(tree, domains, {n: () for n in domains})
+@dataclass(frozen=True, eq=False)
+class Violation:
+    """Conflicting pairs (program order: source -> sink) that break `rule`; `loop` carries them.
+
+    `pairs` is None where the caller is the other end: a promotion that loses a result or
+    misses an input; `detail` says so.
+    """
+
+    scop: Scop
+    rule: Rule
+    pairs: isl.Map | None
+    loop: str | None = None
+    detail: str = ""
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """The smallest counterexample (computed when asked for)."""
+        if self.pairs is None:
+            return None
+        return replace(make_witness(self.scop, self.pairs), legal_when=legal_sizes(self.scop, self.pairs))
+
+    def __str__(self) -> str:
+        w = self.witness
+        if w is None:
+            return self.detail
+        source, sink = w.instance("source"), w.instance("sink")
+        sizes = ", ".join(f"{n}={v}" for n, v in w.params.items())
+        text = (f"with {sizes}, " if sizes else "") + w.why
+        if self.rule == "order":
+            at = f" (at loop '{self.loop}')" if self.loop else ""
+            text += f", but the new schedule runs {sink} before {source}{at}"
+        elif self.rule == "unordered":
+            text += ", but the new schedule does not order the two"
+        elif self.rule == "promotion":
+            text += f", but {self.detail}"
+        else:
+            word = "parallel" if self.rule == "parallel" else "vector"
+            text += f", but they are different iterations of the {word} loop '{self.loop}'"
+        if w.legal_when is not None and w.params:
+            text += f"; it would be legal for {_conditions(w.legal_when)}"
+        return text + (f" [{w.located}]" if w.located else "")
 
 
-def _places(
-    node: Node, active: dict[str, isl.Set], prefix: dict[str, tuple[isl.PwAff | int, ...]]
-) -> Iterator[Place]:
-    yield Place(node, active, prefix)
-    if isinstance(node, Band):
-        missing = [s for s in active for m in node.members if s not in m.schedule]
-        if missing:
-            raise ScheduleError(f"the band of loop '{node.members[0].name}' has no time for statement {missing[0]}")
-        below = {s: (*prefix[s], *(m.schedule[s] for m in node.members)) for s in active}
-        yield from _places(node.child, active, below)
-    elif isinstance(node, Sequence):
-        for position, f in enumerate(node.filters):
-            inner = {s: active[s].intersect(d) for s, d in f.domain.items() if s in active}
-            yield from _places(f.child, inner, {s: (*prefix[s], position) for s in inner})
-    elif isinstance(node, Filter):
-        inner = {s: active[s].intersect(d) for s, d in node.domain.items() if s in active}
-        yield from _places(node.child, inner, {s: prefix[s] for s in inner})
-    elif not isinstance(node, Leaf):
-        yield from _places(node.children()[0], active, prefix)
+def _conditions(sizes: isl.Set) -> str:
+    """The constraints of a parameter set as text."""
+    text = str(sizes)
+    inside = text[text.index("{") + 1 : text.rindex("}")].strip()
+    return inside.removeprefix(":").strip() or "all sizes"
 
 
 def check(scop: Scop, tree: Node) -> None:
-    """Accept `tree` for `scop`, or raise.
+    """Accept `tree` as a schedule of `scop`, or say why not.
 
     Raises:
-        IllegalSchedule: a dependence is violated; `.witness` holds the counterexample.
-        ScheduleError: the tree does not schedule every instance exactly once.
+        ScheduleError: the tree does not run every instance exactly once.
+        IllegalSchedule: a conflict is reversed or left unordered, a parallel or vector loop
+            carries one, or a promotion loses or misses values; `.witness` has the proof.
     """
-    found = list(places(tree, scop))
-    check_coverage(scop, found)
-    for violation in _violations(scop, tree, found):
-        raise IllegalSchedule(str(violation), violation.witness)
+    check_coverage(scop, tree)
+    fault = find_violation(scop, tree) or check_promotions(scop, tree)
+    if fault is not None:
+        raise IllegalSchedule(f"illegal schedule of '{scop.name}': {fault}", fault.witness)
 
 
-def _violations(scop: Scop, tree: Node, found: list[Place]) -> Iterator[Violation]:
-    order = check_order(scop, tree, found)
-    if order is not None:
-        yield order
-    for place in found:
-        if isinstance(place.node, Band):
-            for k, m in enumerate(place.node.members):
-                if m.kind in ("parallel", "vector"):
-                    clash = carried(scop, place, k, with_reductions=m.kind == "parallel")
-                    if clash is not None:
-                        yield clash
-        elif isinstance(place.node, Promote):
-            lost = check_promotion(scop, place)
-            if lost is not None:
-                yield lost
+def is_legal(scop: Scop, tree: Node) -> bool:
+    """Whether `check` accepts; quicker on a refusal because no witness is made."""
+    try:
+        check_coverage(scop, tree)
+    except ScheduleError:
+        return False
+    return find_violation(scop, tree) is None and check_promotions(scop, tree) is None
 
 
-# ---- coverage ------------------------------------------------------------------------------
+def find_violation(scop: Scop, tree: Node) -> Violation | None:
+    """The first violation of order, or of a loop marked parallel or vector, in tree order."""
+    return _Walk(scop, marks=True).run(tree)
 
 
-def check_coverage(scop: Scop, found: Iterable[Place]) -> None:
-    """Every instance reaches exactly one leaf and every band member is defined on it."""
-    reached: dict[str, isl.Set] = {}
-    for place in found:
-        if isinstance(place.node, Band):
-            _check_defined(place, place.node)
-        if not isinstance(place.node, Leaf):
-            continue
-        for name, here in place.active.items():
-            if name in reached and not reached[name].is_disjoint(here):
-                raise ScheduleError(f"the schedule tree runs some instances of statement {name} twice")
-            reached[name] = here.union(reached[name]) if name in reached else here
-    for name, stmt in scop.statements.items():
-        if name not in reached or not stmt.domain.intersect_params(scop.context).is_subset(reached[name]):
-            raise ScheduleError(f"the schedule tree leaves out instances of statement {name}")
-
-
-def _check_defined(place: Place, band: Band) -> None:
-    for m in band.members:
-        for name, here in place.active.items():
-            pa = m.schedule[name]
-            if not pa.domain().plain_is_universe() and not here.is_subset(pa.domain()):
-                raise ScheduleError(f"loop '{m.name}' has no value for some instances of statement {name}")
-
-
-# ---- order ---------------------------------------------------------------------------------
-
-
-def leaf_times(found: Iterable[Place]) -> Times:
-    """Statement -> time maps (one per branch), padded to one length."""
-    leaves = [p for p in found if isinstance(p.node, Leaf)]
-    depth = max((len(t) for p in leaves for t in p.prefix.values()), default=0)
-    out: Times = {}
-    for p in leaves:
-        for name, times in p.prefix.items():
-            padded = [*times, *([0] * (depth - len(times)))]
-            out.setdefault(name, []).append(time_map(p.active[name], padded))
-    return out
-
-
-def check_order(scop: Scop, tree: Node, found: list[Place] | None = None) -> Violation | None:
-    """The first conflict that the tree turns round, or None."""
-    times = leaf_times(places(tree, scop) if found is None else found)
-    for c in conflicts(scop).pairs:
-        if c.reduction:
-            continue
-        for first in times.get(c.source.stmt, ()):
-            for second in times.get(c.sink.stmt, ()):
-                bad = backwards(c.map, first, second)
-                if bad is not None:
-                    return Violation(witness(scop, c, bad), "this order runs the second access before the first")
-    return None
-
-
-def backwards(pairs: isl.Map, first: isl.Map, second: isl.Map) -> isl.Map | None:
-    """The `pairs` whose times do not increase (`first` times the source), None if all do."""
-    between = pairs.apply_domain(first).apply_range(second)
-    if between.is_empty():
-        return None
-    rest = between
-    for d in range(rest.dim(isl.dim_type.in_)):
-        bad = rest.order_gt(isl.dim_type.in_, d, isl.dim_type.out, d)
-        if not bad.is_empty():
-            return _instances(pairs, bad, first, second)
-        rest = rest.equate(isl.dim_type.in_, d, isl.dim_type.out, d)
-        if rest.is_empty():
-            return None
-    return _instances(pairs, rest, first, second)
-
-
-def _instances(pairs: isl.Map, times: isl.Map, first: isl.Map, second: isl.Map) -> isl.Map:
-    return pairs.intersect(first.apply_range(times).apply_range(second.reverse()))
-
-
-# ---- parallel and vector loops ---------------------------------------------------------------
-
-
-def carried(scop: Scop, place: Place, position: int, with_reductions: bool = True) -> Violation | None:
-    """A conflict between two iterations of one member of the band at `place`, or None."""
-    for c in conflicts(scop).pairs:
-        if c.reduction and not with_reductions:
-            continue
-        bad = carried_pairs(place, position, c)
-        if bad is not None:
-            return Violation(witness(scop, c, bad), "two iterations of this loop touch the same element")
-    return None
-
-
-def carried_pairs(place: Place, position: int, c: Conflict) -> isl.Map | None:
-    """The pairs of `c` that meet in one iteration of all loops above, in two of this one."""
-    band = place.node
-    assert isinstance(band, Band)
-    a, b = c.source.stmt, c.sink.stmt
-    if a not in place.active or b not in place.active:
-        return None
-    first, second = (
-        time_map(place.active[s], [*place.prefix[s], *(m.schedule[s] for m in band.members[: position + 1])])
-        for s in (a, b)
-    )
-    times = c.map.apply_domain(first).apply_range(second)
-    last = times.dim(isl.dim_type.in_) - 1
-    for d in range(last):
-        times = times.equate(isl.dim_type.in_, d, isl.dim_type.out, d)
-    lt = times.order_lt(isl.dim_type.in_, last, isl.dim_type.out, last)
-    gt = times.order_gt(isl.dim_type.in_, last, isl.dim_type.out, last)
-    bad = lt.union(gt)
-    return None if bad.is_empty() else _instances(c.map, bad, first, second)
+def check_order(scop: Scop, tree: Node) -> Violation | None:
+    """A conflict that `tree` reverses or leaves unordered, whatever its loops are marked."""
+    return _Walk(scop, marks=False).run(tree)
 
 
 def check_parallel(scop: Scop, tree: Node, member_name: str, vector: bool = False) -> Violation | None:
-    """Whether the named loop carries a conflict (reduction pairs excused for `vector`)."""
-    for place in places(tree, scop):
-        if isinstance(place.node, Band):
-            for k, m in enumerate(place.node.members):
-                if m.name == member_name:
-                    return carried(scop, place, k, with_reductions=not vector)
-    raise ScheduleError(f"there is no loop '{member_name}'")
+    """A conflict carried by the loop `member_name` of the (legally ordered) `tree`.
 
+    With `vector`, pairs of a reduction's own instances are allowed.
 
-# ---- promotions --------------------------------------------------------------------------------
-
-
-def check_promotion(scop: Scop, place: Place) -> Violation | None:
-    """A value of the promoted array that would be lost at the border of the buffer, or None.
-
-    Without copy-in every value read below must have been written below in the same iteration
-    of the loops above; without copy-out no value written below may be read elsewhere.
+    Raises:
+        ScheduleError: the tree has no such loop.
     """
-    node = place.node
-    assert isinstance(node, Promote)
-    times = {s: time_map(place.active[s], list(place.prefix[s])) for s in place.active}
-    for c in _value_flow(scop, node.array):
-        reads_below, writes_below = c.sink.stmt in times, c.source.stmt in times
-        outside = c.map
-        if reads_below and writes_below:
-            outside = c.map.subtract(times[c.source.stmt].apply_range(times[c.sink.stmt].reverse()))
-        entering = outside.intersect_range(place.active[c.sink.stmt]) if reads_below else None
-        leaving = outside.intersect_domain(place.active[c.source.stmt]) if writes_below else None
-        if not node.copy_in and entering is not None and not entering.is_empty():
-            return Violation(witness(scop, c, entering), f"'{node.buffer}' would miss a value written outside")
-        if not node.copy_out and leaving is not None and not leaving.is_empty():
-            return Violation(witness(scop, c, leaving), f"'{node.buffer}' is gone before its value is read")
-    if not node.copy_out and scop.arrays[node.array].kind in ("out", "inout"):
-        from poly.access import accesses
-
-        for a in accesses(scop):
-            if a.write and a.array == node.array and a.stmt in times:
-                raise ScheduleError(f"'{node.array}' is a result: its buffer must be copied out")
-    return None
+    if member_name not in loop_names(tree):
+        raise ScheduleError(f"there is no loop '{member_name}' (loops: {', '.join(loop_names(tree)) or 'none'})")
+    return _Walk(scop, marks=False, asked=(member_name, "vector" if vector else "parallel")).run(tree)
 
 
-def _value_flow(scop: Scop, array: str) -> Iterator[Conflict]:
-    """RAW pairs on one array with the value-based relation."""
-    exact = flow(scop)
-    for c in conflicts(scop).pairs:
-        if c.kind == "RAW" and c.source.array == array:
-            pairs = exact.intersect(isl.UnionMap.from_map(c.map))
-            for m in _maps(pairs):
-                yield Conflict(c.source, c.sink, m, c.reduction)
+def check_promotions(scop: Scop, tree: Node) -> Violation | None:
+    """A value that a `Promote` node loses (not copied out) or misses (not copied in)."""
+    fault: PromotionFault | None = promotion_fault(scop, tree)
+    if fault is None:
+        return None
+    return Violation(scop, "promotion", fault.pairs, fault.loop, fault.detail)
 
 
-def _maps(union: isl.UnionMap) -> list[isl.Map]:
-    out: list[isl.Map] = []
-    union.foreach_map(out.append)
+Pairs = dict[Pair, isl.Map]
+
+
+class _Walk:
+    """One descent of the tree with the conflicts that the loops so far leave at equal times."""
+
+    def __init__(self, scop: Scop, marks: bool, asked: tuple[str, Rule] | None = None) -> None:
+        self.scop, self.marks, self.asked = scop, marks, asked
+        self.found: Violation | None = None
+
+    def run(self, tree: Node) -> Violation | None:
+        known: Conflicts = conflicts(self.scop)
+        self.visit(tree, dict(known.ordered), dict(known.relaxed))
+        return self.found
+
+    def fail(self, rule: Rule, pairs: isl.Map, loop: str | None = None) -> bool:
+        """Record the violation when `pairs` has any; says whether it does."""
+        if self.found is None and not pairs.is_empty():
+            self.found = Violation(self.scop, rule, pairs, loop)
+        return self.found is not None
+
+    def visit(self, node: Node, ordered: Pairs, relaxed: Pairs) -> None:
+        if self.found is not None or not (ordered or relaxed):
+            return
+        if isinstance(node, Leaf):
+            for pairs in ordered.values():
+                if self.fail("unordered", pairs):
+                    return
+        elif isinstance(node, Band):
+            for member in node.members:
+                ordered, relaxed = self.member(member, ordered, relaxed)
+                if self.found is not None:
+                    return
+            self.visit(node.child, ordered, relaxed)
+        elif isinstance(node, Sequence):
+            self.sequence(node, ordered, relaxed)
+        elif isinstance(node, Filter):
+            self.visit(node.child, _between(ordered, node, node), _between(relaxed, node, node))
+        else:
+            self.visit(node.children()[0], ordered, relaxed)
+
+    def rule_of(self, member: Member) -> Rule | None:
+        """What the loop must hold besides order."""
+        if self.asked is not None:
+            return self.asked[1] if self.asked[0] == member.name else None
+        if self.marks and member.kind in ("parallel", "vector"):
+            return "parallel" if member.kind == "parallel" else "vector"
+        return None
+
+    def member(self, m: Member, ordered: Pairs, relaxed: Pairs) -> tuple[Pairs, Pairs]:
+        """Check one loop; what it leaves tied."""
+        rule = self.rule_of(m)
+        tied: Pairs = {}
+        for (s, t), pairs in ordered.items():
+            a, b = m.schedule[s], m.schedule[t]
+            if self.fail("order", pairs.intersect(a.gt_map(b)), m.name):
+                return {}, {}
+            if rule is not None and self.fail(rule, pairs.intersect(a.lt_map(b)), m.name):
+                return {}, {}
+            equal = pairs.intersect(a.eq_map(b))
+            if not equal.is_empty():
+                tied[s, t] = equal
+        loose: Pairs = {}
+        for (s, t), pairs in relaxed.items():
+            a, b = m.schedule[s], m.schedule[t]
+            apart = a.lt_map(b).union(a.gt_map(b))
+            if rule == "parallel" and self.fail(rule, pairs.intersect(apart), m.name):
+                return {}, {}
+            equal = pairs.intersect(a.eq_map(b))
+            if not equal.is_empty():
+                loose[s, t] = equal
+        return tied, loose
+
+    def sequence(self, node: Sequence, ordered: Pairs, relaxed: Pairs) -> None:
+        for i, first in enumerate(node.filters):
+            for earlier in node.filters[:i]:
+                for pairs in _between(ordered, first, earlier).values():
+                    if self.fail("order", pairs):
+                        return
+            self.visit(first.child, _between(ordered, first, first), _between(relaxed, first, first))
+
+
+def _between(pairs: Mapping[Pair, isl.Map], a: Filter, b: Filter) -> Pairs:
+    """The pairs from instances of `a` to instances of `b`."""
+    out = {}
+    for (s, t), m in pairs.items():
+        if s in a.domain and t in b.domain:
+            inside = m.intersect_domain(a.domain[s]).intersect_range(b.domain[t])
+            if not inside.is_empty():
+                out[s, t] = inside
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import islpy as isl
@@ -41,7 +41,7 @@ def specialise(scop: Scop, sizes: Mapping[str, int]) -> Scop:
         context=context,
         arrays={n: _array(a, constants) for n, a in scop.arrays.items()},
         statements={n: _statement(s, sizes, constants) for n, s in scop.statements.items()},
-        tree=fix_tree(scop.tree, sizes),
+        tree=specialise_tree(scop.tree, sizes),
     )
 
 
@@ -70,22 +70,24 @@ def fix_pw_aff(pa: isl.PwAff, sizes: Mapping[str, int]) -> isl.PwAff:
     return pa
 
 
-def fix_tree(node: Node, sizes: Mapping[str, int]) -> Node:
+def specialise_tree(node: Node, sizes: Mapping[str, int]) -> Node:
     """The schedule tree for these parameter values."""
     if isinstance(node, Band):
         members = tuple(
             replace(m, schedule={s: fix_pw_aff(pa, sizes) for s, pa in m.schedule.items()}) for m in node.members
         )
-        return Band(members, fix_tree(node.child, sizes), node.permutable)
+        return Band(members, specialise_tree(node.child, sizes), node.permutable)
     if isinstance(node, Filter):
-        return Filter({s: fix_params(d, sizes) for s, d in node.domain.items()}, fix_tree(node.child, sizes))
+        return Filter({s: fix_params(d, sizes) for s, d in node.domain.items()}, specialise_tree(node.child, sizes))
     children = node.children()
-    return node.with_children(tuple(fix_tree(c, sizes) for c in children)) if children else node
+    return node.with_children(tuple(specialise_tree(c, sizes) for c in children)) if children else node
 
 
 def fold(expr: Expr) -> Expr:
-    """Integer arithmetic on constants done now (index type i64: no wrap-around can occur in a
-    size), and the neutral elements `e + 0`, `e - 0`, `e * 1` removed."""
+    """Index (i64) arithmetic on constants done now, neutral elements (`e + 0`, `e * 1`) removed.
+
+    What would leave the range of i64 stays as it is and wraps at run time.
+    """
     return rewrite(expr, _fold_node)
 
 
@@ -99,7 +101,8 @@ def _fold_node(e: Expr) -> Expr:
     if isinstance(e.a, Const) and isinstance(e.b, Const):
         a, b = int(e.a.value), int(e.b.value)
         if e.op in _FOLD and not (e.op in ("//", "%") and b == 0):
-            return const_int(_FOLD[e.op](a, b))
+            value = int(_FOLD[e.op](a, b))
+            return const_int(value) if -(2**63) <= value < 2**63 else e
     if isinstance(e.b, Const) and (e.op, int(e.b.value)) in (("+", 0), ("-", 0), ("*", 1), ("//", 1)):
         return e.a
     if isinstance(e.a, Const) and (e.op, int(e.a.value)) in (("+", 0), ("*", 1)):
@@ -107,7 +110,7 @@ def _fold_node(e: Expr) -> Expr:
     return e
 
 
-_FOLD = {
+_FOLD: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,

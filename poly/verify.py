@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import islpy as isl
 
+from poly.coverage import check_coverage
 from poly.dtypes import bool_
 from poly.errors import ScopError
 from poly.expr import Binary, Expr, Load, Select, Var, walk
-from poly.legality import check_coverage, places
 from poly.scop import Scop, Statement
 
 
@@ -21,7 +21,7 @@ def verify(scop: Scop) -> None:
     _names(scop)
     for s in scop.statements.values():
         _statement(scop, s)
-    check_coverage(scop, list(places(scop.tree, scop)))
+    check_coverage(scop, scop.tree)
 
 
 def _fail(scop: Scop, message: str) -> None:

@@ -1,99 +1,155 @@
-"""A counterexample that a person can check: sizes, two instances, one element."""
+"""A concrete counterexample to a schedule, in words that a user can check by hand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import islpy as isl
 
-from poly.dependences import Conflict
+from poly.access import Access, accesses
 from poly.expr import Span
 from poly.scop import Scop
 
 
 @dataclass(frozen=True)
 class Witness:
-    """`source` comes before `sink` in the program; both touch `array[element]`."""
+    """Two instances that a schedule orders wrongly, for the smallest sizes where that happens.
 
-    sizes: dict[str, int]
+    `kind` is RAW (the sink reads what the source writes), WAR or WAW; `source` runs before
+    `sink` in the program. `legal_when` is the set of sizes without any such pair (None: none).
+    """
+
+    params: Mapping[str, int]
     source: tuple[str, tuple[int, ...]]
     sink: tuple[str, tuple[int, ...]]
     array: str
     element: tuple[int, ...]
     kind: str
-    source_span: Span | None
-    sink_span: Span | None
+    source_iters: tuple[str, ...]
+    sink_iters: tuple[str, ...]
+    source_span: Span | None = None
+    sink_span: Span | None = None
+    legal_when: isl.Set | None = field(default=None, compare=False)
+
+    def instance(self, which: str) -> str:
+        """`S0[i=1, j=2]` for `which` "source" or "sink"."""
+        name, values = self.source if which == "source" else self.sink
+        iters = self.source_iters if which == "source" else self.sink_iters
+        return f"{name}[{', '.join(f'{i}={v}' for i, v in zip(iters, values, strict=True))}]"
+
+    @property
+    def located(self) -> str:
+        """Where the two statements are in the source, "" when that is unknown."""
+        spans = dict.fromkeys(s for s in (self.source_span, self.sink_span) if s is not None)
+        return " and ".join(f"{s}: {s.text.strip()}" if s.text else str(s) for s in spans)
+
+    @property
+    def touched(self) -> str:
+        """`A[1, 2]`."""
+        return f"{self.array}[{', '.join(map(str, self.element))}]" if self.element else self.array
+
+    @property
+    def why(self) -> str:
+        """What the pair does to the element: `sink reads A[1] that source writes (RAW)`."""
+        source, sink = self.instance("source"), self.instance("sink")
+        if self.kind == "RAW":
+            return f"{sink} reads {self.touched}, which {source} writes before it (RAW)"
+        if self.kind == "WAR":
+            return f"{sink} overwrites {self.touched}, which {source} reads before it (WAR)"
+        return f"{sink} overwrites {self.touched}, which {source} writes before it (WAW)"
 
     def __str__(self) -> str:
-        at = ", ".join(f"{n}={v}" for n, v in self.sizes.items())
-        element = f"{self.array}[{', '.join(map(str, self.element))}]" if self.element else self.array
-        verbs = {"RAW": ("writes", "reads"), "WAR": ("reads", "writes"), "WAW": ("writes", "writes")}[self.kind]
-        (s, i), (t, j) = self.source, self.sink
-        first = f"{s}[{', '.join(map(str, i))}] {verbs[0]} {element}{_line(self.source_span)}"
-        second = f"{t}[{', '.join(map(str, j))}] {verbs[1]} it{_line(self.sink_span)}"
-        return f"{'with ' + at + ': ' if at else ''}{first}, then {second} ({self.kind})"
+        sizes = ", ".join(f"{n}={v}" for n, v in self.params.items())
+        where = f"; source: {self.located}" if self.located else ""
+        return (f"with {sizes}, " if sizes else "") + self.why + where
 
 
-@dataclass(frozen=True)
-class Violation:
-    """Why a schedule is refused."""
-
-    witness: Witness
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.witness}"
-
-
-def _line(span: Span | None) -> str:
-    return f" (line {span.line})" if span else ""
-
-
-def witness(scop: Scop, conflict: Conflict, bad: isl.Map) -> Witness:
-    """The smallest sizes and instances among `bad`, a non-empty part of `conflict.map`."""
-    sizes = _smallest_sizes(scop, bad)
-    for name, value in sizes.items():
-        pos = bad.find_dim_by_name(isl.dim_type.param, name)
-        if pos >= 0:
-            bad = bad.fix_val(isl.dim_type.param, pos, isl.Val(value))
-    x = _smallest_point(bad.domain())
-    source = isl.Set.from_point(x)
-    y = _smallest_point(bad.intersect_domain(source).range())
-    sink = isl.Set.from_point(y)
-    cells = source.apply(conflict.source.map).intersect(sink.apply(conflict.sink.map))
+def make_witness(scop: Scop, pairs: isl.Map) -> Witness:
+    """The lexicographically smallest sizes, then source, then sink, of the non-empty `pairs`
+    `{ S[x] -> T[y] }` (which conflict)."""
+    pairs = pairs.intersect_params(scop.context)
+    params = _smallest_params(scop, pairs)
+    pairs = _fix(pairs, params)
+    names = (pairs.get_tuple_name(isl.dim_type.in_), pairs.get_tuple_name(isl.dim_type.out))
+    depth = pairs.dim(isl.dim_type.in_)
+    flat = _point(pairs.wrap())
+    source, sink = flat[:depth], flat[depth:]
+    array, element, kind = _shared_element(scop, (names[0], source), (names[1], sink), params)
+    first, second = scop.statements[names[0]], scop.statements[names[1]]
     return Witness(
-        sizes,
-        (conflict.source.stmt, _coordinates(x)),
-        (conflict.sink.stmt, _coordinates(y)),
-        conflict.source.array,
-        _coordinates(_smallest_point(cells)),
-        conflict.kind,
-        conflict.source.load.span,
-        conflict.sink.load.span,
-    )
+        params, (names[0], source), (names[1], sink), array, element, kind,
+        first.iters, second.iters, first.span, second.span,
+    )  # fmt: skip
 
 
-def _smallest_sizes(scop: Scop, bad: isl.Map) -> dict[str, int]:
-    params = bad.params().intersect(scop.context) if bad.dim(isl.dim_type.param) else None
-    if params is None:
+def legal_sizes(scop: Scop, pairs: isl.Map) -> isl.Set | None:
+    """The sizes for which `pairs` is empty, None when there are none."""
+    legal = scop.context.subtract(pairs.params()).coalesce()
+    return None if legal.is_empty() else legal
+
+
+def _smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:
+    space = pairs.params()
+    count = space.dim(isl.dim_type.param)
+    names = [space.get_dim_name(isl.dim_type.param, k) for k in range(count)]
+    if not names:
         return {}
-    names = [params.get_dim_name(isl.dim_type.param, k) for k in range(params.dim(isl.dim_type.param))]
-    natural = params
-    for k in range(len(names)):
-        natural = natural.lower_bound_val(isl.dim_type.param, k, isl.Val(0))
-    if not natural.is_empty():
-        params = natural
-    as_set = params.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, len(names)) if names else params
-    point = _smallest_point(as_set)
-    return dict(zip((n for n in names if n), _coordinates(point)))
+    order = [names.index(p) for p in scop.params if p in names]
+    flat = isl.Set.from_params(space).insert_dims(isl.dim_type.set, 0, len(order))
+    for k, position in enumerate(order):
+        flat = flat.equate(isl.dim_type.set, k, isl.dim_type.param, position)
+    flat = flat.project_out(isl.dim_type.param, 0, count)
+    natural = flat
+    for k in range(len(order)):
+        natural = natural.lower_bound_val(isl.dim_type.set, k, isl.Val(0))
+    values = _point(flat if natural.is_empty() else natural)
+    return {names[position]: values[k] for k, position in enumerate(order)}
 
 
-def _smallest_point(points: isl.Set) -> isl.Point:
-    """The lexicographically smallest point where it exists, else any."""
-    bounded = all(points.dim_has_lower_bound(isl.dim_type.set, k) for k in range(points.dim(isl.dim_type.set)))
-    return (points.lexmin() if bounded else points).sample_point()
+def _fix(pairs: isl.Map, params: Mapping[str, int]) -> isl.Map:
+    for name, value in params.items():
+        position = pairs.find_dim_by_name(isl.dim_type.param, name)
+        if position >= 0:
+            pairs = pairs.fix_val(isl.dim_type.param, position, isl.Val(value))
+            pairs = pairs.project_out(isl.dim_type.param, position, 1)
+    return pairs
 
 
-def _coordinates(point: isl.Point) -> tuple[int, ...]:
-    n = point.get_space().dim(isl.dim_type.set)
-    return tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(n))
+def _point(s: isl.Set) -> tuple[int, ...]:
+    """The lexicographically smallest point of a non-empty set without parameters (any point
+    when it has no smallest one)."""
+    count = s.dim(isl.dim_type.set)
+    bounded = all(s.dim_has_lower_bound(isl.dim_type.set, k) for k in range(count)) if count else True
+    if s.is_wrapping():
+        s = s.flatten()
+    try:
+        point = (s.lexmin() if bounded else s).sample_point()
+    except isl.Error:  # isl's lexmin rejects some sets with existential variables
+        point = s.sample_point()
+    return tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
+
+
+def _shared_element(
+    scop: Scop, source: tuple[str, tuple[int, ...]], sink: tuple[str, tuple[int, ...]], params: Mapping[str, int]
+) -> tuple[str, tuple[int, ...], str]:
+    """Array, element and kind of the conflict of two instances; RAW is named before WAW and WAR."""
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for a in (x for x in accesses(scop) if x.stmt == source[0]):
+        for b in (x for x in accesses(scop) if x.stmt == sink[0] and x.array == a.array):
+            kind = {(True, False): "RAW", (False, True): "WAR", (True, True): "WAW"}.get((a.write, b.write))
+            if kind is None or kind in found:
+                continue
+            both = _elements(a, source[1], params).intersect(_elements(b, sink[1], params))
+            if not both.is_empty():
+                found[kind] = (a.array, _point(both))
+    kind = next(k for k in ("RAW", "WAW", "WAR") if k in found)
+    return (*found[kind], kind)
+
+
+def _elements(access: Access, at: tuple[int, ...], params: Mapping[str, int]) -> isl.Set:
+    """The elements that an instance touches."""
+    relation = _fix(access.map, params)
+    for k, value in enumerate(at):
+        relation = relation.fix_val(isl.dim_type.in_, k, isl.Val(value))
+    return relation.range()

@@ -1,0 +1,71 @@
+"""Execution order of a schedule tree as relations between statement instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import islpy as isl
+
+from poly.scop import Scop
+from poly.tree import Band, Filter, Leaf, Node, Sequence
+
+Pair = tuple[str, str]
+
+
+def in_order(scop: Scop, pairs: Mapping[Pair, isl.Map]) -> dict[Pair, isl.Map]:
+    """The part of each `{ S[x] -> T[y] }` with x before y in the Scop's own tree; empty ones left out."""
+    domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
+    walk = _Order()
+    walk.visit(scop.tree, domains, dict(pairs))
+    return {key: m.coalesce() for key, m in walk.before.items() if not m.is_empty()}
+
+
+class _Order:
+    """Walks a tree once; `tied` are the pairs that the loops so far give equal times."""
+
+    def __init__(self) -> None:
+        self.before: dict[Pair, isl.Map] = {}
+
+    def _add(self, key: Pair, pairs: isl.Map) -> None:
+        if not pairs.plain_is_empty():
+            self.before[key] = self.before[key].union(pairs) if key in self.before else pairs
+
+    def visit(self, node: Node, active: dict[str, isl.Set], tied: dict[Pair, isl.Map]) -> None:
+        """Add the pairs ordered in `node` to `before`."""
+        if isinstance(node, Leaf):
+            return
+        if isinstance(node, Band):
+            for member in node.members:
+                left = {}
+                for (a, b), pairs in tied.items():
+                    fa, fb = member.schedule[a], member.schedule[b]
+                    self._add((a, b), pairs.intersect(fa.lt_map(fb)))
+                    equal = pairs.intersect(fa.eq_map(fb))
+                    if not equal.plain_is_empty():
+                        left[a, b] = equal
+                tied = left
+            self.visit(node.child, active, tied)
+        elif isinstance(node, Sequence):
+            self._sequence(node, active, tied)
+        elif isinstance(node, Filter):
+            inner = {s: active[s].intersect(d) for s, d in node.domain.items() if s in active}
+            self.visit(node.child, inner, _between(tied, inner, inner))
+        else:
+            self.visit(node.children()[0], active, tied)
+
+    def _sequence(self, node: Sequence, active: dict[str, isl.Set], tied: dict[Pair, isl.Map]) -> None:
+        parts = [{s: d for s, d in f.domain.items() if s in active} for f in node.filters]
+        for i, first in enumerate(parts):
+            for later in parts[i + 1 :]:
+                for key, pairs in _between(tied, first, later).items():
+                    self._add(key, pairs)
+            self.visit(node.filters[i].child, first, _between(tied, first, first))
+
+
+def _between(tied: dict[Pair, isl.Map], a: dict[str, isl.Set], b: dict[str, isl.Set]) -> dict[Pair, isl.Map]:
+    """The pairs from statements of `a` to statements of `b`, restricted to these sets."""
+    out = {}
+    for (s, t), pairs in tied.items():
+        if s in a and t in b:
+            out[s, t] = pairs.intersect_domain(a[s]).intersect_range(b[t])
+    return out
