@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,10 @@ def _save(path: Path, outputs: Mapping[str, Any]) -> None:
     if len(plain) != len(outputs):
         raise ModelError("--save: an output is not a tensor")
     try:
-        with path.open("wb") as file:
-            np.savez(file, **plain)
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez cannot write an array called "file"
+            for name, value in plain.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asanyarray(value), allow_pickle=False)
     except OSError as error:
         raise BuildError(f"cannot write {path}: {error.strerror}") from None
 

@@ -93,7 +93,7 @@ def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Grou
         return [every[int(kernel)]]
     named = [(t, g) for t, g in every if kernel == g.label or any(kernel == n.name for n in g.nodes)]
     if not named:
-        raise UsageError(f"no kernel '{kernel}': give a number below {len(every)}, a node's name or a label like Conv+Relu")
+        raise UsageError(f"no kernel '{kernel}': give a number below {len(every)}, a node or a label (Conv+Relu)")
     return named
 
 

@@ -69,7 +69,8 @@ def _segment(plan: Plan, name: str, steps: list[Step]) -> list[str]:
             pointers.append(f"%p{n}.{k}")
         if step.kind == "copy":
             size = plan.slots[step.args[0]].nbytes
-            lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false)")
+            operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
+            lines.append(f"  call void @llvm.memcpy.p0.p0.i64({operands})")
             continue
         lines += [f"  store ptr {p}, ptr %slot{k}, align 8" for k, p in enumerate(pointers)]
         lines.append(f"  call void @{step.symbol}(ptr %args, ptr null, ptr %b{RUNTIME})")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner
 
 from graph_driver import subgraphs
@@ -99,13 +99,14 @@ def import_model(
         except Exception as error:  # C++ raises several types on malformed functions
             raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
         opsets = opsets_of(model)
-    walker = _Walker(model, folder, opsets)
+    walker = _Walker(model, folder, opsets, owned=model is not source)
     return walker.run(Binder(dims or {}, shapes or {}))
 
 
 class _Walker:
-    def __init__(self, model: onnx.ModelProto, folder: Path | None, opsets: dict[str, int]) -> None:
-        self.proto, self.folder = model.graph, folder
+    def __init__(self, model: onnx.ModelProto, folder: Path | None, opsets: dict[str, int], owned: bool) -> None:
+        """`owned`: the protobuf is ours, so weights may move out of it."""
+        self.proto, self.folder, self.owned = model.graph, folder, owned
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
         self.folded = 0
 
@@ -127,8 +128,9 @@ class _Walker:
         for t in self.proto.initializer:
             value = to_numpy(t, self.folder, f"initializer '{t.name}'")
             self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
-            # The array owns (or maps) the data now: a second copy in the protobuf is not kept.
-            t.ClearField("raw_data")
+            if self.owned:
+                # The array owns (or maps) the data now: a second copy in the protobuf is not kept.
+                t.ClearField("raw_data")
         for s in self.proto.sparse_initializer:
             name = s.values.name
             value = sparse_to_numpy(s, f"sparse initializer '{name}'")

@@ -87,7 +87,7 @@ def _write(model: Model, folder: Path) -> None:
     blobs = [*code.images.values(), code.program]
     hosts = [h.proto.SerializeToString(deterministic=True) for h in model.hosts]
     files = {
-        WEIGHTS: _put(folder / WEIGHTS, [memoryview(model.weights)]),  # type: ignore[arg-type]
+        WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
         CODE: _put(folder / CODE, blobs),
         HOST: _put(folder / HOST, hosts),
     }
@@ -110,7 +110,7 @@ def _write(model: Model, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")), encoding="utf-8")
 
 
-def _put(path: Path, parts: Sequence[bytes]) -> dict[str, Any]:
+def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
     digest, size = hashlib.sha256(), 0
     with path.open("wb") as out:
         for part in parts:
@@ -202,7 +202,7 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
 
 def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
         proto = onnx.ModelProto.FromString(blob)
@@ -261,5 +261,5 @@ def _map_weights(folder: Path, entry: dict[str, Any], size: int) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise BuildError(f"{folder} is damaged: {WEIGHTS}: {error}") from None
     plain = np.asarray(weights)
-    _check_digest(folder, WEIGHTS, memoryview(plain), entry)
+    _check_digest(folder, WEIGHTS, plain.data, entry)
     return plain

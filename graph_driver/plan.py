@@ -103,7 +103,13 @@ class Plan:
             shape = None if s["shape"] is None else tuple(int(n) for n in s["shape"])
             place = Place(s["place"]["kind"], int(s["place"]["index"]), int(s["place"]["offset"]))
             slots[s["name"]] = Slot(s["name"], s["dtype"], shape, place, int(s["nbytes"]))
-        steps = tuple(Step(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in data["steps"])
+        steps = tuple(
+            Step(
+                s["kind"], str(s["label"]), tuple(s["args"]), tuple(s["results"]), tuple(s["nodes"]),
+                str(s["symbol"]), int(s["index"]), tuple(s["captures"]), str(s["reason"]),
+            )
+            for s in data["steps"]
+        )  # fmt: skip
         lifetimes = tuple(memory.Lifetime(*t) for t in data["lifetimes"])
         return Plan(
             tuple(data["inputs"]), tuple(data["outputs"]), slots, steps,
