@@ -16,7 +16,6 @@ from .annotations import Dim
 from .builder import Builder, Guard, Loop
 from .errors import DslError
 from .fold import tidy
-from .liveness import Liveness
 from .source import source_of
 from .values import ArrayValue, Sym, Type
 
@@ -73,7 +72,7 @@ class Frame:
         self.whole: ast.expr | None = None  # the expression that is a whole statement's value
         self.hint_name = "t"  # name for an array created by the statement at hand
         self.entry = (len(self.builder.loops), len(self.builder.guards))
-        self.liveness = Liveness(self.source.body)
+        self.liveness = self.source.liveness
         code = fn.__code__
         self.own_names = frozenset(code.co_varnames) | frozenset(code.co_cellvars)
         self.free = {n: c for n, c in zip(code.co_freevars, fn.__closure__ or ())}

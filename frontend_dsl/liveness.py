@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 class Liveness:
@@ -47,11 +48,13 @@ def upward_exposed(body: list[ast.stmt]) -> frozenset[str]:
     return Liveness([])._block(body, frozenset())
 
 
+@lru_cache(maxsize=16384)
 def reads(node: ast.AST) -> frozenset[str]:
     """Names read anywhere in `node`."""
     return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
+@lru_cache(maxsize=16384)
 def stored(node: ast.AST) -> frozenset[str]:
     """Names that a target binds (not the base of `A[i]`)."""
     return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import FunctionType
 from typing import Any
 
 from poly.expr import Span
 
 from .errors import DslError
+from .liveness import Liveness
 
 
 class Source:
@@ -22,12 +23,17 @@ class Source:
         self.file = file
         self.lines = lines
 
-    @property
+    @cached_property
     def body(self) -> list[ast.stmt]:
         """The statements (a lambda's expression counts as a return)."""
         if isinstance(self.node, ast.Lambda):
             return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
         return self.node.body
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        """Which names are needed after its loops and conditions."""
+        return Liveness(self.body)
 
     def span(self, node: Any) -> Span:
         """The place of an `ast` node, columns in characters."""

@@ -159,13 +159,12 @@ def _store(frame: Frame, target: ast.Subscript, value: Any, node: ast.stmt) -> N
     frame.builder.store(array, index, stored, frame.span(node))
 
 
-def writable(frame: Frame, array: ArrayValue, node: ast.AST) -> ArrayValue:
+def writable(frame: Frame, array: ArrayValue, node: ast.Subscript) -> ArrayValue:
     """Raises `DslError` for an array that must not change."""
     if array.kind == "in":
-        raise frame.error(
-            node, f"{array.name} is an input and cannot be assigned to",
-            f"annotate it as inout(...), or write into a result made by empty({array.name}.shape, ...)",
-        )  # fmt: skip
+        name = ast.unparse(node.value)  # in an inlined operator the array has the caller's name
+        hint = f"annotate it as inout(...), or write into a result made by empty({name}.shape, ...)"
+        raise frame.error(node, f"{name} is an input and cannot be assigned to", hint)
     return array
 
 
