@@ -125,7 +125,9 @@ def _point(s: isl.Set) -> tuple[int, ...]:
         s = s.flatten()
     try:
         point = (s.lexmin() if bounded else s).sample_point()
-    except isl.Error:  # isl's lexmin rejects some sets with existential variables
+    except isl.Error:
+        point = s.sample_point()
+    if point.is_void():  # with existential variables isl's lexmin may fail or lose the point
         point = s.sample_point()
     return tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
 
