@@ -13,12 +13,15 @@ from emit.kernel import Kernel, Native, Report, unsupported
 from emit.loops import Function
 from emit.lower import lower
 from emit.mathlib import expand_function
+from emit.targets import check_runs_here
 from poly.errors import BuildError
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Node
 
 BACKENDS = ("llvm", "c", "interp")
+
+__all__ = ["BACKENDS", "build", "check_runs_here", "compile_kernel", "load", "source_text"]
 
 
 def compile_kernel(
@@ -54,8 +57,14 @@ def compile_kernel(
 
 
 def build(function: Function, target: Target, backend: str, report: Report) -> Native:
-    """Machine code of a finished loop-IR function, loaded into this process."""
-    check_runs_here(target)
+    """Machine code of a finished loop-IR function, loaded into this process if it can run here.
+
+    Raises:
+        BuildError: no compiler, or the C back end for another machine (its text is `source_text`).
+    """
+    here = targets.obstacle(target) is None
+    if backend == "c" and not here:
+        check_runs_here(target)
     with _stage(report, "print"):
         text = source_text(function, target, backend)
     report.source_bytes = len(text)
@@ -67,6 +76,9 @@ def build(function: Function, target: Target, backend: str, report: Report) -> N
             key = cache.make_key("llvm", text, repr(target))
             image, report.cache_hit = cache.cached(key, lambda: jit.build_object(text, target))
     report.code_bytes = len(image)
+    if not here:
+        report.notes.append(f"not loaded: {targets.obstacle(target)}")
+        return Native(0, None, image)
     with _stage(report, "load"):
         return load(image, function.name, backend)
 
@@ -85,17 +97,6 @@ def load(image: bytes, symbol: str, backend: str) -> Native:
         return Native(int(address or 0), library, image)
     library = jit.Library([image], [symbol])
     return Native(library.address(symbol), library, image)
-
-
-def check_runs_here(target: Target) -> None:
-    """Refuse to run code for another instruction set.
-
-    Raises:
-        BuildError: this machine is not of the target's architecture.
-    """
-    host = targets.host()
-    if target.triple.split("-")[0] != host.triple.split("-")[0]:
-        raise BuildError(f"code for {target.name} ({target.isa}) cannot run on this machine ({host.isa})")
 
 
 def source_text(function: Function, target: Target, kind: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from emit import interp, threadpool
+from emit import interp, targets, threadpool
 from emit.loops import Function
 from poly.binding import bind_sizes, evaluate
 from poly.errors import ArgumentError, BuildError
@@ -34,7 +34,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Machine code: the address of the kernel's symbol, what keeps it loaded, and its image."""
+    """Machine code: its image, the address of the kernel's symbol and what keeps it loaded.
+
+    The address is 0 for code of another machine, which is compiled but not loaded."""
 
     address: int
     owner: Any
@@ -73,7 +75,7 @@ class Kernel:
         self._report = report
         self._arguments = [scop.arrays[name] for name in scop.args]
         self._results = [scop.arrays[name] for name in scop.results]
-        self._run: Callable[..., Any] | None = None if native is None else NATIVE(native.address)
+        self._run = NATIVE(0 if native is None else native.address)
         names = [*scop.args, *scop.results]
         self._order = [names.index(b.name) for b in function.buffers]
         self._pointers = ctypes.c_void_p * max(1, len(self._order))
@@ -95,6 +97,7 @@ class Kernel:
 
         Raises:
             ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
+            BuildError: the kernel was compiled for another machine.
         """
         if named or len(args) != len(self._arguments):
             args = self._by_name(args, named)
@@ -114,10 +117,12 @@ class Kernel:
 
     def run(self, arrays: list[np.ndarray[Any, Any]], bound: _Bound) -> None:
         """Execute on checked arrays: arguments, then results."""
-        if self._run is None:
+        if self.native is None:
             names = [*self.scop.args, *self.scop.results]
             interp.run(self.function, dict(zip(names, arrays)), bound.values)
             return
+        if not self.native.address:
+            targets.check_runs_here(self.target)
         pointers = self._pointers(*[arrays[k].__array_interface__["data"][0] for k in self._order])
         self._run(pointers, bound.params, threadpool.handle(self.threads) or None)
 

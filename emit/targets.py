@@ -51,6 +51,31 @@ def from_toml(path: Path) -> Target:
     return Target(name=path.stem, **data)
 
 
+def obstacle(target: Target) -> str | None:
+    """Why code for `target` cannot run on this machine; None when it can."""
+    here = host()
+    if target.triple.split("-")[0] != here.triple.split("-")[0]:
+        return f"code for {target.name} ({target.isa}) cannot run on this machine ({here.isa})"
+    if target.vector_bits > here.vector_bits:
+        return f"code for {target.name} needs {target.vector_bits}-bit vectors, this machine has {here.vector_bits}"
+    have = set(here.features.split(","))
+    missing = [f for f in target.features.split(",") if f.startswith("+") and f not in have]
+    if missing:
+        return f"code for {target.name} needs the CPU feature '{missing[0][1:]}', which this machine lacks"
+    return None
+
+
+def check_runs_here(target: Target) -> None:
+    """Refuse to run code for another machine.
+
+    Raises:
+        BuildError: this machine is of another architecture or lacks a feature.
+    """
+    reason = obstacle(target)
+    if reason is not None:
+        raise BuildError(reason)
+
+
 @functools.cache
 def host() -> Target:
     """This machine: LLVM's CPU name and features, the caches that Linux reports."""
