@@ -112,7 +112,7 @@ def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
             return to_pw_aff(expr, space)
         return isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(default)))
 
-    lo, hi = bound(loop.lo, 0), bound(loop.hi, DYNAMIC_EXTENT)
+    lo, hi = bound(loop.lo, -DYNAMIC_EXTENT), bound(loop.hi, DYNAMIC_EXTENT)
     if loop.step > 0:
         out = var.ge_set(lo).intersect(var.lt_set(hi))
     else:

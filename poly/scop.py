@@ -43,7 +43,7 @@ class DynamicBound:
     """A data-dependent loop: iterator `iter` really runs over `lo <= iter < hi`.
 
     `lo` and `hi` may load arrays and use only iterators before `iter`. The statement's
-    isl domain over-approximates it by `0 <= iter < DYNAMIC_EXTENT`.
+    isl domain over-approximates a bound that loads by minus or plus `DYNAMIC_EXTENT`.
     """
 
     iter: str

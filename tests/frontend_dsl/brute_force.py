@@ -49,6 +49,7 @@ def instances(scop: Scop, sizes: Mapping[str, int], storage: Any) -> list[tuple[
         for bound in statement.dynamic:
             at = statement.iters.index(bound.iter)
             time_map = time_map.upper_bound_val(isl.dim_type.in_, at, isl.Val(40))
+            time_map = time_map.lower_bound_val(isl.dim_type.in_, at, isl.Val(-10))
         count = len(statement.iters)
         points: list[isl.Point] = []
         time_map.wrap().foreach_point(points.append)
