@@ -6,7 +6,7 @@ parameter `B`. `size`, `kernel`, `strides`, `dilations`, `begin` and `end` (pads
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
-# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
 from collections.abc import Sequence
 from typing import Any

@@ -5,7 +5,7 @@ that loops cannot report; it is clamped, so that no kernel reads outside its arr
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
-# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
 from typing import Any
 
@@ -73,3 +73,55 @@ def make_one_hot(I: DType, T: DType, outer: int, depth: int, inner: int) -> Any:
         return Y
 
     return one_hot
+
+
+def make_scatter_elements(
+    T: DType, I: DType, shape: Shape, index_shape: Shape, axis: int, join: str
+) -> Any:  # fmt: skip
+    """A copy of `X` with `U[i]` stored at (or joined by `+ * max min` to) `i` with `i[axis]` from `J[i]`."""
+    n = shape[axis]
+
+    @op
+    def scatter_elements(X: T[shape], J: I[index_shape], U: T[index_shape]) -> T[shape]:
+        Y = empty(shape, T)
+        for i in grid(*shape):
+            Y[i] = X[i]
+        for i in grid(*index_shape):
+            if join == "none":
+                Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]] = U[i]
+            elif join == "add":
+                Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]] += U[i]
+            elif join == "mul":
+                Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]] *= U[i]
+            elif join == "max":
+                Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]] = max(
+                    Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]], U[i]
+                )
+            else:
+                Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]] = min(
+                    Y[*i[:axis], wrapped(J[i], n), *i[axis + 1 :]], U[i]
+                )
+        return Y
+
+    return scatter_elements
+
+
+def make_scatter_nd(T: DType, I: DType, dims: Shape, inner: int, count: int, join: str) -> Any:
+    """A copy of `X[*dims, inner]` with `U[j]` stored at (or joined by `+ *` to) position `J[j]`."""
+    depth = len(dims)
+
+    @op
+    def scatter_nd(X: T[(*dims, inner)], J: I[count, depth], U: T[count, inner]) -> T[(*dims, inner)]:
+        Y = empty((*dims, inner), T)
+        for p in grid(*dims, inner):
+            Y[p] = X[p]
+        for j, i in grid(count, inner):
+            if join == "none":
+                Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] = U[j, i]
+            elif join == "add":
+                Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] += U[j, i]
+            else:
+                Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] *= U[j, i]
+        return Y
+
+    return scatter_nd

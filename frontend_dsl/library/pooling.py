@@ -5,7 +5,7 @@ a local array first, so the window is read without a test.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
-# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
 from collections.abc import Sequence
 from typing import Any

@@ -7,7 +7,7 @@ steps do not depend on the state: they are one large product before the loop ove
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
-# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type, no-untyped-def"
 
 from typing import Any
 
@@ -24,9 +24,7 @@ def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, revers
         return last - s if reverse else s
 
     @op
-    def lstm(
-        X: T[S, N, I], W: T[4 * H, I], R: T[4 * H, H], B: T[8 * H], H0: T[N, H], C0: T[N, H]
-    ) -> (T[S, N, H], T[N, H], T[N, H]):  # fmt: skip
+    def lstm(X: T[S, N, I], W: T[4 * H, I], R: T[4 * H, H], B: T[8 * H], H0: T[N, H], C0: T[N, H]):
         Y = empty((S, N, H), T)
         YH = empty((N, H), T)
         YC = empty((N, H), T)
@@ -69,7 +67,7 @@ def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse
         return last - s if reverse else s
 
     @op
-    def gru(X: T[S, N, I], W: T[3 * H, I], R: T[3 * H, H], B: T[6 * H], H0: T[N, H]) -> (T[S, N, H], T[N, H]):
+    def gru(X: T[S, N, I], W: T[3 * H, I], R: T[3 * H, H], B: T[6 * H], H0: T[N, H]):
         Y = empty((S, N, H), T)
         YH = empty((N, H), T)
         G = empty((S, N, 3 * H), T)
@@ -122,7 +120,7 @@ def make_rnn(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse
         return last - s if reverse else s
 
     @op
-    def rnn(X: T[S, N, I], W: T[H, I], R: T[H, H], B: T[2 * H], H0: T[N, H]) -> (T[S, N, H], T[N, H]):
+    def rnn(X: T[S, N, I], W: T[H, I], R: T[H, H], B: T[2 * H], H0: T[N, H]):
         Y = empty((S, N, H), T)
         YH = empty((N, H), T)
         G = empty((S, N, H), T)

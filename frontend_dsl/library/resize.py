@@ -1,11 +1,12 @@
 """Resizing: nearest by repetition, nearest and linear at exact rational positions."""
 
 # The annotations are the DSL's array types, which mypy reads as its own.
-# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, unused-ignore"
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
 from typing import Any
 
 from frontend_dsl import empty, grid, max, min, op
+from frontend_dsl.library.subscripts import pick
 from poly.dtypes import DType
 
 Shape = tuple[int, ...]
@@ -28,7 +29,7 @@ def make_repeat(T: DType, shape: Shape, factors: Shape) -> Any:
     def repeat(X: T[shape]) -> T[tuple(out)]:
         Y = empty(tuple(out), T)
         for i in grid(*out):
-            Y[i] = X[[i[d] for d in order]]
+            Y[i] = X[pick(i, order)]
         return Y
 
     return repeat
@@ -44,7 +45,7 @@ def make_nearest(T: DType, shape: Shape, out: Shape, coordinates: tuple[Coordina
         return min(max((a * i + b) // c, 0), n - 1)
 
     def source(index: Any) -> Any:
-        return [at(i, n, w) for i, n, w in zip(index, shape, coordinates, strict=True)]
+        return tuple(at(i, n, w) for i, n, w in zip(index, shape, coordinates, strict=True))
 
     @op
     def nearest(X: T[shape]) -> T[out]:

@@ -56,3 +56,26 @@ def one_hot(ctx: NodeContext) -> OperatorScop:
     outer, inner = product(index.shape[:axis]), product(index.shape[axis:])
     scop = scop_of(lib.make_one_hot, index.dtype, values.dtype, outer, depth, inner)
     return OperatorScop(scop, ((0, "J"), (2, "V")), scop.results, False)
+
+
+@onnx_operator("ScatterElements", "Scatter")
+def scatter_elements(ctx: NodeContext) -> OperatorScop:
+    """Updates in index order; of equal indices the last one counts, or all join."""
+    x, index = data(ctx, 0), data(ctx, 1)
+    axis = axis_of(ctx, len(x.shape), 0)
+    join = ctx.attrs.get("reduction", "none")
+    scop = scop_of(lib.make_scatter_elements, x.dtype, index.dtype, x.shape, index.shape, axis, join)
+    return OperatorScop(scop, ((0, "X"), (1, "J"), (2, "U")), scop.results, False)
+
+
+@onnx_operator("ScatterND")
+def scatter_nd(ctx: NodeContext) -> OperatorScop:
+    """Index tuples in the last dimension."""
+    x, index = data(ctx, 0), data(ctx, 1)
+    depth = index.shape[-1]
+    join = ctx.attrs.get("reduction", "none")
+    if join not in ("none", "add", "mul"):
+        raise Unsupported(f"ScatterND with reduction {join}")
+    count, inner = product(index.shape[:-1]), product(x.shape[depth:])
+    scop = scop_of(lib.make_scatter_nd, x.dtype, index.dtype, x.shape[:depth], inner, count, join)
+    return OperatorScop(scop, ((0, "X"), (1, "J"), (2, "U")), scop.results, False)

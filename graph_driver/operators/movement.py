@@ -52,7 +52,8 @@ def depth_space(ctx: NodeContext) -> OperatorScop:
     x, b = data(ctx, 0), int(ctx.attrs["blocksize"])
     n, c, h, w = x.shape
     if ctx.op_type == "SpaceToDepth":
-        split, perm = (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4)
+        perm = (0, 3, 5, 1, 2, 4) if ctx.attrs.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+        split = (n, c, h // b, b, w // b, b)
     elif ctx.attrs.get("mode", "DCR") == "DCR":
         split, perm = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
     else:

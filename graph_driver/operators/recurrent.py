@@ -57,7 +57,9 @@ def recurrent(ctx: NodeContext) -> OperatorScop:
     layer = Layer(ctx.op_type, x.dtype, x.shape[0], x.shape[1], x.shape[2], r.shape[2], r.shape[0])
     kind = ctx.attrs.get("direction", "forward")
     after = bool(ctx.attrs.get("linear_before_reset", 0))
-    given = {name: position for name, (position, _) in layer.parameters().items() if optional(ctx, position) is not None}
+    given = {
+        name: position for name, (position, _) in layer.parameters().items() if optional(ctx, position) is not None
+    }
     parts: list[Wiring] = []
     results: list[list[str]] = []
     for d in range(layer.directions):

@@ -67,7 +67,8 @@ def _line(transform: str, n: int, m: int, scale: Fraction) -> Line:
     if transform == "asymmetric":
         return 1 / scale, Fraction(0)
     if transform == "align_corners":
-        return (Fraction(n - 1, m - 1) if m > 1 else Fraction(0)), Fraction(0)
+        whole = n * scale  # not rounded, as the standard has it
+        return ((n - 1) / (whole - 1) if whole != 1 else Fraction(0)), Fraction(0)
     if transform == "pytorch_half_pixel" and m == 1:
         return Fraction(0), Fraction(0)
     if transform in ("half_pixel", "pytorch_half_pixel"):

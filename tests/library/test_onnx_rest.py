@@ -187,3 +187,33 @@ def test_unsupported_says_why() -> None:
         built("Resize", [f32(1, 2, 3, 3), None, np.array([1, 1, 2, 2], np.float32)], y, 13, (2,), attrs)
     with pytest.raises(Unsupported, match="run time"):
         built("Tile", [f32(2), np.array([3])], [f32(6)], 13, (), {})
+
+
+def test_scatter() -> None:
+    x, index = f32(4, 5), np.array([[3, 0, -2, 1, 1], [0, 2, 1, -1, 3]])
+    updates = f32(2, 5)
+    for reduction in ("none", "add", "mul", "max", "min"):
+        check("ScatterElements", x, index, updates, axis=0, opset=18, reduction=reduction)
+    check("ScatterElements", x, np.array([[1, -1], [0, 3]]), f32(2, 2), axis=1)
+    for reduction in ("none", "add", "mul"):
+        check("ScatterND", f32(4, 5, 2), np.array([[[0], [2]], [[3], [-3]]]), f32(2, 2, 5, 2), reduction=reduction)
+    check("ScatterND", f32(4, 5), np.array([[0, 1], [3, 4]]), f32(2))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_quantisation(dtype: Any) -> None:
+    x, scale = f32(2, 3, 4) * 30, positive(3)
+    zero = ints(0, 5, 3, dtype=dtype)
+    check("QuantizeLinear", x, scale, zero)
+    check("QuantizeLinear", x, np.array(0.5, np.float32), np.array(3, dtype))
+    check("DequantizeLinear", ints(0, 100, 2, 3, 4, dtype=dtype), scale, zero)
+    check("DequantizeLinear", ints(0, 100, 2, 3, dtype=dtype), scale, axis=-1)
+
+
+def test_matmul_integer() -> None:
+    a, b = ints(0, 255, 2, 3, 4, dtype=np.uint8), ints(-128, 127, 4, 5, dtype=np.int8)
+    check("MatMulInteger", a, b)
+    check("MatMulInteger", a, b, np.array(7, np.uint8), np.array(-3, np.int8))
+    check("MatMulInteger", a, b, None, np.array(-3, np.int8))
+    want = a.astype(np.int32) @ (b.astype(np.int32) - np.arange(5, dtype=np.int32))
+    check("MatMulInteger", a, b, np.array(0, np.uint8), np.arange(5, dtype=np.int8), want=[want])
