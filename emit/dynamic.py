@@ -1,74 +1,154 @@
-"""Data-dependent loop bounds: the static over-approximation gives way to the real bounds."""
+"""Data-dependent loop bounds: the static over-approximation gives way to the real bounds.
+
+A loop over a dynamic iterator gets the real bounds when all statements in it agree about
+them. Where they do not, or where isl has peeled iterations off, the loop covers all of them
+and each statement is guarded by its own bounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from emit.linear import operands
-from emit.loops import For, Function, Stmt, Store, walk
+import islpy as isl
+
+from emit.linear import linear, operands, rebuild, variables
+from emit.loops import For, Function, If, Stmt, Store, walk
 from emit.rewrite import with_bodies
-from poly.dtypes import i64
+from poly.affine import constant_of
+from poly.dtypes import bool_, i64
 from poly.errors import BuildError
-from poly.expr import Binary, Cast, Const, Expr, Var, substitute
-from poly.scop import DYNAMIC_EXTENT, Scop
+from poly.expr import Binary, Cast, Const, Expr, Var, const_int, substitute
+from poly.expr import walk as walk_expr
+from poly.scop import DYNAMIC_EXTENT, DynamicBound, Scop, Statement
+from poly.tree import Band, Member, Node, loop_dim
+from poly.tree import walk as walk_tree
 
 Bounds = tuple[Expr, Expr]
 
 
-def real_bounds(fn: Function, scop: Scop) -> Function:
-    """Replace the bounds of the loops over dynamic iterators.
+def real_bounds(fn: Function, scop: Scop, tree: Node) -> Function:
+    """Replace the static bounds of data-dependent loops and guard what they do not cover.
 
     Raises:
-        BuildError: statements that share such a loop disagree about its bounds, or a
-            transformation left no loop that runs over the iterator itself.
+        BuildError: a transformation left a loop over a dynamic iterator without an end.
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return fn
-    done: set[tuple[str, str]] = set()
+    members = {m.name: m for n in walk_tree(tree) if isinstance(n, Band) for m in n.members}
+    return replace(fn, body=_Bounds(scop, members).visit(fn.body, frozenset(), frozenset(fn.params)))
 
-    def visit(s: Stmt) -> Stmt:
+
+class _Bounds:
+    def __init__(self, scop: Scop, members: Mapping[str, Member]) -> None:
+        self.scop = scop
+        self.members = members
+
+    def visit(self, s: Stmt, enforced: frozenset[tuple[str, str]], bound: frozenset[str]) -> Stmt:
+        """`enforced`: (statement, iterator) pairs that a loop around takes care of."""
         if isinstance(s, For):
-            s = _loop(s, scop, done)
-        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+            s, covered = self.loop(s, bound)
+            enforced |= covered
+            bound |= {s.var}
+        if isinstance(s, Store):
+            return self.guarded(s, enforced)
+        return with_bodies(s, tuple(self.visit(b, enforced, bound) for b in s.bodies()))
 
-    body = visit(fn.body)
-    for stmt in scop.statements.values():
-        for bound in stmt.dynamic:
-            if (stmt.name, bound.iter) not in done:
-                raise BuildError(f"the data-dependent loop '{bound.iter}' of {stmt.name} was transformed away")
-    return replace(fn, body=body)
+    def loop(self, loop: For, bound: frozenset[str]) -> tuple[For, set[tuple[str, str]]]:
+        wanted: dict[Bounds, set[tuple[str, str]]] = {}
+        complete = True
+        for store in walk(loop.body):
+            if isinstance(store, Store) and store.instance is not None:
+                found = list(self.candidates(store, loop, bound))
+                complete = complete and bool(found)
+                for key, bounds in found:
+                    wanted.setdefault(bounds, set()).add(key)
+        if not wanted or not complete:
+            if any(abs(c) >= DYNAMIC_EXTENT - 1 for c in _constants(loop)):
+                raise BuildError(f"the data-dependent loop '{loop.loop}' was transformed: its end is not known")
+            return loop, set()
+        (lo, hi), *others = wanted
+        for low, high in others:
+            lo, hi = Binary("min", lo, low, i64), Binary("max", hi, high, i64)
+        lows = [e for e in operands(loop.lo, "max") if not _endless(e)]
+        highs = [e for e in operands(loop.hi, "min") if not _endless(e)]
+        for e in lows:
+            lo = Binary("max", e, lo, i64)
+        for e in highs:
+            hi = Binary("min", e, hi, i64)
+        covered = set() if others else next(iter(wanted.values()))
+        return replace(loop, lo=lo, hi=hi), covered
+
+    def candidates(
+        self, store: Store, loop: For, bound: frozenset[str]
+    ) -> Iterator[tuple[tuple[str, str], Bounds]]:
+        """The bounds on the loop's variable by which it runs over a dynamic iterator of `store`."""
+        assert store.instance is not None
+        stmt = self.scop.statements[store.instance[0]]
+        values = dict(zip(stmt.iters, store.instance[1]))
+        endless = any(_endless(e) for e in (*operands(loop.lo, "max"), *operands(loop.hi, "min")))
+        for b in stmt.dynamic:
+            time = self.runs_over(loop.loop, stmt, b)
+            if time is None:
+                continue
+            form = linear(values[b.iter])
+            slope, offset = form.coefficient(Var(loop.var)), form.const
+            if len(form.terms) != 1 or slope not in (1, -1):
+                if not endless:  # an iteration on its own: it gets a guard
+                    continue
+                slope, offset = time[0], -time[0] * time[1]  # isl knows the value here
+            lo, hi = _resolved(b, values)
+            if not (variables(lo) | variables(hi)) <= bound:
+                continue
+            shift = const_int(offset)
+            if slope == 1:
+                yield (stmt.name, b.iter), (_minus(lo, shift), _minus(hi, shift))
+            else:  # iter = shift - var
+                yield (stmt.name, b.iter), (_minus(shift, hi, 1), _minus(shift, lo, 1))
+
+    def runs_over(self, name: str, stmt: Statement, b: DynamicBound) -> tuple[int, int] | None:
+        """(sign, shift) when the loop's member is `sign * iterator + shift`."""
+        member = self.members.get(name)
+        if member is None or stmt.name not in member.schedule:
+            return None
+        plain = loop_dim(stmt.domain, stmt.iters.index(b.iter))
+        time = member.schedule[stmt.name]
+        for sign in (1, -1):
+            shift = constant_of(time.sub(plain.scale_val(isl.Val(sign))).coalesce())
+            if shift is not None:
+                return sign, shift
+        return None
+
+    def guarded(self, store: Store, enforced: frozenset[tuple[str, str]]) -> Stmt:
+        if store.instance is None:
+            return store
+        stmt = self.scop.statements[store.instance[0]]
+        values = dict(zip(stmt.iters, store.instance[1]))
+        out: Stmt = store
+        for b in reversed(stmt.dynamic):
+            if (stmt.name, b.iter) not in enforced:
+                lo, hi = _resolved(b, values)
+                at = values[b.iter]
+                low, high = Binary(">=", at, lo, bool_), Binary("<", at, hi, bool_)
+                out = If(Binary("and", low, high, bool_), out)
+        return out
 
 
-def _loop(loop: For, scop: Scop, done: set[tuple[str, str]]) -> For:
-    stores = [s for s in walk(loop.body) if isinstance(s, Store) and s.instance is not None]
-    wanted = {b for s in stores for b in _bounds(s, loop.var, scop, done)}
-    if not wanted or wanted == {None}:
-        return loop
-    if len(wanted) > 1:
-        raise BuildError(f"the statements in the data-dependent loop '{loop.loop}' need different bounds")
-    (bounds,) = wanted
-    assert bounds is not None
-    static = [h for h in operands(loop.hi, "min") if not (isinstance(h, Const) and h.value >= DYNAMIC_EXTENT)]
-    lo = bounds[0] if loop.lo == Const(0, i64) else Binary("max", loop.lo, bounds[0], i64)
-    hi = bounds[1]
-    for h in static:
-        hi = Binary("min", h, hi, i64)
-    return replace(loop, lo=lo, hi=hi)
+def _resolved(b: DynamicBound, values: Mapping[str, Expr]) -> Bounds:
+    lo, hi = substitute(b.lo, values), substitute(b.hi, values)
+    return (lo if lo.dtype == i64 else Cast(lo, i64)), (hi if hi.dtype == i64 else Cast(hi, i64))
 
 
-def _bounds(store: Store, var: str, scop: Scop, done: set[tuple[str, str]]) -> Iterator[Bounds | None]:
-    """What one statement says about the loop over `var`; None: nothing dynamic."""
-    assert store.instance is not None
-    stmt = scop.statements[store.instance[0]]
-    values = dict(zip(stmt.iters, store.instance[1]))
-    found = [b for b in stmt.dynamic if values[b.iter] == Var(var)]
-    for b in found:
-        done.add((stmt.name, b.iter))
-        yield _index(substitute(b.lo, values)), _index(substitute(b.hi, values))
-    if not found:
-        yield None
+def _minus(a: Expr, b: Expr, plus: int = 0) -> Expr:
+    return rebuild((linear(a) - linear(b)).shift(plus))
 
 
-def _index(e: Expr) -> Expr:
-    return e if e.dtype == i64 else Cast(e, i64)
+def _endless(e: Expr) -> bool:
+    """A bound that comes from the over-approximation."""
+    form = linear(e)
+    return form.is_const and abs(form.const) >= DYNAMIC_EXTENT - 1
+
+
+def _constants(loop: For) -> Iterator[int]:
+    for top in (loop.lo, loop.hi):
+        yield from (int(e.value) for e in walk_expr(top) if isinstance(e, Const) and e.dtype == i64)

@@ -37,7 +37,7 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
     """
     fn = build_loops(scop, tree, name)
     prove_domain(scop, fn)
-    return run_passes(real_bounds(fn, scop), target, vectorise=vectorise)
+    return run_passes(real_bounds(fn, scop, tree), target, vectorise=vectorise)
 
 
 def build_loops(scop: Scop, tree: Node, name: str) -> Function:

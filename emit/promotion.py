@@ -7,7 +7,7 @@ elements used below. The buffer holds the box from the per-dimension minimum (a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import islpy as isl
@@ -225,18 +225,31 @@ def _join(a: isl.Map | None, b: isl.Map | None) -> isl.Map | None:
 
 
 def _box(scop: Scop, node: Promote, touched: isl.Map, d: int) -> tuple[isl.PwAff, Expr]:
-    """Offset (a function of t) and extent of one dimension."""
+    """Offset (a function of t) and extent of one dimension.
+
+    An offset without cases that is a lower bound everywhere is preferred, if the box stays as small.
+    """
     touched = touched.intersect_params(scop.context)
     low, high = touched.dim_min(d).coalesce(), touched.dim_max(d).coalesce()
+    one = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(low.get_domain_space())).set_constant_val(isl.Val(1))
+
+    def extent(offset: isl.PwAff) -> Expr:
+        return _largest(scop, node, high.sub(offset).add(isl.PwAff.from_aff(one)), d)
+
+    smallest = extent(low)
     domain = low.domain()
     for _, piece in low.get_pieces():
         total = isl.PwAff.from_aff(piece)
-        if domain.is_subset(low.ge_set(total)):
-            low = total
-            break
-    zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(low.get_domain_space()))
-    extent = high.sub(low).add(isl.PwAff.from_aff(zero.set_constant_val(isl.Val(1))))
-    return low, _largest(scop, node, extent, d)
+        if domain.is_subset(low.ge_set(total)) and _size_of(extent, total) == smallest:
+            return total, smallest
+    return low, smallest
+
+
+def _size_of(extent: Callable[[isl.PwAff], Expr], offset: isl.PwAff) -> Expr | None:
+    try:
+        return extent(offset)
+    except BuildError:
+        return None
 
 
 def _largest(scop: Scop, node: Promote, extent: isl.PwAff, d: int) -> Expr:
