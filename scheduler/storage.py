@@ -6,11 +6,12 @@ outside one iteration of the loops above it, so nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import islpy as isl
 
+from poly.affine import is_affine
 from poly.errors import ScheduleError
 from poly.expr import Expr, loads
 from poly.scop import Scop, Statement
@@ -93,13 +94,24 @@ def _alone(scop: Scop, tree: Node, path: Path, need: frozenset[str]) -> bool:
     return True
 
 
+def check_affine(stmts: Iterable[Statement], array: str) -> None:
+    """Refuse an array whose place in a buffer cannot be computed from the loops."""
+    for s in stmts:
+        space = s.domain.get_space()
+        exprs = [s.target, s.value, *s.index, *([] if s.predicate is None else [s.predicate])]
+        if any(not is_affine(i, space) for e in exprs for x in loads(e) if x.array == array for i in x.index):
+            raise ScheduleError(f"array '{array}' cannot get a buffer: a subscript in {s.name} depends on data")
+        if any(x.array == array for b in s.dynamic for e in (b.lo, b.hi) for x in loads(e)):
+            raise ScheduleError(f"array '{array}' cannot get a buffer: a loop bound of {s.name} reads it")
+
+
 def footprint(scop: Scop, array: str, loops: list[Member], exact: bool = False) -> list[int | None]:
     """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
     from poly.access import accesses
 
     touched: isl.Map | None = None
     for a in accesses(scop):
-        if a.array != array:
+        if a.array != array or any(a.stmt not in m.schedule for m in loops):
             continue
         domain = scop.statements[a.stmt].domain
         time = isl.Map.from_domain(domain)
@@ -142,9 +154,12 @@ def promote(scop: Scop, tree: Node, array: str, at: str, space: Space) -> Node:
         raise ScheduleError(f"array '{array}' is not used inside loop '{at}'")
     if promoted_below(spot.band, array) or any(isinstance(n, Promote) and n.array == array for n, _ in spot.path):
         raise ScheduleError(f"array '{array}' is promoted already")
+    check_affine(below, array)
+    place = Place(spot.path, spot.band, spot.index + 1)
+    if space == "register" and None in footprint(scop, array, place.loops()):
+        raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
     writes = any(w for _, w in used)
-    node = Promote(array, buffer_name(scop, tree, array), space, spot.band, None, True, writes)
-    return Place(spot.path, spot.band, spot.index + 1).insert(node)
+    return place.insert(Promote(array, buffer_name(scop, tree, array), space, spot.band, None, True, writes))
 
 
 def promoted_below(node: Node, array: str) -> bool:
@@ -162,6 +177,7 @@ def contractions(scop: Scop, tree: Node, array: str, space: Space | None) -> Ite
         raise ScheduleError(f"array '{array}' is promoted already")
     if not users(scop, array):
         raise ScheduleError(f"array '{array}' is not used")
+    check_affine((scop.statements[n] for n in users(scop, array)), array)
     for place in covering_places(scop, tree, array):
         chosen = space
         if chosen is None:
