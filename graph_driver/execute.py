@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graph_driver import entry
 from graph_driver.memory import ALIGNMENT
 from graph_driver.plan import Place, Plan, Slot, Step
-from graph_driver.reference import HostNode
 from poly.dtypes import BY_NAME
 from poly.errors import ArgumentError, ModelError
+
+if TYPE_CHECKING:
+    from graph_driver.reference import HostNode
 
 SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

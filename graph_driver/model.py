@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver import entry, groups, kernels
+from graph_driver import entry, groups, kernels, memo
 from graph_driver.execute import Executor, Observer, aligned_bytes
 from graph_driver.groups import Group, Piece
 from graph_driver.ir import Graph
-from graph_driver.layouts import pack_constants
+from graph_driver.layouts import pack_constants, rearrange
 from graph_driver.limits import human
 from graph_driver.plan import Plan, build_plan
-from graph_driver.reference import HostNode
 from graph_driver.worker import Compiled, Job
 from poly.errors import BuildError, ModelError
 from poly.target import Target
 
 if TYPE_CHECKING:
     import onnx
+
+    from graph_driver.reference import HostNode
 
 Progress = Callable[[str, int, int], None]
 TARGETS = ("cpu", "c")
@@ -239,11 +240,23 @@ def compile_graph(
     with report.stage("passes"):
         report.passes = [str(r) for r in manager.run(graph)]
     report.nodes = len(graph.nodes)
-    with report.stage("groups"):
-        pieces = groups.translate(graph, lookup)
-        found = pack_constants(graph, groups.form_groups(graph, pieces, fuse), machine)
-    with report.stage("kernels"):
-        found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
+    with report.stage("key"):
+        key = memo.graph_key(graph, machine, backend, threads, fuse)
+        known = memo.find(key, graph)
+    if known is not None:
+        found, compiled = known.groups, known.compiled
+        report.notes += known.notes
+        report.cache_hits = len(compiled)
+        with report.stage("weights"):
+            for what in known.rearranged:
+                rearrange(graph, what)
+    else:
+        with report.stage("groups"):
+            pieces = groups.translate(graph, lookup)
+            found, rearranged = pack_constants(graph, groups.form_groups(graph, pieces, fuse), machine)
+        with report.stage("kernels"):
+            found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
+        memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged))
     with report.stage("plan"):
         plan = build_plan(graph, found, {key: (c.symbol, c.order) for key, c in compiled.items()})
     if memory_limit is not None and plan.peak > memory_limit:
@@ -253,7 +266,9 @@ def compile_graph(
         )
     with report.stage("program"):
         code = _program(plan, compiled, machine, backend, threads)
-        hosts = [HostNode.of(g.nodes[0], graph.opsets) for g in found if g.scop is None]
+        from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
+
+        hosts = [HostNode.of(g.nodes[0], graph.opsets) for g in found if not g.key]
         weights = weights_segment(graph, plan)
     report.kernels = sum(s.kind == "kernel" for s in plan.steps)
     report.distinct = len(compiled)
@@ -275,7 +290,7 @@ def _compile_groups(
     """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
     compiled: dict[str, Compiled] = {}
     while True:
-        wanted = {g.key: g for g in found if g.scop is not None and g.key not in compiled}
+        wanted = {g.key: g for g in found if g.key and g.key not in compiled}
         if not wanted:
             return found, compiled
         jobs = [Job(g.text, symbol_of(g.key), machine, threads, backend) for g in wanted.values()]

@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,10 +30,12 @@ from graph_driver.limits import MAX_TENSOR_BYTES
 from graph_driver.memory import PlanError
 from graph_driver.model import Code, Model, Report
 from graph_driver.plan import Plan
-from graph_driver.reference import HostNode
 from graph_driver.verify_plan import check_plan
 from poly.errors import BuildError, ModelError
 from poly.target import Target
+
+if TYPE_CHECKING:
+    from graph_driver.reference import HostNode
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CODE, HOST = "manifest.json", "weights.bin", "code.bin", "host.bin"
@@ -203,6 +205,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
 def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    from graph_driver.reference import HostNode
 
     try:
         proto = onnx.ModelProto.FromString(blob)
