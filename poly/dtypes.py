@@ -12,6 +12,7 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
+NumpyDType = np.dtype[Any]
 Kind = Literal["bool", "int", "uint", "float"]
 
 
@@ -24,7 +25,7 @@ class DType:
     bits: int
 
     @property
-    def np(self) -> np.dtype[Any]:
+    def np(self) -> NumpyDType:
         """The NumPy dtype with the same representation."""
         return _NUMPY[self.name]
 
