@@ -19,6 +19,7 @@ from graph_driver.cli_inspect import (
 )  # fmt: skip
 from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
+from graph_driver.layouts import pack_constants
 from graph_driver.model import machine_of, symbol_of
 from graph_driver.package import is_package, load
 from graph_driver.plan import Plan, build_plan, memory_text, plan_text
@@ -56,12 +57,12 @@ def model_stage(
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return "\n".join([str(graph), *notes])
-    groups = form_groups(graph, translate(graph, lookup))
+    machine, backend = machine_of(target)
+    groups, _ = pack_constants(graph, form_groups(graph, translate(graph, lookup)), machine)
     if stage in ("plan", "memory"):
         symbols = {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None}
         return _plan_stage(build_plan(graph, groups, symbols), stage)
     assert stage in OPERATOR_STAGES
-    machine, backend = machine_of(target)
     texts = []
     for title, group in _chosen(groups, kernel):
         texts.append(f"# {title}\n{_kernel_stage(group, stage, machine, backend, threads)}")

@@ -30,8 +30,9 @@ class Group:
     """Nodes that run as one step.
 
     `inputs` are tensors in the order of `scop.args`, `outputs` in the order of
-    `scop.results`. Without a Scop the (single) node runs on the host because of `reason`.
-    `text` is the Scop as canonical JSON and `key` its hash: equal keys, equal code.
+    `scop.results`; `arrays` are the names of both in the Scop. `text` is the Scop as canonical
+    JSON and `key` its hash: equal keys, equal code. Without a key the (single) node runs on
+    the host because of `reason`; a group from the cache has a key and no Scop.
     """
 
     nodes: tuple[Node, ...]
@@ -41,6 +42,7 @@ class Group:
     text: str = ""
     key: str = ""
     reason: str = ""
+    arrays: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -218,9 +220,8 @@ def make_group(graph: Graph, members: Sequence[Piece]) -> Group:
     text = json_io.dumps(scop)
     order = {alias[n]: n for n in (*inputs, *outputs)}
     key = hashlib.sha256(text.encode()).hexdigest()
-    return Group(
-        nodes, tuple(order[a] for a in scop.args), tuple(order[r] for r in scop.results), scop, text, key
-    )  # fmt: skip
+    args, results = tuple(order[a] for a in scop.args), tuple(order[r] for r in scop.results)
+    return Group(nodes, args, results, scop, text, key, arrays=(*scop.args, *scop.results))
 
 
 def _wiring(piece: Piece, alias: dict[str, str]) -> dict[str, str]:

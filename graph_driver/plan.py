@@ -131,14 +131,14 @@ def build_plan(graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tupl
     hosts = 0
     for g in groups:
         names = tuple(n.name for n in g.nodes)
-        if g.scop is None:
+        if not g.key:
             (node,) = g.nodes
             args = tuple(i for i in node.inputs if i)
             steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
             hosts += 1
         else:
             symbol, order = symbols[g.key]
-            by_array = dict(zip((*g.scop.args, *g.scop.results), (*g.inputs, *g.outputs), strict=True))
+            by_array = dict(zip(g.arrays, (*g.inputs, *g.outputs), strict=True))
             steps.append(Step("kernel", g.label, tuple(by_array[a] for a in order), g.outputs, names, symbol))
     places, copies = _fixed_places(graph, root)
     steps += (step for _, step in copies)

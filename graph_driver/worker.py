@@ -21,7 +21,7 @@ from typing import Any
 from poly.errors import BuildError, PolycError
 from poly.target import Target
 
-COMPILER_PACKAGES = ("poly", "scheduler", "emit")
+COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver")
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ def test_network() -> None:
     assert "BatchNormalization" not in kinds and "polyc::View" in kinds and "Reshape" not in kinds
 
 
-@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
-@pytest.mark.parametrize("group", [1, 2])
+# onnx.reference itself fails on grouped ConvTranspose: that case is checked in test_model.py.
+@pytest.mark.parametrize(("op", "group"), [("Conv", 1), ("Conv", 2), ("ConvTranspose", 1)])
 def test_affine_chain_folds_into_grouped_convolutions(op: str, group: int) -> None:
     rng = np.random.default_rng(group)
 
