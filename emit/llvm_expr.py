@@ -58,6 +58,11 @@ class Expressions:
         self._loaded = {}
         return self.expr(e)
 
+    def bound(self, e: Expr) -> Value:
+        """A loop bound: evaluated between statements, so loads of earlier ones are stale."""
+        self._loaded = {}
+        return self.index(e)
+
     def index(self, e: Expr) -> Value:
         """A subscript, bound or size, as i64."""
         self.arith.subscript += 1
