@@ -30,7 +30,7 @@ class DType:
         return _NUMPY[self.name]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> NumpyDType:
         """The same, under the name that NumPy looks for: `X.dtype == f32`, `np.zeros(3, f32)`."""
         return _NUMPY[self.name]
 

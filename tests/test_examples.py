@@ -1,0 +1,32 @@
+"""Every example runs as its user would run it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in ("__init__.py", "fetch.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_example_runs(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / script)], capture_output=True, text=True, cwd=ROOT, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_readme_quick_start() -> None:
+    """The Python block of the README, run as it stands (from a file: operators need their source)."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.split("```python\n", 1)[1].split("```", 1)[0]
+    script = ROOT / "build" / "readme_example.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(block, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "S1[i, j, k]" in done.stdout and "for j.in" in done.stdout
