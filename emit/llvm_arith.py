@@ -22,11 +22,16 @@ _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round
 
 
 class Arithmetic:
-    """Emits into `f`; `fast` allows LLVM to change floating-point rounding."""
+    """Emits into `f`.
+
+    `fast` (fast_math) lets LLVM divide by multiplying with a reciprocal, and nothing more:
+    contraction is the fma pass's work, reassociation the scheduler's, and the elementary
+    functions (`emit.mathlib`) are wrong if their additions are reordered.
+    """
 
     def __init__(self, f: FunctionText, fast: bool = False) -> None:
         self.f = f
-        self.flags = "fast " if fast else ""
+        self.divide = "arcp " if fast else ""
         self.subscript = 0  # > 0 inside subscripts and bounds, where overflow cannot happen
 
     # ---- small things ----
@@ -45,7 +50,7 @@ class Arithmetic:
         types = [a.type for a in args] + ([extra.split()[0]] if extra else [])
         self.f.module.declare(full, like.type, types)
         operands = ", ".join([a.typed for a in args] + ([extra] if extra else []))
-        return self.same(f"call {self.flags if like.dtype.is_float else ''}{like.type} @{full}({operands})", like)
+        return self.same(f"call {like.type} @{full}({operands})", like)
 
     def select(self, cond: Value, a: Value, b: Value) -> Value:
         """`a` where `cond`, else `b` (both evaluated)."""
@@ -77,7 +82,7 @@ class Arithmetic:
         if a.dtype.is_float:
             if op in ("//", "%"):
                 return self._float_divmod(op, a, b)
-            return self._table(_FLOAT, op, a, b, self.flags)
+            return self._table(_FLOAT, op, a, b, self.divide if op == "/" else "")
         if op in ("<<", ">>"):
             return self._shift(op, a, b)
         if op in ("//", "%"):

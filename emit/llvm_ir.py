@@ -174,9 +174,21 @@ class _Writer:
         self.module.declare("aligned_alloc", "noalias ptr", ["i64", "i64"])
         self.module.declare("free", "void", ["ptr nocapture"])
         pointer = self.f.emit(f"call noalias align 64 ptr @aligned_alloc(i64 64, {rounded.typed})", b.name)
+        self._abort_if_null(pointer)
         self.x.storage[b.name] = Storage(b, pointer, strides)
         self.stmt(body)
         self.f.do(f"call void @free(ptr {pointer})")
+
+    def _abort_if_null(self, pointer: str) -> None:
+        """Out of memory: there is no way to report it through the ABI."""
+        f = self.f
+        self.module.declare("abort", "void", [])
+        null, there = f.fresh("no.memory"), f.fresh("memory")
+        f.branch(f.emit(f"icmp eq ptr {pointer}, null"), null, there)
+        f.label(null)
+        f.do("call void @abort()")
+        f.do("unreachable")
+        f.label(there)
 
     # ---- statements ----
 
@@ -235,7 +247,7 @@ class _Writer:
             return
         if s.kind != "serial":
             raise BuildError(f"the '{s.kind}' loop {s.var} must be expanded before LLVM IR is printed")
-        self._loop(s, self.x.index(s.lo), self.x.index(s.hi))
+        self._loop(s, self.x.bound(s.lo), self.x.bound(s.hi))
 
     def _loop(self, s: For, lo: Value, hi: Value) -> None:
         f = self.f
@@ -278,7 +290,7 @@ class _Writer:
         names.add_expr(s.lo)
         buffers = [self.x.storage[b] for b in names.buffers if b in self.x.storage]
         variables = [v for v in names.variables if v in self.x.env and v != s.var]
-        lo, hi = self.x.index(s.lo), self.x.index(s.hi)
+        lo, hi = self.x.bound(s.lo), self.x.bound(s.hi)
         strides = [v for b in buffers for v in b.strides if isinstance(v, Value)]
         captured = [*(self.x.env[v] for v in variables), *strides, lo]
         fields = ["ptr"] * len(buffers) + [v.type for v in captured]
