@@ -202,25 +202,34 @@ def pairs_of(union: isl.UnionMap) -> set[tuple[Instance, Instance]]:
 
 
 def carried(tree: Node, name: str, times_of: Mapping[Instance, Time], x: Instance, y: Instance) -> bool:
-    """Whether x and y are different iterations of the loop `name` and equal in all loops above."""
-    position = _position(tree, name, x, y)
-    if position is None:
-        return False
+    """Whether x and y are different iterations of the loop `name` and equal in all loops above.
+
+    A statement may run in several branches: both instances must be in the loop's own branch,
+    which the sequence coordinates of their times tell.
+    """
+    place = _position(tree, name)
+    assert place is not None
+    position, branch = place
     a, b = times_of[x], times_of[y]
-    return a[:position] == b[:position] and a[position] != b[position]
+    inside = all(len(t) > position and all(t[k] == v for k, v in branch.items()) for t in (a, b))
+    return inside and a[:position] == b[:position] and a[position] != b[position]
 
 
-def _position(node: Node, name: str, x: Instance, y: Instance, depth: int = 0) -> int | None:
+def _position(node: Node, name: str, depth: int = 0) -> tuple[int, dict[int, int]] | None:
+    """The loop's coordinate, and the sequence coordinates (position: value) of its branch."""
     if isinstance(node, Band):
         for k, m in enumerate(node.members):
             if m.name == name:
-                return depth + k if {x[0], y[0]} <= set(m.schedule) else None
-        return _position(node.child, name, x, y, depth + len(node.members))
+                return depth + k, {}
+        return _position(node.child, name, depth + len(node.members))
     if isinstance(node, Sequence):
-        found = [_position(f.child, name, x, y, depth + 1) for f in node.filters]
-        return next((p for p in found if p is not None), None)
+        for k, f in enumerate(node.filters):
+            found = _position(f.child, name, depth + 1)
+            if found is not None:
+                return found[0], {depth: k, **found[1]}
+        return None
     kids = node.children()
-    return _position(kids[0], name, x, y, depth) if kids else None
+    return _position(kids[0], name, depth) if kids else None
 
 
 def is_legal(scop: Scop, tree: Node) -> bool:
