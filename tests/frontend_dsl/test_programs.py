@@ -381,6 +381,19 @@ def test_indirection():
     assert scop.statements["S1"].dynamic[0].iter == "p"
 
 
+def test_data_dependent_loops_below_zero():
+    @op
+    def around(n: i64[N], A: f32[M]) -> f32[M]:
+        B = zeros((M,), f32)
+        for i in range(N):
+            for j in range(n[i] - 2, n[i] + 1):
+                if 0 <= j < M:
+                    B[j] += A[j]
+        return B
+
+    check(around, np.array([0, 1, 3, 5]), rand(5), sizes={"N": 4, "M": 5})
+
+
 def test_bounds_that_the_loop_changes_are_kept():
     @op
     def grow(n: inout(i64[1]), A: inout(f32[N])):
