@@ -14,8 +14,13 @@ from poly.errors import BuildError
 # Without SLP: gcc 12's drops a negation in front of a lane-wise shift (lane loops are vectorised anyway).
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
-    "-fno-math-errno", "-fno-trapping-math", "-fno-tree-slp-vectorize", "-fopenmp", "-w",
+    "-fno-math-errno", "-fno-trapping-math", "-fno-tree-slp-vectorize", "-w",
 )  # fmt: skip
+
+
+def flags(source: str) -> tuple[str, ...]:
+    """The compiler's options for this text; OpenMP only where it is used (not all clangs have it)."""
+    return (*FLAGS, "-fopenmp") if "#pragma omp" in source else FLAGS
 
 
 def find_compiler() -> str | None:
@@ -41,7 +46,7 @@ def build_shared(source: str) -> bytes:
             text, shared = Path(folder, "kernel.c"), Path(folder, "kernel.so")
             text.write_text(source, encoding="utf-8")
             done = subprocess.run(
-                [compiler, *FLAGS, str(text), "-o", str(shared), "-lm"], capture_output=True, text=True
+                [compiler, *flags(source), str(text), "-o", str(shared), "-lm"], capture_output=True, text=True
             )
             if done.returncode:
                 first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
