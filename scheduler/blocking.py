@@ -6,11 +6,14 @@ half of the second-level cache.
 
 from __future__ import annotations
 
+from math import prod
+
 from poly.affine import constant_of, set_space, to_pw_aff
 from poly.expr import loads
 from poly.tree import Member
 from scheduler.planner import Planner, is_flat
 from scheduler.storage import touches
+from scheduler.tree_edit import is_dynamic
 from scheduler.vector_cost import access_cost, iterator, widest_bits
 
 ROW_BYTES = 4096
@@ -23,7 +26,9 @@ def block(plan: Planner) -> None:
         members, body = plan.nest(loop)
         if len(members) < 3 or not is_flat(body):
             continue
-        if not _has_reuse(plan, members):
+        if any(is_dynamic(plan.scop, m) for m in members):
+            plan.note(f"nest {loop}: not tiled, bounds depend on data")
+        elif not _has_reuse(plan, members):
             plan.note(f"nest {loop}: not tiled, no array is used again by an outer loop")
         elif _fits(plan, members[0]):
             plan.note(f"nest {loop}: not tiled, its arrays fit the cache")
@@ -32,16 +37,23 @@ def block(plan: Planner) -> None:
 
 
 def _has_reuse(plan: Planner, members: list[Member]) -> bool:
-    """Some array read moves with the inner loops but not with one of the outer ones."""
+    """Some array read is swept again by an outer loop, and more of it than fits the L1 cache."""
     for name in members[0].schedule:
         stmt = plan.scop.statements[name]
         its = [iterator(stmt, m.schedule[name]) for m in members]
         if any(i is None for i in its):
             return False
         for load in loads(stmt.value):
+            if load.array == stmt.array:
+                continue
             moves = [access_cost(load, i or "", 2, False) > 0 for i in its]
-            if load.array != stmt.array and any(not a and any(moves[k + 1 :]) for k, a in enumerate(moves)):
-                return True
+            for k, m in enumerate(members):
+                inner = [x for x, moved in zip(members[k + 1 :], moves[k + 1 :]) if moved]
+                if moves[k] or not inner or plan.extent(m) == 1:
+                    continue
+                size = [plan.extent(x) for x in inner]
+                if None in size or prod(n or 1 for n in size) * load.dtype.bytes > plan.target.l1:
+                    return True
     return False
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from poly.target import Target
-from poly.tree import Band, Filter, Member, Node, Sequence, loop_names
+from poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
 from scheduler.coincidence import Carried, Pair, all_pairs, analyse
 from scheduler.schedule import Schedule
 from scheduler.tree_edit import Path, chain_of, locate, outer_members, paths
@@ -60,9 +60,15 @@ class Planner:
 
     def carried(self) -> Mapping[str, Carried]:
         """What the loops of the present tree carry."""
-        if self._carried is None or self._carried[0] is not self.tree:
-            self._carried = (self.tree, analyse(self.tree, self.pairs()))
-        return self._carried[1]
+        known = self._carried
+        if known is None or known[0] is not self.tree:
+            # Marks and promotions keep the members' schedules, and with them what is carried.
+            if known is not None and _shape(known[0]) == _shape(self.tree):
+                known = (self.tree, known[1])
+            else:
+                known = (self.tree, analyse(self.tree, self.pairs()))
+            self._carried = known
+        return known[1]
 
     def extent(self, member: Member, stmts: Iterable[str] | None = None) -> int | None:
         """Iterations of a loop when constant."""
@@ -92,6 +98,11 @@ class Planner:
     def sequences(self) -> list[tuple[Path, Sequence]]:
         """All Sequences with their paths, innermost last."""
         return [(p, n) for p, n in paths(self.tree) if isinstance(n, Sequence)]
+
+
+def _shape(tree: Node) -> list[tuple[str, int]]:
+    """The loops in order with the identities of their schedules (alive as long as the tree is)."""
+    return [(m.name, id(m.schedule)) for n in walk(tree) if isinstance(n, Band) for m in n.members]
 
 
 def first_loops(node: Node) -> list[str]:
