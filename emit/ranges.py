@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from emit.loops import Buffer, For, Ramp, VLoad
-from poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var
+from poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
 
 Interval = tuple[int | None, int | None]  # inclusive; None = unbounded
 UNKNOWN: Interval = (None, None)
@@ -41,8 +41,12 @@ class Ranges:
         self._inside.pop()
 
     def learn(self, array: str, index: tuple[Expr, ...]) -> None:
-        """The element has been accessed unconditionally at this point."""
-        self._inside[-1].add((array, index))
+        """The element has been accessed unconditionally at this point.
+
+        Subscripts that read memory are not remembered: a store may change them.
+        """
+        if not any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
+            self._inside[-1].add((array, index))
 
     def safe(self, load: Load | VLoad, buffer: Buffer) -> bool:
         """Whether performing `load` here cannot leave the array."""

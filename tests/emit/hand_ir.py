@@ -236,7 +236,42 @@ def parallel() -> Function:
     )
 
 
+def strides() -> Function:
+    """Unmasked runs of stride -2 to 5, constant and symbolic, read and written."""
+    stores: list[Stmt] = []
+    buffers = [param("X", f32, 48), param("H", i32, 48)]
+    for s in (-2, -1, 1, 2, 3, 4, 5):
+        start = const_int(0 if s > 0 else 7 * -s)
+        at, flat = ramp(add(start, I), 8, s), ramp(mul(I, const_int(8)), 8)
+        for array, dtype in (("X", f32), ("H", i32)):
+            out = f"r{dtype.name}_{s + 2}"
+            buffers.append(param(out, dtype, 104, writable=True))
+            stores.append(Store(out, (flat,), VLoad(array, (at,), None, 8, dtype)))
+        buffers.append(param(f"w{s + 2}", f32, 48, writable=True))
+        stores.append(Store(f"w{s + 2}", (at,), VLoad("X", (ramp(I, 8),), None, 8, f32)))
+    return Function("strides", tuple(buffers), (), loop("i", 0, 13, Block(tuple(stores))))
+
+
+def dynamic() -> Function:
+    """Loop bounds, subscripts and conditions that read memory which earlier statements changed."""
+    first, second = Load("P", (const_int(0),), i64), Load("P", (const_int(1),), i64)
+    body = Block((
+        Store("P", (const_int(0),), const_int(1)),
+        loop("i", first, second, Store("Y", (I,), Cast(I, f32))),
+        Store("P", (const_int(1),), const_int(3)),
+        Store("P", (const_int(0),), const_int(2)),
+        loop("j", first, second, Store("Y", (add(J, const_int(4)),), Load("X", (first,), f32))),
+        If(compare("<", first, second), Store("P", (const_int(0),), second)),
+        Store("Y", (first,), Load("X", (Load("P", (Load("P", (const_int(4),), i64),), i64),), f32)),
+        Store("P", (const_int(4),), const_int(1)),
+        Store("Y", (const_int(0),), Load("X", (Load("P", (Load("P", (const_int(4),), i64),), i64),), f32)),
+    ))  # fmt: skip
+    setup = [Store("P", (const_int(k),), const_int(v)) for k, v in enumerate((0, 4, 2, 1, 0))]
+    buffers = (param("X", f32, 8), param("Y", f32, 8, writable=True), param("P", i64, 5, writable=True))
+    return Function("dynamic", buffers, (), Block((*setup, body)))
+
+
 ALL = {
     "saxpy": saxpy, "matmul": matmul, "masked": masked, "columns": columns, "reductions": reductions,
-    "lazy": lazy, "control": control, "parallel": parallel,
+    "lazy": lazy, "control": control, "parallel": parallel, "strides": strides, "dynamic": dynamic,
 }  # fmt: skip

@@ -38,4 +38,4 @@ def test_text_does_not_depend_on_the_hash_seed() -> None:
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout.split())
     assert outputs[0] == outputs[1] == outputs[2]
-    assert len(outputs[0]) == 26
+    assert len(outputs[0]) == 30
