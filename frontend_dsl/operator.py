@@ -35,6 +35,7 @@ class Operator:
         self.fast_math = fast_math
         self.signature = read_signature(fn)
         self._kernels: dict[Any, Any] = {}
+        self._quick: dict[Any, Any] = {}  # by dtypes and shapes alone, for calls without keywords
         functools.update_wrapper(self, fn)
 
     def __repr__(self) -> str:
@@ -119,13 +120,20 @@ class Operator:
         """Run on NumPy arrays; constants by keyword. Compiled for these dtypes and sizes on first use."""
         if running_python():
             return self.python(*args, **kwargs)
-        values, sizes, constants = self._bind(args, kwargs)
+        quick = None
+        if not kwargs and all(type(a) is np.ndarray for a in args):
+            quick = tuple([(a.dtype, a.shape) for a in args])
+            if quick in self._quick:
+                return self._quick[quick](*args)  # the kernel checks its arguments itself
+        values, _, constants = self._bind(args, kwargs)
         shapes = tuple((p.name, v.shape) for p, v in zip(self.signature.params, values) if p.shape is not None)
         key = (shapes, tuple((k, _key(v)) for k, v in constants.items()))
         kernel = self._kernels.get(key)
         if kernel is None:
             given = {**constants, **dict(shapes)}
             kernel = self._kernels[key] = self.compile(**given)
+        if quick is not None:
+            self._quick[quick] = kernel
         return kernel(*values)
 
     def python(self, *args: Any, **kwargs: Any) -> Any:
@@ -186,6 +194,8 @@ def _argument(p: Param, value: Any) -> Any:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
             raise ArgumentError(f"{p.name} is a {p.dtype} scalar, the argument is a {type(value).__name__}")
         return p.dtype(value)
+    if isinstance(value, np.generic) and not p.inout:
+        value = np.asarray(value)  # NumPy turns rank-0 results into scalars
     if not isinstance(value, np.ndarray):
         raise ArgumentError(f"{p.name} takes a NumPy array, the argument is a {type(value).__name__}")
     try:
