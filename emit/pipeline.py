@@ -44,6 +44,7 @@ def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function
     Raises:
         BuildError: a pass broke a rule of the loop IR (the message names the pass).
     """
+    fn = unique_names(fn)  # isl may copy a subtree, and with it the buffers inside
     verify(fn, "loop generation")
     for name, step in passes(vectorise):
         fn = unique_names(step(fn, target))

@@ -96,20 +96,22 @@ class Lanes:
         return e.with_children(tuple(self.wide_expr(c) for c in e.children()))
 
     def invariant(self, e: Expr) -> Expr:
-        """A scalar, its loads kept lazy under the conditions around it."""
-        if self.scalar_guard is not None and any(True for _ in loads(e)):
-            e = Select(self.scalar_guard, e, Const(False if e.dtype == bool_ else 0, e.dtype), e.dtype)
-        if self.guard is not None:
-            unsafe = [x for x in loads(e) if not self.in_bounds(x)]
-            if unsafe:
-                if isinstance(e, Load) and e.index:
-                    index = tuple(self.invariant(i) for i in e.index)
-                    return VLoad(e.array, (*index[:-1], self.splat(index[-1])), self.mask(), self.count, e.dtype)
-                if isinstance(e, Select):
-                    return self.select(e)
-                if isinstance(e, Binary):
-                    return self.binary(e)
-                return e.with_children(tuple(self.wide_expr(c) for c in e.children()))
+        """A value that is the same in all lanes, its loads kept lazy under the conditions around it."""
+        reads = list(loads(e))
+        if self.guard is not None and not all(self.in_bounds(x) for x in reads):
+            # no lane may run: each load must be masked like any other
+            if isinstance(e, Load):
+                index = tuple(self.invariant(i) for i in e.index)
+                if all(i.lanes == 1 for i in index):
+                    index = (*index[:-1], self.splat(index[-1]))
+                return VLoad(e.array, one_varies(e.array, index), self.mask(), self.count, e.dtype)
+            if isinstance(e, Select):
+                return self.select(e)
+            if isinstance(e, Binary):
+                return self.binary(e)
+            return e.with_children(tuple(self.wide_expr(c) for c in e.children()))
+        if self.scalar_guard is not None and reads:
+            return Select(self.scalar_guard, e, Const(False if e.dtype == bool_ else 0, e.dtype), e.dtype)
         return e
 
     def in_bounds(self, load: Load) -> bool:
@@ -181,9 +183,7 @@ class Lanes:
             if wide:
                 raise Cannot(f"'{array}' has a copy per lane and a subscript that varies")
             return (*out, Ramp(const_int(0), 1, self.count, i64))
-        if wide > 1:
-            raise Cannot(f"two subscripts of '{array}' vary")
-        return out
+        return one_varies(array, out)
 
     def load(self, e: Load) -> Expr:
         index = self.subscripts(e.array, e.index)
@@ -206,6 +206,13 @@ class Lanes:
                 if not (isinstance(end, Const) and isinstance(n, Const) and 0 <= end.value < n.value):
                     return False
         return True
+
+
+def one_varies(array: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The subscripts, if a vector access can have them."""
+    if sum(e.lanes > 1 for e in index) > 1:
+        raise Cannot(f"two subscripts of '{array}' vary")
+    return index
 
 
 def negated(cond: Expr) -> Expr:

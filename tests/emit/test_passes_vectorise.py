@@ -222,6 +222,18 @@ def test_a_scalar_load_under_a_vector_condition_stays_lazy() -> None:
 
 
 @op
+def nested(X: f32[M], S: i32[N], Y: inout(f32[N])):
+    for j in range(M + 2):
+        for i in range(N):
+            if S[i] > 0:
+                Y[i] = (X[j] if j < M else X[0] * 2.0) if j > 1 else X[M - 1 - j % 2]
+
+
+def test_scalar_conditions_inside_vector_ones() -> None:
+    agree(nested, {"i": "vector"}, floats(5), RNG.integers(-2, 3, 13).astype(np.int32), floats(13))
+
+
+@op
 def divided(A: i32[N], B: i32[N]) -> i32[N]:
     C = empty((N,), i32)
     for i in range(N):
