@@ -7,6 +7,7 @@ DESIGN section 6). Within an isl quota; when it runs out the last legal schedule
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
@@ -32,7 +33,7 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
 
     `notes` of the result say what was done and what was declined, with the reason.
     """
-    plan = Planner(Schedule.start(scop), target, threads)
+    plan = Planner(replace(Schedule.start(scop), terse=True), target, threads)
     try:
         with quota(OPERATIONS):
             for strategy in STRATEGIES:
@@ -40,7 +41,7 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     except QuotaExceeded as error:
         done = "the schedule so far" if plan.schedule.trace else "program order"
         plan.note(f"isl quota used up, {done} stands: {error}")
-    return plan.schedule
+    return replace(plan.schedule, terse=False)
 
 
 def vector_loops(plan: Planner) -> None:

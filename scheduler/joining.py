@@ -7,16 +7,17 @@ intermediate arrays can shrink to what one iteration needs.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import islpy as isl
 
 from poly.tree import Member
 from scheduler.coincidence import Pair, narrowed, same_time
-from scheduler.planner import Planner, first_loops, is_flat, parts
+from scheduler.planner import Planner, first_loops, is_flat, loops_of, parts
 
 MAX_STATEMENTS = 32
-INNER_DEPTH = 1  # loops that may stay separate below joined ones
+INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over
 
 
 def join(plan: Planner) -> None:
@@ -54,7 +55,8 @@ def _try_join(plan: Planner, a: str, b: str) -> None:
         # Vector loops stay innermost: they are joined with everything else or not at all.
         while depth and (first[depth - 1].kind == "vector" or second[depth - 1].kind == "vector"):
             depth -= 1
-        if max(len(first), len(second)) - depth > INNER_DEPTH or not flat and depth < min(len(first), len(second)):
+        deep = max(len(first), len(second)) - depth > INNER_DEPTH or (not flat and depth < min(len(first), len(second)))
+        if deep and not (_stays_in_cache(plan, first, depth) and _stays_in_cache(plan, second, depth)):
             depth = 0
     if not depth:
         return
@@ -63,6 +65,18 @@ def _try_join(plan: Planner, a: str, b: str) -> None:
     ]
     names = ", ".join(f"{x.name}+{y.name}" for x, y in zip(first[:depth], second[:depth]))
     plan.attempt(f"fuse {names}", lambda s: s.batch(*steps))
+
+
+def _stays_in_cache(plan: Planner, nest: list[Member], depth: int) -> bool:
+    """Whether one iteration of the outer `depth` loops runs few enough instances that what it
+    leaves for the next nest is still in the L2 cache."""
+    for stmt in nest[0].schedule:
+        inside = [m for m in loops_of(plan.tree, stmt) if m.name not in {x.name for x in plan.around(nest[0].name)}]
+        sizes = [plan.extent(m, [stmt]) for m in inside[depth:]]
+        element = plan.scop.statements[stmt].value.dtype.bytes
+        if None in sizes or prod(n or 1 for n in sizes) * element > plan.target.l2 // 4:
+            return False
+    return True
 
 
 def _between(plan: Planner, a: Member, b: Member) -> list[Pair]:

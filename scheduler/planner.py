@@ -112,6 +112,11 @@ def first_loops(node: Node) -> list[str]:
     return [n for c in node.children() for n in first_loops(c)]
 
 
+def loops_of(tree: Node, stmt: str) -> list[Member]:
+    """All loops around a statement, outermost first."""
+    return [m for n in walk(tree) if isinstance(n, Band) for m in n.members if stmt in m.schedule]
+
+
 def is_flat(node: Node) -> bool:
     """No loops in the subtree."""
     return not loop_names(node)

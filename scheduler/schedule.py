@@ -13,7 +13,7 @@ from typing import Any, Literal
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from poly.tree import Node, Space, loop_names
-from scheduler import fusion, marks, ordering, storage, tiling
+from scheduler import fusion, hints, marks, ordering, storage, tiling
 from scheduler.tree_edit import check_dynamic, locate
 
 Changes = Literal["all", "mark", "storage", "none"]
@@ -36,13 +36,15 @@ class Schedule:
     """When and how the statements of `scop` run.
 
     `tree` prints as a picture; `trace` replays on the same Scop; `notes` are decisions of
-    the strategy that built the schedule.
+    the strategy that built the schedule. Refusals say which shift or skew would help, where one
+    is found, unless `terse` (for searches that are refused a thousand times).
     """
 
     scop: Scop
     tree: Node
     trace: tuple[Step, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
+    terse: bool = field(default=False, compare=False, repr=False)
     _deferred: bool = field(default=False, compare=False, repr=False)
 
     @staticmethod
@@ -213,9 +215,7 @@ class Schedule:
         if isinstance(shift, str):
             if shift != "auto":
                 raise ScheduleError(f'shift is an integer or "auto", not {shift!r}')
-            from poly.dependences import conflicts
-
-            found = fusion.smallest_shift(self.scop, conflicts(self.scop).ordering, tree, a, body)
+            found = hints.smallest_delay(self, a, b)
             if found is None:
                 raise IllegalSchedule(f"fuse({a}, {b}): no constant shift makes it legal")
             shift = found
@@ -325,7 +325,13 @@ class Schedule:
         step = Step(name, args)
         new = replace(self, tree=tree, trace=(*self.trace, step))
         if not self._deferred:
-            new._verify(str(step), changes, loop)
+            try:
+                new._verify(str(step), changes, loop)
+            except IllegalSchedule as error:
+                advice = "" if self.terse else hints.hint(self, step)
+                if not advice:
+                    raise
+                raise IllegalSchedule(f"{error}; {advice}", error.witness) from None
         return new
 
     def _verify(self, what: str, changes: Changes, loop: str | None) -> None:
@@ -343,7 +349,8 @@ class Schedule:
             try:
                 legality.check(self.scop, self.tree)
             except IllegalSchedule as error:
-                raise IllegalSchedule(f"{what} is illegal: {error}", error.witness) from None
+                why = str(error).removeprefix(f"illegal schedule of '{self.scop.name}': ")
+                raise IllegalSchedule(f"{what} is illegal: {why}", error.witness) from None
         if violation is not None:
             raise IllegalSchedule(f"{what} is illegal: {violation}", violation.witness)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from scheduler.planner import Planner
-from scheduler.storage import choose_space, covering_places, footprint, promoted_below, users
+from scheduler.storage import covering_places, footprint, promoted_below, users
 
 
 def shrink(plan: Planner) -> None:
@@ -26,7 +28,8 @@ def _worthwhile(plan: Planner, name: str) -> bool:
     if place is None or not place.loops():
         plan.note(f"local {name}: stays an array (no loop around all its accesses)")
         return False
-    if choose_space(footprint(plan.scop, name, place.loops()), array.dtype.bytes) == "heap":
+    extents = footprint(plan.scop, name, place.loops())
+    if None in extents or prod(e or 1 for e in extents) * array.dtype.bytes > plan.target.l2 // 4:
         plan.note(f"local {name}: stays an array (its part per iteration has no small constant size)")
         return False
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import scop_builder as sb
@@ -254,6 +255,16 @@ def test_batch_checks_the_end_only() -> None:
     assert [t.name for t in s.trace] == ["reverse", "reverse"]
     with pytest.raises(IllegalSchedule):
         start(sb.seidel).batch(("reverse", {"loop": "i"}))
+
+
+def test_refusals_say_what_would_help() -> None:
+    with pytest.raises(IllegalSchedule, match=r"; shift=1 makes it legal$"):
+        start(sb.jacobi).fuse("i", "j")
+    with pytest.raises(IllegalSchedule, match=r"; after skew\('i', 't', 1\) it is legal$"):
+        start(sb.seidel).tile(["t", "i"], [4, 4])
+    with pytest.raises(IllegalSchedule) as error:
+        replace(start(sb.jacobi), terse=True).fuse("i", "j")
+    assert "makes it legal" not in str(error.value)
 
 
 # ---- trace -------------------------------------------------------------------------------------
