@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from graph_driver.cli_inspect import MODEL_STAGES, UsageError
-from poly.errors import PolycError
+from poly.errors import ArgumentError, BuildError, ModelError, PolycError
 
 INTERRUPTED = 130
 
@@ -67,12 +68,16 @@ def _compiling(p: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code. Errors are one line on stderr."""
     arguments = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of any alphabet on any terminal
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except UsageError as error:
         return _fail(str(error), 2)
+    except (ModelError, ArgumentError, BuildError) as error:
+        return _fail(_one_line(str(error)), 1)
     except PolycError as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
@@ -99,6 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(message: str, code: int) -> int:
     print(f"polyc: {message}", file=sys.stderr)
     return code
+
+
+def _one_line(message: str) -> str:
+    """Names in a broken file may hold anything: unprintable characters are escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:

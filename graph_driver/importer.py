@@ -24,6 +24,7 @@ from graph_driver.ir import Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
 from graph_driver.onnx_tensors import attributes, dtype_of, one_line, sparse_to_numpy, to_numpy
 from graph_driver.reference import HostNode
+from graph_driver.text_check import check_text
 from poly.dtypes import i64
 from poly.errors import ModelError
 
@@ -67,6 +68,9 @@ def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto,
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
     """Imported operator sets; the default domain is "". Raises `ModelError` outside the known range."""
     table = {("" if o.domain == "ai.onnx" else o.domain): int(o.version) for o in model.opset_import}
+    for domain, version in table.items():
+        if not 1 <= version < 1 << 31:
+            raise ModelError(f"version {version} of operator set '{domain or 'ai.onnx'}' makes no sense")
     if "" in table:
         newest = onnx.defs.onnx_opset_version()
         if table[""] < OLDEST_OPSET:
@@ -92,6 +96,7 @@ def import_model(
         ModelError: for anything wrong with the file or the sizes; one line.
     """
     model, folder = read(source)
+    check_text(model)
     opsets = opsets_of(model)
     if model.functions:
         try:

@@ -6,6 +6,7 @@ import os
 import random
 import select
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +57,14 @@ def run_child(argv: list[str], seconds: float) -> Outcome:
         os.close(reader)
         os.dup2(writer, 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
         code = 1
         try:
             code = cli.main(argv)
         except SystemExit as stop:
             code = int(stop.code or 0)
         finally:
+            sys.stderr.flush()
             os._exit(code)
     os.close(writer)
     text, end = b"", time.monotonic() + seconds

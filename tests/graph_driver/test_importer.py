@@ -60,7 +60,7 @@ def test_one_name_one_size() -> None:
     assert import_model(model, shapes={"a": (2, 3)}).tensors["b"].shape == (2, 3)
 
 
-@pytest.mark.parametrize(("opset", "word"), [(6, "too old"), (999, "newer")])
+@pytest.mark.parametrize(("opset", "word"), [(6, "too old"), (999, "newer"), (1 << 40, "no sense")])
 def test_opset_range(opset: int, word: str) -> None:
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, {"y": [2]}, {})
     model.opset_import[0].version = opset

@@ -33,7 +33,7 @@ def network(seed: int = 3) -> onnx.ModelProto:
     rng = np.random.default_rng(seed)
 
     def w(*shape: int) -> np.ndarray:
-        return rng.standard_normal(shape).astype(np.float32)
+        return (0.3 * rng.standard_normal(shape)).astype(np.float32)
 
     weights = {
         "w1": w(8, 3, 3, 3), "b1": w(8), "scale": w(8), "shift": w(8), "mean": w(8), "var": np.abs(w(8)) + 0.5,
