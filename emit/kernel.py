@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from emit import interp, targets, threadpool
 from emit.loops import Function
@@ -19,6 +20,21 @@ from poly.target import Target
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 SOURCES = ("loops", "llvm", "c", "asm")
 MAX_BOUND = 256  # remembered shape combinations per kernel
+
+
+def _slow_address(x: ndarray[Any, Any]) -> int:
+    return int(x.__array_interface__["data"][0])
+
+
+def _fast_address(x: ndarray[Any, Any]) -> int:
+    """The data pointer is the first field of NumPy's C struct; asking for it takes a dictionary."""
+    return _WORD(id(x) + _HEAD).value or 0
+
+
+_WORD = ctypes.c_void_p.from_address
+_HEAD = object.__basicsize__
+_PROBE = np.zeros(3)[1:]
+address = _fast_address if _fast_address(_PROBE) == _slow_address(_PROBE) else _slow_address
 
 
 @dataclass
@@ -74,6 +90,7 @@ class Kernel:
         self.native = native
         self._report = report
         self._arguments = [scop.arrays[name] for name in scop.args]
+        self._specs = [(a, a.dtype.np, a.kind == "in") for a in self._arguments]
         self._results = [scop.arrays[name] for name in scop.results]
         self._run = NATIVE(0 if native is None else native.address)
         names = [*scop.args, *scop.results]
@@ -101,8 +118,15 @@ class Kernel:
         """
         if named or len(args) != len(self._arguments):
             args = self._by_name(args, named)
-        arrays = [self._checked(a, x) for a, x in zip(self._arguments, args)]
-        bound = self.bind(tuple([x.shape for x in arrays]))
+        arrays = []
+        for x, (array, dtype, read_only) in zip(args, self._specs):
+            if type(x) is not ndarray or x.dtype != dtype:
+                x = self._converted(array, x)
+            elif not x.flags.carray and not (read_only and x.flags.c_contiguous and x.flags.aligned):
+                x = self._repaired(array, x)
+            arrays.append(x)
+        shapes = tuple([x.shape for x in arrays])
+        bound = self._bound.get(shapes) or self.bind(shapes)
         if out is None:
             results = [np.empty(shape, a.dtype.np) for a, shape in zip(self._results, bound.results)]
         else:
@@ -115,7 +139,7 @@ class Kernel:
         given = [r if r.ndim else r[()] for r in results]
         return None if not given else given[0] if len(given) == 1 else tuple(given)
 
-    def run(self, arrays: list[np.ndarray[Any, Any]], bound: _Bound) -> None:
+    def run(self, arrays: list[ndarray[Any, Any]], bound: _Bound) -> None:
         """Execute on checked arrays: arguments, then results."""
         if self.native is None:
             names = [*self.scop.args, *self.scop.results]
@@ -123,8 +147,8 @@ class Kernel:
             return
         if not self.native.address:
             targets.check_runs_here(self.target)
-        pointers = self._pointers(*[arrays[k].__array_interface__["data"][0] for k in self._order])
-        self._run(pointers, bound.params, threadpool.handle(self.threads) or None)
+        pointers = self._pointers(*[address(arrays[k]) for k in self._order])
+        self._run(pointers, bound.params, threadpool.handle(self.threads) if self.threads > 1 else None)
 
     def bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
         """Sizes for these argument shapes (remembered)."""
@@ -155,21 +179,16 @@ class Kernel:
             raise ArgumentError(f"{self.scop.name}: argument '{missing[0]}' is missing")
         return tuple(values[n] for n in names)
 
-    def _checked(self, a: Array, x: Any) -> np.ndarray[Any, Any]:
-        """`x` as an array that machine code can use."""
-        if type(x) is np.ndarray and x.dtype == a.dtype.np:
-            flags = x.flags
-            if flags.c_contiguous and flags.aligned and (flags.writeable or a.kind == "in"):
-                return x
-            if a.kind != "in":
-                why = "read-only" if not flags.writeable else "not contiguous (row-major)"
-                raise ArgumentError(f"{self.scop.name}: '{a.name}' is updated in place, but the array given is {why}")
-            return x.copy(order="C")
-        return self._converted(a, x)
+    def _repaired(self, a: Array, x: ndarray[Any, Any]) -> ndarray[Any, Any]:
+        """`x` has the right dtype, but machine code cannot use its memory as it is."""
+        if a.kind != "in":
+            why = "read-only" if not x.flags.writeable else "not contiguous (row-major)"
+            raise ArgumentError(f"{self.scop.name}: '{a.name}' is updated in place, but the array given is {why}")
+        return x.copy(order="C")
 
-    def _converted(self, a: Array, x: Any) -> np.ndarray[Any, Any]:
+    def _converted(self, a: Array, x: Any) -> ndarray[Any, Any]:
         where = f"{self.scop.name}: argument '{a.name}'"
-        if a.kind == "inout" and not isinstance(x, np.ndarray):
+        if a.kind == "inout" and not isinstance(x, ndarray):
             raise ArgumentError(f"{where} is updated in place and must be a NumPy array, not {type(x).__name__}")
         if not a.shape and isinstance(x, bool | int | float) and not isinstance(x, np.generic):
             return _number(where, x, a)
@@ -179,23 +198,26 @@ class Kernel:
             raise ArgumentError(f"{where} is no array: {error}") from None
         if array.dtype != a.dtype.np:
             raise ArgumentError(f"{where} has dtype {array.dtype}, expected {a.dtype.np.name}")
-        return array if array.flags.carray and array is not x else self._checked(a, np.array(array, order="C"))
+        if a.kind == "inout":
+            array = array.view(ndarray)  # of a subclass: the memory itself is updated
+            return array if array.flags.carray else self._repaired(a, array)
+        return np.array(array, order="C", subok=False)
 
-    def _given(self, out: Any, bound: _Bound) -> list[np.ndarray[Any, Any]]:
+    def _given(self, out: Any, bound: _Bound) -> list[ndarray[Any, Any]]:
         """The arrays of `out=`, checked."""
         arrays = list(out) if isinstance(out, tuple | list) else [out]
         if len(arrays) != len(self._results):
             raise ArgumentError(f"{self.scop.name} has {len(self._results)} results, but out= has {len(arrays)} arrays")
         for a, x, shape in zip(self._results, arrays, bound.results):
-            if not isinstance(x, np.ndarray) or x.dtype != a.dtype.np or x.shape != shape or not x.flags.carray:
-                found = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+            if not isinstance(x, ndarray) or x.dtype != a.dtype.np or x.shape != shape or not x.flags.carray:
+                found = f"{x.dtype} {x.shape}" if isinstance(x, ndarray) else type(x).__name__
                 raise ArgumentError(
                     f"{self.scop.name}: out= for '{a.name}' must be a writable contiguous {a.dtype.np.name} "
                     f"array of shape {shape}, not {found}"
                 )
         return arrays
 
-    def _separate(self, arrays: list[np.ndarray[Any, Any]], results: list[np.ndarray[Any, Any]]) -> None:
+    def _separate(self, arrays: list[ndarray[Any, Any]], results: list[ndarray[Any, Any]]) -> None:
         """Written arrays overlap no other: copy inputs that do, refuse the rest."""
         written = [*((self._arguments[k].name, arrays[k]) for k in self._in_place)]
         written += [(a.name, x) for a, x in zip(self._results, results)]
@@ -235,7 +257,7 @@ class Kernel:
         }
 
 
-def _number(where: str, x: bool | int | float, a: Array) -> np.ndarray[Any, Any]:
+def _number(where: str, x: bool | int | float, a: Array) -> ndarray[Any, Any]:
     """A Python number as a run-time scalar: weak, as in NumPy 2, but never silently cut."""
     if a.dtype.kind == "bool" and not isinstance(x, bool):
         raise ArgumentError(f"{where} must be a bool, not {x!r}")
