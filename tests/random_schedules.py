@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from poly.errors import ScheduleError
 from scheduler.schedule import Schedule
@@ -12,7 +13,7 @@ from scheduler.schedule import Schedule
 def random_schedule(start: Schedule, seed: int, tries: int = 6) -> Schedule:
     """`start` after up to `tries` random legal transformations."""
     r = random.Random(seed)
-    schedule = start
+    schedule = replace(start, terse=True)  # hints cost several checks per refusal
     for _ in range(tries):
         if not schedule.loops:
             break
