@@ -111,8 +111,9 @@ def clip(low: Any, high: Any) -> Scalar:
     """Either bound may be None."""
 
     def clip(x: Any) -> Any:
-        above = x if low is None else max(x, low)
-        return above if high is None else min(above, high)
+        if low is None:
+            return x if high is None else min(x, high)
+        return max(x, low) if high is None else min(max(x, low), high)
 
     return clip
 

@@ -18,26 +18,34 @@ def make_conv_transpose_tiles(
 ) -> Any:
     """Stride = kernel, no padding: the kernels do not overlap, so each output has one tap.
 
-    `Y[n,o,h,a,w,b]` is the output with each spatial dimension split as (input position, tap).
+    The products of one tap for all pixels are made side by side (whole rows of the image), then
+    move to their places. `Y[n,o,h,a,w,b]` is the output with each spatial dimension split as
+    (input position, tap).
     """
     N, (C, M), (H, W), (KH, KW) = batch, channels, size, kernel
 
     @op
     def tiles(X: T[N, C, H, W], F: T[C, M, KH, KW], B: T[M]) -> T[N, M, H, KH, W, KW]:
+        Q = empty((N, M, KH, KW, H, W), T)
         Y = empty((N, M, H, KH, W, KW), T)
-        for n, o, h, a, w, b in grid(N, M, H, KH, W, KW):
-            Y[n, o, h, a, w, b] = B[o]
+        for n, o, a, b, h, w in grid(N, M, KH, KW, H, W):
+            Q[n, o, a, b, h, w] = 0
             for c in range(C):
-                Y[n, o, h, a, w, b] += X[n, c, h, w] * F[c, o, a, b]
+                Q[n, o, a, b, h, w] += X[n, c, h, w] * F[c, o, a, b]
+        for n, o, h, a, w, b in grid(N, M, H, KH, W, KW):
+            Y[n, o, h, a, w, b] = Q[n, o, a, b, h, w] + B[o]
         return Y
 
     @op
     def tiles_nobias(X: T[N, C, H, W], F: T[C, M, KH, KW]) -> T[N, M, H, KH, W, KW]:
+        Q = empty((N, M, KH, KW, H, W), T)
         Y = empty((N, M, H, KH, W, KW), T)
-        for n, o, h, a, w, b in grid(N, M, H, KH, W, KW):
-            Y[n, o, h, a, w, b] = 0
+        for n, o, a, b, h, w in grid(N, M, KH, KW, H, W):
+            Q[n, o, a, b, h, w] = 0
             for c in range(C):
-                Y[n, o, h, a, w, b] += X[n, c, h, w] * F[c, o, a, b]
+                Q[n, o, a, b, h, w] += X[n, c, h, w] * F[c, o, a, b]
+        for n, o, h, a, w, b in grid(N, M, H, KH, W, KW):
+            Y[n, o, h, a, w, b] = Q[n, o, a, b, h, w]
         return Y
 
     return tiles if bias else tiles_nobias
