@@ -7,14 +7,17 @@ schedule: a mistake in the schedule tree, in isl's AST or in its translation sho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from emit.linear import operands
 from emit.loops import Block, For, Function, If, Let, Stmt, Store
 from poly.affine import NotAffine, depends_on_memory, to_pw_aff, to_set
+from poly.dtypes import bool_
 from poly.errors import BuildError
-from poly.expr import Binary, Expr, Unary, Var, const_int, substitute
+from poly.expr import Binary, Expr, Unary, Var, const_int, substitute, walk
+from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 
 
@@ -30,6 +33,19 @@ class _Nest:
         for name, value in reversed(self.lets):
             e = substitute(e, {name: value})
         return e
+
+
+PROOF_QUOTA = 20_000_000  # isl operations, some seconds
+
+
+def proven(scop: Scop, fn: Function) -> Function:
+    """`fn`, after `prove_domain`; a note says so if isl could not decide within its quota."""
+    try:
+        with quota(PROOF_QUOTA):
+            prove_domain(scop, fn)
+    except QuotaExceeded as e:
+        return replace(fn, notes=(*fn.notes, f"the proof of the executed domain was given up: {e}"))
+    return fn
 
 
 def prove_domain(scop: Scop, fn: Function) -> None:
@@ -63,15 +79,17 @@ def _stores(s: Stmt, nest: _Nest) -> Iterator[tuple[Store, _Nest]]:
         yield s, nest
     elif isinstance(s, For):
         v = Var(s.var)
-        conditions = [Binary(">=", v, s.lo, v.dtype), Binary("<", v, s.hi, v.dtype)]
+        # argument by argument: `max` and `min` as functions would cut the set in pieces
+        conditions = [Binary(">=", v, e, bool_) for e in operands(s.lo, "max")]
+        conditions += [Binary("<", v, e, bool_) for e in operands(s.hi, "min")]
         if s.step != 1:
             remainder = Binary("%", Binary("-", v, s.lo, v.dtype), const_int(s.step), v.dtype)
-            conditions.append(Binary("==", remainder, const_int(0), v.dtype))
+            conditions.append(Binary("==", remainder, const_int(0), bool_))
         extra = tuple(nest.resolved(c) for c in conditions)
         yield from _stores(s.body, _Nest((*nest.vars, s.var), (*nest.conditions, *extra), nest.lets))
     elif isinstance(s, If):
         cond = nest.resolved(s.cond)
-        affine = not depends_on_memory(cond)
+        affine = _is_affine(cond, nest.vars)
         then = (cond,) if affine else ()
         yield from _stores(s.then, _Nest(nest.vars, (*nest.conditions, *then), nest.lets))
         if s.orelse is not None:
@@ -82,6 +100,18 @@ def _stores(s: Stmt, nest: _Nest) -> Iterator[tuple[Store, _Nest]]:
     elif isinstance(s, Block) or s.bodies():
         for b in s.bodies():
             yield from _stores(b, nest)
+
+
+def _is_affine(cond: Expr, vars: tuple[str, ...]) -> bool:
+    """Whether a condition can come from the domain; others (`A[i] > 0`, `i * j > 3`) are predicates."""
+    if depends_on_memory(cond):
+        return False
+    params = sorted({e.name for e in walk(cond) if isinstance(e, Var)} - set(vars))
+    try:
+        to_set(cond, isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=list(vars), params=params))
+    except NotAffine:
+        return False
+    return True
 
 
 def _executed(scop: Scop, fn: Function, store: Store, nest: _Nest) -> isl.Map:

@@ -215,6 +215,8 @@ def _power(a: Sym, b: Sym, kind: Type) -> Sym:
 def compare(op: str, left: Any, right: Any) -> Sym:
     """A comparison of two scalars."""
     a, b = to_sym(left), to_sym(right)
+    if a.weak and b.weak:
+        a, b = _whole(a, b), _whole(b, a)
     kind = join(a.type, b.type)
     for constant, swapped in ((a.expr, True), (b.expr, False)):
         if isinstance(constant, Const) and constant.dtype == i64 and kind.dtype.is_int:
@@ -224,6 +226,14 @@ def compare(op: str, left: Any, right: Any) -> Sym:
                 sides = (0, 1) if below != swapped else (1, 0)
                 return Sym(Const(bool(PYTHON[op](sides[1], sides[0])), bool_), False)
     return Sym(Binary(op, cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), bool_), kind.weak)
+
+
+def _whole(a: Sym, other: Sym) -> Sym:
+    """`2.0` beside a loop variable or size as `2`, so that `i < 2.0` stays affine."""
+    e = a.expr
+    if isinstance(e, Const) and e.dtype.is_float and other.expr.dtype.is_int and abs(e.value) < 2**53:
+        return Sym(Const(int(e.value), i64), True) if e.value == int(e.value) else a
+    return a
 
 
 def truth(value: Any) -> Sym:

@@ -37,6 +37,10 @@ def test_compiled_programs() -> None:
     assert sum(agrees(seed) for seed in (1, 3, 5, 7, 9)) >= 4
 
 
+def test_programs_that_once_failed() -> None:
+    assert agrees(281)  # a condition on loop variables that is not affine
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(10))
 def test_many_compiled_programs(block: int) -> None:

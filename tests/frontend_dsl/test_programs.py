@@ -142,6 +142,23 @@ def test_data_conditions_are_predicates():
     assert len(scop.statements) == 2
 
 
+def test_conditions_that_are_neither_affine_nor_on_data():
+    @op
+    def mask(A: f64[N, N]) -> f64[N, N]:
+        B = zeros((N, N), f64)
+        for i, j in grid(N, N):
+            if i * j > 3:
+                B[i, j] = A[i, j]
+            elif (i ^ j) & 1 == 0:
+                B[i, j] = -A[i, j]
+            if i < 2.0:
+                B[i, j] += 1
+        return B
+
+    scop = check(mask, rand(5, 5, dtype="f8"), sizes={"N": 5})
+    assert [s.predicate is None for s in scop.statements.values()] == [True, False, False, True]
+
+
 def test_conditions_that_the_body_changes_are_kept():
     @op
     def argmax(A: f32[M, N]) -> (f32[M], i64[M]):
