@@ -35,7 +35,7 @@ def top_filters(plan: Planner) -> list[Filter]:
 
 def _propose(plan: Planner, group: Group, position: int, taken: int) -> None:
     update = group.contraction.update
-    tile = plan_tile(group.contraction, plan.target)
+    tile = plan_tile(plan.scop, group.contraction, plan.target)
     if tile is None or tile.score < MIN_EFFICIENCY:
         why = "no operand has a dimension for vector lanes" if tile is None else f"predicted {tile.score:.0%} of peak"
         plan.note(f"contraction {update.name}: no register tile ({why})")

@@ -23,12 +23,14 @@ from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim, walk
-from scheduler.contraction import Contraction, Operand, recognise, unit_stride, variables
+from scheduler.contraction import Contraction, Operand, recognise, slope, unit_stride, variables
 from scheduler.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
+PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
+PAGE_BYTES = 4096
 UNROLL_INNER = 9
 
 
@@ -67,7 +69,9 @@ def extent(stmt: Statement, name: str) -> int | None:
     return None if value is None else value + 1
 
 
-def plan_tile(c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
+def plan_tile(
+    scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()
+) -> TilePlan | None:
     """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
     best: TilePlan | None = None
     lanes = target.lanes(c.update.value.dtype.bits)
@@ -77,14 +81,14 @@ def plan_tile(c: Contraction, target: Target, constants: frozenset[str] = frozen
     for panel, other in (c.operands, c.operands[::-1]):
         for columns in panel.own:
             for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
-                plan = _score(c, panel, other, columns, rows, lanes, depth, target, constants)
+                plan = _score(scop, c, panel, other, columns, rows, lanes, depth, target, constants)
                 if plan is not None and (best is None or plan.score > best.score + 1e-9):
                     best = plan
     return best
 
 
 def _score(
-    c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
+    scop: Scop, c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
     lanes: int, depth: int, target: Target, constants: frozenset[str],
 ) -> TilePlan | None:  # fmt: skip
     row_extent = 1 if rows is None else extent(c.update, rows)
@@ -100,11 +104,24 @@ def _score(
         if not pack and not (free and plain):
             return None
         score *= 1.0 if free else STRIDED_PACK
+    if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
+        score *= PAGE_STEPS
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if not unit_stride(c.update.target, columns, tile.columns):
         score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
     return TilePlan(c, panel, other, columns, rows, tile, score, pack)
+
+
+def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
+    """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
+    shape = [e.value if isinstance(e, Const) else 1 << 20 for e in scop.arrays[load.array].shape]
+    below = load.dtype.bytes
+    stride = 0
+    for dim in reversed(range(len(shape))):
+        stride += abs(slope(load.index[dim], c.inner[0], 1) or 0) * below
+        below *= shape[dim]
+    return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
 
 
 def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, int] | None:
@@ -332,7 +349,7 @@ def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> d
     wanted: dict[str, Layout] = {}
     for stmt in scop.statements.values():
         c = recognise(stmt)
-        plan = None if c is None else plan_tile(c, target, constants)
+        plan = None if c is None else plan_tile(scop, c, target, constants)
         if plan is None or plan.panel.load.array not in constants:
             continue
         load = plan.panel.load

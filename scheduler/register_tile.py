@@ -14,6 +14,7 @@ from poly.target import Target
 
 FMA_LATENCY = 4  # cycles, on every x86-64 and Arm core of the last decade (4 to 5)
 LOADS_PER_CYCLE = 2
+PARTIAL_COST = 3.0  # a tile cut by the border runs guarded and masked: in units of a full tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ def filled(extent: int | None, step: int) -> float:
     """Share of useful work when `extent` is cut in steps (1 for a symbolic extent)."""
     if extent is None:
         return 1.0
-    return extent / (-(-extent // step) * step)
+    full, rest = divmod(extent, step)
+    return extent / step / (full + (PARTIAL_COST if rest else 0.0))
 
 
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target) -> RegisterTile:
