@@ -100,10 +100,7 @@ def _smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:
     for k, position in enumerate(order):
         flat = flat.equate(isl.dim_type.set, k, isl.dim_type.param, position)
     flat = flat.project_out(isl.dim_type.param, 0, count)
-    natural = flat
-    for k in range(len(order)):
-        natural = natural.lower_bound_val(isl.dim_type.set, k, isl.Val(0))
-    values = _point(flat if natural.is_empty() else natural)
+    values = _point(flat)
     return {names[position]: values[k] for k, position in enumerate(order)}
 
 
@@ -117,19 +114,25 @@ def _fix(pairs: isl.Map, params: Mapping[str, int]) -> isl.Map:
 
 
 def _point(s: isl.Set) -> tuple[int, ...]:
-    """The lexicographically smallest point of a non-empty set without parameters (any point
-    when it has no smallest one)."""
-    count = s.dim(isl.dim_type.set)
-    bounded = all(s.dim_has_lower_bound(isl.dim_type.set, k) for k in range(count)) if count else True
+    """The smallest point of a non-empty set without parameters: coordinate by coordinate, the
+    smallest natural number, or where there is none the smallest value.
+
+    Minimised one dimension at a time because isl's lexmin fails on some sets with existential
+    variables.
+    """
     if s.is_wrapping():
         s = s.flatten()
-    try:
-        point = (s.lexmin() if bounded else s).sample_point()
-    except isl.Error:
-        point = s.sample_point()
-    if point.is_void():  # with existential variables isl's lexmin may fail or lose the point
-        point = s.sample_point()
-    return tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
+    values = []
+    for k in range(s.dim(isl.dim_type.set)):
+        natural = s.lower_bound_val(isl.dim_type.set, k, isl.Val(0))
+        least = (s if natural.is_empty() else natural).dim_min_val(k)
+        if not least.is_int():  # unbounded below: the largest is as good as any
+            least = s.dim_max_val(k)
+        if not least.is_int():
+            least = s.sample_point().get_coordinate_val(isl.dim_type.set, k)
+        values.append(int(least.to_python()))
+        s = s.fix_val(isl.dim_type.set, k, least)
+    return tuple(values)
 
 
 def _shared_element(
