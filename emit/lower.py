@@ -9,7 +9,7 @@ import islpy as isl
 
 from emit.accesses import AccessPlan, run_build
 from emit.dynamic import real_bounds
-from emit.implemented import prove_domain
+from emit.implemented import proven
 from emit.isl_expr import arguments, to_expr
 from emit.linear import difference, linear, operands, rebuild
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Stmt, Store
@@ -20,9 +20,13 @@ from emit.rewrite import Names, substitute_stmt
 from emit.schedule_to_isl import LOOP, PROMOTE, IslSchedule, to_isl
 from poly.errors import BuildError
 from poly.expr import Binary, Expr, Load, Var, const_int
+from poly.quota import QuotaExceeded, quota
 from poly.scop import Array, Scop
 from poly.target import Target
 from poly.tree import Node
+
+
+AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
 
 
 def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True) -> Function:
@@ -35,16 +39,20 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
-    fn = build_loops(scop, tree, name)
-    prove_domain(scop, fn)
+    fn = proven(scop, build_loops(scop, tree, name))
     return run_passes(real_bounds(fn, scop, tree), target, vectorise=vectorise)
 
 
 def build_loops(scop: Scop, tree: Node, name: str) -> Function:
     """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
     data-dependent loops still have their static bounds."""
-    schedule = to_isl(scop, tree)
-    ast, plans = run_build(scop, schedule)
+    try:
+        with quota(AST_QUOTA):
+            schedule = to_isl(scop, tree)
+            ast, plans = run_build(scop, schedule)
+    except QuotaExceeded:
+        schedule = to_isl(scop, tree, atomic=True)
+        ast, plans = run_build(scop, schedule)
     walker = _Walker(scop, schedule, plans)
     body = walker.node(ast, _Scope({p: Var(p) for p in scop.params}, None))
     for array in reversed([a for a in scop.arrays.values() if a.kind == "local"]):

@@ -29,13 +29,14 @@ class IslSchedule:
     promotions: list[Promotion] = field(default_factory=list)
 
 
-def to_isl(scop: Scop, tree: Node) -> IslSchedule:
-    """Convert.
+def to_isl(scop: Scop, tree: Node, atomic: bool = False) -> IslSchedule:
+    """Convert. isl may cut a loop into several where the statements' domains have pieces;
+    loops over tiles are never cut, and none is when `atomic`.
 
     Raises:
         BuildError: two loops share a name, or a buffer has no constant or parametric size.
     """
-    builder = _Builder(scop)
+    builder = _Builder(scop, atomic)
     active = {s.name: s.domain for s in scop.statements.values()}
     root = isl.Schedule.from_domain(scop.domain).get_root()
     done = builder.build(tree, root.child(0), active)
@@ -55,8 +56,9 @@ def union_of(sets: Mapping[str, isl.Set]) -> isl.UnionSet:
 
 
 class _Builder:
-    def __init__(self, scop: Scop) -> None:
+    def __init__(self, scop: Scop, atomic: bool) -> None:
         self.scop = scop
+        self.atomic = atomic
         self.members: dict[str, Member] = {}
         self.promotions: list[Promotion] = []
 
@@ -88,6 +90,8 @@ class _Builder:
                 part = isl.UnionPwAff.from_pw_aff(member.schedule[s])
                 total = part if total is None else total.union_add(part)
             node = at.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(total))
+            if self.atomic or member.name.endswith(".out"):
+                node = node.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic)
             at = _mark(node, LOOP + member.name).child(0).child(0)
         at = self.build(tree.child, at, active)
         for _ in tree.members:

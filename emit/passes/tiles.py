@@ -17,6 +17,9 @@ from poly.dtypes import bool_
 from poly.expr import Binary, Expr
 
 
+LONGEST = 128  # a longer vector loop has a cheap remainder of its own
+
+
 def separate_tiles(fn: Function) -> Function:
     """Version the subtrees whose unrolled and vector loops have partial tiles."""
     return replace(fn, body=_top(fn.body))
@@ -81,7 +84,7 @@ def _loop(loop: For) -> tuple[Stmt, list[Expr]]:
         body, pending = (loop.body if expand else _versions(pending, body, loop.body)), []
     if expand:
         limit = full(loop)
-        if limit is not None and limit.conditions:
+        if limit is not None and limit.conditions and limit.trip <= LONGEST:
             pending = [*pending, *(c for c in limit.conditions if c not in pending)]
             return replace(loop, lo=limit.lo, hi=limit.hi, body=body), pending
     return replace(loop, body=body), pending
