@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from frontend_dsl import *  # noqa: F403
 from frontend_dsl import __all__ as _dsl_names
-from poly import hooks as _hooks
+from graph_driver import wiring as _wiring
 from poly.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from poly.errors import (
     ArgumentError,
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_hooks.register("schedule", "scheduler.schedule:Schedule.start")
-_hooks.register("auto_schedule", "graph_driver.compile_operator:auto_schedule")
-_hooks.register("compile_operator", "graph_driver.compile_operator:compile_operator")
+_wiring.connect()
 
 _LAZY = {
     "compile_model": "graph_driver.model",

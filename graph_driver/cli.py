@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from graph_driver import wiring
 from graph_driver.cli_inspect import MODEL_STAGES, UsageError
 from poly.errors import ArgumentError, BuildError, ModelError, PolycError
 
@@ -112,7 +113,7 @@ def _one_line(message: str) -> str:
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:
-    import polyc  # noqa: F401  (wires the services of the packages together)
+    wiring.connect()
 
     if arguments.command == "compile":
         from graph_driver.cli_compile import compile_command
