@@ -25,7 +25,6 @@ from poly.scop import Array, Scop
 from poly.target import Target
 from poly.tree import Node
 
-
 AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
 
 

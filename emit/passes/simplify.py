@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.linear import Interval, Linear, interval, linear, operands, rebuild
+from emit.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
 from emit.loops import Alloc, Block, Broadcast, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
 from emit.rewrite import substitute_stmt
 from poly.dtypes import bool_, i64
@@ -127,8 +127,10 @@ class _Exprs:
         new = tuple(k[0] for k in kids)
         if any(n is not c for n, c in zip(new, expr.children())):
             expr = expr.with_children(new)
-        if isinstance(expr, (Ramp, Broadcast, VLoad, HReduce)):
+        if isinstance(expr, (Ramp, Broadcast, HReduce)):
             return expr, False
+        if isinstance(expr, VLoad) or expr.lanes > 1:
+            return self.vector(expr), False
         if isinstance(expr, Binary) and expr.lanes == 1:
             return self.binary(expr, pure), pure and expr.dtype == i64
         if isinstance(expr, Unary) and expr.lanes == 1:
@@ -138,6 +140,33 @@ class _Exprs:
         if isinstance(expr, Cast) and expr.a.dtype == expr.dtype:
             return expr.a, kids[0][1]
         return expr, False
+
+    def vector(self, e: Expr) -> Expr:
+        """Masks that are the same in all lanes, and what they decide."""
+        if isinstance(e, VLoad):
+            all_on = e.mask is not None and _uniform(e.mask)
+            return VLoad(e.array, e.index, None, e.count, e.dtype) if all_on else e
+        if isinstance(e, Select):
+            same = _uniform(e.cond)
+            return e if same is None else e.a if same else e.b
+        if isinstance(e, Unary) and e.op == "not" and _uniform(e.a) is not None:
+            return Broadcast(Const(not _uniform(e.a), bool_), e.lanes, bool_)
+        if isinstance(e, Binary) and e.op in ("and", "or"):
+            for this, other in ((e.a, e.b), (e.b, e.a)):
+                same = _uniform(this)
+                if same is not None:
+                    return this if same == (e.op == "or") else other
+        if isinstance(e, Binary) and e.op in COMPARISONS:
+            a, b = _lane_form(e.a), _lane_form(e.b)
+            if a is not None and b is not None:
+                slope, lanes = a[1] - b[1], e.lanes
+                lo, hi = interval(a[0] - b[0], self.ranges)
+                lo = None if lo is None else lo + min(0, slope * (lanes - 1))
+                hi = None if hi is None else hi + max(0, slope * (lanes - 1))
+                truth = _truth(e.op, lo, hi)
+                if truth is not None:
+                    return Broadcast(Const(truth, bool_), lanes, bool_)
+        return e
 
     def unary(self, expr: Unary, pure: bool) -> Expr:
         if expr.op == "neg" and pure and expr.dtype == i64:
@@ -213,6 +242,22 @@ class _Exprs:
         if op == "%":
             return Binary("%", rebuild(rest), const_int(d), i64)
         return rebuild(whole + Linear(((Binary("//", rebuild(rest), const_int(d), i64), 1),), 0))
+
+
+def _uniform(mask: Expr) -> bool | None:
+    """The value of a mask that is one constant in all lanes."""
+    if isinstance(mask, Broadcast) and isinstance(mask.a, Const):
+        return bool(mask.a.value)
+    return None
+
+
+def _lane_form(e: Expr) -> tuple[Linear, int] | None:
+    """Lane 0 and the slope of an index vector."""
+    if isinstance(e, Ramp) and is_index(e.base):
+        return linear(e.base), e.stride
+    if isinstance(e, Broadcast) and is_index(e.a):
+        return linear(e.a), 0
+    return None
 
 
 def _truth(op: str, lo: int | None, hi: int | None) -> bool | None:

@@ -16,7 +16,6 @@ from emit.rewrite import with_bodies
 from poly.dtypes import bool_
 from poly.expr import Binary, Expr
 
-
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from emit import interp
 from emit.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
-from emit.loops import Block, Buffer, For, Function, If, Let, Store, walk
+from emit.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
 from emit.passes.share import share_loads
 from emit.passes.simplify import simplify, simplify_expr
 from emit.passes.tiles import separate_tiles
@@ -232,6 +232,19 @@ def test_names_become_unique_without_changing_meaning() -> None:
     named = unique_names(fn)
     verify(named, "renaming")
     both_run(fn, named, range(3))
+
+
+def test_masks_that_are_always_on_or_off_vanish() -> None:
+    ramp = Ramp(parse("a + 8"), 1, 8, i64)
+    on = Binary(">=", ramp, Broadcast(const_int(1), 8, i64), bool_)
+    off = Binary("<", ramp, Broadcast(parse("a"), 8, i64), bool_)
+    unknown = Binary("<", ramp, Broadcast(const_int(20), 8, i64), bool_)
+    x, y = (VLoad("X", (ramp,), m, 8, f32) for m in (None, unknown))
+    both = Binary("and", on, unknown, bool_)
+    assert simplify_expr(both, RANGES) == unknown
+    assert simplify_expr(Select(Unary("not", off, bool_), VLoad("X", (ramp,), on, 8, f32), y, f32), RANGES) == x
+    assert simplify_expr(Select(off, x, y, f32), RANGES) == y
+    assert simplify_expr(unknown, RANGES) == unknown
 
 
 def test_substitution_helper() -> None:
