@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from poly.errors import ScheduleError
+from poly.quota import QuotaExceeded, quota
 from scheduler.schedule import Schedule
+
+OPERATIONS = 1_000_000
 
 
 def random_schedule(start: Schedule, seed: int, tries: int = 6) -> Schedule:
@@ -19,8 +22,9 @@ def random_schedule(start: Schedule, seed: int, tries: int = 6) -> Schedule:
             break
         step = r.choice(_STEPS)
         try:
-            schedule = step(schedule, r)
-        except ScheduleError:  # illegal here, or of no sense here
+            with quota(OPERATIONS):
+                schedule = step(schedule, r)
+        except (ScheduleError, QuotaExceeded):  # illegal here, of no sense here, or too large for isl
             continue
     return schedule
 
