@@ -13,6 +13,8 @@ from emit.loops import Block, Broadcast, Function, Let, Stmt, Store, VLoad
 from emit.rewrite import Names, binders, with_bodies
 from poly.expr import Binary, Expr, Load, Select, Var, rewrite, walk
 
+LONGEST = 64  # stores that share values: bounds the nesting of Lets
+
 
 def share_loads(fn: Function) -> Function:
     """Bind loads that a run of stores repeats, from arrays that the run does not write."""
@@ -29,40 +31,45 @@ def _block(block: Block, names: Names) -> Stmt:
     """Split into runs of stores and other statements."""
     out: list[Stmt] = []
     run: list[Store] = []
-    for s in block.stmts:
-        if isinstance(s, Store):
+    stmts: tuple[Stmt | None, ...] = (*block.stmts, None)
+    for s in stmts:
+        if isinstance(s, Store) and len(run) < LONGEST:
             run.append(s)
             continue
         if run:
             out.append(_run(run, names))
-            run = []
-        out.append(s)
-    if run:
-        out.append(_run(run, names))
+        run = [s] if isinstance(s, Store) else []
+        if s is not None and not run:
+            out.append(s)
     return out[0] if len(out) == 1 else Block(tuple(out))
 
 
 def _run(stores: list[Store], names: Names) -> Stmt:
+    """The stores, from the last to the first; a shared value is bound where it is first used."""
+    shared = _shared(stores)
+    table: dict[Expr, Expr] = {e: Var(names.fresh(f"{min(_arrays(e))}_val"), e.dtype, e.lanes) for e in shared}
+    first = {e: next(i for i, s in enumerate(stores) if e in set(_strict(s))) for e in shared}
+    tail: list[Stmt] = []
+    for i in range(len(stores) - 1, -1, -1):
+        tail.insert(0, _replaced(stores[i], table) if table else stores[i])
+        for e in reversed([e for e in shared if first[e] == i]):
+            var = table[e]
+            assert isinstance(var, Var)
+            tail = [Let(var.name, e, tail[0] if len(tail) == 1 else Block(tuple(tail)))]
+    return tail[0] if len(tail) == 1 else Block(tuple(tail))
+
+
+def _shared(stores: list[Store]) -> list[Expr]:
+    """Loads that several stores perform, in order of first use."""
     written = {s.array for s in stores}
     counts: dict[Expr, int] = {}
     for s in stores:
         for e in {x: None for x in _strict(s)}:
             counts[e] = counts.get(e, 0) + 1
     shared = [e for e, n in counts.items() if n > 1 and not _arrays(e) & written]
-    # largest first: what is only read inside a larger shared value is not bound by itself
+    # what is only read inside a larger shared value is not bound by itself
     inner = {x for e in shared for c in e.children() for x in walk(c)}
-    shared = [e for e in shared if e not in inner]
-    if not shared or len(stores) < 2:
-        return Block(tuple(stores)) if len(stores) > 1 else stores[0]
-    table: dict[Expr, Expr] = {}
-    for e in shared:
-        table[e] = Var(names.fresh(f"{min(_arrays(e))}_val"), e.dtype, e.lanes)
-    body: Stmt = Block(tuple(_replaced(s, table) for s in stores))
-    for e in reversed(shared):
-        var = table[e]
-        assert isinstance(var, Var)
-        body = Let(var.name, e, body)
-    return body
+    return [e for e in shared if e not in inner]
 
 
 def _strict(s: Store) -> Iterator[Expr]:
