@@ -10,6 +10,7 @@ from typing import Any
 
 import islpy as isl
 
+from poly.canonical import set_text, value_text
 from poly.dtypes import BY_NAME
 from poly.errors import ScopError
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, Var
@@ -60,7 +61,7 @@ def _scop(s: Scop) -> dict[str, Any]:
         "version": VERSION,
         "name": s.name,
         "params": list(s.params),
-        "context": s.context.to_str(),
+        "context": set_text(s.context),
         "arrays": [
             [a.name, a.dtype.name, [_expr(e) for e in a.shape], a.kind, a.scalar, _span(a.span)]
             for a in s.arrays.values()
@@ -79,7 +80,7 @@ def _statement(s: Statement) -> dict[str, Any]:
     return {
         "name": s.name,
         "iters": list(s.iters),
-        "domain": s.domain.to_str(),
+        "domain": set_text(s.domain),
         "array": s.array,
         "index": [_expr(e) for e in s.index],
         "value": _expr(s.value),
@@ -122,12 +123,12 @@ def _node(n: Node) -> list[Any]:
         return ["leaf"]
     if isinstance(n, Band):
         members = [
-            [m.name, {s: pa.to_str() for s, pa in sorted(m.schedule.items())}, m.kind, m.factor, m.coincident]
+            [m.name, {s: value_text(pa) for s, pa in sorted(m.schedule.items())}, m.kind, m.factor, m.coincident]
             for m in n.members
         ]
         return ["band", members, n.permutable, _node(n.child)]
     if isinstance(n, Filter):
-        return ["filter", [[s, d.to_str()] for s, d in n.domain.items()], _node(n.child)]
+        return ["filter", [[s, set_text(d)] for s, d in n.domain.items()], _node(n.child)]
     if isinstance(n, Sequence):
         return ["sequence", *map(_node, n.filters)]
     if isinstance(n, Promote):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import islpy as isl
 
+from poly.canonical import map_text, set_text, value_text
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.scop import Array, Scop, Statement
 from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
@@ -78,12 +79,12 @@ def print_scop(scop: Scop) -> str:
 
 
 def _set_text(s: isl.Set) -> str:
-    return _without_params(s.coalesce().to_str())
+    return _without_params(set_text(s.coalesce()))
 
 
 def _map_text(m: isl.Map) -> str:
     free = m.drop_constraints_involving_dims(isl.dim_type.param, 0, m.dim(isl.dim_type.param))
-    return _without_params(free.gist_domain(m.domain()).coalesce().to_str())
+    return _without_params(map_text(free.gist_domain(m.domain()).coalesce()))
 
 
 def _without_params(text: str) -> str:
@@ -139,7 +140,7 @@ def _member_text(m: Member, active: tuple[str, ...]) -> str:
     values: dict[str, list[str]] = {}
     for s in active:
         if s in m.schedule:
-            body = _without_params(m.schedule[s].to_str())
+            body = _without_params(value_text(m.schedule[s]))
             value = body.partition("-> [(")[2].rpartition(")]")[0] if body.count("->") == 1 else body
             values.setdefault(value, []).append(s)
     if len(values) == 1:
