@@ -60,7 +60,7 @@ class Schedule:
     def __str__(self) -> str:
         from poly.text import print_tree
 
-        return print_tree(self.tree)
+        return print_tree(self.tree, self.scop)
 
     # ---- trace -----------------------------------------------------------------------------
 
