@@ -1,0 +1,108 @@
+"""Lowering of automatic schedules of larger operators: promoted tiles, packing, contraction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scops import TARGET
+
+from emit import interp
+from emit.lower import build_loops, lower
+from emit.mathlib import expand_function
+from poly.binding import bind_sizes
+from polyc import dims, empty, exp, f32, grid, op
+from scheduler.auto import automatic
+
+M, N, K = dims("M N K")
+RNG = np.random.default_rng(3)
+
+
+def agree(operator: Any, *args: Any, tolerance: float = 2e-5) -> None:
+    """Program order = automatic schedule, before and after the passes, = plain Python."""
+    scop = operator.scop()
+    given = dict(zip(scop.args, args))
+    sizes = bind_sizes(scop, {n: a.shape for n, a in given.items()})
+    wanted = operator.python(*args)
+    tree = automatic(scop, TARGET).tree
+    for fn in (build_loops(scop, tree, "f"), expand_function(lower(scop, tree, "f", TARGET))):
+        out = interp.poisoned(wanted.shape, scop.arrays[scop.results[0]].dtype)
+        interp.run(fn, {**{n: a.copy() for n, a in given.items()}, scop.results[0]: out}, sizes, shuffle=5)
+        np.testing.assert_allclose(out, wanted, rtol=tolerance, atol=tolerance)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@op
+def conv(X: f32[2, 3, 7, 9], F: f32[10, 3, 3, 3], B: f32[10]) -> f32[2, 10, 7, 9]:
+    P = empty((2, 3, 9, 11), f32)
+    for n, c, h, w in grid(2, 3, 9, 11):
+        P[n, c, h, w] = X[n, c, h - 1, w - 1] if h >= 1 and h < 8 and w >= 1 and w < 10 else 0.0
+    Y = empty((2, 10, 7, 9), f32)
+    for n, o, h, w in grid(2, 10, 7, 9):
+        Y[n, o, h, w] = B[o]
+        for c, kh, kw in grid(3, 3, 3):
+            Y[n, o, h, w] += P[n, c, h + kh, w + kw] * F[o, c, kh, kw]
+    for n, o, h, w in grid(2, 10, 7, 9):
+        Y[n, o, h, w] = max(Y[n, o, h, w], 0.0)
+    return Y
+
+
+def test_a_padded_convolution() -> None:
+    agree(conv, floats(2, 3, 7, 9), floats(10, 3, 3, 3), floats(10))
+
+
+@op
+def softmax(X: f32[M, N]) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i in range(M):
+        top = X[i, 0]
+        for j in range(1, N):
+            top = max(top, X[i, j])
+        total = 0.0
+        for j in range(N):
+            Y[i, j] = exp(X[i, j] - top)
+            total += Y[i, j]
+        for j in range(N):
+            Y[i, j] = Y[i, j] / total
+    return Y
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 17), (4, 40)])
+def test_softmax(shape: tuple[int, int]) -> None:
+    agree(softmax, floats(*shape))
+
+
+@op
+def mlp(X: f32[M, K], W: f32[K, N], B: f32[N]) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i, j in grid(M, N):
+        s = B[j]
+        for k in range(K):
+            s += X[i, k] * W[k, j]
+        Y[i, j] = s if s > 0.0 else 0.1 * s
+    return Y
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 1), (9, 21, 4), (14, 33, 8)])
+def test_matmul_with_a_contracted_accumulator(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    agree(mlp, floats(m, k), floats(k, n), floats(n))
+
+
+@op
+def band(A: f32[N, N], x: f32[N]) -> f32[N]:
+    y = empty((N,), f32)
+    for i in range(N):
+        y[i] = 0.0
+        for j in range(max(0, i - 2), min(N, i + 3)):
+            y[i] += A[i, j] * x[j]
+    return y
+
+
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_min_and_max_bounds(n: int) -> None:
+    agree(band, floats(n, n), floats(n))
