@@ -253,10 +253,11 @@ def _size_of(extent: Callable[[isl.PwAff], Expr], offset: isl.PwAff) -> Expr | N
 
 
 def _largest(scop: Scop, node: Promote, extent: isl.PwAff, d: int) -> Expr:
-    largest = extent.max_val()
+    values = isl.Map.from_pw_aff(extent).range()
+    # Not extent.max_val(): pieces like i / 3, integers on their own domain only, are an error there.
+    largest = values.dim_max_val(0)
     if largest.is_int():
         return const_int(largest.to_python())
-    values = isl.Map.from_pw_aff(extent).range()
     if not values.dim_is_bounded(isl.dim_type.set, 0):
         raise BuildError(f"the part of '{node.array}' that '{node.buffer}' holds is unbounded in dimension {d}")
     bound = values.dim_max(0)
