@@ -51,6 +51,8 @@ def run_command(arguments: argparse.Namespace) -> int:
         raise UsageError("--tensor needs --mode eager")
     model = _model(arguments, inputs, packaged)
     for name, (dtype, shape) in model.inputs.items():
+        if name not in inputs and not dtype:
+            raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in inputs:
             inputs[name] = random_input(name, dtype, shape, arguments.seed)
     start = time.perf_counter()

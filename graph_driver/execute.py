@@ -102,7 +102,7 @@ class Executor:
                     observer(k, step, lambda name: np.array(frame.value(name)))
             return frame.results()
 
-    def _frame(self, arrays: Sequence[np.ndarray]) -> _Frame:
+    def _frame(self, arrays: Sequence[Any]) -> _Frame:
         outputs = []
         for name in self.plan.outputs:
             slot = self.plan.slots.get(name)
@@ -110,7 +110,9 @@ class Executor:
             outputs.append(aligned_bytes(_output_bytes(slot) if static and slot is not None else 0))
         frame = _Frame(self.plan, self.arena, self.weights, arrays, outputs)
         values = [self._runtime or None, address(self.arena), address(self.weights)]
-        values += [address(a) for a in (*arrays, *outputs)]
+        slots = [self.plan.slots.get(n) for n in self.plan.inputs]
+        values += [address(a) if s is not None and s.dtype else None for a, s in zip(arrays, slots, strict=True)]
+        values += [address(a) for a in outputs]
         for k, v in enumerate(values):
             self._bases[k] = v
         return frame
@@ -125,11 +127,13 @@ class _Frame:
 
     def __init__(
         self, plan: Plan, arena: np.ndarray, weights: np.ndarray,
-        inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
+        inputs: Sequence[Any], outputs: Sequence[np.ndarray],
     ) -> None:  # fmt: skip
         self.plan, self.arena, self.weights = plan, arena, weights
         self.inputs, self.outputs = inputs, outputs
-        self.host_values: dict[str, Any] = {}
+        self.host_values: dict[str, Any] = {
+            n: v for n, v in zip(plan.inputs, inputs, strict=True) if plan.slots[n].dtype is None
+        }
 
     def _bytes(self, place: Place, size: int) -> np.ndarray:
         if place.kind == "arena":
@@ -178,14 +182,17 @@ class _Frame:
         for k, name in enumerate(self.plan.outputs):
             slot = self.plan.slots[name]
             if slot.dtype is None or slot.shape is None:
-                out[name] = self.host_values[name]
+                value = self.host_values[name]
+                text = isinstance(value, np.ndarray) and value.dtype.kind in "SU"
+                out[name] = value.astype(object) if text else value  # ONNX's string tensors are arrays of objects
             else:
                 out[name] = self.outputs[k][: slot.nbytes].view(BY_NAME[slot.dtype].np).reshape(slot.shape)
         return out
 
 
-def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[np.ndarray]:
-    """Inputs as contiguous arrays in the plan's order.
+def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
+    """Inputs in the plan's order, as contiguous arrays; values of the host (strings,
+    sequences) as they are.
 
     Raises:
         ArgumentError: an input is missing or unknown, or has another dtype or shape.
@@ -199,8 +206,9 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[np.ndarray]:
     return [_checked(plan.slots[name], inputs[name]) for name in plan.inputs]
 
 
-def _checked(slot: Slot, value: Any) -> np.ndarray:
-    assert slot.dtype is not None
+def _checked(slot: Slot, value: Any) -> Any:
+    if slot.dtype is None:
+        return value
     want = BY_NAME[slot.dtype].np
     array = np.asarray(value)
     if array.dtype != want:

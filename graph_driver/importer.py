@@ -147,10 +147,14 @@ class _Walker:
         for i in self.proto.input:
             if i.name in self.graph.tensors:
                 continue  # an initializer is its default
-            if not i.name or i.name in symbols:
+            if not i.name or i.name in self.graph.inputs:
                 raise ModelError(f"graph input '{i.name}' is unnamed or listed twice")
-            if not i.type.HasField("tensor_type"):
-                raise ModelError(f"input '{i.name}' is not a tensor")
+            self.graph.inputs.append(i.name)
+            if not i.type.HasField("tensor_type") or dtype_of(i.type.tensor_type.elem_type) is None:
+                if not i.type.WhichOneof("value"):
+                    raise ModelError(f"graph input '{i.name}' has no type")
+                self._define(Tensor(i.name, None, None, None, i.type))  # strings, sequences: the host's
+                continue
             types[i.name] = i.type.tensor_type.elem_type
             if i.type.tensor_type.HasField("shape"):
                 dims = i.type.tensor_type.shape.dim
@@ -159,11 +163,9 @@ class _Walker:
                 symbols[i.name] = None
         for name, shape in binder.bind(symbols).items():
             dtype = dtype_of(types[name])
-            if dtype is None:
-                raise ModelError(f"input '{name}' has element type {types[name]}, which polyc does not have")
+            assert dtype is not None
             check_shape(f"input '{name}'", shape, dtype.bytes)
             self._define(Tensor(name, dtype, shape))
-            self.graph.inputs.append(name)
 
     def _outputs(self) -> None:
         for o in self.proto.output:

@@ -19,7 +19,11 @@ POSITIVE = ("strides", "dilations", "kernel_shape", "group", "blocksize", "stora
 
 def type_proto(tensor: Tensor) -> onnx.TypeProto:
     """The ONNX type of a tensor; empty where it is unknown."""
+    if tensor.onnx_type is not None:
+        return tensor.onnx_type
     if tensor.dtype is None:
+        if tensor.const is not None:
+            return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(tensor.const.dtype), tensor.shape)
         return onnx.TypeProto()
     return helper.make_tensor_type_proto(elem_type_of(tensor.dtype), tensor.shape)
 
@@ -97,13 +101,13 @@ def _reason(error: Exception) -> str:
 
 def _tensor(name: str, proto: onnx.TypeProto | None, what: str) -> Tensor:
     if proto is None or not proto.HasField("tensor_type"):
-        return Tensor(name, None, None)
+        return Tensor(name, None, None, None, proto)
     dtype = dtype_of(proto.tensor_type.elem_type)
     if not proto.tensor_type.HasField("shape"):
-        return Tensor(name, dtype, None)
+        return Tensor(name, dtype, None, None, proto)
     dims = proto.tensor_type.shape.dim
     if not all(d.HasField("dim_value") for d in dims):
-        return Tensor(name, dtype, None)
+        return Tensor(name, dtype, None, None, proto)
     shape = tuple(d.dim_value for d in dims)
     check_shape(f"{what}: result '{name}'", shape, dtype.bytes if dtype else 1)
-    return Tensor(name, dtype, shape)
+    return Tensor(name, dtype, shape, None, None if dtype else proto)

@@ -23,12 +23,16 @@ class GraphError(PolycError):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A value. `const` is set for weights and folded results (read-only, may be a broadcast view)."""
+    """A value. `const` is set for weights and folded results (read-only, may be a broadcast view).
+
+    `onnx_type` (an `onnx.TypeProto`) says what a value of the host is, as far as it is known.
+    """
 
     name: str
     dtype: DType | None
     shape: tuple[int, ...] | None
     const: np.ndarray | None = None
+    onnx_type: Any = None
 
     @property
     def static(self) -> bool:

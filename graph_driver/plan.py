@@ -176,7 +176,7 @@ def _slot(tensor: Tensor, place: Place) -> Slot:
 def _fixed_places(graph: Graph, root: Mapping[str, str]) -> tuple[dict[str, Place], list[tuple[int, Step]]]:
     """Inputs, outputs and host values; and copies (by output number) for outputs that cannot
     have their memory alone: constants, inputs, and tensors returned twice."""
-    places: dict[str, Place] = {name: Place("input", k) for k, name in enumerate(graph.inputs)}
+    places = {name: Place("input", k) for k, name in enumerate(graph.inputs) if graph.tensors[name].static}
     for name, tensor in graph.tensors.items():
         if not tensor.static and root[name] == name:
             places[name] = Place("host")

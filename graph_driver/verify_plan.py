@@ -17,7 +17,7 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
     for slot in plan.slots.values():
         _check_slot(plan, slot)
     for name in plan.inputs:
-        if name not in plan.slots or plan.slots[name].place.kind != "input":
+        if name not in plan.slots or plan.slots[name].place.kind not in ("input", "host"):
             raise memory.PlanError(f"input '{name}' has no place")
     for name in plan.outputs:
         if name not in plan.slots:

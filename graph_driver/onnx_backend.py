@@ -1,0 +1,65 @@
+"""ONNX's backend interface: `prepare`, `run_model`, `supports_device`.
+
+Used as `onnx.backend.test.BackendTest(graph_driver.onnx_backend, __name__)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from graph_driver.model import Model, compile_model
+from graph_driver.onnx_tensors import dtype_of
+
+
+def _value(x: Any) -> Any:
+    """An input as the suite gives it: a tensor as an array, anything else as it is."""
+    if isinstance(x, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(x)
+    return np.asarray(x) if isinstance(x, (np.generic, int, float, bool)) else x
+
+
+class PolycRep(BackendRep):  # type: ignore[misc]
+    """A model that is compiled when the shapes of its inputs are known."""
+
+    def __init__(self, model: onnx.ModelProto, threads: int) -> None:
+        self._proto, self._threads = model, threads
+        given = {t.name for t in model.graph.initializer}
+        self._names = [i.name for i in model.graph.input if i.name not in given]
+        kinds = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}  # 0 for what is no tensor
+        self._numeric = {n for n in self._names if dtype_of(kinds[n]) is not None}
+        self._compiled: dict[tuple[tuple[int, ...], ...], Model] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Outputs in the graph's order; `inputs` in the order of its inputs."""
+        given = dict(zip(self._names, map(_value, inputs if isinstance(inputs, Sequence) else [inputs]), strict=True))
+        shapes = {n: v.shape for n, v in given.items() if isinstance(v, np.ndarray) and n in self._numeric}
+        key = tuple(shapes.values())
+        if key not in self._compiled:
+            self._compiled[key] = compile_model(self._proto, threads=self._threads, shapes=shapes)
+        results = self._compiled[key](given)
+        names = [o.name for o in self._proto.graph.output]
+        return tuple(namedtupledict("Outputs", names)(*[results[n] for n in names]))
+
+
+class PolycBackend(Backend):  # type: ignore[misc]
+    """The CPU of this machine."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PolycRep:
+        """The model, compiled at its first run for the shapes given then. `threads` defaults to 1."""
+        return PolycRep(model, int(kwargs.get("threads", 1)))
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Only the CPU so far."""
+        return device == "CPU"
+
+
+prepare = PolycBackend.prepare
+run_model = PolycBackend.run_model
+supports_device = PolycBackend.supports_device
