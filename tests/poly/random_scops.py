@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import islpy as isl
-import scops
+import small_scops as scops
 
 from poly.dtypes import bool_, f32, i64
 from poly.expr import Binary, Cast, Expr, Load, Select, Unary, Var, const_int

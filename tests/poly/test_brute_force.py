@@ -7,7 +7,7 @@ import random
 import brute
 import pytest
 import random_scops
-import scops
+import small_scops as scops
 
 from poly.dependences import conflicts
 from poly.errors import ScheduleError
