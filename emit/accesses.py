@@ -35,7 +35,7 @@ class AccessPlan:
 def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str, AccessPlan]]:
     """Generate the AST; user nodes are annotated with the keys of the returned plans."""
     planner = _Planner(scop, schedule)
-    build = isl.AstBuild.from_context(scop.context)
+    build = isl.AstBuild.from_context(scop.context).set_iterators(_iterators(len(schedule.members)))
     alive: list[Any] = []  # islpy frees callbacks that nobody holds
     for setter, callback in (
         ("set_at_each_domain", planner.at_domain),
@@ -52,6 +52,14 @@ def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str,
     if planner.error is not None:
         raise planner.error
     return ast, planner.plans
+
+
+def _iterators(count: int) -> isl.IdList:
+    """Names for the loop variables that no parameter can have (isl's own are c0, c1, ...)."""
+    names = isl.IdList.alloc(isl.DEFAULT_CONTEXT, count)
+    for i in range(count):
+        names = names.add(isl.Id(f"@{i}", context=isl.DEFAULT_CONTEXT))
+    return names
 
 
 class _Planner:

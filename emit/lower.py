@@ -129,7 +129,8 @@ class _Walker:
         op = cond.get_op_type()
         left = cond.get_op_arg(0)
         ops = isl.ast_expr_op_type
-        if op not in (ops.lt, ops.le) or left.to_C_str() != iterator:
+        variable = left.get_type() == isl.ast_expr_type.id and left.get_id().get_name() == iterator
+        if op not in (ops.lt, ops.le) or not variable:
             raise BuildError(f"a loop condition of isl is no upper bound: {cond.to_C_str()}")
         hi = to_expr(cond.get_op_arg(1), scope.names)
         return plus(hi, 1) if op == ops.le else hi

@@ -106,3 +106,19 @@ def band(A: f32[N, N], x: f32[N]) -> f32[N]:
 @pytest.mark.parametrize("n", [1, 3, 20])
 def test_min_and_max_bounds(n: int) -> None:
     agree(band, floats(n, n), floats(n))
+
+
+c0, c1 = dims("c0 c1")
+
+
+@op
+def awkward(A: f32[c0, c1]) -> f32[c1, c0]:
+    y = empty((c1, c0), f32)
+    for c2 in range(c0):
+        for c3 in range(c1):
+            y[c3, c2] = A[c2, c3] + f32(c0 - c1)
+    return y
+
+
+def test_sizes_named_like_isl_s_iterators() -> None:
+    agree(awkward, floats(5, 3))
