@@ -100,6 +100,40 @@ def make_pointwise(T: DType, batch: int, channels: tuple[int, int], pixels: int,
     return pointwise if bias else pointwise_nobias
 
 
+def make_subsampled(
+    T: DType, batch: int, channels: tuple[int, int], size: Sizes, strides: Sizes, bias: bool
+) -> Any:  # fmt: skip
+    """A 1x1 convolution with strides: the pixels it reads are collected first, row by row."""
+    N, (C, M), (H, W), (sh, sw) = batch, channels, size, strides
+    OH, OW = windows(size, (1, 1), strides, (1, 1))
+
+    @op
+    def subsampled(X: T[N, C, H, W], F: T[M, C], B: T[M]) -> T[N, M, OH, OW]:
+        Y = empty((N, M, OH, OW), T)
+        P = empty((N, C, OH, OW), T)
+        for n, c, h, w in grid(N, C, OH, OW):
+            P[n, c, h, w] = X[n, c, h * sh, w * sw]
+        for n, o, h, w in grid(N, M, OH, OW):
+            Y[n, o, h, w] = B[o]
+            for c in range(C):
+                Y[n, o, h, w] += P[n, c, h, w] * F[o, c]
+        return Y
+
+    @op
+    def subsampled_nobias(X: T[N, C, H, W], F: T[M, C]) -> T[N, M, OH, OW]:
+        Y = empty((N, M, OH, OW), T)
+        P = empty((N, C, OH, OW), T)
+        for n, c, h, w in grid(N, C, OH, OW):
+            P[n, c, h, w] = X[n, c, h * sh, w * sw]
+        for n, o, h, w in grid(N, M, OH, OW):
+            Y[n, o, h, w] = 0
+            for c in range(C):
+                Y[n, o, h, w] += P[n, c, h, w] * F[o, c]
+        return Y
+
+    return subsampled if bias else subsampled_nobias
+
+
 def make_depthwise(
     T: DType, batch: int, channels: int, size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
     begin: Sizes, end: Sizes, bias: bool,

@@ -25,8 +25,9 @@ def make_softmax(T: DType, outer: int, n: int, inner: int, logarithm: bool = Fal
             for k in range(n):
                 Y[o, k, i] = exp(X[o, k, i] - top)
                 total += Y[o, k, i]
+            inverse = 1 / total
             for k in range(n):
-                Y[o, k, i] = Y[o, k, i] / total
+                Y[o, k, i] = Y[o, k, i] * inverse
         return Y
 
     @op
@@ -39,8 +40,9 @@ def make_softmax(T: DType, outer: int, n: int, inner: int, logarithm: bool = Fal
             total = T(0)
             for k in range(n):
                 total += exp(X[o, k, i] - top)
+            logarithm_of_total = log(total)
             for k in range(n):
-                Y[o, k, i] = X[o, k, i] - top - log(total)
+                Y[o, k, i] = X[o, k, i] - top - logarithm_of_total
         return Y
 
     return log_softmax if logarithm else softmax
@@ -60,8 +62,9 @@ def make_softmax_rows(T: DType, rows: int, n: int) -> Any:
             for k in range(n):
                 Y[r, k] = exp(X[r, k] - top)
                 total += Y[r, k]
+            inverse = 1 / total
             for k in range(n):
-                Y[r, k] = Y[r, k] / total
+                Y[r, k] = Y[r, k] * inverse
         return Y
 
     return softmax_rows

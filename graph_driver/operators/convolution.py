@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.convolution import make_conv2d, make_depthwise, make_grouped, make_pointwise
+from frontend_dsl.library.convolution import make_conv2d, make_depthwise, make_grouped, make_pointwise, make_subsampled
 from frontend_dsl.library.transposed import make_conv_transpose, make_conv_transpose_tiles
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
@@ -41,6 +41,8 @@ def conv(ctx: NodeContext) -> OperatorScop:
         return _wired(scop_of(make_pointwise, x.dtype, batch, (channels, filters), product(size), bias), bias)
     if len(size) == 1:
         size, win = _lifted(size, win)
+    if len(size) == 2 and groups == 1 and not win.padded and set(win.kernel) == {1}:
+        return _wired(scop_of(make_subsampled, x.dtype, batch, (channels, filters), size, win.strides, bias), bias)
     rest = (win.kernel, win.strides, win.dilations, win.begin, win.end, bias)
     if len(size) == 2 and groups == 1:
         scop = scop_of(make_conv2d, x.dtype, batch, (channels, filters), size, *rest)

@@ -33,6 +33,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "conv_plain": lambda: convolution.make_conv2d(f64, 1, (2, 3), (4, 5), (3, 2), one, one, none, none, False),
     "pointwise": lambda: convolution.make_pointwise(f32, 2, (2, 3), 4, True),
     "pointwise_nobias": lambda: convolution.make_pointwise(f32, 1, (2, 3), 4, False),
+    "subsampled": lambda: convolution.make_subsampled(f32, 1, (2, 3), (4, 5), (2, 3), True),
+    "subsampled_nobias": lambda: convolution.make_subsampled(f32, 2, (2, 3), (5, 5), (2, 1), False),
     "depthwise": lambda: convolution.make_depthwise(f32, 1, 2, (4, 4), (3, 3), one, one, one, one, True),
     "depthwise_nobias": lambda: convolution.make_depthwise(f32, 1, 2, (4, 4), (3, 3), one, one, none, none, False),
     "grouped": lambda: convolution.make_grouped(f32, 1, 2, (2, 2), (4, 4), (3, 3), one, one, one, one, True),
