@@ -23,9 +23,8 @@ from poly.errors import (
 
 if TYPE_CHECKING:
     from graph_driver.model import Model, compile_model, load
-    from scheduler.schedule import Schedule
-
     from poly.scop import Scop
+    from scheduler.schedule import Schedule
 
 __version__ = "0.1.0"
 

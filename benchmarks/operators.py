@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import interleave
+from benchmarks.timing import free_all_cores, interleave, pin_to_one_core
 
 
 def matmul_case(m: int, n: int, k: int, rounds: int = 20) -> dict[str, Any]:
@@ -30,11 +31,15 @@ def matmul_case(m: int, n: int, k: int, rounds: int = 20) -> dict[str, Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     peer = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    start = time.perf_counter()
     kernel = matmul.compile(M=m, N=n, K=k, threads=1)
+    compile_s = time.perf_counter() - start
+    pin_to_one_core()
     exact = a.astype(np.float64) @ b.astype(np.float64)
     difference = float(np.abs(kernel(a, b) - exact).max() / np.abs(exact).max())
     feeds = {"a": a, "b": b}
     times = interleave({"polyc": lambda: kernel(a, b), "onnxruntime": lambda: peer.run(None, feeds)}, rounds)
+    free_all_cores()
     return {
         "case": f"matmul {m}x{n}x{k}",
         "polyc_ms": round(times["polyc"].minimum, 3),
@@ -44,4 +49,5 @@ def matmul_case(m: int, n: int, k: int, rounds: int = 20) -> dict[str, Any]:
         "ratio": round(times["onnxruntime"].minimum / times["polyc"].minimum, 3),
         "polyc_gflops": round(2e-6 * m * n * k / times["polyc"].minimum, 1),
         "largest_relative_difference": difference,
+        "compile_s": round(compile_s, 2),
     }

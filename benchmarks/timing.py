@@ -16,10 +16,19 @@ class Timing:
     median: float
 
 
+_ALL_CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
 def pin_to_one_core() -> None:
-    """Keep this process on one core (Linux), so that no peer gets a second one."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    """Keep this thread on one core (Linux), so that no peer gets a second one."""
+    if _ALL_CORES:
+        os.sched_setaffinity(0, {max(_ALL_CORES)})
+
+
+def free_all_cores() -> None:
+    """Undo `pin_to_one_core`."""
+    if _ALL_CORES:
+        os.sched_setaffinity(0, _ALL_CORES)
 
 
 def interleave(runs: dict[str, Callable[[], object]], rounds: int = 20, warmup: int = 2) -> dict[str, Timing]:
