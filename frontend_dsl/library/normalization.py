@@ -6,6 +6,7 @@
 from typing import Any
 
 from frontend_dsl import abs, empty, exp, grid, log, max, op, pow, sqrt
+from frontend_dsl.library.subscripts import pick
 from poly.dtypes import DType
 
 Shape = tuple[int, ...]
@@ -206,3 +207,49 @@ def make_lp_norm(T: DType, outer: int, n: int, inner: int, power: int) -> Any:
         return Y
 
     return lp_norm
+
+
+def make_hardmax(T: DType, outer: int, n: int, inner: int) -> Any:
+    """1 at the first maximum along the middle axis, 0 elsewhere."""
+
+    @op
+    def hardmax(X: T[outer, n, inner]) -> T[outer, n, inner]:
+        Y = empty((outer, n, inner), T)
+        for o, i in grid(outer, inner):
+            top = T(float("-inf"))
+            for k in range(n):
+                top = max(top, X[o, k, i])
+            free = T(1)
+            for k in range(n):
+                Y[o, k, i] = free if X[o, k, i] == top else T(0)
+                free = T(0) if X[o, k, i] == top else free
+        return Y
+
+    return hardmax
+
+
+def make_mean_variance(T: DType, order: Shape, shape: Shape, kept: int) -> Any:
+    """Mean 0 and variance 1 over the last `len(order) - kept` of the axes listed in `order`."""
+    outer, inner = tuple(shape[d] for d in order[:kept]), tuple(shape[d] for d in order[kept:])
+    place = tuple(order.index(d) for d in range(len(order)))
+    count = 1
+    for n in inner:
+        count *= n
+
+    @op
+    def mean_variance(X: T[shape]) -> T[shape]:
+        Y = empty(shape, T)
+        for o in grid(*outer):
+            mean = T(0)
+            for k in grid(*inner):
+                mean += X[pick((*o, *k), place)]
+            mean /= count
+            variance = T(0)
+            for k in grid(*inner):
+                variance += (X[pick((*o, *k), place)] - mean) * (X[pick((*o, *k), place)] - mean)
+            deviation = sqrt(variance / count)
+            for k in grid(*inner):
+                Y[pick((*o, *k), place)] = (X[pick((*o, *k), place)] - mean) / (deviation + 1e-9)
+        return Y
+
+    return mean_variance

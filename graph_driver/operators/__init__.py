@@ -10,7 +10,7 @@ from graph_driver.operators.context import Builder, NodeContext, OperatorScop, T
 
 _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
-    "indexing", "resize", "recurrent", "quantization",
+    "indexing", "resize", "recurrent", "quantization", "einsum",
 )  # fmt: skip
 
 __all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "lookup", "supported"]

@@ -95,3 +95,27 @@ def lp_norm(ctx: NodeContext) -> OperatorScop:
     sizes = (product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :]))
     scop = scop_of(lib.make_lp_norm, x.dtype, *sizes, power)
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+@onnx_operator("Hardmax")
+def hardmax(ctx: NodeContext) -> OperatorScop:
+    """Before opset 13 all dimensions from `axis` on form one row."""
+    need_float(ctx)
+    x = data(ctx, 0)
+    old = ctx.opset < 13
+    axis = axis_of(ctx, len(x.shape), 1 if old else -1)
+    n, inner = (product(x.shape[axis:]), 1) if old else (x.shape[axis], product(x.shape[axis + 1 :]))
+    scop = scop_of(lib.make_hardmax, x.dtype, product(x.shape[:axis]), n, inner)
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+@onnx_operator("MeanVarianceNormalization")
+def mean_variance(ctx: NodeContext) -> OperatorScop:
+    """Over `axes`, by default all but the channels."""
+    need_float(ctx)
+    x = data(ctx, 0)
+    rank = len(x.shape)
+    axes = sorted({int(a) % rank for a in ctx.attrs.get("axes", (0, 2, 3))})
+    kept = [d for d in range(rank) if d not in axes]
+    scop = scop_of(lib.make_mean_variance, x.dtype, (*kept, *axes), x.shape, len(kept))
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)

@@ -217,3 +217,24 @@ def test_matmul_integer() -> None:
     check("MatMulInteger", a, b, None, np.array(-3, np.int8))
     want = a.astype(np.int32) @ (b.astype(np.int32) - np.arange(5, dtype=np.int32))
     check("MatMulInteger", a, b, np.array(0, np.uint8), np.arange(5, dtype=np.int8), want=[want])
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(3, 4), (4, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(3, 4)]),
+        ("...ij,...jk->...ik", [(2, 3, 4), (4, 5)]), ("ij->i", [(3, 4)]), ("ii->i", [(4, 4)]), ("i,i->", [(4,), (4,)]),
+        ("ij,jk", [(3, 4), (4, 5)]),
+        ("bhqd,bhkd->bhqk", [(2, 2, 3, 4), (2, 2, 5, 4)]), ("i,j->ij", [(3,), (4,)]), ("...ii->...i", [(2, 3, 3)]),
+    ],
+)  # fmt: skip
+def test_einsum(equation: str, shapes: Any) -> None:
+    check("Einsum", *[f32(*s) for s in shapes], equation=equation)
+
+
+def test_hardmax_and_mean_variance() -> None:
+    x = ints(0, 3, 3, 4, 5, dtype=np.float32)
+    for axis in (0, 1, -1):
+        check("Hardmax", x, axis=axis)
+    check("MeanVarianceNormalization", f32(2, 3, 4, 5))
+    check("MeanVarianceNormalization", f32(2, 3, 4), axes=[1, -1])
