@@ -96,8 +96,14 @@ class _Planner:
     def at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
         key = f"u{len(self.plans)}"
         plan = self.plans[key] = AccessPlan()
-        self.guarded(lambda: self.plan(node, build, plan))
-        return node.set_annotation(isl.Id(key, context=isl.DEFAULT_CONTEXT))
+        marked = [node]
+
+        def annotate() -> None:
+            self.plan(node, build, plan)
+            marked[0] = node.set_annotation(isl.Id(key, context=isl.DEFAULT_CONTEXT))
+
+        self.guarded(annotate)
+        return marked[0]
 
     def plan(self, node: isl.AstNode, build: isl.AstBuild, plan: AccessPlan) -> None:
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()

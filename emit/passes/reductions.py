@@ -129,8 +129,8 @@ class Accumulators:
         before = [s for a in live for s in _initialise(a)]
         after = [_combine(a) for a in live]
         out: Stmt = Block((*before, body, *after))
-        for a in live:
-            for name in a.names[: a.used]:
+        for a in reversed(live):
+            for name in reversed(a.names[: a.used]):
                 out = Alloc(Buffer(name, a.dtype, (const_int(a.lanes),), "register"), out)
         return out
 

@@ -95,7 +95,8 @@ class _Vectoriser:
         if not exact and not nonnegative(linear(trip), place.bounds):
             trip = Binary("max", trip, const_int(0), i64)
         masked = not exact and limit is not None and not isinstance(trip, Var)
-        bound = self.names(f"{loop.var}_trip") if masked or any(True for _ in loads(trip)) else None
+        long = any(not isinstance(a, Var) for a, _ in linear(trip).terms)
+        bound = self.names(f"{loop.var}_trip") if masked or long else None
         accumulators = Accumulators(loop, self.names)
         chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
         if limit is not None and limit.trip < lanes:
