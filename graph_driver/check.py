@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.onnx_tensors import one_line
+from graph_driver.wording import one_line
 from poly.dtypes import BY_NAME
 from poly.errors import ModelError
 

@@ -16,6 +16,7 @@ from graph_driver.ir import Graph, Node
 from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
 from graph_driver.passes.views import is_view
 from graph_driver.reshaping import array_shape, over
+from graph_driver.wording import one_line
 from poly import json_io
 from poly.compose import compose
 from poly.errors import PolycError
@@ -94,6 +95,8 @@ def _translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         return Piece(node, builder(context), "", context, builder)
     except Unsupported as error:
         return Piece(node, None, str(error))
+    except Exception as error:  # a bug of one builder costs one node, and the report says so
+        return Piece(node, None, f"the library failed: {type(error).__name__}: {one_line(error)}")
 
 
 def _absent_before_present(node: Node) -> int | None:
@@ -122,8 +125,16 @@ def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True) -> lis
         members = [piece]
         if fuse and piece.operator is not None:
             members += _epilogue(graph, piece, by_node, consumers, taken, place)
+        try:
+            group = make_group(graph, members)
+        except PolycError as error:
+            if len(members) == 1:
+                raise
+            graph.notes.append(f"not joined: {one_line(error)}")
+            members = [piece]
+            group = make_group(graph, members)
         taken |= {id(m.node) for m in members}
-        found.append((place[id(members[-1].node)], make_group(graph, members)))
+        found.append((place[id(members[-1].node)], group))
     return [g for _, g in sorted(found, key=lambda item: item[0])]
 
 

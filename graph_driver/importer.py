@@ -22,9 +22,10 @@ from graph_driver.binding import Binder, symbol_of
 from graph_driver.inference import infer
 from graph_driver.ir import Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
-from graph_driver.onnx_tensors import attributes, dtype_of, one_line, sparse_to_numpy, to_numpy
+from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
 from graph_driver.reference import HostNode
 from graph_driver.text_check import check_text
+from graph_driver.wording import one_line
 from poly.dtypes import i64
 from poly.errors import ModelError
 

@@ -10,7 +10,8 @@ from onnx import helper, numpy_helper, shape_inference
 
 from graph_driver.ir import Tensor
 from graph_driver.limits import check_shape
-from graph_driver.onnx_tensors import dtype_of, elem_type_of, one_line
+from graph_driver.onnx_tensors import dtype_of, elem_type_of
+from graph_driver.wording import one_line
 from poly.errors import ModelError
 
 MAX_DATA = 4096  # elements of a constant that inference may want to look at (shapes, axes, pads)

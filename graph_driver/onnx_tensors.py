@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from graph_driver.limits import check_shape
+from graph_driver.wording import one_line
 from poly.dtypes import DType, from_numpy
 from poly.errors import ModelError
 
@@ -119,10 +120,3 @@ def attributes(node: onnx.NodeProto, what: str) -> dict[str, Any]:
             value = list(value)
         out[a.name] = value
     return out
-
-
-def one_line(error: BaseException | str, limit: int = 200) -> str:
-    """The first meaningful line of an error's text, shortened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= limit else text[: limit - 3] + "..."

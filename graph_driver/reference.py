@@ -12,7 +12,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from graph_driver.ir import Node
-from graph_driver.onnx_tensors import one_line
+from graph_driver.wording import one_line
 from poly.errors import ModelError
 
 

@@ -1,0 +1,90 @@
+"""Compiling on worker processes: results, failures, crashes and time limits of single kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import network
+
+from emit import targets
+from graph_driver import groups, kernels, worker
+from graph_driver.importer import import_model
+from graph_driver.operators import lookup
+from graph_driver.passes import manager
+from graph_driver.worker import Compiled, Job
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """The kernels of the small network, with an empty cache."""
+    monkeypatch.setenv("POLYC_CACHE", str(tmp_path / "cache"))
+    graph = import_model(network())
+    manager.run(graph)
+    found = groups.form_groups(graph, groups.translate(graph, lookup))
+    return [Job(g.text, f"k{n}", targets.host(), 1) for n, g in enumerate(found)]
+
+
+def test_two_processes_give_the_same_code_as_this_one(jobs: list[Job]) -> None:
+    steps: list[tuple[int, int]] = []
+    results = kernels.compile_all(jobs, lambda done, total: steps.append((done, total)))
+    assert steps[0] == (0, len(jobs)) and steps[-1] == (len(jobs), len(jobs))
+    for job in jobs[:2]:
+        found = results[job.symbol]
+        assert isinstance(found, Compiled) and not found.cache_hit and found.seconds["schedule"] > 0
+        here = worker.compile_job(job)
+        assert (here.image, here.order) == (found.image, found.order)
+    again = kernels.compile_all(jobs)
+    assert all(isinstance(r, Compiled) and r.cache_hit for r in again.values())
+    assert [r.image for r in again.values() if isinstance(r, Compiled)] == [
+        r.image for r in (results[j.symbol] for j in jobs) if isinstance(r, Compiled)
+    ]
+
+
+def test_a_failure_is_one_line_and_the_others_go_on(jobs: list[Job]) -> None:
+    broken = [Job("{}", "bad1", targets.host(), 1), Job("no json", "bad2", targets.host(), 1)]
+    results = kernels.compile_all([*broken, *jobs[:3]])
+    for job in broken:
+        text = results[job.symbol]
+        assert isinstance(text, str) and "\n" not in text
+    assert all(isinstance(results[j.symbol], Compiled) for j in jobs[:3])
+
+
+def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    start = kernels._Worker._start
+    doomed: list[Any] = []
+
+    def start_and_kill_the_first(self: Any) -> Any:
+        process = start(self)
+        if not doomed:
+            doomed.append(process)
+            process.kill()
+        return process
+
+    monkeypatch.setattr(kernels._Worker, "_start", start_and_kill_the_first)
+    results = kernels.compile_all(jobs)
+    died = [r for r in results.values() if isinstance(r, str)]
+    assert died == ["the compiler process died (exit code -9)"] and len(results) == len(jobs)
+    monkeypatch.setattr(kernels, "TIME_LIMIT", 0.05)
+    slow = kernels.compile_all([Job(j.text, j.symbol + "s", j.target, 1) for j in jobs[:3]])
+    assert all(isinstance(r, str) and "took more than" in r for r in slow.values())
+
+
+def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graph_driver import memo, model
+    from graph_driver.check import compare, random_input
+
+    expected = model.compile_model(network(), threads=1)
+    monkeypatch.setattr(memo, "find", lambda *_: None)
+    monkeypatch.setattr(memo, "store", lambda *_: None)
+    monkeypatch.setattr(
+        model.kernels, "compile_all",
+        lambda todo, progress=None: {j.symbol: "refused by the test" for j in todo},
+    )  # fmt: skip
+    found = model.compile_model(network(), threads=1)
+    assert {o for o, _, _ in found.report().host} >= {"Conv", "Gemm", "Softmax"}
+    assert any("compiled in parts: refused by the test" in n for n in found.report().notes)
+    assert all("no code: refused by the test" in reason for _, _, reason in found.report().host)
+    feeds = {n: random_input(n, d, s, 0) for n, (d, s) in found.inputs.items()}
+    assert max(d.relative for d in compare(found(feeds), expected(feeds))) < 1e-5
