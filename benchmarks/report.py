@@ -22,9 +22,10 @@ def page(rows: Sequence[dict[str, Any]], rounds: int) -> str:
         f"Python {found['python']}; {versions}.",
         "",
         f"Minimum and median of {rounds} interleaved rounds in one process pinned to one core. "
-        "Ratio = ONNX Runtime's minimum / polyc's minimum; above 1 polyc is faster. No tuning.",
+        "Ratio = ONNX Runtime's minimum / polyc's minimum; above 1 polyc is faster. "
+        "No tuning; compile times are with a cold cache.",
         "",
-        "| case | polyc ms (median) | ONNX Runtime ms (median) | ratio | GFLOP/s | largest difference | compile, cold |",
+        "| case | polyc ms (median) | ONNX Runtime ms (median) | ratio | GFLOP/s | difference | compile |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
     for r in rows:
