@@ -74,8 +74,11 @@ def linear(expr: Expr) -> Linear:
 
 
 def rebuild(form: Linear) -> Expr:
-    """The canonical expression of a form: positive terms first, the constant last."""
+    """The canonical expression of a form: positive terms first; the constant last, or first
+    (`1000 - 16*i`) where no term is positive."""
     out: Expr | None = None
+    if form.const > 0 and form.terms and all(c < 0 for _, c in form.terms):
+        out, form = const_int(form.const), Linear(form.terms, 0)
     for atom, c in sorted(form.terms, key=lambda t: t[1] < 0):
         size = abs(c)
         term: Expr = atom if size == 1 else Binary("*", const_int(size), atom, i64)

@@ -51,7 +51,8 @@ def _run(stores: list[Store], names: Names) -> Stmt:
     first = {e: next(i for i, s in enumerate(stores) if e in set(_strict(s))) for e in shared}
     tail: list[Stmt] = []
     for i in range(len(stores) - 1, -1, -1):
-        tail.insert(0, _replaced(stores[i], table) if table else stores[i])
+        bound = {e: v for e, v in table.items() if first[e] <= i}  # earlier there may be a lazy use
+        tail.insert(0, _replaced(stores[i], bound) if bound else stores[i])
         for e in reversed([e for e in shared if first[e] == i]):
             var = table[e]
             assert isinstance(var, Var)

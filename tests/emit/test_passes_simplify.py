@@ -225,6 +225,13 @@ def test_loads_of_written_arrays_and_lazy_loads_are_not_shared() -> None:
     assert share_loads(function(body)).body == body
 
 
+def test_a_lazy_use_before_the_first_certain_one_stays() -> None:
+    x = Load("X", (const_int(3),), f32)
+    lazy = Select(Binary("<", Var("N"), const_int(0), bool_), x, Const(1.0, f32), f32)
+    body = Block((store(const_int(0), lazy), store(const_int(1), x), store(const_int(2), x)))
+    both_run(function(body), share_loads(function(body)), range(1))
+
+
 def test_names_become_unique_without_changing_meaning() -> None:
     inner = loop("i", "0", "3", doubled("i"), "serial")
     body = Block((inner, inner, Let("t", parse("N"), store(Var("t"), Load("X", (Var("t"),), f32)))))
