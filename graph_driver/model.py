@@ -77,6 +77,9 @@ class Report:
             f"memory   arena {human(self.peak)}, lower bound {human(self.bound)}, weights {human(self.weight_bytes)}",
             f"seconds  {total:.2f} ({stages})",
         ]
+        if self.kernel_seconds:
+            each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
+            lines.append(f"         kernels, added up over processes: {each}")
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
 
 
