@@ -23,6 +23,7 @@ from frontend_dsl.library import (
     scalar,
     transposed,
 )
+from graph_driver.compile_operator import compile_operator
 from poly.dtypes import f32, f64, i8, i32, i64, u8
 
 rng = np.random.default_rng(3)
@@ -113,14 +114,25 @@ def drawn(dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     return rng.integers(0 if dtype.kind == "uint" else -2, 3, shape).astype(dtype.np)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_plain_python_equals_compiled(name: str) -> None:
+def compare(name: str, compiled: Callable[..., Any]) -> None:
+    """The operator as plain Python against `compiled(scop)` on drawn arguments."""
     operator = CASES[name]()
     scop = operator.scop()
     args = [drawn(scop.arrays[a].dtype, tuple(int(e.value) for e in scop.arrays[a].shape)) for a in scop.args]
     want = operator.python(*args)
-    got = compile_kernel(scop, scop.tree)(*args)
+    got = compiled(scop)(*args)
     for x, y in zip(*[v if isinstance(v, tuple) else (v,) for v in (want, got)], strict=True):
         assert np.asarray(x).dtype == np.asarray(y).dtype
         assert np.isfinite(x).all(), "poison is left in the result"
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plain_python_equals_program_order(name: str) -> None:
+    compare(name, lambda scop: compile_kernel(scop, scop.tree))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_plain_python_equals_automatic_schedule(name: str) -> None:
+    compare(name, lambda scop: compile_operator(scop, threads=2))
