@@ -12,15 +12,18 @@ from dataclasses import dataclass, replace
 
 from emit.linear import difference, linear, nonnegative, rebuild
 from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.mathlib import BASIC
 from emit.passes.bounds import full
 from emit.passes.reductions import Accumulators, combine_in_place
 from emit.passes.vector_expr import Cannot, Lanes, negated, widest
-from emit.rewrite import Names, binders, substitute_stmt, with_bodies
+from emit.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
 from poly.dtypes import bool_, i64
-from poly.expr import Binary, Expr, Select, Var, const_int, loads
+from poly.expr import Binary, Call, Expr, Select, Var, const_int, loads
+from poly.expr import walk as walk_expr
 from poly.target import Target
 
 WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code
+WRITTEN_OUT_WEIGHT = 600  # operations in them, about
 
 
 def vectorise(fn: Function, target: Target) -> Function:
@@ -80,6 +83,16 @@ class _Vectoriser:
         types = [s.value.dtype for s in stores] + [x.dtype for s in stores for x in loads(s.value)]
         return self.target.lanes(widest([t for t in types if t != bool_]))
 
+    def short(self, loop: For, chunks: int, place: _Place) -> bool:
+        """Whether the chunks are written out: few and light, or needed for constant subscripts."""
+        if chunks > WRITTEN_OUT:
+            return False
+        if chunks * _weight(loop) <= WRITTEN_OUT_WEIGHT:
+            return True
+        touched = {s.array for s in walk(loop.body) if isinstance(s, Store)}
+        touched |= {x.array for s in walk(loop.body) for e in stmt_exprs(s) for x in loads(e)}
+        return any(place.buffers[a].space == "register" for a in touched if a in place.buffers)
+
     def loop(self, loop: For, place: _Place) -> Stmt:
         for s in walk(loop.body):
             if isinstance(s, For) and s.kind == "vector":
@@ -101,12 +114,18 @@ class _Vectoriser:
         chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
         if limit is not None and limit.trip < lanes:
             lanes = max(2, 1 << (limit.trip.bit_length() - (1 if exact else 0)))
-        if limit is not None and -(-limit.trip // lanes) <= WRITTEN_OUT:
+        if limit is not None and self.short(loop, -(-limit.trip // lanes), place):
             parts = chunks.written_out(lanes, limit.trip, exact)
         else:
             parts = chunks.looped(lanes)
         out = accumulators.around(Block(tuple(parts)))
         return out if bound is None else Let(bound, trip, out)
+
+
+def _weight(loop: For) -> int:
+    """About how many instructions one iteration of the body takes (inner loops count once)."""
+    stores = [s for s in walk(loop.body) if isinstance(s, Store)]
+    return sum(30 if isinstance(e, Call) and e.fn not in BASIC else 1 for s in stores for e in walk_expr(s.value))
 
 
 def _trip(loop: For) -> Expr:
