@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver import entry
+from graph_driver.limits import check_memory
 from graph_driver.memory import ALIGNMENT
 from graph_driver.plan import Place, Plan, Slot, Step
 from poly.dtypes import BY_NAME
@@ -48,6 +49,7 @@ class Executor:
         """`weights` is the weights segment; `symbols` has addresses of all kernels and segments."""
         self.plan = plan
         self.weights = weights
+        check_memory("the model's arena", plan.peak)
         self.arena = aligned_bytes(plan.peak)
         self._hosts = hosts
         self._runtime = runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from poly.errors import ModelError
@@ -19,6 +20,21 @@ def human(nbytes: float) -> str:
         if nbytes >= size:
             return f"{nbytes / size:.2f} {unit}"
     return f"{int(nbytes)} B"
+
+
+def physical_memory() -> int:
+    """Bytes of main memory (a very large number where the system does not say)."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 1 << 62
+
+
+def check_memory(what: str, nbytes: int) -> None:
+    """Raise `ModelError` when `what` cannot fit into this machine's memory."""
+    have = physical_memory()
+    if nbytes > have:
+        raise ModelError(f"{what} needs {human(nbytes)}, this machine has {human(have)}")
 
 
 def check_shape(what: str, shape: Sequence[int], itemsize: int) -> None:

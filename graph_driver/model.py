@@ -16,7 +16,7 @@ from graph_driver.execute import Executor, Observer, aligned_bytes
 from graph_driver.groups import Group, Piece
 from graph_driver.ir import Graph
 from graph_driver.layouts import pack_constants, rearrange
-from graph_driver.limits import human
+from graph_driver.limits import check_memory, human
 from graph_driver.plan import Plan, build_plan
 from graph_driver.worker import Compiled, Job
 from poly.errors import BuildError, ModelError
@@ -267,6 +267,8 @@ def compile_graph(
             f"the arena needs {human(plan.peak)} (lower bound {human(plan.bound)}), "
             f"more than the memory limit of {human(memory_limit)}"
         )
+    outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
+    check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
     with report.stage("program"):
         code = _program(plan, compiled, machine, backend, threads)
         from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without

@@ -238,6 +238,14 @@ def test_memory_limit() -> None:
         compile_model(network(), threads=1, dims={"N": 2}, memory_limit=100)
 
 
+def test_a_model_larger_than_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graph_driver import limits
+
+    monkeypatch.setattr(limits, "physical_memory", lambda: 2000)
+    with pytest.raises(ModelError, match="this machine has 2.00 kB"):
+        compile_model(network(), threads=1, dims={"N": 2})
+
+
 def test_unknown_target() -> None:
     with pytest.raises(BuildError, match="no target 'abacus'"):
         compile_model(network(), target="abacus")
