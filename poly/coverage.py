@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import islpy as isl
 
 from poly.errors import ScheduleError
+from poly.one_dim import tells_apart
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Sequence, loop_names, time_maps
+from poly.tree import Band, Filter, Leaf, Node, Sequence, loop_names, time_map
 
 
 def check_coverage(scop: Scop, tree: Node) -> None:
@@ -19,17 +20,16 @@ def check_coverage(scop: Scop, tree: Node) -> None:
             a loop has no value for a statement; two loops have one name on one path.
     """
     domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
-    _visit(tree, domains, ())
-    for m in time_maps(tree, domains):
-        if not m.is_injective():
-            name = m.get_tuple_name(isl.dim_type.in_)
-            raise ScheduleError(
-                f"two instances of {name} would run at the same time: the loops "
-                f"{', '.join(loop_names(tree)) or '(none)'} do not tell them apart"
-            )
+    _visit(tree, domains, (), {s: [] for s in domains}, loop_names(tree))
 
 
-def _visit(node: Node, active: Mapping[str, isl.Set], path: tuple[str, ...]) -> None:
+Values = Mapping[str, list[isl.PwAff]]
+
+
+def _visit(
+    node: Node, active: Mapping[str, isl.Set], path: tuple[str, ...], values: Values, loops: tuple[str, ...]
+) -> None:
+    """`values`: what the loops so far give each statement; sequences split, so they add nothing."""
     if isinstance(node, Band):
         for m in node.members:
             if m.name in path:
@@ -40,18 +40,30 @@ def _visit(node: Node, active: Mapping[str, isl.Set], path: tuple[str, ...]) -> 
                     raise ScheduleError(f"the loop '{m.name}' encloses {s} but has no value for it")
                 if not _subset(d, m.schedule[s].domain()):
                     raise ScheduleError(f"the loop '{m.name}' has no value for some instances of {s}")
-        _visit(node.child, active, path)
+        values = {s: [*values[s], *(m.schedule[s] for m in node.members)] for s in active}
+        _visit(node.child, active, path, values, loops)
     elif isinstance(node, Sequence):
         _partition(node, active)
         for f in node.filters:
-            _visit(f.child, {s: _both(active[s], d) for s, d in f.domain.items()}, path)
+            _visit(f.child, {s: _both(active[s], d) for s, d in f.domain.items()}, path, values, loops)
     elif isinstance(node, Filter):
         _partition(Sequence((node,)), active)
-        _visit(node.child, {s: _both(active[s], d) for s, d in node.domain.items()}, path)
+        _visit(node.child, {s: _both(active[s], d) for s, d in node.domain.items()}, path, values, loops)
     elif isinstance(node, Leaf):
-        return
+        for s, d in active.items():
+            _distinct_times(s, d, values[s], loops)
     else:
-        _visit(node.children()[0], active, path)
+        _visit(node.children()[0], active, path, values, loops)
+
+
+def _distinct_times(stmt: str, domain: isl.Set, values: list[isl.PwAff], loops: tuple[str, ...]) -> None:
+    """The loops on the way to a leaf give different instances different values."""
+    if tells_apart(values, domain.dim(isl.dim_type.set)) or time_map(domain, list(values)).is_injective():
+        return
+    raise ScheduleError(
+        f"two instances of {stmt} would run at the same time: the loops "
+        f"{', '.join(loops) or '(none)'} do not tell them apart"
+    )
 
 
 def _partition(node: Sequence, active: Mapping[str, isl.Set]) -> None:

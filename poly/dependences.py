@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import islpy as isl
 
 from poly.access import Access, accesses
 from poly.cache import per_scop
+from poly.one_dim import equated_dims
 from poly.order import in_order
 from poly.scop import Scop
 from poly.tree import time_maps
@@ -33,6 +35,16 @@ class Conflicts:
 
     ordered: Mapping[Pair, isl.Map]
     relaxed: Mapping[Pair, isl.Map]
+
+    @cached_property
+    def equated(self) -> Mapping[Pair, frozenset[tuple[int, int]]]:
+        """Dimensions that the pairs of `ordered` make equal (source position, sink position)."""
+        return {key: equated_dims(m) for key, m in self.ordered.items()}
+
+    @cached_property
+    def equated_relaxed(self) -> Mapping[Pair, frozenset[tuple[int, int]]]:
+        """The same for `relaxed`."""
+        return {key: equated_dims(m) for key, m in self.relaxed.items()}
 
     @property
     def ordering(self) -> isl.UnionMap:
@@ -52,10 +64,7 @@ class Conflicts:
 
 def union_of(maps: Mapping[Pair, isl.Map]) -> isl.UnionMap:
     """One union map of all."""
-    out = isl.UnionMap.from_map(isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, in_=[], out=[])))
-    for m in maps.values():
-        out = out.union(isl.UnionMap.from_map(m))
-    return out
+    return _union_map(list(maps.values()))
 
 
 @per_scop
@@ -97,22 +106,33 @@ def flow(
     `arrays` restricts it to some arrays. Reductions are not relaxed here.
     """
     chosen = [a for a in accesses(scop) if arrays is None or a.array in arrays]
+    if value_based:
+        return value_flow_among(chosen, kind, time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()}))
+    sources, sinks = _ends(chosen, kind)
+    pairs: dict[Pair, isl.Map] = {}
+    for a in sources:
+        for b in sinks:
+            if a.array == b.array:
+                m = a.map.apply_range(b.map.reverse())
+                key = (a.stmt, b.stmt)
+                pairs[key] = pairs[key].union(m) if key in pairs else m
+    return union_of(in_order(scop, pairs))
+
+
+def _ends(chosen: list[Access], kind: Kind) -> tuple[list[Access], list[Access]]:
+    """Accesses at the source and at the sink of dependences of one kind."""
     reads = [a for a in chosen if not a.write]
     writes = [a for a in chosen if a.write]
-    sources, sinks = {"RAW": (writes, reads), "WAR": (reads, writes), "WAW": (writes, writes)}[kind]
-    if not value_based:
-        pairs: dict[Pair, isl.Map] = {}
-        for a in sources:
-            for b in sinks:
-                if a.array == b.array:
-                    m = a.map.apply_range(b.map.reverse())
-                    key = (a.stmt, b.stmt)
-                    pairs[key] = pairs[key].union(m) if key in pairs else m
-        return union_of(in_order(scop, pairs))
-    info = isl.UnionAccessInfo.from_sink(_union(sinks)).set_schedule_map(_schedule_map(scop))
+    return {"RAW": (writes, reads), "WAR": (reads, writes), "WAW": (writes, writes)}[kind]
+
+
+def value_flow_among(chosen: list[Access], kind: Kind, order: list[isl.Map]) -> isl.UnionMap:
+    """Value-based dependences among some accesses, run in the `order` of these time maps."""
+    sources, sinks = _ends(chosen, kind)
+    info = isl.UnionAccessInfo.from_sink(_union(sinks)).set_schedule_map(_union_map(order))
     if kind == "WAR":
         # Reads are sources that hide nothing; a certain write in between ends their reach.
-        info = info.set_may_source(_union(sources)).set_kill(_union([w for w in writes if w.must]))
+        info = info.set_may_source(_union(sources)).set_kill(_union([w for w in chosen if w.write and w.must]))
     else:
         info = info.set_must_source(_union([w for w in sources if w.must]))
         info = info.set_may_source(_union([w for w in sources if not w.must]))
@@ -120,15 +140,11 @@ def flow(
 
 
 def _union(some: list[Access]) -> isl.UnionMap:
-    out = isl.UnionMap.from_map(isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, in_=[], out=[])))
-    for a in some:
-        out = out.union(isl.UnionMap.from_map(a.map))
-    return out
+    return _union_map([a.map for a in some])
 
 
-@per_scop
-def _schedule_map(scop: Scop) -> isl.UnionMap:
+def _union_map(maps: list[isl.Map]) -> isl.UnionMap:
     out = isl.UnionMap.from_map(isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, in_=[], out=[])))
-    for m in time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()}):
+    for m in maps:
         out = out.union(isl.UnionMap.from_map(m))
     return out

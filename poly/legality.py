@@ -17,9 +17,10 @@ import islpy as isl
 from poly.coverage import check_coverage
 from poly.dependences import Conflicts, Pair, conflicts
 from poly.errors import IllegalSchedule, ScheduleError
+from poly.one_dim import OneDims
 from poly.promotion import PromotionFault, promotion_fault
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_names
+from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_names, walk
 from poly.witness import Witness, legal_sizes, make_witness
 
 Rule = Literal["order", "unordered", "parallel", "vector", "promotion"]
@@ -138,10 +139,14 @@ class _Walk:
     def __init__(self, scop: Scop, marks: bool, asked: tuple[str, Rule] | None = None) -> None:
         self.scop, self.marks, self.asked = scop, marks, asked
         self.found: Violation | None = None
+        self.known: Conflicts = conflicts(scop)
+        self.forms = OneDims()
 
     def run(self, tree: Node) -> Violation | None:
-        known: Conflicts = conflicts(self.scop)
-        self.visit(tree, dict(known.ordered), dict(known.relaxed))
+        members = [m for n in walk(tree) if isinstance(n, Band) for m in n.members]
+        # Reduction pairs may run in any order: only a parallel loop can break them.
+        overlap = any(self.rule_of(m) == "parallel" for m in members)
+        self.visit(tree, dict(self.known.ordered), dict(self.known.relaxed) if overlap else {})
         return self.found
 
     def fail(self, rule: Rule, pairs: isl.Map, loop: str | None = None) -> bool:
@@ -166,7 +171,7 @@ class _Walk:
         elif isinstance(node, Sequence):
             self.sequence(node, ordered, relaxed)
         elif isinstance(node, Filter):
-            self.visit(node.child, _between(ordered, node, node), _between(relaxed, node, node))
+            self.visit(node.child, self.between(ordered, node, node), self.between(relaxed, node, node))
         else:
             self.visit(node.children()[0], ordered, relaxed)
 
@@ -184,6 +189,9 @@ class _Walk:
         tied: Pairs = {}
         for (s, t), pairs in ordered.items():
             a, b = m.schedule[s], m.schedule[t]
+            if self.forms.equal(a, b, self.known.equated[s, t]):
+                tied[s, t] = pairs
+                continue
             if self.fail("order", pairs.intersect(a.gt_map(b)), m.name):
                 return {}, {}
             if rule is not None and self.fail(rule, pairs.intersect(a.lt_map(b)), m.name):
@@ -194,6 +202,9 @@ class _Walk:
         loose: Pairs = {}
         for (s, t), pairs in relaxed.items():
             a, b = m.schedule[s], m.schedule[t]
+            if self.forms.equal(a, b, self.known.equated_relaxed[s, t]):
+                loose[s, t] = pairs
+                continue
             apart = a.lt_map(b).union(a.gt_map(b))
             if rule == "parallel" and self.fail(rule, pairs.intersect(apart), m.name):
                 return {}, {}
@@ -205,18 +216,24 @@ class _Walk:
     def sequence(self, node: Sequence, ordered: Pairs, relaxed: Pairs) -> None:
         for i, first in enumerate(node.filters):
             for earlier in node.filters[:i]:
-                for pairs in _between(ordered, first, earlier).values():
+                for pairs in self.between(ordered, first, earlier).values():
                     if self.fail("order", pairs):
                         return
-            self.visit(first.child, _between(ordered, first, first), _between(relaxed, first, first))
+            self.visit(first.child, self.between(ordered, first, first), self.between(relaxed, first, first))
 
-
-def _between(pairs: Mapping[Pair, isl.Map], a: Filter, b: Filter) -> Pairs:
-    """The pairs from instances of `a` to instances of `b`."""
-    out = {}
-    for (s, t), m in pairs.items():
-        if s in a.domain and t in b.domain:
-            inside = m.intersect_domain(a.domain[s]).intersect_range(b.domain[t])
-            if not inside.is_empty():
+    def between(self, pairs: Mapping[Pair, isl.Map], a: Filter, b: Filter) -> Pairs:
+        """The pairs from instances of `a` to instances of `b`."""
+        out = {}
+        for (s, t), m in pairs.items():
+            if s not in a.domain or t not in b.domain:
+                continue
+            whole = self.whole(s, a.domain[s]) and self.whole(t, b.domain[t])
+            inside = m if whole else m.intersect_domain(a.domain[s]).intersect_range(b.domain[t])
+            if whole or not inside.is_empty():
                 out[s, t] = inside
-    return out
+        return out
+
+    def whole(self, stmt: str, part: isl.Set) -> bool:
+        """Whether a filter visibly lets all instances of the statement pass."""
+        domain = self.scop.statements[stmt].domain
+        return part is domain or bool(part.plain_is_equal(domain))

@@ -8,16 +8,19 @@ for reductions too, as a chain of updates stays inside a region in every order o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import islpy as isl
 
 from poly.access import Access, accesses
-from poly.dependences import flow
+from poly.cache import per_scop
+from poly.dependences import value_flow_among
+from poly.one_dim import OneDims, equated_dims
 from poly.order import in_order
 from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, Promote, Sequence, walk
+from poly.tree import Band, Filter, Member, Node, Promote, Sequence, time_maps, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +98,36 @@ def _region_fault(scop: Scop, region: Region) -> PromotionFault | None:
 def _lost_flow(scop: Scop, region: Region, loop: str | None) -> PromotionFault | None:
     """A value that flows across the edge of the region without a copy."""
     node = region.node
-    for pairs in _maps(flow(scop, "RAW", arrays=frozenset((node.array,)))):
-        source, sink = (pairs.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
-        escaping = pairs.subtract(_same_region(region, source, sink, pairs))
+    for pairs in value_flow(scop)(node.array):
+        source, sink = (pairs.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
         if not node.copy_in and sink in region.inside:
-            missed = escaping.intersect_range(region.inside[sink])
-            if not missed.is_empty():
+            missed = _escaping(region, pairs, source, sink, pairs.map.intersect_range(region.inside[sink]))
+            if missed is not None:
                 return PromotionFault(missed, loop, f"the buffer '{node.buffer}' is not filled with it (no copy in)")
         if not node.copy_out and source in region.inside:
-            lost = escaping.intersect_domain(region.inside[source])
-            if not lost.is_empty():
+            lost = _escaping(region, pairs, source, sink, pairs.map.intersect_domain(region.inside[source]))
+            if lost is not None:
                 return PromotionFault(lost, loop, f"the buffer '{node.buffer}' is dropped before (no copy out)")
+    return None
+
+
+def _escaping(region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> isl.Map | None:
+    """Some of `pairs` with an end outside the region or the ends in two iterations of a loop
+    above it; None when there are none."""
+    if source not in region.inside or sink not in region.inside:
+        return None if pairs.is_empty() else pairs
+    inside = pairs.intersect_domain(region.inside[source]).intersect_range(region.inside[sink])
+    if not pairs.plain_is_equal(inside) and not pairs.is_subset(inside):
+        return pairs.subtract(inside)
+    forms = OneDims()
+    for m in region.loops:
+        a, b = m.schedule[source], m.schedule[sink]
+        if forms.equal(a, b, flow_of.equated):
+            continue
+        for apart in (a.lt_map(b), a.gt_map(b)):
+            escaping = inside.intersect(apart)
+            if not escaping.is_empty():
+                return escaping
     return None
 
 
@@ -171,17 +193,26 @@ def is_single(access: Access) -> bool:
     return bool(access.map.is_single_valued())
 
 
-def _same_region(region: Region, source: str, sink: str, like: isl.Map) -> isl.Map:
-    """Pairs inside the region, in one iteration of all loops above it."""
-    if source not in region.inside or sink not in region.inside:
-        return isl.Map.empty(like.get_space())
-    same = isl.Map.from_domain_and_range(region.inside[source], region.inside[sink])
-    for m in region.loops:
-        same = same.intersect(m.schedule[source].eq_map(m.schedule[sink]))
-    return same
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """Value-based flow between two statements, with the dimensions that it equates."""
+
+    map: isl.Map
+    equated: frozenset[tuple[int, int]]
 
 
-def _maps(union: isl.UnionMap) -> list[isl.Map]:
-    out: list[isl.Map] = []
-    union.foreach_map(out.append)
-    return sorted(out, key=lambda m: (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out)))
+@per_scop
+def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
+    """A function from an array's name to the flow through it (computed once each)."""
+    domains = {n: s.domain for n, s in scop.statements.items()}
+    inputs = tuple(accesses(scop))
+    order = time_maps(scop.tree, domains)
+
+    @cache
+    def of(array: str) -> list[Flow]:
+        maps: list[isl.Map] = []
+        value_flow_among([a for a in inputs if a.array == array], "RAW", order).foreach_map(maps.append)
+        maps.sort(key=lambda m: (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out)))
+        return [Flow(m, equated_dims(m)) for m in maps]
+
+    return of

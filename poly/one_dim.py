@@ -1,0 +1,92 @@
+"""Loop values that are functions of one iterator: cheap exact answers for the common case.
+
+Most loops of most trees compute `i`, `i // 16`, `i % 16`, ... of a single iterator, and most
+conflicts equate iterators one to one. Then a loop gives both ends of a conflict one value,
+and no integer programming is needed to see it. "No" here always means "not seen": callers
+fall back to the general test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+
+@dataclass(frozen=True, eq=False)
+class OneDim:
+    """A loop value as a function of the single instance dimension `position`."""
+
+    position: int
+    value: isl.PwAff
+
+
+class OneDims:
+    """Finds (and remembers) the one-dimensional form of loop values."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[isl.PwAff, OneDim | None]] = {}
+
+    def of(self, pa: isl.PwAff) -> OneDim | None:
+        """The form of `pa`, None when it depends on no or on several dimensions."""
+        entry = self._known.get(id(pa))
+        if entry is None:  # the entry keeps `pa` alive, so its id stays its own
+            entry = self._known[id(pa)] = (pa, one_dim(pa))
+        return entry[1]
+
+    def equal(self, a: isl.PwAff, b: isl.PwAff, equated: frozenset[tuple[int, int]]) -> bool:
+        """Whether `a(x) == b(y)` is seen to hold wherever the `equated` dimensions agree."""
+        first, second = self.of(a), self.of(b)
+        if first is None or second is None or (first.position, second.position) not in equated:
+            return False
+        return bool(first.value.plain_is_equal(second.value))
+
+
+def one_dim(pa: isl.PwAff) -> OneDim | None:
+    """`pa` over its only dimension, in an anonymous space."""
+    count = pa.dim(isl.dim_type.in_)
+    used = [k for k in range(count) if pa.involves_dims(isl.dim_type.in_, k, 1)]
+    if len(used) != 1:
+        return None
+    k = used[0]
+    value = pa.drop_dims(isl.dim_type.in_, k + 1, count - k - 1).drop_dims(isl.dim_type.in_, 0, k)
+    return OneDim(k, value.reset_tuple_id(isl.dim_type.in_))
+
+
+def equated_dims(pairs: isl.Map) -> frozenset[tuple[int, int]]:
+    """Dimension pairs (p, q) with `x_p == y_q` for all `{ S[x] -> T[y] }` in `pairs`, as far as
+    the equalities of its affine hull say so one by one."""
+    hull = pairs.affine_hull()
+    n_in, n_out = pairs.dim(isl.dim_type.in_), pairs.dim(isl.dim_type.out)
+    found = set()
+    for c in hull.get_constraints():
+        if not c.is_equality() or not c.get_constant_val().is_zero() or c.is_div_constraint():
+            continue
+        ins = [(k, c.get_coefficient_val(isl.dim_type.in_, k)) for k in range(n_in)]
+        outs = [(k, c.get_coefficient_val(isl.dim_type.out, k)) for k in range(n_out)]
+        ins, outs = ([(k, v) for k, v in part if not v.is_zero()] for part in (ins, outs))
+        if len(ins) == len(outs) == 1 and ins[0][1].add(outs[0][1]).is_zero() and not _others(c):
+            found.add((ins[0][0], outs[0][0]))
+    return frozenset(found)
+
+
+def _others(c: isl.Constraint) -> bool:
+    """Whether parameters or existential variables take part in the constraint."""
+    kinds = (isl.dim_type.param, isl.dim_type.div)
+    return any(c.involves_dims(t, 0, c.dim(t)) for t in kinds if c.dim(t))
+
+
+def tells_apart(values: list[isl.PwAff], dims: int) -> bool:
+    """Whether the loop values are seen to differ for different instances of `dims` dimensions:
+    for each dimension, the values that depend on it alone determine it."""
+    forms = [f for f in map(one_dim, values) if f is not None]
+    for k in range(dims):
+        own = [f.value for f in forms if f.position == k]
+        if not own:
+            return False
+        together = isl.Map.from_pw_aff(own[0])
+        for value in own[1:]:
+            together = together.flat_range_product(isl.Map.from_pw_aff(value))
+        if not together.is_injective():
+            return False
+    return True
