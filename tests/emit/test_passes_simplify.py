@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from emit import interp
 from emit.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
 from emit.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
+from emit.passes.fma import contract
 from emit.passes.share import share_loads
 from emit.passes.simplify import simplify, simplify_expr
 from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
+from emit.printer import expr_text
 from emit.rewrite import unique_names
 from emit.verify import verify
 from poly.dtypes import bool_, f32, i8, i64
@@ -256,3 +259,22 @@ def test_masks_that_are_always_on_or_off_vanish() -> None:
 
 def test_substitution_helper() -> None:
     assert substitute(parse("a + b"), {"a": const_int(3)}) == Binary("+", const_int(3), Var("b"), i64)
+
+
+def test_contraction_to_fma() -> None:
+    x, y = Load("X", (const_int(1),), f32), Load("Y", (const_int(0),), f32)
+    product = Binary("*", x, x, f32)
+    update = Store("Y", (const_int(0),), Binary("+", y, product, f32), reduction="+")
+    minus = Store("Y", (const_int(0),), Binary("-", y, product, f32), reduction="+")
+    plain = store(const_int(1), Binary("+", product, x, f32))
+    body = Block((update, minus, plain))
+
+    def calls(**options: bool) -> list[str]:
+        out = contract(replace(function(body), **options))  # type: ignore[arg-type]
+        verify(out, "contraction")
+        return [expr_text(s.value) for s in walk(out.body) if isinstance(s, Store)]
+
+    fused = ["fma(X[1], X[1], Y[0])", "fma(-X[1], X[1], Y[0])"]
+    assert calls(fma=True)[:2] == fused and "fma" not in calls(fma=True)[2]
+    assert not [c for c in calls(fma=False) if "fma" in c]
+    assert calls(fma=False, fast_math=True) == [*fused, "fma(X[1], X[1], X[1])"]
