@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from graph_driver.layouts import pack_constants
 from graph_driver.model import machine_of, symbol_of
 from graph_driver.package import is_package, load
 from graph_driver.plan import Plan, build_plan, memory_text, plan_text
+from poly.errors import BuildError
 from poly.target import Target
 
 
@@ -31,42 +33,64 @@ def inspect_command(arguments: argparse.Namespace) -> int:
     sizes = parse_sizes(arguments.dim)
     if is_operator(arguments.what):
         stage = arguments.stage or "scop"
-        text = operator_stage(load_operator(arguments.what), stage, arguments.target, sizes)
+        parts = [("", operator_stage(load_operator(arguments.what), stage, arguments.target, sizes))]
     else:
         check_options(arguments)
         stage = arguments.stage or "graph"
-        text = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
-                           arguments.kernel)  # fmt: skip
-    print(json.dumps({"stage": stage, "text": text}, sort_keys=True) if arguments.json else text)
+        parts = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
+                            arguments.kernel)  # fmt: skip
+    text = "\n\n".join(f"# {title}\n{body}" if title else body for title, body in parts)
+    if arguments.html is not None:
+        _write_html(arguments.html, f"{arguments.what}: {stage}", parts)
+    else:
+        print(json.dumps({"stage": stage, "text": text}, sort_keys=True) if arguments.json else text)
     return 0
+
+
+def _write_html(path: Path, title: str, parts: Sequence[tuple[str, str]]) -> None:
+    """The stage as a page of its own, a heading for each titled part."""
+    sections = [
+        (f"<h2>{html.escape(heading)}</h2>" if heading else "") + f"<pre>{html.escape(body)}</pre>"
+        for heading, body in parts
+    ]
+    page = (
+        f"<!doctype html><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        "<style>body{font-family:sans-serif;margin:2em}pre{background:#f6f6f6;padding:1em;overflow-x:auto}</style>"
+        f"<h1>{html.escape(title)}</h1>{''.join(sections)}\n"
+    )
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise BuildError(f"cannot write {path}: {error.strerror}") from None
 
 
 def model_stage(
     path: Path, stage: str, target: str, threads: int | None, dims: dict[str, int], kernel: str | None
-) -> str:
-    """One stage of a model. Raises `UsageError` when the model has no such stage or kernel."""
+) -> list[tuple[str, str]]:
+    """One stage of a model as titled parts (one per kernel, or one without a title).
+
+    Raises:
+        UsageError: the model has no such stage or kernel.
+    """
     from graph_driver.operators import lookup
     from graph_driver.passes import manager
 
     if is_package(path):
         if stage not in ("plan", "memory"):
             raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
-        return _plan_stage(load(path).plan, stage)
+        return [("", _plan_stage(load(path).plan, stage))]
     graph = import_model(path, dims)
     records = manager.run(graph)
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
-        return "\n".join([str(graph), *notes])
+        return [("", "\n".join([str(graph), *notes]))]
     machine, backend = machine_of(target)
     groups, _ = pack_constants(graph, form_groups(graph, translate(graph, lookup)), machine)
     if stage in ("plan", "memory"):
         symbols = {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None}
-        return _plan_stage(build_plan(graph, groups, symbols), stage)
+        return [("", _plan_stage(build_plan(graph, groups, symbols), stage))]
     assert stage in OPERATOR_STAGES
-    texts = []
-    for title, group in _chosen(groups, kernel):
-        texts.append(f"# {title}\n{_kernel_stage(group, stage, machine, backend, threads)}")
-    return "\n\n".join(texts)
+    return [(t, _kernel_stage(g, stage, machine, backend, threads)) for t, g in _chosen(groups, kernel)]
 
 
 def _abi_order(group: Group) -> tuple[str, ...]:

@@ -105,6 +105,15 @@ def test_inspect_every_stage(polyc: Any, model: Path, stage: str) -> None:
     assert (code, err) == (0, "") and STAGES[stage] in out
 
 
+def test_inspect_as_a_page(polyc: Any, model: Path, tmp_path: Path) -> None:
+    code, out, err = polyc("inspect", model, "--stage", "scop", "--html", tmp_path / "s.html", "--threads", "1")
+    page = (tmp_path / "s.html").read_text(encoding="utf-8")
+    assert (code, out, err) == (0, "", "") and page.count("<h2>kernel ") == 5 and "&lt;=" in page
+    code, _, _ = polyc("inspect", model, "--stage", "graph", "--html", tmp_path / "g.html")
+    assert code == 0 and "<pre>graph tiny" in (tmp_path / "g.html").read_text(encoding="utf-8")
+    assert polyc("inspect", model, "--html", tmp_path / "no" / "g.html")[0] == 1
+
+
 def test_doctor(polyc: Any) -> None:
     code, out, _ = polyc("doctor", "--json")
     assert code == 0 and json.loads(out)["packages"]["onnx"]
