@@ -20,10 +20,12 @@ from . import functions
 from .evaluate import binary, elements, evaluate, is_symbolic, native, settled
 from .frame import Frame, size_value, uses_only
 from .inline import inline_function, inline_operator
-from .loops import Grid, Range, make_grid, make_range
+from .loops import make_grid, make_range
 from .operator import Operator
 from .values import (
     ArrayValue,
+    Grid,
+    Range,
     Sym,
     Type,
     arithmetic,

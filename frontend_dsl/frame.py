@@ -30,6 +30,7 @@ class Program:
         self.count = 0
         self.assigned: frozenset[int] = frozenset()
         self.depth = 0
+        self.kept: set[str] = set()  # arrays of values that never change once stored
 
 
 @dataclass(eq=False)

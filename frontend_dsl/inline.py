@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poly.errors import ArgumentError
-from poly.expr import loads
 
 from .errors import DslError
 from .frame import Frame
-from .locals import TEMPORARY, declare, read, store, temporary
+from .locals import TEMPORARY, declare, keep, read, store
 from .signature import REQUIRED, Param
 from .sizes import solve_sizes
 from .values import ArrayValue, Sym, Type, cast, describe, to_sym
@@ -38,9 +37,8 @@ def inline_function(
     bound.apply_defaults()
     acts = _acts(inner)
     for name, value in bound.arguments.items():
-        if acts and isinstance(value, Sym) and next(loads(value.expr), None) is not None:
-            value = temporary(frame, value, node)  # the function may change what the argument reads
-        inner.env[name] = value
+        # the function may change what the argument reads
+        inner.env[name] = keep(frame, value, node) if acts else value
     return _run(frame, inner, node, whole)
 
 

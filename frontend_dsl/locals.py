@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from poly.expr import Load
+from poly.expr import Load, loads
 
 from .errors import DslError
 from .frame import Frame, Version
-from .values import ArrayValue, Sym, cast, describe, is_weak_number, join, to_sym
+from .values import ArrayValue, Grid, Range, Sym, cast, describe, is_weak_number, join, to_sym
 
 TEMPORARY = "temp "  # no name that a user can write
 
@@ -27,9 +27,11 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, (Sym, np.generic)) or is_weak_number(value)
 
 
-def remembered(value: Any) -> bool:
-    """Whether a scalar needs no storage: Python numbers, and integers of loop variables and sizes."""
+def remembered(frame: Frame, value: Any) -> bool:
+    """Whether a scalar needs no storage: Python numbers, integers of loop variables, what is kept already."""
     if not isinstance(value, Sym):
+        return True
+    if isinstance(value.expr, Load) and value.expr.array in frame.program.kept:
         return True
     return value.weak and value.pure and not value.expr.dtype.is_float
 
@@ -90,11 +92,11 @@ def assign(frame: Frame, name: str, value: Any, node: Any) -> None:
     if name in frame.pinned or (shared and not is_scalar(value)):
         raise _pinned(frame, name, value, node)
     if not is_scalar(value):
-        frame.env[name] = value
+        frame.env[name] = keep(frame, value, node)
     elif shared:
         assert isinstance(current, Version)
         store(frame, current, value, node)
-    elif remembered(value):
+    elif remembered(frame, value):
         frame.env[name] = value
     else:
         new_local(frame, name, value, node)
@@ -142,4 +144,25 @@ def temporary(frame: Frame, value: Sym, node: Any) -> Sym:
     """The present value of an expression, kept in a local of its own."""
     version = new_local(frame, TEMPORARY, value, node)
     del frame.env[TEMPORARY]
+    assert version.array is not None
+    frame.program.kept.add(version.array.name)
     return read(frame, version, node)
+
+
+def keep(frame: Frame, value: Any, node: Any) -> Any:
+    """A tuple, list or dict whose run-time elements later stores cannot change."""
+    if isinstance(value, Sym):
+        return temporary(frame, value, node) if next(loads(value.expr), None) is not None else value
+    if isinstance(value, (tuple, list)):
+        kept = [keep(frame, v, node) for v in value]
+        return value if all(a is b for a, b in zip(kept, value)) else type(value)(kept)
+    if isinstance(value, dict):
+        return {k: keep(frame, v, node) for k, v in value.items()}
+    if isinstance(value, (zip, enumerate)):
+        return keep(frame, list(value), node)
+    if isinstance(value, Range):
+        lo, hi = (keep(frame, Sym(e, True), node).expr for e in (value.lo, value.hi))
+        return Range(lo, hi, value.step)
+    if isinstance(value, Grid):
+        return Grid(tuple(keep(frame, r, node) for r in value.ranges))
+    return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from poly.affine import is_affine, set_space
@@ -15,33 +14,13 @@ from poly.expr import Expr, Load, Var, const_int, loads
 from .annotations import Dim
 from .builder import Loop, Record
 from .evaluate import evaluate, native, settled
-from .fold import difference, sub
-from .frame import Frame, Unavailable
+from .fold import difference
+from .frame import Frame, Unavailable, Version
 from .liveness import assigned, stored, upward_exposed
-from .locals import hide, settle
-from .values import ArrayValue, Sym, TypeProblem, describe, index_expr
+from .locals import hide, is_shared, keep, settle
+from .values import ArrayValue, Grid, Range, Sym, TypeProblem, describe, index_expr
 
 UNROLL_LIMIT = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """`range(lo, hi, step)` with bounds known at run time; `step` is a number."""
-
-    lo: Expr
-    hi: Expr
-    step: int
-
-    def reverse(self) -> Range:
-        """The same values from the last to the first (unit steps only)."""
-        return Range(sub(self.hi, const_int(self.step)), sub(self.lo, const_int(self.step)), -self.step)
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """`grid(...)`: nested ranges."""
-
-    ranges: tuple[Range, ...]
 
 
 def make_range(args: Sequence[Any]) -> Range:
@@ -101,10 +80,11 @@ def execute_for(frame: Frame, node: ast.For, body: Callable[[], None]) -> None:
         names, shape = _grid_names(frame, node.target, len(items.ranges))
         _run_time_loop(frame, node, list(zip(names, items.ranges)), shape, body)
     else:
-        from .statements import bind_static
+        from .statements import bind
 
-        for value in unrolled(frame, items, node.iter):
-            bind_static(frame, node.target, value)
+        values = keep(frame, list(unrolled(frame, items, node.iter)), node)
+        for value in values:
+            bind(frame, node.target, value, node)
             body()
 
 
@@ -168,6 +148,11 @@ def _run_time_loop(
     changed = assigned(node.body)
     carried = changed & (upward_exposed(node.body) | frame.liveness.after[node])
     targets = stored(node.target)
+    for name in sorted(targets):
+        current = frame.env.get(name)
+        if isinstance(current, Version) and is_shared(frame, current):
+            hint = "give the loop a variable of its own"
+            raise frame.error(node.target, f"{name} is a local scalar and a loop variable", hint)
     fixed = settle(frame, carried - targets, node)
     outer_pinned, outer_assigned = frame.pinned, program.assigned
     frame.pinned |= fixed

@@ -13,7 +13,7 @@ from .errors import DslError
 from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled, subscripts
 from .frame import Frame, Version
 from .liveness import assigned, upward_exposed
-from .locals import assign, hide, is_scalar, is_shared, settle, temporary
+from .locals import assign, hide, is_scalar, is_shared, keep, settle
 from .loops import execute_for
 from .values import ArrayValue, Sym, TypeProblem, cast, choose, describe, negate, to_sym, truth
 
@@ -57,9 +57,9 @@ def execute(frame: Frame, body: list[ast.stmt]) -> Returned | None:
 def _assign(frame: Frame, node: ast.Assign) -> None:
     value = _named_value(frame, node.targets[0], node.value)
     if isinstance(value, Sym) and len(node.targets) > 1:
-        value = _kept(frame, value, node)
+        value = keep(frame, value, node)
     for target in node.targets:
-        _bind(frame, target, value, node)
+        bind(frame, target, value, node)
 
 
 def _named_value(frame: Frame, target: ast.expr, node: ast.expr) -> Any:
@@ -75,14 +75,8 @@ def _named_value(frame: Frame, target: ast.expr, node: ast.expr) -> Any:
     return value
 
 
-def _kept(frame: Frame, value: Any, node: ast.AST) -> Any:
-    """A value that later stores cannot change."""
-    if isinstance(value, Sym) and next(loads(value.expr), None) is not None:
-        return temporary(frame, value, node)
-    return value
-
-
-def _bind(frame: Frame, target: ast.expr, value: Any, node: ast.stmt) -> None:
+def bind(frame: Frame, target: ast.expr, value: Any, node: ast.stmt) -> None:
+    """Assign `value` to a target: a name, an array element, or a tuple of them."""
     if isinstance(target, ast.Name):
         assign(frame, target.id, value, node)
     elif isinstance(target, ast.Subscript):
@@ -92,10 +86,10 @@ def _bind(frame: Frame, target: ast.expr, value: Any, node: ast.stmt) -> None:
         changed: set[str] = set()
         for n, (part, v) in enumerate(pairs):  # Python evaluates the whole right side first
             if isinstance(v, Sym) and any(load.array in changed for load in loads(v.expr)):
-                pairs[n] = part, _kept(frame, v, node)
+                pairs[n] = part, keep(frame, v, node)
             changed |= _changed_by(frame, part)
         for part, v in pairs:
-            _bind(frame, part, v, node)
+            bind(frame, part, v, node)
     else:
         raise frame.error(target, "this cannot be assigned to", "assign to a name or to an array element A[i]")
 
@@ -134,7 +128,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> list[tupl
 
 
 def bind_static(frame: Frame, target: ast.expr, value: Any) -> None:
-    """Bind the variables of an unrolled loop or a comprehension: only names and tuples of names."""
+    """Bind the variables of a run-time loop or a comprehension: only names and tuples of names."""
     if isinstance(target, ast.Name):
         frame.env[target.id] = value
     elif isinstance(target, (ast.Tuple, ast.List)):

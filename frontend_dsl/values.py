@@ -17,10 +17,10 @@ import ml_dtypes
 import numpy as np
 
 from poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, walk
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from poly.intrinsics import TABLE
 
-from .fold import tidy
+from .fold import sub, tidy
 
 
 class TypeProblem(Exception):
@@ -73,6 +73,26 @@ class ArrayValue:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`range(lo, hi, step)` with bounds known at run time; `step` is a number."""
+
+    lo: Expr
+    hi: Expr
+    step: int
+
+    def reverse(self) -> Range:
+        """The same values from the last to the first (unit steps only)."""
+        return Range(sub(self.hi, const_int(self.step)), sub(self.lo, const_int(self.step)), -self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """`grid(...)`: nested ranges."""
+
+    ranges: tuple[Range, ...]
 
 
 def is_weak_number(value: Any) -> bool:

@@ -84,7 +84,10 @@ class Writer:
             self.statement(indent, loops, depth)
 
     def statement(self, indent: int, loops: list[str], depth: int) -> None:
-        kind = self.r.randrange(14 if depth else 8)
+        kind = self.r.randrange(15 if depth else 9)
+        if kind == 8:
+            return self.kept_values(indent, loops)
+        kind -= kind > 8
         if kind < 2:
             self.write(indent, f"{self.r.choice(FLOATS)} = {self.real(loops)}")
         elif kind == 2:
@@ -109,6 +112,19 @@ class Writer:
         else:
             self.loop(indent, loops, depth)
 
+    def kept_values(self, indent: int, loops: list[str]) -> None:
+        """A tuple or a loop over one, whose elements a store changes before they are read."""
+        first, second = self.real(loops, 1), self.real(loops, 1)
+        at = f"A[{self.index(loops, 'N')}]"
+        if self.r.random() < 0.5:
+            self.write(indent, f"p = ({first}, {second})")
+            self.write(indent, f"{at} = {self.real(loops, 1)} * 0.5")
+            self.write(indent, f"D[{self.index(loops, 'N')}, 0] += p[0] - p[1]")
+        else:
+            name = self.r.choice([*FLOATS, "x"])
+            self.write(indent, f"for {name} in ({first}, {second}):")
+            self.write(indent + 1, f"{at} = {name} * 0.5")
+
     def branch(self, indent: int, loops: list[str], depth: int) -> None:
         self.write(indent, f"if {self.condition(loops)}:")
         self.block(indent + 1, loops, depth - 1)
@@ -127,8 +143,11 @@ class Writer:
                 f"for {name} in range(N - 1, -1, -1):", f"for {name} in range(0, N, 2):", f"for {name} in (0, 2, 1):",
                 f"for {name} in range(max({lo}, 1), min(N, 4)):", f"for {name} in range(I[{self.index(loops, 'N')}]):",
                 f"for {name}, {name}_ in grid(2, (1, M)):", f"for {name} in range({self.r.choice(INTS)} % 3):",
+                f"for {self.r.choice(INTS)} in (1, 2):",
             ]
         )  # fmt: skip
+        if f" {name}" not in head:
+            inner.pop()
         if "grid" in head:
             inner.append(f"{name}_")
         self.write(indent, head)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from brute_force import check
+from brute_force import check, run
 
 from frontend_dsl import DslError, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
 from poly.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, u8
@@ -620,3 +620,61 @@ def test_small_sizes_that_do_not_fit_are_left_out_of_the_context():
     assert "assumes" in scop.notes[0]
     with pytest.raises(DslError, match="subscript 0 of X is out of bounds: 1, the extent is 1"):
         second.scop(N=1)
+
+
+def test_values_in_tuples_are_those_of_their_time():
+    @op
+    def tuples(A: inout(f64[N]), n: inout(i64[2])) -> f64[N]:
+        B = zeros((N,), f64)
+        pair = (A[0], A[1])
+        table = {"first": A[2]}
+        extent = range(n[0], n[1])
+        A[0] = 7.0
+        A[1] = 8.0
+        A[2] = 9.0
+        n[1] = 0
+        B[0] = pair[0] + table["first"]
+        for i in extent:
+            B[i] += 1
+        for k, x in enumerate((A[3], A[4])):
+            A[4] = x * 2
+            B[k] += x
+        pairs = zip((A[0], A[1]), (1, 2))
+        A[1] = 0.5
+        for x, k in pairs:
+            B[k] += x
+        return B
+
+    scop = tuples.scop(N=5)  # A[4] exists from this size on
+    a, n = rand(5, dtype="f8"), np.array([1, 3])
+    wanted = a.copy()
+    expected = tuples.python(wanted, n.copy())
+    after = run(scop, a, n, sizes={})
+    np.testing.assert_array_equal(after["B"], expected)
+    np.testing.assert_array_equal(after["A"], wanted)
+
+
+def test_a_name_that_is_local_and_unrolled_loop_variable():
+    @op
+    def names(A: f64[N]) -> (f64[N], f64[N]):
+        B, C = zeros((N,), f64), zeros((N,), f64)
+        c = 5
+        for t in range(N):
+            B[t] = c
+            for c in (1, 2):
+                C[t] += c * A[t]
+        return B, C
+
+    check(names, rand(4, dtype="f8"), sizes={"N": 4})
+
+
+def test_a_name_that_is_local_and_loop_variable_is_refused():
+    @op
+    def names(A: inout(f64[N])):
+        i = 5
+        for t in range(N):
+            A[t] = i
+            for i in range(3):
+                A[t] += i
+
+    check_refused(names, "i is a local scalar and a loop variable")
