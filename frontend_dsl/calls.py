@@ -38,6 +38,7 @@ from .values import (
     logical,
     to_sym,
     truth,
+    unary,
 )
 
 _NUMPY = {entry.numpy: name for name, entry in TABLE.items() if isinstance(entry.numpy, np.ufunc)}
@@ -192,7 +193,12 @@ def _cast_to(dtype: DType, python: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _abs(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return intrinsic("abs", args) if is_symbolic(args) else native(frame, node, abs, *args, **kwargs)
+    if not is_symbolic(args) or len(args) != 1:
+        return native(frame, node, abs, *args, **kwargs)
+    value = args[0]
+    if isinstance(value, Sym) and value.weak and value.pure and value.expr.dtype.is_int:
+        return arithmetic("max", value, unary("-", value))  # stays affine in loop variables
+    return intrinsic("abs", args)
 
 
 def _round(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:

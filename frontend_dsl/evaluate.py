@@ -155,7 +155,11 @@ def _compare_one(frame: Frame, node: ast.Compare, op: ast.cmpop, a: Any, b: Any)
             return native(frame, node, lambda: (a in b) == isinstance(op, ast.In))
         return native(frame, node, PYTHON[OPERATORS[type(op)]], a, b)
     if isinstance(op, (ast.In, ast.NotIn)):
-        raise frame.error(node, "'in' on a run-time value", "compare with each value: x == 1 or x == 2")
+        if not isinstance(b, (tuple, list, range)) or isinstance(a, ArrayValue):
+            hint = "only tuples and lists of numbers can be searched: x in (0, 1)"
+            raise frame.error(node, f"'in' on {describe(b)}", hint)
+        found = logical("or", [False, *(compare("==", a, v) for v in b)])
+        return found if isinstance(op, ast.In) else Sym(negate(found.expr), found.weak)
     name = OPERATORS[type(op)]
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
         if name not in ("==", "!=") or len(a) != len(b):

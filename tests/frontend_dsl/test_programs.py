@@ -507,6 +507,21 @@ def test_python_functions_on_run_time_values():
     check(mixed, rand(3, 4), sizes={"N": 3, "M": 4})
 
 
+def test_distance_and_membership_stay_affine():
+    @op
+    def banded(A: f32[N, N]) -> f32[N, N]:
+        B = zeros((N, N), f32)
+        for i, j in grid(N, N):
+            if abs(i - j) <= 1 or i in (0, N - 1):
+                B[i, j] = A[i, j]
+            if j not in (1, 2) and (i, j) != (3, 3):
+                B[i, j] += abs(A[j, i]) * abs(j - 2)
+        return B
+
+    scop = check(banded, rand(6, 6), sizes={"N": 6})
+    assert all(s.predicate is None for s in scop.statements.values())
+
+
 def test_a_range_of_unknown_length_is_no_list():
     @op
     def numbered(X: inout(f32[N])):
