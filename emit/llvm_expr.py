@@ -288,7 +288,10 @@ class Expressions:
             mask = self._active if mask is None else self._both(mask, self._active)
         place = self.address(e.array, e.index, masked=mask is not None)
         type_, align = memory_type(e.dtype, e.count), e.dtype.bytes
-        if place.offsets is not None:
+        picked = mask is None and place.step is not None and self._storage(e.array).buffer.space == "register"
+        if place.offsets is not None and picked:
+            raw = self._picked(e, place)
+        elif place.offsets is not None:
             near = mask is None and place.step is not None and 2 <= place.step <= NEAR
             raw = self._strided(e, place) if near else self._gather(e, place, mask)
         elif mask is None:
@@ -321,6 +324,18 @@ class Expressions:
         assert place.offsets is not None
         inbounds = "" if masked else "inbounds "
         return self.f.emit(f"getelementptr {inbounds}{element}, ptr {place.pointer}, {place.offsets.typed}")
+
+    def _picked(self, e: VLoad, place: Address) -> str:
+        """Lane by lane at constant distances: a gather would keep the buffer out of registers."""
+        element = memory_type(e.dtype)
+        type_ = vector(element, e.count)
+        out = "poison"
+        assert place.step is not None
+        for lane in range(e.count):
+            at = self.f.emit(f"getelementptr inbounds {element}, ptr {place.pointer}, i64 {lane * place.step}", "p")
+            x = self.f.emit(f"load {element}, ptr {at}, align {e.dtype.bytes}")
+            out = self.f.emit(f"insertelement {type_} {out}, {element} {x}, i32 {lane}")
+        return out
 
     def _strided(self, e: VLoad, place: Address) -> str:
         """Every `step`-th element: contiguous loads between the first and the last, then shuffles."""

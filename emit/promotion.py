@@ -283,24 +283,36 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Cop
     extension = moved.domain_map().reverse().flatten_range().set_tuple_name(isl.dim_type.out, name)
     to_prefix = prefix_of(extension.get_space().range(), p.depth)
     index = p.buffer_index(copied_element(extension.get_space().range(), p), to_prefix)
+    lanes = _lane_dimension(p, node)
+    order = [k for k in range(len(index)) if k != lanes] + ([] if lanes is None else [lanes])
     loops = []
-    for k, pa in enumerate(index):
+    for k in order:
         label = f"{node.buffer}.{'in' if fill else 'out'}{k}"
-        kind = _copy_kind(p, k, node)
-        loops.append((Member(label, {name: pa}, kind), pa))
+        kind: LoopKind = "vector" if k == lanes else _copy_kind(p, k, node)
+        loops.append((Member(label, {name: index[k]}, kind), index[k]))
     return Copy(name, p.number, fill, p.buffer.dtype, extension, tuple(loops))
 
 
+def _lane_dimension(p: Promotion, node: Promote) -> int | None:
+    """The buffer dimension whose copy loop is a vector: the array's contiguous one.
+
+    In memory it must be the buffer's last, too; registers are transposed by shuffles.
+    """
+    last = len(p.layout) - 1
+    for k, (dim, div, mod) in enumerate(p.layout):
+        size = p.buffer.shape[k]
+        long = not (isinstance(size, Const) and size.value == 1)
+        if dim == len(p.offset) - 1 and div == 1 and long:
+            if k == last or (node.space == "register" and not mod):
+                return k
+    return None
+
+
 def _copy_kind(p: Promotion, k: int, node: Promote) -> LoopKind:
-    """Contiguous innermost loops are vectors; short or register ones are unrolled."""
+    """Short innermost loops and those of registers are unrolled."""
     size = p.buffer.shape[k]
     short = isinstance(size, Const) and size.value <= UNROLL_LIMIT
-    if k == len(p.layout) - 1:
-        dim, div, _ = p.layout[k]
-        if dim == len(p.offset) - 1 and div == 1 and not (isinstance(size, Const) and size.value == 1):
-            return "vector"
-        return "unroll" if short else "serial"
-    return "unroll" if node.space == "register" and short else "serial"
+    return "unroll" if short and (node.space == "register" or k == len(p.layout) - 1) else "serial"
 
 
 def prefix_of(space: isl.Space, depth: int) -> isl.PwMultiAff:

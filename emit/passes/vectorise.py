@@ -113,12 +113,15 @@ class _Vectoriser:
         accumulators = Accumulators(loop, self.names)
         chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
         if limit is not None and limit.trip < lanes:
-            lanes = max(2, 1 << (limit.trip.bit_length() - (1 if exact else 0)))
+            bits = limit.trip.bit_length() - 1 if exact else (limit.trip - 1).bit_length()
+            lanes = max(2, 1 << bits)  # down for a rest of its own, up to be masked
         if limit is not None and self.short(loop, -(-limit.trip // lanes), place):
             parts = chunks.written_out(lanes, limit.trip, exact)
         else:
             parts = chunks.looped(lanes)
-        out = accumulators.around(Block(tuple(parts)))
+        count = trip if bound is None else Var(bound)
+        runs = exact or nonnegative(linear(Binary("-", trip, const_int(1), i64)), place.bounds)
+        out = accumulators.around(Block(tuple(parts)), None if runs else Binary("<", const_int(0), count, bool_))
         return out if bound is None else Let(bound, trip, out)
 
 
@@ -157,17 +160,15 @@ class _Chunks:
         done = 0
         while done < most:
             left = most - done
-            if exact and left < lanes and left.bit_count() <= 2:
+            if left < lanes and left.bit_count() <= 2:
                 lanes = 1 << (left.bit_length() - 1)  # 6 iterations left: 4 and 2
             start = const_int(done)
-            copy = len(parts) % copies
             if lanes == 1:
-                parts.append(self.scalar(start))
-            elif exact and left >= lanes:
-                parts.append(self.chunk(start, lanes, None, copy))
+                part = self.scalar(start)
             else:
-                some = self.chunk(start, lanes, self.mask(start, lanes), copy)
-                parts.append(some if exact else If(Binary("<", start, self.trip, bool_), some))
+                mask = None if exact and left >= lanes else self.mask(start, lanes)
+                part = self.chunk(start, lanes, mask, len(parts) % copies)
+            parts.append(part if exact else If(Binary("<", start, self.trip, bool_), part))
             done += lanes
         return parts
 

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scops import TARGET
+from scops import TARGET, member
 
 from emit import interp
+from emit.cc import find_compiler
+from emit.compile import compile_kernel
+from emit.loops import Alloc, Ramp, Store, walk
 from emit.lower import build_loops, lower
 from emit.mathlib import expand_function
 from poly.binding import bind_sizes
+from poly.tree import Band, Filter, Leaf, Promote, Sequence
 from polyc import dims, empty, exp, f32, grid, op
 from scheduler.auto import automatic
 
@@ -122,3 +126,49 @@ def awkward(A: f32[c0, c1]) -> f32[c1, c0]:
 
 def test_sizes_named_like_isl_s_iterators() -> None:
     agree(awkward, floats(5, 3))
+
+
+@op
+def pointwise(X: f32[5, 11], F: f32[19, 5]) -> f32[19, 11]:
+    Y = empty((19, 11), f32)
+    for o in range(19):
+        for p in range(11):
+            Y[o, p] = 0.0
+            for c in range(5):
+                Y[o, p] += F[o, c] * X[c, p]
+    return Y
+
+
+def transposed_tile() -> tuple[Any, Any]:
+    """A register tile whose lanes run over the rows of Y: 4 values of p, 8 lanes of o."""
+    s = pointwise.scop()
+    first, update = s.statements.values()
+
+    def inner(stmt: Any, *above: Any) -> Any:
+        n = stmt.name
+        own = ", ".join(stmt.iters)
+        at = {"p": f"{{ {n}[{own}] -> [(p mod 4)] }}", "o": f"{{ {n}[{own}] -> [(o mod 8)] }}"}
+        members = (member(f"p_{n}", "unroll", **{n: at["p"]}), member(f"o_{n}", "vector", 8, **{n: at["o"]}))
+        return Filter({n: stmt.domain}, Band((*above, *members), Leaf()))
+
+    outer = {
+        k: {st.name: f"{{ {st.name}[{', '.join(st.iters)}] -> [(floor({k}/{size}))] }}" for st in (first, update)}
+        for k, size in (("o", 8), ("p", 4))
+    }
+    k_loop = member("c", **{update.name: f"{{ {update.name}[{', '.join(update.iters)}] -> [(c)] }}"})
+    body = Sequence((inner(first), inner(update, k_loop)))
+    tile = Promote("Y", "tile", "register", body, ((1, 1, 0), (0, 1, 0)), copy_in=False)
+    return s, Band((member("o.out", **outer["o"]), member("p.out", **outer["p"])), tile)
+
+
+def test_a_transposed_register_tile_is_stored_in_rows() -> None:
+    s, tree = transposed_tile()
+    fn = lower(s, tree, "f", TARGET)
+    stores = [x for x in walk(fn.body) if isinstance(x, Store) and x.array == "Y"]
+    assert stores and all(isinstance(x.index[1], Ramp) and x.value.lanes == 4 for x in stores)
+    assert not any(x.buffer.space != "register" for x in walk(fn.body) if isinstance(x, Alloc))
+    x, f = floats(5, 11), floats(19, 5)
+    wanted = pointwise.python(x, f)
+    for backend in ["interp", "llvm", *(["c"] if find_compiler() else [])]:
+        got = compile_kernel(s, tree, backend=backend)(x, f)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
