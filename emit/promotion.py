@@ -283,7 +283,7 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Cop
     extension = moved.domain_map().reverse().flatten_range().set_tuple_name(isl.dim_type.out, name)
     to_prefix = prefix_of(extension.get_space().range(), p.depth)
     index = p.buffer_index(copied_element(extension.get_space().range(), p), to_prefix)
-    lanes = _lane_dimension(p, node)
+    lanes = _lane_dimension(p, node, fill)
     order = [k for k in range(len(index)) if k != lanes] + ([] if lanes is None else [lanes])
     loops = []
     for k in order:
@@ -293,17 +293,17 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Cop
     return Copy(name, p.number, fill, p.buffer.dtype, extension, tuple(loops))
 
 
-def _lane_dimension(p: Promotion, node: Promote) -> int | None:
+def _lane_dimension(p: Promotion, node: Promote, fill: bool) -> int | None:
     """The buffer dimension whose copy loop is a vector: the array's contiguous one.
 
-    In memory it must be the buffer's last, too; registers are transposed by shuffles.
+    It must be the buffer's last, too, unless the copy reads registers: shuffles transpose them.
     """
     last = len(p.layout) - 1
     for k, (dim, div, mod) in enumerate(p.layout):
         size = p.buffer.shape[k]
         long = not (isinstance(size, Const) and size.value == 1)
         if dim == len(p.offset) - 1 and div == 1 and long:
-            if k == last or (node.space == "register" and not mod):
+            if k == last or (node.space == "register" and not mod and not fill):
                 return k
     return None
 

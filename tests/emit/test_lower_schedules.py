@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scops import TARGET, member
 from emit import interp
 from emit.cc import find_compiler
 from emit.compile import compile_kernel
-from emit.loops import Alloc, Ramp, Store, walk
+from emit.loops import Alloc, For, Ramp, Store, walk
 from emit.lower import build_loops, lower
 from emit.mathlib import expand_function
 from poly.binding import bind_sizes
@@ -169,6 +170,10 @@ def test_a_transposed_register_tile_is_stored_in_rows() -> None:
     assert not any(x.buffer.space != "register" for x in walk(fn.body) if isinstance(x, Alloc))
     x, f = floats(5, 11), floats(19, 5)
     wanted = pointwise.python(x, f)
+    copied = tree.with_children((replace(tree.child, copy_in=True, child=tree.child.child.filters[1]),))
+    filled = build_loops(s, copied, "f")
+    kinds = {y.loop: y.kind for y in walk(filled.body) if isinstance(y, For) and y.loop.startswith("tile.in")}
+    assert kinds == {"tile.in0": "unroll", "tile.in1": "unroll"}
     for backend in ["interp", "llvm", *(["c"] if find_compiler() else [])]:
         got = compile_kernel(s, tree, backend=backend)(x, f)
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
