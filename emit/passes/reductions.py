@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from emit.linear import difference
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, If, Let, Ramp, Stmt, Store, VLoad, walk
 from emit.passes.vector_expr import Lanes
 from emit.rewrite import stmt_exprs
 from poly.dtypes import DType, bool_, i64
@@ -123,11 +123,17 @@ class Accumulators:
         only = all(isinstance(s, Block) or (isinstance(s, Store) and self.of(s)) for s in walk(self.loop.body))
         return INTERLEAVED if self.found and only and len(self.found) <= 2 else 1
 
-    def around(self, body: Stmt) -> Stmt:
-        """Initialise before `body`, combine after it, allocate around."""
+    def around(self, body: Stmt, runs: Expr | None) -> Stmt:
+        """Initialise before `body`, combine after it, allocate around.
+
+        `runs` says whether the loop has an iteration (None: always). Without one the element
+        must not be touched: its subscript may even be outside the array.
+        """
         live = [a for a in self.found.values() if a.used]
         before = [s for a in live for s in _initialise(a)]
-        after = [_combine(a) for a in live]
+        after: list[Stmt] = [_combine(a) for a in live]
+        if runs is not None and after:
+            after = [If(runs, Block(tuple(after)))]
         out: Stmt = Block((*before, body, *after))
         for a in reversed(live):
             for name in reversed(a.names[: a.used]):
