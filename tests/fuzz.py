@@ -33,6 +33,9 @@ def main() -> int:
     for seed in range(options.first, options.first + options.count):
         program = generate(seed)
         failure = check(program, backends)
+        done = seed - options.first + 1
+        if done % 100 == 0:
+            print(f"... {done} programs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         if failure is None:
             continue
         kinds[failure.kind] += 1
