@@ -48,9 +48,12 @@ def _hash_constant(digest: Any, t: Tensor) -> None:
     assert value is not None
     if value.dtype.hasobject:
         digest.update(repr(value.tolist()).encode())
-    elif value.size and not any(value.strides):
-        digest.update(b"filled" + value.reshape(-1)[:1].tobytes())  # a broadcast view: one element says all
     else:
+        # Of a broadcast view one element along each repeated axis says all.
+        small = value[tuple(slice(0, 1) if step == 0 else slice(None) for step in value.strides)]
+        if small.size < value.size:
+            digest.update(f"repeated{small.shape}".encode())
+            value = small
         digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
 
 

@@ -71,6 +71,37 @@ def relayout(scop: Scop, array: str, layout: Layout) -> Scop:
 
 def lay_out(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     """`data` stored by `layout`; padding is zero."""
+    blocked = _lay_out_blocks(data, layout)
+    return _gathered(data, layout) if blocked is None else blocked
+
+
+def _lay_out_blocks(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any] | None:
+    """The common case without index arrays: every dimension is cut into nested blocks, so that
+    padding, reshaping and transposing do it. None when the layout is no such cut."""
+    radices: list[int] = []  # of the reshaped array, dimension by dimension, outermost block first
+    padding: list[tuple[int, int]] = []
+    place: dict[tuple[int, int], int] = {}  # (dim, div) -> axis of the reshaped array
+    for dim, extent in enumerate(data.shape):
+        cuts = sorted(((div, mod) for d, div, mod in layout if d == dim), reverse=True)
+        if not cuts or cuts[-1][0] != 1 or cuts[0][1] != 0:
+            return None
+        outer = cuts[0][0]
+        padding.append((0, -extent % outer))
+        for k, (div, mod) in enumerate(cuts):
+            size = -(-extent // outer) if k == 0 else cuts[k - 1][0] // div
+            if k and (mod != size or cuts[k - 1][0] % div):
+                return None
+            place[dim, div] = len(radices)
+            radices.append(size)
+    if len(place) != len(layout):
+        return None
+    padded = np.pad(data, padding) if any(after for _, after in padding) else data
+    order = [place[dim, div] for dim, div, _ in layout]
+    return np.ascontiguousarray(padded.reshape(radices).transpose(order))
+
+
+def _gathered(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
+    """Any layout, element by element through index arrays."""
     shape = laid_out_shape(data.shape, layout)
     grid = np.ogrid[tuple(slice(n) for n in shape)]
     source: list[Any] = [0] * data.ndim

@@ -105,9 +105,12 @@ def _apply(graph: Graph, conv: Node, s: np.ndarray, t: np.ndarray) -> None:
 
 def _scaled(weight: np.ndarray, s: np.ndarray, conv: Node) -> np.ndarray:
     """Weights times the scale of their output channel (axis 0; axis 1 within each group when transposed)."""
-    w = weight.astype(np.float64)
     if conv.op_type == "Conv":
-        return w * s.reshape(-1, *(1,) * (w.ndim - 1))
+        # A filled weight (all strides 0) stays a broadcast view: only one element a channel is computed.
+        small = weight[tuple(slice(0, 1) if step == 0 else slice(None) for step in weight.strides)]
+        scaled = (small.astype(np.float64) * s.reshape(-1, *(1,) * (weight.ndim - 1))).astype(weight.dtype)
+        return np.broadcast_to(scaled, weight.shape) if small.size < weight.size else scaled
+    w = weight.astype(np.float64)
     group = conv.attrs.get("group", 1)
     parts = w.reshape(group, w.shape[0] // group, *w.shape[1:])
     return (parts * s.reshape(group, 1, w.shape[1], *(1,) * (w.ndim - 2))).reshape(w.shape)
@@ -116,5 +119,5 @@ def _scaled(weight: np.ndarray, s: np.ndarray, conv: Node) -> np.ndarray:
 def _new(graph: Graph, conv: Node, what: str, value: np.ndarray, like: Tensor) -> str:
     assert like.dtype is not None
     name = graph.fresh(f"{conv.outputs[0]}.{what}")
-    graph.tensors[name] = Tensor(name, like.dtype, like.shape, np.ascontiguousarray(value.astype(like.dtype.np)))
+    graph.tensors[name] = Tensor(name, like.dtype, like.shape, value.astype(like.dtype.np, copy=False))
     return name
