@@ -6,7 +6,7 @@ import islpy as isl
 
 from poly.coverage import check_coverage
 from poly.dtypes import bool_
-from poly.errors import ScopError
+from poly.errors import ScheduleError, ScopError
 from poly.expr import Binary, Expr, Load, Select, Var, walk
 from poly.scop import Scop, Statement
 
@@ -21,7 +21,10 @@ def verify(scop: Scop) -> None:
     _names(scop)
     for s in scop.statements.values():
         _statement(scop, s)
-    check_coverage(scop, scop.tree)
+    try:
+        check_coverage(scop, scop.tree)
+    except ScheduleError as error:
+        raise ScopError(f"{scop.name}: {error}") from None
 
 
 def _fail(scop: Scop, message: str) -> None:
@@ -35,11 +38,28 @@ def _names(scop: Scop) -> None:
     for n in (*scop.args, *scop.results):
         if n not in scop.arrays:
             _fail(scop, f"'{n}' is an argument or result but no array")
+    for n, a in scop.arrays.items():
+        if a.kind in ("in", "inout") and n not in scop.args:
+            _fail(scop, f"'{n}' is declared '{a.kind}' but is no argument")
+        if a.kind == "out" and n not in scop.results:
+            _fail(scop, f"'{n}' is declared 'out' but is no result")
+        for e in (x for size in a.shape for x in walk(size)):
+            if isinstance(e, Load) or (isinstance(e, Var) and e.name not in scop.params):
+                _fail(scop, f"the shape of '{n}' uses more than the sizes {', '.join(scop.params) or '(none)'}")
+    for n, s in scop.statements.items():
+        if n != s.name:
+            _fail(scop, f"statement {s.name} is filed under {n}")
+        if len(set(s.iters)) != len(s.iters):
+            _fail(scop, f"statement {n} uses an iterator name twice: {', '.join(s.iters)}")
+    for n in scop.args:
+        if n in scop.arrays and scop.arrays[n].kind in ("out", "local"):
+            _fail(scop, f"argument '{n}' is declared '{scop.arrays[n].kind}'")
     for n in scop.results:
         if scop.arrays[n].kind != "out":
             _fail(scop, f"result '{n}' is declared '{scop.arrays[n].kind}'")
     iters = {i for s in scop.statements.values() for i in s.iters}
-    for n in (set(scop.arrays) & iters) | (set(scop.params) & iters) | (set(scop.params) & set(scop.arrays)):
+    kinds = [set(scop.arrays), set(scop.params), set(scop.statements), iters]
+    for n in sorted(n for k, a in enumerate(kinds) for b in kinds[:k] for n in a & b):
         _fail(scop, f"the name '{n}' is used for two things")
 
 

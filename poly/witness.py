@@ -117,22 +117,29 @@ def _point(s: isl.Set) -> tuple[int, ...]:
     """The smallest point of a non-empty set without parameters: coordinate by coordinate, the
     smallest natural number, or where there is none the smallest value.
 
-    Minimised one dimension at a time because isl's lexmin fails on some sets with existential
-    variables.
+    Minimised one dimension at a time, and over the non-empty disjuncts only: isl's lexmin and
+    dim_min give no value when a disjunct is empty and isl has not noticed it yet.
     """
     if s.is_wrapping():
         s = s.flatten()
     values = []
     for k in range(s.dim(isl.dim_type.set)):
-        natural = s.lower_bound_val(isl.dim_type.set, k, isl.Val(0))
-        least = (s if natural.is_empty() else natural).dim_min_val(k)
-        if not least.is_int():  # unbounded below: the largest is as good as any
-            least = s.dim_max_val(k)
-        if not least.is_int():
-            least = s.sample_point().get_coordinate_val(isl.dim_type.set, k)
-        values.append(int(least.to_python()))
-        s = s.fix_val(isl.dim_type.set, k, least)
+        parts = [p for p in map(isl.Set.from_basic_set, s.get_basic_sets()) if not p.is_empty()]
+        value = _least(parts, k)
+        values.append(int(value.to_python()))
+        s = s.fix_val(isl.dim_type.set, k, value)
     return tuple(values)
+
+
+def _least(parts: list[isl.Set], k: int) -> isl.Val:
+    """The smallest natural value of dimension `k` in the non-empty `parts`, else the smallest,
+    else (unbounded below) the largest, else any."""
+    natural = [p.lower_bound_val(isl.dim_type.set, k, isl.Val(0)) for p in parts]
+    for candidates in ([n.dim_min_val(k) for n in natural if not n.is_empty()], [p.dim_min_val(k) for p in parts]):
+        if candidates and all(v.is_int() for v in candidates):
+            return min(candidates, key=lambda v: int(v.to_python()))
+    largest = [v for v in (p.dim_max_val(k) for p in parts) if v.is_int()]
+    return largest[0] if largest else parts[0].sample_point().get_coordinate_val(isl.dim_type.set, k)
 
 
 def _shared_element(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from poly.access import accumulator_of
-from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from poly.scop import Scop, Statement
 from poly.tree import Band, Filter, Leaf, Node, Sequence
 
@@ -26,6 +26,7 @@ class Touch:
     element: tuple[int, ...]
     write: bool
     own: bool  # the reduction's accumulator
+    sure: bool = True  # certainly this element, whenever the instance runs
 
 
 def points(s: isl.Set) -> list[isl.Point]:
@@ -115,9 +116,13 @@ def touches(scop: Scop, s: Statement, at: tuple[int, ...]) -> set[Touch]:
     accumulator = accumulator_of(s)
     found: set[Touch] = set()
 
+    certain = not s.dynamic and (s.predicate is None or truth(s.predicate, env) is True)
+
     def add(load: Load, write: bool, own: bool) -> None:
         shape = tuple(value(e, {}) for e in scop.arrays[load.array].shape)
-        found.update(Touch(load.array, el, write, own) for el in elements(load, shape, env))
+        where = elements(load, shape, env)
+        sure = certain and not any(isinstance(n, Load) for e in load.index for n in walk(e))
+        found.update(Touch(load.array, el, write, own, sure or not write) for el in where)
 
     for bound in s.dynamic:
         for e in (bound.lo, bound.hi):
@@ -184,6 +189,25 @@ def conflict_pairs(scop: Scop) -> tuple[set[tuple[Instance, Instance]], set[tupl
                         own = x[0] == y[0] and a.own and b.own
                         (relaxed if own else ordered).add((x, y))
     return ordered, relaxed - ordered
+
+
+def flow_pairs(scop: Scop, kind: str) -> set[tuple[Instance, Instance]]:
+    """Pairs x before y of one kind with no certain write of the element strictly between them."""
+    all_of = instances(scop)
+    when = {i: t[0] for i, t in times(scop.tree, all_of).items()}
+    by_element: dict[tuple[str, tuple[int, ...]], list[tuple[Time, Instance, Touch]]] = {}
+    for i in all_of:
+        for t in touches(scop, scop.statements[i[0]], i[1]):
+            by_element.setdefault((t.array, t.element), []).append((when[i], i, t))
+    first, second = {"RAW": (True, False), "WAR": (False, True), "WAW": (True, True)}[kind]
+    out = set()
+    for uses in by_element.values():
+        certain = [t for t, _, touch in uses if touch.write and touch.sure]
+        for ta, x, a in uses:
+            for tb, y, b in uses:
+                if ta < tb and a.write == first and b.write == second and not any(ta < t < tb for t in certain):
+                    out.add((x, y))
+    return out
 
 
 def pairs_of(union: isl.UnionMap) -> set[tuple[Instance, Instance]]:

@@ -10,7 +10,7 @@ import small_scops as scops
 
 from poly.dtypes import bool_, f32, i64
 from poly.expr import Binary, Cast, Expr, Load, Select, Unary, Var, const_int
-from poly.scop import Array, Scop, Statement
+from poly.scop import Array, DynamicBound, Scop, Statement
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Sequence, loop_dim
 
 ARRAYS = {"A": 1, "B": 2, "s": 0}
@@ -75,7 +75,12 @@ def statement(r: random.Random, name: str, depth: int) -> Statement:
             value = expression(r, iters)
         value, reduction = Binary("+", target, value, f32), "+"
     predicate = condition(r, iters) if r.random() < 0.2 else None
-    return Statement(name, tuple(iters), dom, target.array, target.index, value, predicate, reduction)
+    dynamic: tuple[DynamicBound, ...] = ()
+    if iters and r.random() < 0.12:
+        d = r.randrange(depth)
+        low, high = (Cast(load(r, iters[:d]), i64) for _ in range(2))
+        dynamic = (DynamicBound(iters[d], low, high),)
+    return Statement(name, tuple(iters), dom, target.array, target.index, value, predicate, reduction, dynamic)
 
 
 def _loads(e: Expr) -> list[Load]:

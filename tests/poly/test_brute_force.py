@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 
 import brute
+import islpy as isl
 import pytest
 import random_scops
 import small_scops as scops
 
-from poly.dependences import conflicts
-from poly.errors import ScheduleError
-from poly.legality import check, is_legal
+from poly.dependences import conflicts, flow
+from poly.errors import IllegalSchedule, ScheduleError
+from poly.legality import check, check_parallel, is_legal
 from poly.scop import Scop
 from poly.specialise import specialise
-from poly.tree import Node
+from poly.tree import Band, Node
 
 HAND = [
     (scops.matmul, {"M": 2, "N": 2, "K": 3}),
@@ -33,7 +34,7 @@ def test_conflicts_of_known_kernels_are_exactly_the_enumerated_pairs(make, sizes
 def test_symbolic_conflicts_specialise_to_the_same_pairs(make, sizes) -> None:
     symbolic = conflicts(make()).ordering
     for name, size in sizes.items():
-        import islpy as isl
+
 
         symbolic = symbolic.intersect_params(isl.Set(f"[{name}] -> {{ : {name} = {size} }}"))
     symbolic = symbolic.project_out_all_params()
@@ -51,6 +52,17 @@ def compare_conflicts(scop: Scop) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_conflicts_of_random_scops_are_exactly_the_enumerated_pairs(seed: int) -> None:
     compare_conflicts(random_scops.random_scop(random.Random(seed)))
+
+
+@pytest.mark.parametrize("kind", ["RAW", "WAR", "WAW"])
+@pytest.mark.parametrize("seed", range(25))
+def test_flow_is_exactly_the_enumerated_one(seed: int, kind) -> None:
+    scop = random_scops.random_scop(random.Random(200 + seed))
+    found = flow(scop, kind)
+    assert brute.pairs_of(found) == brute.flow_pairs(scop, kind)
+    ordered, relaxed = brute.conflict_pairs(scop)
+    every = brute.pairs_of(flow(scop, kind, value_based=False))
+    assert brute.pairs_of(found) <= every <= ordered | relaxed
 
 
 def verdicts(seed: int) -> list[tuple[bool, bool]]:
@@ -104,3 +116,41 @@ def test_accepted_if_and_only_if_no_dependence_is_violated_long(seed: int) -> No
     compare_conflicts(random_scops.random_scop(random.Random(50_000 + seed)))
     for found, truth in verdicts(5000 + seed):
         assert found == truth
+
+
+def swapped(scop: Scop) -> Node:
+    """The two outer loops of the first band exchanged."""
+    band = scop.tree
+    assert isinstance(band, Band)
+    return Band((band.members[1], band.members[0], *band.members[2:]), band.child)
+
+
+def test_witness_has_the_smallest_sizes_and_says_where_it_is_legal() -> None:
+    scop = scops.seidel()
+    with pytest.raises(IllegalSchedule) as error:
+        check(scop, swapped(scop))
+    w = error.value.witness
+    assert w is not None and (w.params, w.kind, w.touched) == ({"T": 2, "N": 4}, "RAW", "A[2]")
+    assert (w.source, w.sink) == (("S0", (0, 2)), ("S0", (1, 1)))
+    assert w.legal_when is not None
+    for t in range(4):
+        for n in range(6):
+            small = specialise(scop, {"T": t, "N": n})
+            legal = brute.is_legal(small, swapped(small))
+            inside = w.legal_when.intersect(isl.Set(f"[T, N] -> {{ : T = {t} and N = {n} }}"))
+            assert legal == (not inside.is_empty())
+            assert legal or (t, n) >= (2, 4)
+    text = str(error.value)
+    for part in ("with T=2, N=4", "S0[t=1, i=1] reads A[2]", "S0[t=0, i=2] writes", "(RAW)", "loop 'i'", "legal for"):
+        assert part in text
+    assert "\n" not in text
+
+
+def test_parallel_and_vector_differ_on_reductions_only() -> None:
+    scop = scops.matmul()
+    assert check_parallel(scop, scop.tree, "i") is None and check_parallel(scop, scop.tree, "k", vector=True) is None
+    violation = check_parallel(scop, scop.tree, "k")
+    assert violation is not None and violation.witness is not None
+    assert violation.witness.params == {"M": 1, "N": 1, "K": 2}
+    with pytest.raises(ScheduleError, match="no loop 'q'"):
+        check_parallel(scop, scop.tree, "q")

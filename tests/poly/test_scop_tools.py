@@ -18,7 +18,7 @@ from poly.cache import per_scop
 from poly.compose import rename
 from poly.dependences import flow
 from poly.dtypes import f32, f64, i64
-from poly.errors import ArgumentError, ScheduleError, ScopError
+from poly.errors import ArgumentError, ScopError
 from poly.expr import Cast, Const, Span, Var, walk
 from poly.json_io import dump_tree, dumps, load_tree, loads
 from poly.legality import check
@@ -208,9 +208,14 @@ def broken(**changes) -> Scop:
     (broken(reduction="*"), "not of that form"),
     (broken(iters=("i", "j")), "has iterators"),
     (broken(predicate=ref("A[i,k]")), "predicate of S1 is f32"),
-    (replace(scops.matmul(), results=("A",)), "result 'A' is declared 'in'"),
+    (replace(scops.matmul(), results=("C", "A")), "result 'A' is declared 'in'"),
     (replace(scops.matmul(), args=("A", "B", "X")), "'X' is an argument or result but no array"),
     (rename(scops.matmul(), {"i": "N"}), "'N' is used for two things"),
+    (rename(scops.matmul(), {"S0": "A"}), "'A' is used for two things"),
+    (rename(scops.matmul(), {"i": "k"}), "iterator name twice: k, j, k"),
+    (replace(scops.matmul(), args=("A",)), "'B' is declared 'in' but is no argument"),
+    (replace(scops.matmul(), results=()), "'C' is declared 'out' but is no result"),
+    (replace(scops.matmul(), params=("M", "N")), "shape of 'A' uses more than the sizes M, N"),
 ])  # fmt: skip
 def test_broken_scops_are_named(scop: Scop, message: str) -> None:
     with pytest.raises(ScopError, match=message):
@@ -221,9 +226,9 @@ def test_a_tree_that_forgets_instances_is_refused() -> None:
     scop = scops.matmul()
     assert isinstance(scop.tree, Band) and isinstance(scop.tree.child, Sequence)
     short = Sequence(scop.tree.child.filters[:1])
-    with pytest.raises(ScheduleError, match="some instances of S1 would not run"):
+    with pytest.raises(ScopError, match="some instances of S1 would not run"):
         verify(scop.with_tree(Band(scop.tree.members, short)))
-    with pytest.raises(ScheduleError, match="two instances of S0 would run at the same time"):
+    with pytest.raises(ScopError, match="two instances of S0 would run at the same time"):
         verify(scop.with_tree(Band(scop.tree.members[:1], scop.tree.child)))
 
 
