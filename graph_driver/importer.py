@@ -246,7 +246,7 @@ class _Walker:
             return None
         if node.op_type == "ConstantOfShape":
             return [_filled(node, outputs[node.outputs[0]])]
-        results = HostNode.of(node, self.graph.opsets)(values, {})
+        results = HostNode.of(node, self.graph.opsets, tensors)(values, {})
         present = list(node.writes())
         if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
             return None  # sequences and optionals stay on the host

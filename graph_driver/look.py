@@ -74,6 +74,6 @@ def _recompute(model: Model, nodes: Sequence[Node], wanted: Sequence[str], look:
         return look(name) if const is None else np.asarray(const)
 
     for node in nodes:
-        results = HostNode.of(node, model.graph.opsets)([value(i) for i in node.inputs if i], {})
+        results = HostNode.of(node, model.graph.opsets, model.graph.tensors)([value(i) for i in node.inputs if i], {})
         values.update(zip(node.writes(), map(np.asarray, results), strict=True))
     return {name: values[name] for name in wanted}

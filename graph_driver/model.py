@@ -273,7 +273,7 @@ def compile_graph(
         code = _program(plan, compiled, machine, backend, threads)
         from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
 
-        hosts = [HostNode.of(g.nodes[0], graph.opsets) for g in found if not g.key]
+        hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
         weights = weights_segment(graph, plan)
     report.kernels = sum(s.kind == "kernel" for s in plan.steps)
     report.distinct = len(compiled)

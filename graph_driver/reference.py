@@ -11,7 +11,8 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from graph_driver.ir import Node
+from graph_driver.inference import type_proto
+from graph_driver.ir import Node, Tensor
 from graph_driver.wording import one_line
 from poly.errors import ModelError
 
@@ -28,9 +29,9 @@ class HostNode:
             raise ModelError(f"{kind} '{name}': no loops and no host implementation ({one_line(error)})") from error
 
     @staticmethod
-    def of(node: Node, opsets: Mapping[str, int]) -> HostNode:
+    def of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor]) -> HostNode:
         """The host version of a graph node. Raises `ModelError` when onnx has none."""
-        return HostNode(node.kind, node.name, model_of(node, opsets))
+        return HostNode(node.kind, node.name, model_of(node, opsets, tensors))
 
     def __call__(self, values: Sequence[Any], captures: Mapping[str, Any]) -> list[Any]:
         """Results in output order (absent outputs are left out).
@@ -48,8 +49,11 @@ class HostNode:
             raise ModelError(f"{self.kind} '{self.name}' failed on the host: {one_line(error)}") from error
 
 
-def model_of(node: Node, opsets: Mapping[str, int]) -> onnx.ModelProto:
-    """A model of just this node: inputs `in0, in1, ...`, then its captures; outputs `out0, ...`."""
+def model_of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor]) -> onnx.ModelProto:
+    """A model of just this node: inputs `in0, in1, ...`, then its captures; outputs `out0, ...`.
+
+    Inputs carry their types: operators that onnx defines as functions of other operators need them.
+    """
     proto = onnx.NodeProto()
     if node.proto is not None:
         proto.CopyFrom(node.proto)
@@ -60,8 +64,8 @@ def model_of(node: Node, opsets: Mapping[str, int]) -> onnx.ModelProto:
     del proto.input[:], proto.output[:]
     proto.input.extend(f"in{k}" if name else "" for k, name in enumerate(node.inputs))
     proto.output.extend(f"out{k}" if name else "" for k, name in enumerate(node.outputs))
-    inputs = [onnx.ValueInfoProto(name=i) for i in proto.input if i]
-    inputs += [onnx.ValueInfoProto(name=c) for c in node.captures]
+    names = {f"in{k}": i for k, i in enumerate(node.inputs) if i} | {c: c for c in node.captures}
+    inputs = [onnx.ValueInfoProto(name=new, type=type_proto(tensors[old])) for new, old in names.items()]
     outputs = [onnx.ValueInfoProto(name=o) for o in proto.output if o]
     graph = onnx.GraphProto(name="host", node=[proto], input=inputs, output=outputs)
     imports = [helper.make_opsetid(d, v) for d, v in opsets.items()]

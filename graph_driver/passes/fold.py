@@ -22,7 +22,8 @@ def fold_constants(graph: Graph) -> dict[str, int]:
             skipped += 1
         else:
             values = [graph.tensors[i].const for i in node.inputs if i]
-            for name, value in zip(node.writes(), HostNode.of(node, graph.opsets)(values, {}), strict=True):
+            results = HostNode.of(node, graph.opsets, graph.tensors)(values, {})
+            for name, value in zip(node.writes(), results, strict=True):
                 tensor = graph.tensors[name]
                 assert tensor.dtype is not None
                 array = np.ascontiguousarray(np.asarray(value), dtype=tensor.dtype.np).reshape(tensor.shape or ())

@@ -20,7 +20,7 @@ def evaluate(graph: Graph, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray
         if node.domain == "polyc":
             values[node.outputs[0]] = values[node.inputs[0]].reshape(graph.tensors[node.outputs[0]].shape)
             continue
-        results = HostNode.of(node, graph.opsets)([values[i] for i in node.inputs if i], {})
+        results = HostNode.of(node, graph.opsets, graph.tensors)([values[i] for i in node.inputs if i], {})
         values.update(zip(node.writes(), map(np.asarray, results), strict=True))
     return {o: values[o] for o in graph.outputs}
 

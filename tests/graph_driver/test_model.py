@@ -103,6 +103,19 @@ def test_host_steps_are_counted_named_and_right() -> None:
     agrees(proto, model)
 
 
+def test_functions_of_the_standard_run_on_the_host_too() -> None:
+    """GroupNormalization is defined by a function body that depends on the types of its inputs."""
+    rng = np.random.default_rng(4)
+    w = {"s": rng.standard_normal(4).astype(np.float32), "b": rng.standard_normal(4).astype(np.float32)}
+    node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)
+    model = compile_model(model_of([node], {"x": [2, 4, 3]}, {"y": [2, 4, 3]}, w, opset=21), threads=1)
+    x = feeds_of(model)["x"]
+    parts = x.astype(np.float64).reshape(2, 2, 6)
+    normal = (parts - parts.mean(2, keepdims=True)) / np.sqrt(parts.var(2, keepdims=True) + 1e-5)
+    expect = normal.reshape(2, 4, 3) * w["s"][:, None] + w["b"][:, None]
+    np.testing.assert_allclose(model({"x": x})["y"], expect, rtol=1e-4, atol=1e-5)
+
+
 def test_control_flow_runs_on_the_host_with_captured_tensors() -> None:
     out = helper.make_tensor_value_info("o", TensorProto.FLOAT, [3])
     branches = {
