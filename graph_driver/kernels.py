@@ -67,6 +67,9 @@ def compile_all(jobs: Sequence[Job], progress: Progress | None = None) -> dict[s
     finally:
         for w in workers:
             w.stop()
+        for t in threads:
+            if t.ident is not None:
+                t.join()
     return results
 
 
@@ -86,6 +89,7 @@ class _Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
+        self._lock = threading.Lock()  # between starting a process and stopping for good
 
     def serve(self, queue: SimpleQueue[Job], done: Callable[[Job, Compiled | str], None]) -> None:
         while not self._stopped:
@@ -96,7 +100,10 @@ class _Worker:
             done(job, self._run(job))
 
     def _run(self, job: Job) -> Compiled | str:
-        process = self._process or self._start()
+        with self._lock:
+            if self._stopped:
+                return "stopped"
+            process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
         expired = threading.Event()
 
@@ -140,11 +147,12 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process (also in the middle of a job)."""
-        self._stopped = True
-        process = self._process
+        with self._lock:
+            self._stopped = True
+            process = self._process
         if process is not None:
+            process.kill()  # first: a thread that is writing to it then comes back
+            process.wait()
             if process.stdin is not None:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
-            process.kill()
-            process.wait()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +189,31 @@ def test_an_unwritable_cache_is_only_a_note(model: Path, tmp_path: Path) -> None
         env=environment(POLYC_CACHE=str(tmp_path / "file" / "cache")), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == "" and "cache" in done.stdout
+
+
+def children(pid: int) -> list[str]:
+    """Processes that any thread of `pid` has started."""
+    return [c for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]
+
+
+def test_interrupting_a_compilation(model: Path, tmp_path: Path) -> None:
+    """Ctrl-C goes to the whole process group: one line, no traceback, no process left."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graph_driver.cli", "run", str(model), "--threads", "1"],
+        env=environment(POLYC_CACHE=str(tmp_path / "cache")), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not children(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "polyc: interrupted\n")
+    with pytest.raises(ProcessLookupError):  # all are gone (killed ones as soon as they are reaped)
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
 
 
 def test_a_closed_pipe_is_no_traceback(model: Path) -> None:
