@@ -142,6 +142,7 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "graph_driver.worker"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends its workers itself
         )  # fmt: skip
         return self._process
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -147,7 +146,6 @@ def answer(job: Job) -> tuple[dict[str, Any], bytes]:
 
 def main() -> None:
     """Serve jobs from stdin until it closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us too; the parent decides
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not mix with the replies
     for line in sys.stdin.buffer:
