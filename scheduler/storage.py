@@ -13,7 +13,8 @@ import islpy as isl
 
 from poly.affine import is_affine
 from poly.errors import ScheduleError
-from poly.expr import Expr, loads
+from poly.expr import Expr, Var, loads
+from poly.expr import walk as walk_expr
 from poly.scop import Scop, Statement
 from poly.tree import Band, Member, Node, Promote, Space, walk
 from scheduler.tree_edit import Path, locate, outer_members, paths, put
@@ -94,15 +95,32 @@ def _alone(scop: Scop, tree: Node, path: Path, need: frozenset[str]) -> bool:
     return True
 
 
+def _subscripts(s: Statement, array: str) -> Iterator[Expr]:
+    """All subscripts with which the statement reads or writes the array."""
+    exprs = [s.target, s.value, *([] if s.predicate is None else [s.predicate])]
+    return (i for e in exprs for x in loads(e) if x.array == array for i in x.index)
+
+
 def check_affine(stmts: Iterable[Statement], array: str) -> None:
     """Refuse an array whose place in a buffer cannot be computed from the loops."""
     for s in stmts:
         space = s.domain.get_space()
-        exprs = [s.target, s.value, *s.index, *([] if s.predicate is None else [s.predicate])]
-        if any(not is_affine(i, space) for e in exprs for x in loads(e) if x.array == array for i in x.index):
+        if any(not is_affine(i, space) for i in _subscripts(s, array)):
             raise ScheduleError(f"array '{array}' cannot get a buffer: a subscript in {s.name} depends on data")
         if any(x.array == array for b in s.dynamic for e in (b.lo, b.hi) for x in loads(e)):
             raise ScheduleError(f"array '{array}' cannot get a buffer: a loop bound of {s.name} reads it")
+
+
+def check_bounded(stmts: Iterable[Statement], array: str, around: set[str]) -> None:
+    """Refuse an array that a data-dependent loop inside the buffer's lifetime sweeps: its box has no known end."""
+    for s in stmts:
+        inside = {d.iter for d in s.dynamic} - around
+        used = {v.name for i in _subscripts(s, array) for v in walk_expr(i) if isinstance(v, Var)}
+        if inside & used:
+            raise ScheduleError(
+                f"array '{array}' cannot get a buffer here: in {s.name} the data-dependent loop "
+                f"'{min(inside & used)}' decides which elements are touched"
+            )
 
 
 def footprint(scop: Scop, array: str, loops: list[Member], exact: bool = False) -> list[int | None]:
@@ -156,6 +174,7 @@ def promote(scop: Scop, tree: Node, array: str, at: str, space: Space) -> Node:
         raise ScheduleError(f"array '{array}' is promoted already")
     check_affine(below, array)
     place = Place(spot.path, spot.band, spot.index + 1)
+    check_bounded(below, array, {m.name for m in place.loops()})
     if space == "register" and None in footprint(scop, array, place.loops()):
         raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
     writes = any(w for _, w in used)

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+import polyc
 from emit import targets
 from graph_driver.compile_operator import compile_operator
 from poly.relayout import lay_out, relayout
 from poly.scop import Scop
 from poly.tree import Band, Promote, walk
-from polyc import dims, empty, f32, f64, grid, op
+from polyc import dims, empty, f32, f64, grid, i64, op
 from scheduler.auto import automatic
 from scheduler.contraction import recognise
 from scheduler.contraction_tree import constant_layouts
@@ -155,3 +156,17 @@ def test_loops_of_the_tree_have_unique_names() -> None:
     tree = automatic(biased.scop(), V3).tree
     names = [m.name for n in walk(tree) if isinstance(n, Band) for m in n.members]
     assert len(names) == len(set(names))
+
+
+def test_a_buffer_swept_by_a_data_dependent_loop_is_refused() -> None:
+    @op
+    def gathered(A: f32[N], start: i64[M + 1]) -> f32[M]:
+        C = empty((M,), f32)
+        for i in range(M):
+            C[i] = 0.0
+            for k in range(start[i], start[i + 1]):
+                C[i] += A[k]
+        return C
+
+    with pytest.raises(polyc.ScheduleError, match="data-dependent loop 'k' decides"):
+        gathered.scop().schedule().promote("A", at="i", space="heap")
