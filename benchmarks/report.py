@@ -34,5 +34,10 @@ def page(rows: Sequence[dict[str, Any]], rounds: int) -> str:
             f"| {r['onnxruntime_ms']:.2f} ({r['onnxruntime_median_ms']:.2f}) | {r['ratio']:.2f} "
             f"| {r.get('polyc_gflops', '')} | {r['largest_relative_difference']:.1e} | {r['compile_s']:.2f} s |"
         )
+    lines += [
+        "",
+        "The light models repeat one number in every weight, so their differences say little; "
+        "`tests/test_models.py` checks them with random weights.",
+    ]
     lines += ["", "Repeat with `python -m benchmarks --json FILE --page FILE`.", ""]
     return "\n".join(lines)

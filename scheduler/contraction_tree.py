@@ -22,7 +22,7 @@ from poly.expr import Const, Load, Var, loads
 from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim, walk
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim
 from scheduler.contraction import Contraction, Operand, recognise, slope, unit_stride, variables
 from scheduler.register_tile import RegisterTile, choose
 
@@ -373,8 +373,3 @@ def panel_layout(plan: TilePlan) -> Layout:
     assert d is not None
     rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
     return ((d, width, 0), *rest, (d, 1, width))
-
-
-def has_promotion(node: Node) -> bool:
-    """Whether the subtree already carries storage decisions."""
-    return any(isinstance(n, Promote) for n in walk(node))
