@@ -69,9 +69,7 @@ def extent(stmt: Statement, name: str) -> int | None:
     return None if value is None else value + 1
 
 
-def plan_tile(
-    scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()
-) -> TilePlan | None:
+def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
     """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
     best: TilePlan | None = None
     lanes = target.lanes(c.update.value.dtype.bits)
@@ -333,9 +331,7 @@ class _Maker:
         first = self.group.statements()[0]
         reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
         copy_in = array == self.group.contraction.update.array and (not self.group.before or reads_old)
-        return Promote(
-            array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside
-        )
+        return Promote(array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside)
 
     def packed_panel(self, node: Node) -> Node:
         """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""

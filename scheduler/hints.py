@@ -10,12 +10,13 @@ from poly.errors import ScheduleError
 from scheduler.tree_edit import chain_of, together
 
 if TYPE_CHECKING:
-    from scheduler.schedule import Schedule, Step
+    from scheduler.core import Core
+    from scheduler.step import Step
 
 FACTORS = (1, -1, 2, 3)
 
 
-def hint(before: Schedule, step: Step) -> str:
+def hint(before: Core, step: Step) -> str:
     """A line to add to a refusal of `step` on the schedule `before`, or nothing."""
     for text, proposal in _proposals(before, step):
         try:
@@ -26,7 +27,7 @@ def hint(before: Schedule, step: Step) -> str:
     return ""
 
 
-def _proposals(before: Schedule, step: Step) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
+def _proposals(before: Core, step: Step) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
     """Steps to try instead, smallest change first."""
     same = (step.name, step.args)
     if step.name == "fuse" and not step.args["shift"]:
@@ -47,7 +48,7 @@ def _proposals(before: Schedule, step: Step) -> Iterator[tuple[str, list[tuple[s
             yield f"after {words} it is legal", [*steps, same]
 
 
-def smallest_delay(before: Schedule, a: str, b: str) -> int | None:
+def smallest_delay(before: Core, a: str, b: str) -> int | None:
     """The smallest shift of `b`'s body that lets it join `a`; None when no constant does."""
     from poly.dependences import conflicts
     from scheduler import fusion

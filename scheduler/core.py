@@ -1,0 +1,105 @@
+"""What every `Schedule` has: the Scop, the tree, the trace, and the one place where a step is checked.
+
+The transformations are in `scheduler/steps/`, one class a subject; `scheduler/schedule.py` joins them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from poly.errors import IllegalSchedule
+from poly.scop import Scop
+from poly.tree import Node, loop_names
+from scheduler import hints
+from scheduler.step import Step
+from scheduler.tree_edit import check_dynamic, locate
+
+Changes = Literal["all", "mark", "storage", "none"]
+
+
+@dataclass(frozen=True)
+class Core:
+    """The data of a `Schedule` (see there) and the check of its steps."""
+
+    scop: Scop
+    tree: Node
+    trace: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    terse: bool = field(default=False, compare=False, repr=False)
+    _deferred: bool = field(default=False, compare=False, repr=False)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Names of all loops, outermost and textually first first."""
+        return loop_names(self.tree)
+
+    def __str__(self) -> str:
+        from poly.text import print_tree
+
+        return print_tree(self.tree, self.scop)
+
+    def save(self) -> str:
+        """The trace as JSON lines: one step a line."""
+        return "".join(json.dumps({"do": s.name, **s.args}) + "\n" for s in self.trace)
+
+    def noted(self, *notes: str) -> Self:
+        """The same schedule with notes added."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    def batch(self, *steps: tuple[str, dict[str, Any]]) -> Self:
+        """Several steps `(name, arguments)` with one check of the result (the steps between may
+        be illegal). Recorded one by one. Refused when the result is illegal."""
+        return self._batch("all", *steps)
+
+    def _batch(self, changes: Changes, *steps: tuple[str, dict[str, Any]]) -> Self:
+        schedule = replace(self, _deferred=True)
+        for name, args in steps:
+            schedule = getattr(schedule, name)(**args)
+        schedule = replace(schedule, _deferred=self._deferred)
+        if not self._deferred:
+            schedule._verify(" ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None)
+        return schedule
+
+    def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",
+              loop: str | None = None) -> Self:  # fmt: skip
+        """Accept the new tree if it is legal, and record the step. `changes` says what the step
+        can have broken: everything, the promise of the mark on `loop`, the promotions, nothing."""
+        step = Step(name, args)
+        new = replace(self, tree=tree, trace=(*self.trace, step))
+        if not self._deferred:
+            try:
+                new._verify(str(step), changes, loop)
+            except IllegalSchedule as error:
+                advice = "" if self.terse else hints.hint(self, step)
+                if not advice:
+                    raise
+                raise IllegalSchedule(f"{error}; {advice}", error.witness) from None
+        return new
+
+    def _verify(self, what: str, changes: Changes, loop: str | None) -> None:
+        """Raise `IllegalSchedule` or `ScheduleError` unless the tree is legal."""
+        from poly import legality
+
+        violation = None
+        if changes == "mark" and loop is not None:
+            vector = locate(self.tree, loop).member.kind == "vector"
+            violation = legality.check_parallel(self.scop, self.tree, loop, vector)
+        elif changes == "storage":
+            violation = legality.check_promotions(self.scop, self.tree)
+        elif changes == "all":
+            check_dynamic(self.scop, self.tree)
+            try:
+                legality.check(self.scop, self.tree)
+            except IllegalSchedule as error:
+                why = str(error).removeprefix(f"illegal schedule of '{self.scop.name}': ")
+                raise IllegalSchedule(f"{what} is illegal: {why}", error.witness) from None
+        if violation is not None:
+            raise IllegalSchedule(f"{what} is illegal: {violation}", violation.witness)
+
+
+def as_list(names: Sequence[str] | str) -> list[str]:
+    """One name or several as a list."""
+    return [names] if isinstance(names, str) else list(names)

@@ -1,0 +1,1 @@
+"""The public transformations of `Schedule`, grouped by subject."""

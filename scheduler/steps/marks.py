@@ -1,0 +1,40 @@
+"""How a loop runs: `parallel vectorize unroll`."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from scheduler import marks
+from scheduler.core import Core
+
+
+class Marks(Core):
+    """Part of `Schedule`."""
+
+    def parallel(self, loop: str) -> Self:
+        """Run the iterations of a loop on all threads.
+
+        Arguments: `loop`. Before -> after: the loop is marked `parallel`.
+        Refused when: the loop carries a dependence (reductions included).
+        """
+        return self._step("parallel", {"loop": loop}, marks.mark(self.tree, loop, "parallel", None), "mark", loop)
+
+    def vectorize(self, loop: str, lanes: int | None = None) -> Self:
+        """Run the iterations of a loop in vector lanes.
+
+        Arguments: `loop`; `lanes`, default what the target has for the element type.
+        Before -> after: the loop is marked `vector`.
+        Refused when: the loop carries a dependence other than a reduction's own.
+        """
+        tree = marks.mark(self.tree, loop, "vector", lanes)
+        return self._step("vectorize", {"loop": loop, "lanes": lanes}, tree, "mark", loop)
+
+    def unroll(self, loop: str, factor: int | None = None) -> Self:
+        """Unroll a loop.
+
+        Arguments: `loop`; `factor`, default the whole loop (which must then have a constant extent).
+        Before -> after: the loop is marked `unroll`.
+        Refused when: never (the order does not change).
+        """
+        tree = marks.mark(self.tree, loop, "unroll", factor)
+        return self._step("unroll", {"loop": loop, "factor": factor}, tree, "none")
