@@ -6,6 +6,8 @@ explicit fused multiply-adds the text computes the same bits as the LLVM version
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cgen import (
     Block,
     Comment,
@@ -13,6 +15,7 @@ from cgen import (
     For,
     FunctionBody,
     FunctionDeclaration,
+    Generable,
     If,
     Initializer,
     Line,
@@ -30,6 +33,7 @@ from poly.expr import Const as ConstExpr
 from poly.expr import Expr
 from poly.target import Target
 
+PROVENANCE = "\x00"  # ends the text of a generated line; the statement's number follows
 STACK_BYTES = 1 << 16  # larger buffers come from the heap, whatever their space
 
 
@@ -39,6 +43,11 @@ def to_c(fn: loops.Function, target: Target) -> str:
     Raises:
         BuildError: the loop IR holds something that C cannot express.
     """
+    return "".join(text + "\n" for text, _ in to_c_lines(fn, target))
+
+
+def to_c_lines(fn: loops.Function, target: Target) -> list[tuple[str, loops.Stmt | None]]:
+    """The lines of `to_c`, each with the loop-IR statement that it comes from."""
     helpers = Helpers()
     body = _Body(fn, helpers)
     content = body.function()
@@ -54,7 +63,20 @@ def to_c(fn: loops.Function, target: Target) -> str:
         *(text for _, text in sorted(helpers.functions.items())),
         "",
     ]  # fmt: skip
-    return "\n".join(head) + str(content) + "\n"
+    plain: list[tuple[str, loops.Stmt | None]] = [(text, None) for part in head[:-1] for text in part.split("\n")]
+    return plain + [body.traced(line) for line in content.generate()]
+
+
+class _Traced(Generable):  # type: ignore[misc]
+    """A node whose lines say which statement they come from."""
+
+    def __init__(self, node: Generable, number: int) -> None:
+        self.node = node
+        self.number = number
+
+    def generate(self) -> Iterator[str]:
+        for line in self.node.generate():
+            yield f"{line}{PROVENANCE}{self.number}"
 
 
 def _scalar_helpers(names: set[str]) -> list[str]:
@@ -73,6 +95,12 @@ class _Body:
         self.buffers = {b.name: b for b in fn.buffers}
         self.printer = ExprPrinter(self.buffers, helpers)
         self.helpers = helpers
+        self.stmts: list[loops.Stmt] = []
+
+    def traced(self, line: str) -> tuple[str, loops.Stmt | None]:
+        """A generated line without its marks, and the innermost statement that they name."""
+        text, *marks = line.split(PROVENANCE)
+        return text, self.stmts[int(marks[0])] if marks else None
 
     def function(self) -> FunctionBody:
         lines: list[object] = []
@@ -92,6 +120,12 @@ class _Body:
         """The cgen nodes of a statement."""
         if isinstance(stmt, loops.Block):
             return [node for s in stmt.stmts for node in self.block(s)]
+        number = len(self.stmts)
+        self.stmts.append(stmt)
+        return [_Traced(node, number) for node in self.nodes(stmt)]
+
+    def nodes(self, stmt: loops.Stmt) -> list[object]:
+        """The cgen nodes of one statement and what is in it."""
         if isinstance(stmt, loops.Store):
             return [Statement(self.printer.store(stmt.array, stmt.index, stmt.value, stmt.mask))]
         if isinstance(stmt, loops.For):

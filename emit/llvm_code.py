@@ -16,6 +16,8 @@ class ModuleText:
     def __init__(self) -> None:
         self.declarations: dict[str, str] = {}
         self.metadata: list[str] = []
+        self.named: list[str] = []  # metadata that has names
+        self._shared: dict[str, str] = {}
         self.functions: list[str] = []
         self._counts: dict[str, int] = {}
 
@@ -36,6 +38,21 @@ class ModuleText:
         self.metadata.append(f"{name} = {'distinct ' if distinct else ''}!{{{body.replace('SELF', name)}}}")
         return name
 
+    def add_node(self, node: str) -> str:
+        """A numbered metadata node with any content. Returns `!n`."""
+        self.metadata.append(f"!{len(self.metadata)} = {node}")
+        return f"!{len(self.metadata) - 1}"
+
+    def shared_node(self, node: str) -> str:
+        """The same, made once for one content."""
+        if node not in self._shared:
+            self._shared[node] = self.add_node(node)
+        return self._shared[node]
+
+    def name_node(self, name: str, node: str) -> None:
+        """Module-level metadata `!name`."""
+        self.named.append(f"!{name} = !{{{node}}}")
+
     def shared_metadata(self, body: str) -> str:
         """The node with this content, made once."""
         line = f"!{{{body}}}"
@@ -47,18 +64,20 @@ class ModuleText:
     def text(self, header: Sequence[str]) -> str:
         """The whole module."""
         declared = [self.declarations[k] for k in sorted(self.declarations)]
-        parts = ["\n".join(header), *self.functions, "\n".join(declared), "\n".join(self.metadata)]
+        parts = ["\n".join(header), *self.functions, "\n".join(declared), "\n".join(self.named + self.metadata)]
         return "\n\n".join(p for p in parts if p) + "\n"
 
 
 class FunctionText:
-    """One function under construction. `block` is the label of the block being written."""
+    """One function under construction. `block` is the label of the block being written;
+    `suffix` ends every instruction (a debug location)."""
 
     def __init__(self, module: ModuleText) -> None:
         self.module = module
         self.entry: list[str] = []  # allocas and the like, before everything else
         self.lines: list[str] = []
         self.block = "start"
+        self.suffix = ""
         self._names = dict.fromkeys(RESERVED, 1)
 
     def fresh(self, stem: str = "t") -> str:
@@ -70,12 +89,12 @@ class FunctionText:
     def emit(self, text: str, stem: str = "t") -> str:
         """Write `%name = text`; returns `%name`."""
         name = "%" + self.fresh(stem)
-        self.lines.append(f"  {name} = {text}")
+        self.lines.append(f"  {name} = {text}{self.suffix}")
         return name
 
     def do(self, text: str) -> None:
         """Write an instruction without result."""
-        self.lines.append(f"  {text}")
+        self.lines.append(f"  {text}{self.suffix}")
 
     def label(self, name: str) -> None:
         """Start a block (the last one must have ended in a branch)."""

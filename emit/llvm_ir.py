@@ -12,9 +12,11 @@ No two arrays of one call may overlap unless both are only read. A parallel loop
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emit.llvm_code import FunctionText, ModuleText
+from emit.llvm_debug import LineTable
 from emit.llvm_expr import Expressions, Storage
 from emit.llvm_types import Value, constant, memory_type
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
@@ -28,14 +30,17 @@ STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
 
 
-def to_llvm(fn: Function, target: Target) -> str:
+def to_llvm(fn: Function, target: Target, lines: Mapping[int, int] | None = None) -> str:
     """The LLVM module of one kernel (vectors expanded, no `vector`/`unroll` loops left).
+
+    With `lines` (`id(statement)` to line) instructions carry debug locations (`emit.llvm_debug`).
 
     Raises:
         BuildError: the loop IR holds something that LLVM IR has no form for.
     """
     module = ModuleText()
-    body = _Writer(module, fn.name, fn.fast_math)
+    table = None if lines is None else LineTable(module, lines)
+    body = _Writer(module, fn.name, fn.fast_math, table)
     pointers = [f"%{body.f.fresh(b.name)}" for b in fn.buffers]
     sizes = [f"%{body.f.fresh(p)}" for p in fn.params]
     for name, ref in zip(fn.params, sizes, strict=True):
@@ -46,7 +51,7 @@ def to_llvm(fn: Function, target: Target) -> str:
     args = [f"{_pointer_type(b)} {p}" for b, p in zip(fn.buffers, pointers, strict=True)]
     args += [f"i64 {s}" for s in sizes] + ["ptr %runtime"]
     name = f"{fn.name}.body"
-    body.f.finish(f"define internal void @{name}({', '.join(args)}) noinline #0")
+    body.finish(f"define internal void @{name}({', '.join(args)}) noinline #0")
     _wrapper(module, fn, name)
     header = [f'source_filename = "{fn.name}"', f'target triple = "{target.triple}"']
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{target.vector_bits}" }}'
@@ -118,9 +123,13 @@ def has_vectors(root: Stmt) -> bool:
 class _Writer:
     """Writes the statements of one LLVM function."""
 
-    def __init__(self, module: ModuleText, kernel: str, fast: bool) -> None:
-        self.module, self.kernel, self.fast = module, kernel, fast
+    def __init__(self, module: ModuleText, kernel: str, fast: bool, table: LineTable | None) -> None:
+        self.module, self.kernel, self.fast, self.table = module, kernel, fast, table
         self.f = FunctionText(module)
+        self.function = ""
+        if table is not None:
+            self.function = table.function(kernel)
+            self.f.suffix = table.location(None, self.function)
         self.x = Expressions(self.f, fast)
         self.stack = 0  # bytes of allocas so far
 
@@ -192,8 +201,23 @@ class _Writer:
 
     # ---- statements ----
 
+    def finish(self, signature: str) -> None:
+        """Close the function."""
+        self.f.finish(f"{signature} !dbg {self.function}" if self.function else signature)
+
     def stmt(self, s: Stmt) -> None:
-        """Dispatch on the statement type."""
+        """One statement; what is written for it carries its location."""
+        outer = self.f.suffix
+        self.locate(s)
+        self._write(s)
+        self.f.suffix = outer
+
+    def locate(self, s: Stmt) -> None:
+        """What comes next is of `s`."""
+        if self.table is not None and not isinstance(s, Block):
+            self.f.suffix = self.table.location(s, self.function)
+
+    def _write(self, s: Stmt) -> None:
         if isinstance(s, Block):
             for inner in s.stmts:
                 self.stmt(inner)
@@ -270,7 +294,7 @@ class _Writer:
         else:
             self.x.env[s.var] = outer
         f.do(f"{step} = add nsw i64 {var}, {s.step}")
-        f.lines[slot] = f"  {var} = phi i64 [ {lo.ref}, %{before} ], [ {step}, %{f.block} ]"
+        f.lines[slot] = f"  {var} = phi i64 [ {lo.ref}, %{before} ], [ {step}, %{f.block} ]{f.suffix}"
         f.jump(head, self._loop_metadata(s))
         f.label(done)
 
@@ -328,8 +352,9 @@ class _Writer:
 
     def _outline(self, s: For, symbol: str, context: str, buffers: list[Storage], variables: list[str]) -> None:
         """Two functions: one that unpacks the context, and the loop with noalias pointers."""
-        inner = _Writer(self.module, self.kernel, self.fast)
+        inner = _Writer(self.module, self.kernel, self.fast, self.table)
         inner.x.ranges = self.x.ranges
+        inner.locate(s)
         params: list[str] = []
         types: list[str] = []
 
@@ -339,9 +364,7 @@ class _Writer:
             types.append(type_)
             return name
 
-        pointers = [
-            parameter("ptr", b.buffer.name, _pointer_type(b.buffer).removeprefix("ptr")) for b in buffers
-        ]
+        pointers = [parameter("ptr", b.buffer.name, _pointer_type(b.buffer).removeprefix("ptr")) for b in buffers]
         for v in variables:
             old = self.x.env[v]
             inner.x.env[v] = Value(parameter(old.type, v), old.dtype, old.lanes)
@@ -356,9 +379,8 @@ class _Writer:
         lo = Value(f.emit(f"add nsw {first.typed}, {from_}", "lo"), i64)
         hi = Value(f.emit(f"add nsw {first.typed}, {to}", "hi"), i64)
         inner._loop(s, lo, hi)
-        inner.f.finish(
-            f"define internal void @{symbol}.loop(i64 %from, i64 %to, ptr %runtime, {', '.join(params)}) "
-            "noinline #0"
+        inner.finish(
+            f"define internal void @{symbol}.loop(i64 %from, i64 %to, ptr %runtime, {', '.join(params)}) noinline #0"
         )
         outer = FunctionText(self.module)
         args = []
@@ -367,4 +389,3 @@ class _Writer:
             args.append(f"{type_} {outer.emit(f'load {type_}, ptr {place}')}")
         outer.do(f"call void @{symbol}.loop(i64 %from, i64 %to, ptr null, {', '.join(args)})")
         outer.finish(f"define internal void @{symbol}(i64 %from, i64 %to, ptr %context) #0")
-

@@ -194,12 +194,24 @@ class Let(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where code comes from: the schedule tree's loops around it, outermost first (also those
+    that leave no loop: unrolled, vectorised, of one iteration), and the Scop's statement, or for
+    a copy the buffer of the `Promote` node."""
+
+    loops: tuple[str, ...]
+    statement: str | None = None
+    buffer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Store(Stmt):
     """`buffer[index] = value`, scalar or vector (`mask` only for vectors).
 
     `instance`: the Scop statement's name and the iterators' values, for the domain proof,
     the trace interpreter and debugging; None for copies. `reduction` marks an update
     whose instances may be reordered (then the value is `Load(target) OP update`).
+    `origin` is kept by all passes, for people who look at the code.
     """
 
     array: str
@@ -209,6 +221,7 @@ class Store(Stmt):
     instance: tuple[str, tuple[Expr, ...]] | None = field(default=None, compare=False)
     reduction: str | None = None
     span: Span | None = field(default=None, compare=False)
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

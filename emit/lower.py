@@ -12,7 +12,7 @@ from emit.dynamic import real_bounds
 from emit.implemented import proven
 from emit.isl_expr import arguments, to_expr
 from emit.linear import difference, linear, operands, rebuild
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Stmt, Store
+from emit.loops import Alloc, Block, Buffer, For, Function, If, Origin, Stmt, Store
 from emit.passes.simplify import simplify, simplify_expr
 from emit.pipeline import run_passes
 from emit.promotion import Copy
@@ -68,10 +68,20 @@ def _argument(array: Array) -> Buffer:
 
 @dataclass(frozen=True)
 class _Scope:
-    """`names`: AST iterators and parameters; `loop`: the name that the next `for` takes."""
+    """`names`: AST iterators and parameters; `loop`: the name that the next `for` takes;
+    `path`: names of all loops around."""
 
     names: Mapping[str, Expr]
     loop: str | None
+    path: tuple[str, ...] = ()
+
+    def inside(self, loop: str) -> _Scope:
+        """Where the `for` of `loop` comes next."""
+        return _Scope(self.names, loop, (*self.path, loop))
+
+    def with_value(self, iterator: str, value: Expr) -> _Scope:
+        """In the body of the loop over `iterator`."""
+        return _Scope({**self.names, iterator: value}, None, self.path)
 
 
 class _Walker:
@@ -106,7 +116,7 @@ class _Walker:
     def mark(self, node: isl.AstNode, scope: _Scope) -> Stmt:
         name = node.mark_get_id().get_name()
         if name.startswith(LOOP):
-            return self.node(node.mark_get_node(), _Scope(scope.names, name[len(LOOP) :]))
+            return self.node(node.mark_get_node(), scope.inside(name[len(LOOP) :]))
         promotion = self.schedule.promotions[int(name[len(PROMOTE) :])]
         return Alloc(promotion.buffer, self.node(node.mark_get_node(), scope))
 
@@ -117,11 +127,11 @@ class _Walker:
         iterator = node.for_get_iterator().get_id().get_name()
         lo = simplify_expr(to_expr(node.for_get_init(), scope.names))
         if node.for_is_degenerate():
-            return self.node(node.for_get_body(), _Scope({**scope.names, iterator: lo}, None))
+            return self.node(node.for_get_body(), scope.with_value(iterator, lo))
         step = node.for_get_inc().get_val().to_python()
         hi = simplify_expr(self.upper(node.for_get_cond(), iterator, scope))
         var = self.names.fresh(identifier(member.name))
-        body = self.node(node.for_get_body(), _Scope({**scope.names, iterator: Var(var)}, None))
+        body = self.node(node.for_get_body(), scope.with_value(iterator, Var(var)))
         return from_zero(For(var, lo, hi, step, body, member.kind, member.factor, member.name))
 
     def upper(self, cond: isl.AstExpr, iterator: str, scope: _Scope) -> Expr:
@@ -155,6 +165,7 @@ class _Walker:
             instance=(name, tuple(iters[i] for i in stmt.iters)),
             reduction=stmt.reduction,
             span=stmt.span,
+            origin=Origin(scope.path, name),
         )
         return store if stmt.predicate is None else If(place(stmt.predicate), store)
 
@@ -183,7 +194,8 @@ class _Walker:
         pair = [(plan.inside[0], inner), (plan.outside[0], outer)]
         (to, to_index), (source, source_index) = pair if copy.fill else reversed(pair)
         value = Load(source, tuple(simplify_expr(e) for e in source_index), copy.dtype)
-        return Store(to, tuple(simplify_expr(e) for e in to_index), value)
+        origin = Origin(scope.path, buffer=plan.inside[0])
+        return Store(to, tuple(simplify_expr(e) for e in to_index), value, origin=origin)
 
 
 def identifier(loop: str) -> str:
@@ -215,5 +227,3 @@ def from_zero(loop: For) -> For:
     body = substitute_stmt(loop.body, {loop.var: shifted})
     hi = simplify_expr(minus(loop.hi, loop.lo))
     return For(loop.var, const_int(0), hi, loop.step, body, loop.kind, loop.factor, loop.loop)
-
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
@@ -32,48 +34,65 @@ _UNARY = 11
 _ATOM = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text and the statement that it prints (None: the function's head)."""
+
+    text: str
+    stmt: Stmt | None
+
+
 def to_text(fn: Function) -> str:
     """The whole function; ends with a newline."""
+    return "".join(line.text + "\n" for line in to_lines(fn))
+
+
+def to_lines(fn: Function) -> list[Line]:
+    """The whole function with its provenance, line by line."""
     args = [f"{p}: i64" for p in fn.params]
     args += [f"{b.name}: {'' if b.writable else 'const '}{_type(b)}" for b in fn.buffers]
-    lines = [f"def {fn.name}({', '.join(args)}):"]
-    lines += [f"    # {note}" for note in fn.notes]
+    lines = [Line(f"def {fn.name}({', '.join(args)}):", None)]
+    lines += [Line(f"    # {note}", None) for note in fn.notes]
     _stmt(fn.body, 1, lines)
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _type(buffer: Buffer) -> str:
     return f"{buffer.dtype}[{', '.join(expr_text(e) for e in buffer.shape)}]"
 
 
-def _stmt(s: Stmt, depth: int, lines: list[str]) -> None:
+def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
     pad = "    " * depth
+
+    def put(text: str) -> None:
+        lines.append(Line(pad + text, s))
+
     if isinstance(s, Block):
         if not s.stmts:
-            lines.append(pad + "pass")
+            put("pass")
         for child in s.stmts:
             _stmt(child, depth, lines)
     elif isinstance(s, For):
         step = f", {s.step}" if s.step != 1 else ""
         mark = "" if s.kind == "serial" else f"  # {s.kind}{'' if s.factor is None else f' {s.factor}'}"
-        lines.append(f"{pad}for {s.var} in range({expr_text(s.lo)}, {expr_text(s.hi)}{step}):{mark}")
+        put(f"for {s.var} in range({expr_text(s.lo)}, {expr_text(s.hi)}{step}):{mark}")
         _stmt(s.body, depth + 1, lines)
     elif isinstance(s, If):
-        lines.append(f"{pad}if {expr_text(s.cond)}:")
+        put(f"if {expr_text(s.cond)}:")
         _stmt(s.then, depth + 1, lines)
         if s.orelse is not None:
-            lines.append(f"{pad}else:")
+            put("else:")
             _stmt(s.orelse, depth + 1, lines)
     elif isinstance(s, Let):
         lanes = s.value.lanes
-        lines.append(f"{pad}{s.name}: {s.value.dtype}{f'x{lanes}' if lanes > 1 else ''} = {expr_text(s.value)}")
+        put(f"{s.name}: {s.value.dtype}{f'x{lanes}' if lanes > 1 else ''} = {expr_text(s.value)}")
         _stmt(s.body, depth, lines)
     elif isinstance(s, Alloc):
-        lines.append(f"{pad}{s.buffer.name} = alloc_{s.buffer.space}({_type(s.buffer)})")
+        put(f"{s.buffer.name} = alloc_{s.buffer.space}({_type(s.buffer)})")
         _stmt(s.body, depth, lines)
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
-        lines.append(f"{pad}{_access(s.array, s.index)} = {expr_text(s.value)}{where}")
+        put(f"{_access(s.array, s.index)} = {expr_text(s.value)}{where}")
 
 
 def _access(array: str, index: tuple[Expr, ...]) -> str:

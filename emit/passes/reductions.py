@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from emit.linear import difference
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, If, Let, Origin, Ramp, Stmt, Store, VLoad, walk
 from emit.passes.vector_expr import Lanes
 from emit.rewrite import stmt_exprs
 from poly.dtypes import DType, bool_, i64
@@ -51,6 +51,7 @@ class Accumulator:
     op: str
     dtype: DType
     names: list[str]
+    origin: Origin | None
     lanes: int = 0
     used: int = 0
 
@@ -69,7 +70,7 @@ class Accumulator:
         mask = at.mask()
         if mask is not None:
             value = Select(mask, value, old, self.dtype)
-        return Store(name, (ramp,), value, None, None, self.op, s.span)
+        return Store(name, (ramp,), value, None, None, self.op, s.span, s.origin)
 
 
 class Accumulators:
@@ -88,7 +89,7 @@ class Accumulators:
                 key = (s.array, s.index, s.reduction)
                 if key not in self.found:
                     parts = [names(f"{s.array}_acc") for _ in range(INTERLEAVED)]
-                    self.found[key] = Accumulator(s.array, s.index, s.reduction, s.value.dtype, parts)
+                    self.found[key] = Accumulator(s.array, s.index, s.reduction, s.value.dtype, parts, s.origin)
 
     def _eligible(self, s: Store, bound: set[str], local: set[str], stored: set[str]) -> bool:
         if s.reduction is None or s.array in local:
@@ -144,7 +145,7 @@ class Accumulators:
 def _initialise(a: Accumulator) -> Iterator[Stmt]:
     start = Broadcast(identity(a.op, a.dtype), a.lanes, a.dtype)
     for name in a.names[: a.used]:
-        yield Store(name, (Ramp(const_int(0), 1, a.lanes, i64),), start)
+        yield Store(name, (Ramp(const_int(0), 1, a.lanes, i64),), start, origin=a.origin)
 
 
 def _combine(a: Accumulator) -> Stmt:
@@ -155,7 +156,7 @@ def _combine(a: Accumulator) -> Stmt:
         parts = [Binary(a.op, x, y, a.dtype) for x, y in pairs] + parts[len(parts) // 2 * 2 :]
     total = HReduce(a.op, parts[0], a.dtype)
     target = Load(a.array, a.index, a.dtype)
-    return Store(a.array, a.index, Binary(a.op, target, total, a.dtype), reduction=a.op)
+    return Store(a.array, a.index, Binary(a.op, target, total, a.dtype), reduction=a.op, origin=a.origin)
 
 
 def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Store:

@@ -144,9 +144,7 @@ def _trip(loop: For) -> Expr:
 class _Chunks:
     """The chunks of one vector loop of `trip` iterations."""
 
-    def __init__(
-        self, owner: _Vectoriser, loop: For, place: _Place, trip: Expr, accumulators: Accumulators
-    ) -> None:
+    def __init__(self, owner: _Vectoriser, loop: For, place: _Place, trip: Expr, accumulators: Accumulators) -> None:
         self.owner = owner
         self.loop = loop
         self.place = place
@@ -293,4 +291,4 @@ class _Body:
                 old = VLoad(s.array, index, None, at.count, value.dtype)
                 value, mask = Select(mask, value, old, value.dtype), None
                 instance = None
-        return Store(s.array, index, value, mask, instance, s.reduction, s.span)
+        return Store(s.array, index, value, mask, instance, s.reduction, s.span, s.origin)
