@@ -62,7 +62,7 @@ def compile_operator(
     if schedule is None:
         schedule = auto_schedule(scop, machine, sizes, threads)
     else:
-        if set(schedule.scop.statements) != set(scop.statements):
+        if set(schedule.original.statements) != set(scop.statements):
             raise ScheduleError(f"the schedule given for {scop.name} belongs to another operator")
         schedule = specialised(schedule, sizes or {})
     return compile_kernel(

@@ -22,7 +22,11 @@ Changes = Literal["all", "mark", "storage", "none"]
 
 @dataclass(frozen=True)
 class Core:
-    """The data of a `Schedule` (see there) and the check of its steps."""
+    """The data of a `Schedule` (see there) and the check of its steps.
+
+    `scop` is what the tree schedules; `inline` and `rfactor` replace it. The trace always
+    replays from `original`.
+    """
 
     scop: Scop
     tree: Node
@@ -30,6 +34,12 @@ class Core:
     notes: tuple[str, ...] = field(default=(), compare=False)
     terse: bool = field(default=False, compare=False, repr=False)
     _deferred: bool = field(default=False, compare=False, repr=False)
+    _original: Scop | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def original(self) -> Scop:
+        """The Scop that the trace starts from (`scop` unless a step has replaced it)."""
+        return self.scop if self._original is None else self._original
 
     @property
     def loops(self) -> tuple[str, ...]:
@@ -64,11 +74,14 @@ class Core:
         return schedule
 
     def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",
-              loop: str | None = None) -> Self:  # fmt: skip
+              loop: str | None = None, scop: Scop | None = None) -> Self:  # fmt: skip
         """Accept the new tree if it is legal, and record the step. `changes` says what the step
-        can have broken: everything, the promise of the mark on `loop`, the promotions, nothing."""
+        can have broken: everything, the promise of the mark on `loop`, the promotions, nothing.
+        `scop`, if the step replaces it: an equivalent Scop, proved by the caller."""
         step = Step(name, args)
         new = replace(self, tree=tree, trace=(*self.trace, step))
+        if scop is not None:
+            new = replace(new, scop=scop, _original=self.original)
         if not self._deferred:
             try:
                 new._verify(str(step), changes, loop)
