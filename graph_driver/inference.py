@@ -81,7 +81,7 @@ def infer(
     check_attributes(node, what)
     types = {r: type_proto(tensors[r]) for r in reads if r}
     data = {
-        r: numpy_helper.from_array(np.ascontiguousarray(value), r)
+        r: numpy_helper.from_array(np.asarray(value, order="C"), r)  # ascontiguousarray would give a scalar an axis
         for r in reads
         if r and (value := tensors[r].const) is not None and value.size <= MAX_DATA and tensors[r].dtype is not None
     }

@@ -14,6 +14,9 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from graph_driver.model import Model, compile_model
 from graph_driver.onnx_tensors import dtype_of
+from graph_driver.shape_operands import bind_values, deciding_inputs
+
+KEPT = 16  # compiled models of one `PolycRep`; the one used longest ago goes first
 
 
 def _value(x: Any) -> Any:
@@ -24,7 +27,12 @@ def _value(x: Any) -> Any:
 
 
 class PolycRep(BackendRep):  # type: ignore[misc]
-    """A model that is compiled when the shapes of its inputs are known."""
+    """A model that is compiled when the shapes of its inputs are known.
+
+    Small inputs that decide shapes (`graph_driver.shape_operands`) count as shapes: there is
+    one compiled model for each combination of shapes and such values. `specialised` are the
+    names of those inputs, `models` the models compiled so far.
+    """
 
     def __init__(self, model: onnx.ModelProto, threads: int) -> None:
         self._proto, self._threads = model, threads
@@ -32,16 +40,29 @@ class PolycRep(BackendRep):  # type: ignore[misc]
         self._names = [i.name for i in model.graph.input if i.name not in given]
         kinds = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}  # 0 for what is no tensor
         self._numeric = {n for n in self._names if dtype_of(kinds[n]) is not None}
-        self._compiled: dict[tuple[tuple[int, ...], ...], Model] = {}
+        self.specialised = deciding_inputs(model)
+        self._compiled: dict[Any, Model] = {}
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The compiled models, the one used last at the end."""
+        return tuple(self._compiled.values())
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Outputs in the graph's order; `inputs` in the order of its inputs."""
         given = dict(zip(self._names, map(_value, inputs if isinstance(inputs, Sequence) else [inputs]), strict=True))
-        shapes = {n: v.shape for n, v in given.items() if isinstance(v, np.ndarray) and n in self._numeric}
-        key = tuple(shapes.values())
-        if key not in self._compiled:
-            self._compiled[key] = compile_model(self._proto, threads=self._threads, shapes=shapes)
-        results = self._compiled[key](given)
+        fixed = {n: v for n in self.specialised if isinstance(v := given[n], np.ndarray)}
+        rest = {n: v for n, v in given.items() if n not in fixed}
+        shapes = {n: v.shape for n, v in rest.items() if isinstance(v, np.ndarray) and n in self._numeric}
+        key = (*shapes.items(), *((n, v.shape, v.tobytes()) for n, v in fixed.items()))
+        compiled = self._compiled.pop(key, None)
+        if compiled is None:
+            model = bind_values(self._proto, fixed)
+            compiled = compile_model(model, threads=self._threads, shapes=shapes)
+            while len(self._compiled) >= KEPT:
+                del self._compiled[next(iter(self._compiled))]
+        self._compiled[key] = compiled
+        results = compiled(rest)
         names = [o.name for o in self._proto.graph.output]
         return tuple(namedtupledict("Outputs", names)(*[results[n] for n in names]))
 

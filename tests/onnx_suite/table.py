@@ -1,0 +1,97 @@
+"""Counts by class, and the table by operator that stands in `docs/`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+import onnx
+
+from .cases import CLASSES
+from .running import Outcome
+
+COMMAND = "python -m tests.onnx_suite --table docs/onnx-coverage.md"
+
+
+def by_class(outcomes: Iterable[Outcome], classes: Mapping[str, str]) -> str:
+    """The counts of every class, as a Markdown table."""
+    rows: dict[str, Counter[str]] = {c: Counter() for c in CLASSES}
+    for o in outcomes:
+        for row in (rows[classes[o.name]], rows.setdefault("all", Counter())):
+            row["cases"] += 1
+            row[o.state] += 1
+            row["compiled"] += o.compiled
+            row["baked"] += o.state == "pass" and not o.host and o.baked
+    lines = [
+        "| class | cases | pass | of them without a host operator | computed at compile time | wrong | refused |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, row in rows.items():
+        if row["cases"]:
+            wrong = row["fail"] + row["crash"] + row["timeout"]
+            numbers = (row["cases"], row["pass"], row["compiled"], row["baked"], wrong, row["refused"])
+            lines.append(f"| {name} | " + " | ".join(map(str, numbers)) + " |")
+    return "\n".join(lines)
+
+
+def page(outcomes: list[Outcome], classes: Mapping[str, str], operators: Mapping[str, str]) -> str:
+    """The whole page."""
+    return (
+        "\n\n".join(
+            [
+                "# ONNX's node suite",
+                f"Made by `{COMMAND}` with onnx {onnx.__version__}; do not edit. Each case is compiled for the shapes of "
+                "its inputs, and for the values of small inputs that decide a shape (see `docs/models.md`). "
+                '"Without a host operator" are cases that polyc\'s kernels compute at run time alone; where such values '
+                'leave nothing to compute, the case counts as "computed at compile time" instead. '
+                "`tests/onnx_suite/cases.py` has the rule of the classes.",
+                by_class(outcomes, classes),
+                "## By operator",
+                _operators(outcomes, operators),
+                "## Cases that do not pass",
+                _failures(outcomes, classes),
+                "## What runs on the host",
+                _hosted(outcomes),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _operators(outcomes: list[Outcome], operators: Mapping[str, str]) -> str:
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for o in outcomes:
+        groups[operators[o.name]].append(o)
+    lines = ["| operator | cases | pass | without host |", "| --- | ---: | ---: | ---: |"]
+    for name, group in sorted(groups.items()):
+        passed, compiled = sum(o.state == "pass" for o in group), sum(o.compiled for o in group)
+        lines.append(f"| {name} | {len(group)} | {passed} | {compiled} |")
+    return "\n".join(lines)
+
+
+def _failures(outcomes: list[Outcome], classes: Mapping[str, str]) -> str:
+    failed = [o for o in outcomes if o.state != "pass"]
+    if not failed:
+        return "None."
+    lines = ["| case | class | | reason |", "| --- | --- | --- | --- |"]
+    lines += [f"| {o.name} | {classes[o.name]} | {o.state} | {_cell(o.reason)} |" for o in failed]
+    return "\n".join(lines)
+
+
+def _hosted(outcomes: list[Outcome]) -> str:
+    count: Counter[tuple[str, str]] = Counter()
+    for o in outcomes:
+        count.update({(kind, _general(why)) for kind, why in o.host})
+    lines = ["| operator | cases | reason |", "| --- | ---: | --- |"]
+    lines += [f"| {kind} | {n} | {_cell(why)} |" for (kind, why), n in sorted(count.items())]
+    return "\n".join(lines)
+
+
+def _general(reason: str) -> str:
+    """A reason without the names of the case's tensors."""
+    parts = reason.split("'")
+    return "".join(p if k % 2 == 0 else "..." for k, p in enumerate(parts))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")[:160]
