@@ -120,7 +120,8 @@ class Buffer:
     """Row-major storage. `space`: `param` = pointer argument, else allocated by an `Alloc`.
 
     `register` buffers have constant shape and, after unrolling, constant subscripts, so
-    that LLVM's mem2reg/SROA turns them into registers. `align` in bytes.
+    that LLVM's mem2reg/SROA turns them into registers. `align` in bytes. `promoted` is the
+    buffer's name in the schedule tree's `Promote` node (passes may rename buffers).
     """
 
     name: str
@@ -129,6 +130,7 @@ class Buffer:
     space: Space | Literal["param"]
     writable: bool = True
     align: int = 64
+    promoted: str = field(default="", compare=False)
 
 
 class Stmt:

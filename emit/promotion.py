@@ -146,7 +146,7 @@ def plan_promotion(
     boxes = [_box(scop, node, touched, d) for d in range(rank)]
     shape = tuple(_laid_out_size(boxes[dim][1], div, mod) for dim, div, mod in layout)
     depth = touched.dim(isl.dim_type.in_)
-    buffer = Buffer(node.buffer, array.dtype, shape, node.space)
+    buffer = Buffer(node.buffer, array.dtype, shape, node.space, promoted=node.buffer)
     result = Promotion(number, node.array, buffer, layout, tuple(b[0] for b in boxes), prefix, depth)
     if node.copy_in:
         needed = _join(read_first(scop, node, prefix, active, reads), may if node.copy_out else None)
