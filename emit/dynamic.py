@@ -7,12 +7,13 @@ and each statement is guarded by its own bounds.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import islpy as isl
 
-from emit.linear import linear, operands, rebuild, variables
+from emit.linear import Linear, linear, operands, rebuild, variables
 from emit.loops import For, Function, If, Stmt, Store, walk
 from emit.rewrite import with_bodies
 from poly.affine import constant_of
@@ -64,47 +65,39 @@ class _Bounds:
                 for key, bounds in found:
                     wanted.setdefault(bounds, set()).add(key)
         if not wanted or not complete:
-            if any(abs(c) >= DYNAMIC_EXTENT - 1 for c in _constants(loop)):
+            if not loop_ends(loop):
                 raise BuildError(f"the data-dependent loop '{loop.loop}' was transformed: its end is not known")
             return loop, set()
         (lo, hi), *others = wanted
         for low, high in others:
             lo, hi = Binary("min", lo, low, i64), Binary("max", hi, high, i64)
-        lows = [e for e in operands(loop.lo, "max") if not _endless(e)]
-        highs = [e for e in operands(loop.hi, "min") if not _endless(e)]
-        for e in lows:
-            lo = Binary("max", e, lo, i64)
-        for e in highs:
-            hi = Binary("min", e, hi, i64)
         covered = set() if others else next(iter(wanted.values()))
-        return replace(loop, lo=lo, hi=hi), covered
+        return narrowed(loop, lo, hi), covered
 
-    def candidates(
-        self, store: Store, loop: For, bound: frozenset[str]
-    ) -> Iterator[tuple[tuple[str, str], Bounds]]:
+    def candidates(self, store: Store, loop: For, bound: frozenset[str]) -> Iterator[tuple[tuple[str, str], Bounds]]:
         """The bounds on the loop's variable by which it runs over a dynamic iterator of `store`."""
         assert store.instance is not None
         stmt = self.scop.statements[store.instance[0]]
         values = dict(zip(stmt.iters, store.instance[1]))
-        endless = any(_endless(e) for e in (*operands(loop.lo, "max"), *operands(loop.hi, "min")))
         for b in stmt.dynamic:
             time = self.runs_over(loop.loop, stmt, b)
             if time is None:
                 continue
             form = linear(values[b.iter])
-            slope, offset = form.coefficient(Var(loop.var)), form.const
-            if len(form.terms) != 1 or slope not in (1, -1):
-                if not endless:  # an iteration on its own: it gets a guard
+            slope = form.coefficient(Var(loop.var))
+            rest = form - linear(Var(loop.var)).scale(slope)
+            if slope not in (1, -1):
+                if loop_ends(loop):  # an iteration on its own: it gets a guard
                     continue
-                slope, offset = time[0], -time[0] * time[1]  # isl knows the value here
+                slope, rest = time[0], Linear((), -time[0] * time[1])  # isl knows the value here
             lo, hi = _resolved(b, values)
-            if not (variables(lo) | variables(hi)) <= bound:
+            offset = rebuild(rest)
+            if not (variables(lo) | variables(hi) | variables(offset)) <= bound:
                 continue
-            shift = const_int(offset)
             if slope == 1:
-                yield (stmt.name, b.iter), (_minus(lo, shift), _minus(hi, shift))
-            else:  # iter = shift - var
-                yield (stmt.name, b.iter), (_minus(shift, hi, 1), _minus(shift, lo, 1))
+                yield (stmt.name, b.iter), (_minus(lo, offset), _minus(hi, offset))
+            else:  # iter = offset - var
+                yield (stmt.name, b.iter), (_minus(offset, hi, 1), _minus(offset, lo, 1))
 
     def runs_over(self, name: str, stmt: Statement, b: DynamicBound) -> tuple[int, int] | None:
         """(sign, shift) when the loop's member is `sign * iterator + shift`."""
@@ -143,12 +136,42 @@ def _minus(a: Expr, b: Expr, plus: int = 0) -> Expr:
     return rebuild((linear(a) - linear(b)).shift(plus))
 
 
-def _endless(e: Expr) -> bool:
-    """A bound that comes from the over-approximation."""
+def narrowed(loop: For, lo: Expr, hi: Expr) -> For:
+    """`loop` on the part of its values in `[lo, hi)`. Its first value stays one that the step
+    reaches from its own beginning; bounds of the over-approximation give way."""
+    lows = [e for e in operands(loop.lo, "max") if not _extreme(e, loop.step)]
+    highs = [e for e in operands(loop.hi, "min") if not _extreme(e, loop.step)]
+    for e in lows:
+        lo = Binary("max", e, lo, i64)
+    for e in highs:
+        hi = Binary("min", e, hi, i64)
+    if loop.step != 1:
+        phase = functools.reduce(lambda a, b: Binary("max", a, b, i64), lows) if lows else loop.lo
+        lo = _aligned(lo, phase, loop.step)
+    return replace(loop, lo=lo, hi=hi)
+
+
+def _aligned(start: Expr, phase: Expr, step: int) -> Expr:
+    """The least value from `start` on that differs from `phase` by a multiple of `step`."""
+    form = linear(phase) - linear(start)
+    terms = tuple((a, c % step) for a, c in form.terms if c % step)
+    distance = Binary("%", rebuild(Linear(terms, form.const % step)), const_int(step), i64)
+    return rebuild(linear(start) + linear(distance))
+
+
+def loop_ends(loop: For) -> bool:
+    """Whether both bounds have an argument that does not come from the over-approximation."""
+    return not all(map(_huge, operands(loop.lo, "max"))) and not all(map(_huge, operands(loop.hi, "min")))
+
+
+def _extreme(e: Expr, step: int) -> bool:
+    """The over-approximation itself: no value of the iterator is cut off without it."""
     form = linear(e)
-    return form.is_const and abs(form.const) >= DYNAMIC_EXTENT - 1
+    return form.is_const and abs(form.const) >= DYNAMIC_EXTENT - step
 
 
-def _constants(loop: For) -> Iterator[int]:
-    for top in (loop.lo, loop.hi):
-        yield from (int(e.value) for e in walk_expr(top) if isinstance(e, Const) and e.dtype == i64)
+def _huge(e: Expr) -> bool:
+    """A bound computed from the over-approximation, perhaps divided by a tile size."""
+    return any(
+        isinstance(x, Const) and x.dtype == i64 and abs(int(x.value)) >= DYNAMIC_EXTENT >> 8 for x in walk_expr(e)
+    )

@@ -9,7 +9,6 @@ from differential import check
 from random_programs import generate
 
 KNOWN = {
-    100420: "an affine condition on a data-dependent loop is merged into its bounds and then refused",
     100472: "a block loop of negative-step origin split twice: the domain proof refuses the loops",
     200535: "`f16 if c else f64` is typed by the join of both arms, Python types it by the arm that ran",
 }

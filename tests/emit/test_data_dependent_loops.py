@@ -1,0 +1,79 @@
+"""Affine conditions on the iterator of a data-dependent loop: isl merges them into its bounds and
+steps, the run-time bounds come on top."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from typing import Any
+
+import numpy as np
+import pytest
+from back_ends import difference, interpret, native
+from random_programs import HEADER
+
+import polyc
+from emit.lower import lower
+from emit.printer import to_text
+from emit.targets import host
+
+CONDITIONS = (
+    "k % 2 == 0", "(k + 1) % 3 == 0", "j < k + 1", "k != j", "2 * k > j + N", "k // 2 == j", "j + k < N",
+    "not (k % 2 == 0)", "0 < k < N - 1", "j == k // 3", "k % 2 == j % 2", "j - k > 0 and k % 2 == 1", "2 * k < j",
+    "k % 3 == 1 and k > j", "k == 2 or k % 3 == j",
+)  # fmt: skip
+RANGES = ("range(ptr[i], ptr[i + 1])", "range(ptr[i], N)", "range(ptr[i])")
+
+
+def operator(condition: str, values: str, outer: str) -> Any:
+    loops = ["for j in range(N):", f"for k in {values}:"]
+    first, second = loops if outer == "j" else reversed(loops)
+    source = f"""{HEADER}
+N = dims("N")
+def kernel(ptr: i64[N + 1], A: inout(f64[N, N, N])):
+    for i in range(N):
+        {first}
+            {second}
+                if {condition}:
+                    A[i, j, k] += i + 2 * j + 1
+"""
+    name = f"<{condition} {values} {outer}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {}
+    exec(compile(source, name, "exec"), scope)
+    return polyc.op(scope["kernel"])
+
+
+@pytest.mark.parametrize("outer", ["j", "k"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_on_the_iterator_against_python(condition: str, outer: str) -> None:
+    rng = np.random.default_rng(len(condition))
+    for values in RANGES:
+        op = operator(condition, values, outer)
+        scop = op.scop()
+        for n in (1, 5, 6):
+            ptr = np.sort(rng.integers(0, n, n + 1))
+            start = rng.integers(0, 9, (n, n, n)).astype(float)
+            wanted = start.copy()
+            op.python(ptr, wanted)
+            assert difference(interpret(scop, scop.tree, [ptr, start]), [wanted]) == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["llvm", "c"])
+def test_conditions_on_the_iterator_in_machine_code(backend: str) -> None:
+    rng = np.random.default_rng(0)
+    for condition, values, outer in itertools.product(CONDITIONS, RANGES, "jk"):
+        op = operator(condition, values, outer)
+        scop = op.scop()
+        ptr = np.sort(rng.integers(0, 6, 7))
+        start = rng.integers(0, 9, (6, 6, 6)).astype(float)
+        wanted = start.copy()
+        op.python(ptr, wanted)
+        assert difference(native(scop, scop.tree, [ptr, start], backend), [wanted]) == ""
+
+
+def test_a_step_starts_at_the_first_value_of_its_phase() -> None:
+    scop = operator("k % 2 == 1", RANGES[0], "k").scop()
+    text = to_text(lower(scop, scop.tree, "kernel", host()))
+    assert "for k in range(ptr[i] + (ptr[i] + 1) % 2, ptr[i + 1], 2):" in text
