@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from poly.errors import IllegalSchedule
 from poly.scop import Scop
 from poly.tree import Node, loop_names
-from scheduler import hints
+from scheduler import addressing, hints
 from scheduler.step import Step
 from scheduler.tree_edit import check_dynamic, locate
 
@@ -50,6 +50,14 @@ class Core:
         from poly.text import print_tree
 
         return print_tree(self.tree, self.scop)
+
+    def _one(self, loop: str) -> str:
+        """The single loop that a name or pattern stands for."""
+        return addressing.one(self.scop, self.tree, loop)
+
+    def _several(self, loops: Sequence[str] | str) -> list[str]:
+        """All loops that names and patterns stand for."""
+        return addressing.several(self.scop, self.tree, loops)
 
     def save(self) -> str:
         """The trace as JSON lines: one step a line."""

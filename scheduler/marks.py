@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from poly.errors import ScheduleError
 from poly.tree import Band, LoopKind, Node, walk
+from scheduler.arguments import positive
 from scheduler.tree_edit import locate, map_member, outer_members
 
 
 def mark(tree: Node, loop: str, kind: LoopKind, factor: int | None) -> Node:
     """The loop with a kind and factor; a loop carries one mark, a branch one vector loop."""
     spot = locate(tree, loop)
-    if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int) or factor < 1):
-        raise ScheduleError(f"the factor of loop '{loop}' must be a positive integer, not {factor!r}")
+    if factor is not None:
+        positive(factor, f"factor of loop '{loop}'")
     if spot.member.kind not in ("serial", kind):
         raise ScheduleError(f"loop '{loop}' is already {_SAY[spot.member.kind]}")
     if kind in ("vector", "parallel"):

@@ -14,6 +14,7 @@ from poly.errors import ScheduleError
 from poly.scop import Scop
 from poly.tree import Filter, Member, Node
 from poly.tree import Sequence as SequenceNode
+from scheduler.arguments import integer
 from scheduler.tree_edit import (
     chain_of,
     locate,
@@ -63,7 +64,7 @@ def skew(scop: Scop, tree: Node, loop: str, by: str, factor: int) -> Node:
     """`loop` runs over `loop + factor * by`."""
     if loop == by:
         raise ScheduleError(f"loop '{loop}' cannot be skewed by itself")
-    _integer(factor, "skew factor")
+    integer(factor, "skew factor")
     member = locate(tree, loop).member
     refuse_dynamic(scop, member, "skew")
     spot = locate(tree, loop)
@@ -78,7 +79,7 @@ def skew(scop: Scop, tree: Node, loop: str, by: str, factor: int) -> Node:
 
 def shift(scop: Scop, tree: Node, loop: str, amount: int, statements: Sequence[str] | None) -> Node:
     """Add `amount` to the loop's time of some statements."""
-    _integer(amount, "shift")
+    integer(amount, "shift")
     member = locate(tree, loop).member
     refuse_dynamic(scop, member, "shift")
     chosen = tuple(member.schedule) if statements is None else tuple(statements)
@@ -117,8 +118,3 @@ def reorder_statements(tree: Node, order: Sequence[str]) -> Node:
             filters[place] = node.filters[source]
         return put(path, SequenceNode(tuple(filters)))
     raise ScheduleError(f"statements {', '.join(order)} are not neighbours in one sequence")
-
-
-def _integer(value: int, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ScheduleError(f"the {what} must be an integer, not {value!r}")

@@ -17,7 +17,7 @@ from poly.expr import Expr, Var, loads
 from poly.expr import walk as walk_expr
 from poly.scop import Scop, Statement
 from poly.tree import Band, Member, Node, Promote, Space, walk
-from scheduler.tree_edit import Path, locate, outer_members, paths, put
+from scheduler.tree_edit import Path, locate, outer_members, paths, put, used_names
 
 SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
 
@@ -207,8 +207,7 @@ def contractions(scop: Scop, tree: Node, array: str, space: Space | None) -> Ite
 
 def buffer_name(scop: Scop, tree: Node, array: str) -> str:
     """A name that no array, buffer, parameter, iterator or statement has."""
-    used = {*scop.arrays, *scop.params, *scop.statements, *(i for s in scop.statements.values() for i in s.iters)}
-    used |= {n.buffer for n in walk(tree) if isinstance(n, Promote)}
+    used = used_names(scop, tree)
     name, k = f"{array}_buf", 0
     while name in used:
         k += 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from poly.errors import ScheduleError
 from poly.scop import Scop
 from poly.tree import Member, Node, loop_names
+from scheduler.arguments import positive
 from scheduler.tree_edit import chain_of, locate, put, put_chain, refuse_dynamic, split_member, together
 
 
@@ -23,7 +24,7 @@ def strip_mine(scop: Scop, tree: Node, loop: str, size: int) -> Node:
 
 def _cut(scop: Scop, tree: Node, loop: str, size: int, absolute: bool) -> Node:
     spot = locate(tree, loop)
-    _check_size(loop, size)
+    positive(size, f"block size of loop '{loop}'")
     refuse_dynamic(scop, spot.member, "split")
     outer, inner = split_member(spot.member, size)
     if absolute:
@@ -41,7 +42,7 @@ def tile(scop: Scop, tree: Node, loops: Sequence[str], sizes: Sequence[int]) -> 
         raise ScheduleError(f"tile names a loop twice: {', '.join(loops)}")
     wanted = dict(zip(loops, sizes, strict=True))
     for loop, size in wanted.items():
-        _check_size(loop, size)
+        positive(size, f"block size of loop '{loop}'")
         refuse_dynamic(scop, locate(tree, loop).member, "tile")
     tree = together(scop, tree, loops)
     chain = chain_of(tree, loops[0])
@@ -57,11 +58,6 @@ def tile(scop: Scop, tree: Node, loops: Sequence[str], sizes: Sequence[int]) -> 
     _names_free(tree, (*outs, *ins))
     before, after = chain.members[:first], chain.members[last + 1 :]
     return put_chain(chain, [(before, False), (outs, False), (ins, False), (after, False)])
-
-
-def _check_size(loop: str, size: int) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ScheduleError(f"the block size of loop '{loop}' must be a positive integer, not {size!r}")
 
 
 def _names_free(tree: Node, new: Sequence[Member]) -> None:

@@ -13,8 +13,9 @@ import islpy as isl
 
 from poly.errors import ScheduleError
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, loop_names
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, loop_names, walk
 from poly.tree import Sequence as SequenceNode
+from scheduler.addressing import unknown
 
 Path = tuple[tuple[Node, int], ...]
 """From the root: (node, index of the child taken), ..."""
@@ -69,8 +70,7 @@ def locate(tree: Node, loop: str) -> Spot:
             for k, m in enumerate(node.members):
                 if m.name == loop:
                     return Spot(path, node, k)
-    have = ", ".join(loop_names(tree)) or "none"
-    raise ScheduleError(f"no loop '{loop}': the loops are {have}")
+    raise unknown(tree, loop)
 
 
 def put(path: Path, node: Node) -> Node:
@@ -146,6 +146,26 @@ def fresh(tree: Node, name: str) -> str:
         k += 1
         candidate = f"{name}_{k}"
     return candidate
+
+
+def used_names(scop: Scop, tree: Node) -> set[str]:
+    """Names of arrays, buffers, sizes, statements and iterators."""
+    used = {*scop.arrays, *scop.params, *scop.statements, *(i for s in scop.statements.values() for i in s.iters)}
+    return used | {n.buffer for n in walk(tree) if isinstance(n, Promote)}
+
+
+def reaching(scop: Scop, path: Path) -> dict[str, isl.Set]:
+    """The instances of each statement that reach the end of a path (filters on it applied)."""
+    active = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
+    for node, _ in path:
+        if isinstance(node, Filter):
+            active = {s: active[s].intersect(d) for s, d in node.domain.items() if s in active}
+    return active
+
+
+def band_of(members: Sequence[Member], child: Node, permutable: bool = False) -> Node:
+    """A band, or the child alone when there are no loops."""
+    return Band(tuple(members), child, permutable) if members else child
 
 
 def floor_div(schedule: Mapping[str, isl.PwAff], size: int) -> dict[str, isl.PwAff]:
@@ -235,7 +255,8 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
     """Raise `ScheduleError` unless every data-dependent loop is inside the loops its bounds use."""
     if not any(s.dynamic for s in scop.statements.values()):
         return
-    from poly.expr import Var, walk
+    from poly.expr import Var
+    from poly.expr import walk as walk_expr
 
     for path, node in paths(tree):
         if not isinstance(node, Leaf):
@@ -247,7 +268,7 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
             for m in members:
                 new = _iters(scop, name, m.schedule[name])
                 for b in (bounds[i] for i in new & set(bounds)):
-                    used = {e.name for x in (b.lo, b.hi) for e in walk(x) if isinstance(e, Var)}
+                    used = {e.name for x in (b.lo, b.hi) for e in walk_expr(x) if isinstance(e, Var)}
                     missing = (used & set(scop.statements[name].iters)) - known
                     if missing:
                         raise ScheduleError(

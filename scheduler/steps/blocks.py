@@ -1,17 +1,19 @@
-"""Cutting loops into blocks: `split strip_mine tile`."""
+"""Cutting loops into blocks and parts: `split strip_mine tile unroll_and_jam index_split peel`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Self
 
-from scheduler import tiling
-from scheduler.core import Core, as_list
+from scheduler import splitting, tiling, unrolling
+from scheduler.addressing import each_loop
+from scheduler.core import Core
 
 
 class Blocks(Core):
     """Part of `Schedule`."""
 
+    @each_loop
     def split(self, loop: str, size: int) -> Self:
         """Cut a loop into blocks.
 
@@ -22,6 +24,7 @@ class Blocks(Core):
         tree = tiling.split(self.scop, self.tree, loop, size)
         return self._step("split", {"loop": loop, "size": size}, tree, "none")
 
+    @each_loop
     def strip_mine(self, loop: str, size: int) -> Self:
         """Cut a loop into strips and keep its values.
 
@@ -32,12 +35,51 @@ class Blocks(Core):
         tree = tiling.strip_mine(self.scop, self.tree, loop, size)
         return self._step("strip_mine", {"loop": loop, "size": size}, tree, "none")
 
-    def tile(self, loops: Sequence[str], sizes: Sequence[int]) -> Self:
+    def tile(self, loops: Sequence[str] | str, sizes: Sequence[int] | int) -> Self:
         """Cut neighbouring nested loops into blocks and run block by block.
 
-        Arguments: `loops`; `sizes`, one each. Statements between the loops are sunk into them.
+        Arguments: `loops`; `sizes`, one each or one for all. Statements between the loops are
+        sunk into them.
         Before -> after: `i, j` -> `i.out, j.out, i.in, j.in`.
         Refused when: a dependence runs backwards between blocks, or bounds depend on data.
         """
-        loops, sizes = as_list(loops), list(sizes)
-        return self._step("tile", {"loops": loops, "sizes": sizes}, tiling.tile(self.scop, self.tree, loops, sizes))
+        names = self._several(loops)
+        each = [sizes] * len(names) if isinstance(sizes, int) else list(sizes)
+        return self._step("tile", {"loops": names, "sizes": each}, tiling.tile(self.scop, self.tree, names, each))
+
+    @each_loop
+    def unroll_and_jam(self, loop: str, factor: int) -> Self:
+        """Unroll an outer loop and run its copies side by side in the innermost loops.
+
+        Arguments: `loop`; `factor`, copies.
+        Before -> after: `i: j: S` -> `i.out: j: (S at i, S at i + 1, ...)`; each innermost place
+        below gets its own unrolled `i.in`.
+        Refused when: a dependence would run backwards; bounds depend on data.
+        """
+        tree = unrolling.unroll_and_jam(self.scop, self.tree, loop, factor)
+        return self._step("unroll_and_jam", {"loop": loop, "factor": factor}, tree)
+
+    @each_loop
+    def index_split(self, loop: str, at: str | int) -> Self:
+        """Cut the range of a loop in two at a position.
+
+        Arguments: `loop`; `at`, the first value of the second part: an integer or an affine
+        expression of the sizes as text (`"N // 2"`).
+        Before -> after: `i` -> `i` (values below `at`), then `i_1` (from `at` on); the loops
+        inside are copied and get new names in the second part.
+        Refused when: never (the order does not change); bounds that depend on data cannot be cut.
+        """
+        tree = splitting.index_split(self.scop, self.tree, loop, at)
+        return self._step("index_split", {"loop": loop, "at": at}, tree, "none")
+
+    @each_loop
+    def peel(self, loop: str, first: int = 1, last: int = 0) -> Self:
+        """Take iterations off the ends of a loop.
+
+        Arguments: `loop`; `first`, `last`, how many iterations at either end (for each value of
+        the loops around, where bounds depend on them).
+        Before -> after: `i` -> `i.first` (the first iterations), `i` (the rest), `i.last`.
+        Refused when: never (the order does not change); bounds that depend on data cannot be cut.
+        """
+        tree = splitting.peel(self.scop, self.tree, loop, first, last)
+        return self._step("peel", {"loop": loop, "first": first, "last": last}, tree, "none")
