@@ -78,6 +78,11 @@ def print_scop(scop: Scop) -> str:
     return "\n".join(lines)
 
 
+def relation_text(x: isl.Set | isl.Map) -> str:
+    """A set, or a relation without the constraints that only bound its parameters."""
+    return _map_text(x) if isinstance(x, isl.Map) else _set_text(x)
+
+
 def _set_text(s: isl.Set) -> str:
     return _without_params(set_text(s.coalesce()))
 
@@ -136,13 +141,19 @@ def _corner(position: int, count: int) -> str:
     return "┌ " if position == 0 else "└ " if position == count - 1 else "│ "
 
 
-def _member_text(m: Member, active: tuple[str, ...]) -> str:
+def member_values(m: Member, active: tuple[str, ...]) -> dict[str, list[str]]:
+    """What the loop runs over: time value as text -> the statements that have it."""
     values: dict[str, list[str]] = {}
     for s in active:
         if s in m.schedule:
             body = _without_params(value_text(m.schedule[s]))
             value = body.partition("-> [(")[2].rpartition(")]")[0] if body.count("->") == 1 else body
             values.setdefault(value, []).append(s)
+    return values
+
+
+def _member_text(m: Member, active: tuple[str, ...]) -> str:
+    values = member_values(m, active)
     if len(values) == 1:
         value = next(iter(values))
         shown = "" if value == m.name else f" = {value}"
