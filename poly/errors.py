@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from poly.conditions import Condition
+    from poly.violation import Violation
     from poly.witness import Witness
 
 
@@ -20,12 +24,70 @@ class ScheduleError(PolycError):
     """A transformation that makes no structural sense (no such loop, loops not nested)."""
 
 
-class IllegalSchedule(ScheduleError):
-    """A transformation that violates a dependence; `.witness` holds a counterexample."""
+class Remedy(Protocol):
+    """What would make a refused step legal (`scheduler.repair.Repair`)."""
 
-    def __init__(self, message: str, witness: Witness | None = None) -> None:
+    @property
+    def text(self) -> str:
+        """One clause for the message."""
+
+
+class IllegalSchedule(ScheduleError):
+    """A transformation that violates a dependence. Everything but the refusal itself is worked
+    out when it is asked for, so that a search may be refused a thousand times.
+
+    `str(error)` is one line, with the sizes and the repair unless `terse`; `detailed()` is for
+    people. `witness`: a counterexample, whose `script()` runs. `legal_if`: the exact sizes at
+    which the step would be legal. `repair`: the smallest steps that make it legal.
+    """
+
+    def __init__(
+        self, message: str, violation: Violation | None = None,
+        repair: Callable[[], Remedy | None] | None = None, terse: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(message)
-        self.witness = witness
+        self.message, self.violation, self.terse = message, violation, terse
+        self._find_repair = repair
+
+    @property
+    def witness(self) -> Witness | None:
+        """The smallest counterexample; None when the conflict is with the caller alone."""
+        return None if self.violation is None else self.violation.witness
+
+    @property
+    def legal_if(self) -> Condition | None:
+        """The sizes at which the step would be legal (possibly none of them); None if unknown."""
+        return None if self.violation is None else self.violation.legal_if
+
+    @cached_property
+    def repair(self) -> Any:
+        """The smallest `scheduler.repair.Repair` found, None when there is none."""
+        return None if self._find_repair is None else self._find_repair()
+
+    def __str__(self) -> str:
+        if self.violation is None:
+            return self.message
+        text = f"{self.message}: {self.violation}"
+        if self.terse:
+            return text
+        if self.legal_if:
+            text += f"; it would be legal if {self.legal_if}"
+        if self.violation.located:
+            text += f" [{self.violation.located}]"
+        return text + (f"; {self.repair.text}" if self.repair else "")
+
+    def detailed(self) -> str:
+        """Several lines: the pair with its source lines, the two values, the sizes, the repair."""
+        if self.violation is None:
+            return self.message
+        lines = [self.message, *(f"  {line}" for line in self.violation.explained())]
+        if self.legal_if is not None:
+            lines.append(f"  legal if: {self.legal_if or 'never'}")
+        lines.append(f"  repair:   {self.repair.text if self.repair else 'none found'}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IllegalSchedule, (str(self),)  # isl objects do not travel between processes
 
 
 class ArgumentError(PolycError):

@@ -26,9 +26,12 @@ from poly.tree import Band, Filter, Member, Node, Promote, Sequence, time_maps, 
 @dataclass(frozen=True, eq=False)
 class PromotionFault:
     """Why a promotion is wrong. `pairs` `{ S[x] -> T[y] }`: the value that flows from x to y does
-    not reach it; None when the value comes from the caller or goes to the caller."""
+    not reach it; None when the value comes from the caller or goes to the caller. `sizes`: the
+    parameters for which it is wrong."""
 
+    node: Promote
     pairs: isl.Map | None
+    sizes: isl.Set
     loop: str | None
     detail: str
 
@@ -63,62 +66,68 @@ def _regions(node: Node, active: dict[str, isl.Set], loops: tuple[Member, ...]) 
         yield from _regions(child, active, loops)
 
 
-def promotion_fault(scop: Scop, tree: Node) -> PromotionFault | None:
-    """The first promotion that loses or misses a value, None when all are right."""
-    if not any(isinstance(n, Promote) for n in walk(tree)):
-        return None
-    for region in regions(scop, tree):
-        fault = _region_fault(scop, region)
-        if fault is not None:
-            return fault
-    return None
+def promotion_faults(scop: Scop, tree: Node) -> Iterator[PromotionFault]:
+    """All ways in which promotions lose or miss a value, outermost promotion first."""
+    if any(isinstance(n, Promote) for n in walk(tree)):
+        for region in regions(scop, tree):
+            yield from _region_faults(scop, region)
 
 
-def _region_fault(scop: Scop, region: Region) -> PromotionFault | None:
+def _region_faults(scop: Scop, region: Region) -> Iterator[PromotionFault]:
     node = region.node
     if node.copy_in and node.copy_out:
-        return None
-    loop = region.loops[-1].name if region.loops else None
-    fault = _lost_flow(scop, region, loop)
-    if fault is not None:
-        return fault
+        return
+    yield from _lost_flow(scop, region)
     kind = scop.arrays[node.array].kind
-    if not node.copy_in and kind in ("in", "inout") and _reads_caller_value(scop, region):
-        return PromotionFault(None, loop, f"'{node.array}' holds values of the caller that '{node.buffer}' misses "
-                              "(no copy in)")  # fmt: skip
-    if not node.copy_out and kind in ("out", "inout") and _writes_final_value(scop, region):
-        return PromotionFault(None, loop, f"'{node.array}' goes back to the caller, but '{node.buffer}' is dropped "
-                              "(no copy out)")  # fmt: skip
-    if node.copy_out and not node.copy_in and _writes_uncertain(scop, region):
-        return PromotionFault(None, loop, f"elements of '{node.array}' that are written under a condition only would "
-                              f"be copied out of '{node.buffer}' unset (no copy in)")  # fmt: skip
-    return None
+    if not node.copy_in and kind in ("in", "inout"):
+        yield from _caller(region, _reads_caller_value(scop, region), f"'{node.array}' holds values of the caller "
+                           f"that '{node.buffer}' misses (no copy in)")  # fmt: skip
+    if not node.copy_out and kind in ("out", "inout"):
+        yield from _caller(region, _writes_final_value(scop, region), f"'{node.array}' goes back to the caller, "
+                           f"but '{node.buffer}' is dropped (no copy out)")  # fmt: skip
+    if node.copy_out and not node.copy_in:
+        yield from _caller(region, _writes_uncertain(scop, region), f"elements of '{node.array}' that are written "
+                           f"under a condition only would be copied out of '{node.buffer}' unset (no copy in)")  # fmt: skip
 
 
-def _lost_flow(scop: Scop, region: Region, loop: str | None) -> PromotionFault | None:
-    """A value that flows across the edge of the region without a copy."""
+def _caller(region: Region, sizes: Iterator[isl.Set], detail: str) -> Iterator[PromotionFault]:
+    for s in sizes:
+        yield PromotionFault(region.node, None, s, _loop(region), detail)
+
+
+def _loop(region: Region) -> str | None:
+    return region.loops[-1].name if region.loops else None
+
+
+def _lost_flow(scop: Scop, region: Region) -> Iterator[PromotionFault]:
+    """Values that flow across the edge of the region without a copy."""
     node = region.node
-    for pairs in value_flow(scop)(node.array):
-        source, sink = (pairs.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
+
+    def faults(pairs: Iterator[isl.Map], detail: str) -> Iterator[PromotionFault]:
+        for m in pairs:
+            yield PromotionFault(node, m, m.params(), _loop(region), detail)
+
+    for flow_of in value_flow(scop)(node.array):
+        source, sink = (flow_of.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
         if not node.copy_in and sink in region.inside:
-            missed = _escaping(region, pairs, source, sink, pairs.map.intersect_range(region.inside[sink]))
-            if missed is not None:
-                return PromotionFault(missed, loop, f"the buffer '{node.buffer}' is not filled with it (no copy in)")
+            missed = flow_of.map.intersect_range(region.inside[sink])
+            yield from faults(_escaping(region, flow_of, source, sink, missed),
+                              f"the buffer '{node.buffer}' is not filled with it (no copy in)")  # fmt: skip
         if not node.copy_out and source in region.inside:
-            lost = _escaping(region, pairs, source, sink, pairs.map.intersect_domain(region.inside[source]))
-            if lost is not None:
-                return PromotionFault(lost, loop, f"the buffer '{node.buffer}' is dropped before (no copy out)")
-    return None
+            lost = flow_of.map.intersect_domain(region.inside[source])
+            yield from faults(_escaping(region, flow_of, source, sink, lost),
+                              f"the buffer '{node.buffer}' is dropped before (no copy out)")  # fmt: skip
 
 
-def _escaping(region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> isl.Map | None:
-    """Some of `pairs` with an end outside the region or the ends in two iterations of a loop
-    above it; None when there are none."""
+def _escaping(region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> Iterator[isl.Map]:
+    """The `pairs` with an end outside the region or the ends in two iterations of a loop above it."""
     if source not in region.inside or sink not in region.inside:
-        return None if pairs.is_empty() else pairs
+        if not pairs.is_empty():
+            yield pairs
+        return
     inside = pairs.intersect_domain(region.inside[source]).intersect_range(region.inside[sink])
     if not pairs.plain_is_equal(inside) and not pairs.is_subset(inside):
-        return pairs.subtract(inside)
+        yield pairs.subtract(inside)
     forms = OneDims()
     for m in region.loops:
         a, b = m.schedule[source], m.schedule[sink]
@@ -127,8 +136,7 @@ def _escaping(region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.
         for apart in (a.lt_map(b), a.gt_map(b)):
             escaping = inside.intersect(apart)
             if not escaping.is_empty():
-                return escaping
-    return None
+                yield escaping
 
 
 def _inside(scop: Scop, region: Region, write: bool) -> Iterator[Access]:
@@ -137,8 +145,8 @@ def _inside(scop: Scop, region: Region, write: bool) -> Iterator[Access]:
             yield a
 
 
-def _reads_caller_value(scop: Scop, region: Region) -> bool:
-    """Whether a read of the region may come before every certain write of its element."""
+def _reads_caller_value(scop: Scop, region: Region) -> Iterator[isl.Set]:
+    """Sizes for which a read of the region may come before every certain write of its element."""
     writes = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
     for read in _inside(scop, region, write=False):
         first = read.map.domain().intersect(region.inside[read.stmt])
@@ -147,12 +155,11 @@ def _reads_caller_value(scop: Scop, region: Region) -> bool:
             for covered in in_order(scop, pairs).values():
                 first = first.subtract(covered.range())
         if not first.is_empty():
-            return True
-    return False
+            yield first.params()
 
 
-def _writes_final_value(scop: Scop, region: Region) -> bool:
-    """Whether a write of the region may be the last one of its element."""
+def _writes_final_value(scop: Scop, region: Region) -> Iterator[isl.Set]:
+    """Sizes for which a write of the region may be the last one of its element."""
     others = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
     for write in _inside(scop, region, write=True):
         last = write.map.domain().intersect(region.inside[write.stmt])
@@ -161,12 +168,11 @@ def _writes_final_value(scop: Scop, region: Region) -> bool:
             for replaced in in_order(scop, pairs).values():
                 last = last.subtract(replaced.domain())
         if not last.is_empty():
-            return True
-    return False
+            yield last.params()
 
 
-def _writes_uncertain(scop: Scop, region: Region) -> bool:
-    """Whether an iteration may write an element that it does not certainly write."""
+def _writes_uncertain(scop: Scop, region: Region) -> Iterator[isl.Set]:
+    """Sizes for which an iteration may write an element that it does not certainly write."""
     certain: isl.Map | None = None
     possible: isl.Map | None = None
     for a in _inside(scop, region, write=True):
@@ -174,9 +180,10 @@ def _writes_uncertain(scop: Scop, region: Region) -> bool:
         possible = touched if possible is None else possible.union(touched)
         if a.must:
             certain = touched if certain is None else certain.union(touched)
-    if possible is None:
-        return False
-    return not (possible.is_empty() if certain is None else possible.is_subset(certain))
+    if possible is not None:
+        doubtful = possible if certain is None else possible.subtract(certain)
+        if not doubtful.is_empty():
+            yield doubtful.params()
 
 
 def _prefix(region: Region, stmt: str) -> isl.Map:

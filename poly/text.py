@@ -11,7 +11,7 @@ from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.scop import Array, Scop, Statement
 from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 
-_LEVEL = {
+LEVEL = {
     "or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7,
     "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "neg": 11, "~": 11, "**": 12,
 }  # fmt: skip
@@ -33,12 +33,12 @@ def print_expr(e: Expr, level: int = 0) -> str:
         text = f"{print_expr(e.a, 1)} if {print_expr(e.cond, 1)} else {print_expr(e.b, 1)}"
         return f"({text})" if level > 0 else text
     if isinstance(e, Unary):
-        text = {"neg": "-", "not": "not ", "~": "~"}[e.op] + print_expr(e.a, _LEVEL[e.op])
-        return f"({text})" if level > _LEVEL[e.op] else text
+        text = {"neg": "-", "not": "not ", "~": "~"}[e.op] + print_expr(e.a, LEVEL[e.op])
+        return f"({text})" if level > LEVEL[e.op] else text
     if isinstance(e, Binary):
         if e.op in ("min", "max"):
             return f"{e.op}({print_expr(e.a)}, {print_expr(e.b)})"
-        own = _LEVEL[e.op]
+        own = LEVEL[e.op]
         text = f"{print_expr(e.a, own)} {e.op} {print_expr(e.b, own + 1)}"
         return f"({text})" if level > own else text
     return repr(e)

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from poly.access import Access, accesses
+from poly.errors import ScheduleError
 from poly.expr import Span
 from poly.scop import Scop
+from poly.tree import Node, Promote
+
+if TYPE_CHECKING:
+    from poly.witness_script import Shown, Values
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What was refused: the tree, the rule that it breaks (`poly.violation.Rule`), the loop or
+    promotion concerned."""
+
+    scop: Scop
+    tree: Node
+    rule: str
+    loop: str | None
+    promote: Promote | None
 
 
 @dataclass(frozen=True)
@@ -17,7 +36,7 @@ class Witness:
     """Two instances that a schedule orders wrongly, for the smallest sizes where that happens.
 
     `kind` is RAW (the sink reads what the source writes), WAR or WAW; `source` runs before
-    `sink` in the program. `legal_when` is the set of sizes without any such pair (None: none).
+    `sink` in the program.
     """
 
     params: Mapping[str, int]
@@ -30,7 +49,7 @@ class Witness:
     sink_iters: tuple[str, ...]
     source_span: Span | None = None
     sink_span: Span | None = None
-    legal_when: isl.Set | None = field(default=None, compare=False)
+    case: Case | None = field(default=None, compare=False, repr=False)
 
     def instance(self, which: str) -> str:
         """`S0[i=1, j=2]` for `which` "source" or "sink"."""
@@ -59,17 +78,45 @@ class Witness:
             return f"{sink} overwrites {self.touched}, which {source} reads before it (WAR)"
         return f"{sink} overwrites {self.touched}, which {source} writes before it (WAW)"
 
+    @property
+    def sizes(self) -> str:
+        """`T=2, N=4`."""
+        return ", ".join(f"{n}={v}" for n, v in self.params.items())
+
+    @cached_property
+    def _shown(self) -> Shown | None:
+        from poly.witness_script import shown
+
+        return None if self.case is None else shown(self, self.case)
+
+    @property
+    def values(self) -> Values | None:
+        """The right and the wrong value of an element, as the script prints them; None if no data shows it."""
+        return None if self._shown is None else self._shown.values
+
+    def script(self) -> str:
+        """A stand-alone NumPy script: the program at these sizes on random data, in its own order
+        and in the refused one, and the two different values of one element.
+
+        Its exit status is 0 only if they differ; its one optional argument is another seed.
+
+        Raises:
+            ScheduleError: no data were found that show the difference.
+        """
+        if self._shown is None:
+            raise ScheduleError(f"no data were found that show the conflict: {self}")
+        return self._shown.script
+
     def __str__(self) -> str:
-        sizes = ", ".join(f"{n}={v}" for n, v in self.params.items())
         where = f"; source: {self.located}" if self.located else ""
-        return (f"with {sizes}, " if sizes else "") + self.why + where
+        return (f"with {self.sizes}, " if self.params else "") + self.why + where
 
 
-def make_witness(scop: Scop, pairs: isl.Map) -> Witness:
+def make_witness(scop: Scop, pairs: isl.Map, case: Case | None = None) -> Witness:
     """The lexicographically smallest sizes, then source, then sink, of the non-empty `pairs`
     `{ S[x] -> T[y] }` (which conflict)."""
     pairs = pairs.intersect_params(scop.context)
-    params = _smallest_params(scop, pairs)
+    params = smallest_params(scop, pairs)
     pairs = _fix(pairs, params)
     names = (pairs.get_tuple_name(isl.dim_type.in_), pairs.get_tuple_name(isl.dim_type.out))
     depth = pairs.dim(isl.dim_type.in_)
@@ -79,17 +126,11 @@ def make_witness(scop: Scop, pairs: isl.Map) -> Witness:
     first, second = scop.statements[names[0]], scop.statements[names[1]]
     return Witness(
         params, (names[0], source), (names[1], sink), array, element, kind,
-        first.iters, second.iters, first.span, second.span,
+        first.iters, second.iters, first.span, second.span, case,
     )  # fmt: skip
 
 
-def legal_sizes(scop: Scop, pairs: isl.Map) -> isl.Set | None:
-    """The sizes for which `pairs` is empty, None when there are none."""
-    legal = scop.context.subtract(pairs.params()).coalesce()
-    return None if legal.is_empty() else legal
-
-
-def _smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:
+def smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:
     space = pairs.params()
     count = space.dim(isl.dim_type.param)
     names = [space.get_dim_name(isl.dim_type.param, k) for k in range(count)]

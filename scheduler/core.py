@@ -6,14 +6,14 @@ The transformations are in `scheduler/steps/`, one class a subject; `scheduler/s
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from poly.errors import IllegalSchedule
 from poly.scop import Scop
 from poly.tree import Node, loop_names
-from scheduler import addressing, hints
+from scheduler import addressing, guarding, repair
 from scheduler.step import Step
 from scheduler.tree_edit import check_dynamic, locate
 
@@ -82,25 +82,23 @@ class Core:
         return schedule
 
     def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",
-              loop: str | None = None, scop: Scop | None = None) -> Self:  # fmt: skip
+              loop: str | None = None, scop: Scop | None = None, guarded: bool = False) -> Self:  # fmt: skip
         """Accept the new tree if it is legal, and record the step. `changes` says what the step
         can have broken: everything, the promise of the mark on `loop`, the promotions, nothing.
-        `scop`, if the step replaces it: an equivalent Scop, proved by the caller."""
-        step = Step(name, args)
+        `scop`, if the step replaces it: an equivalent Scop, proved by the caller. `guarded`: the
+        new tree where it is legal and the old one for all other sizes."""
+        step = Step(name, {**args, "guarded": True} if guarded else args)
+        if guarded and scop is None:
+            tree, changes = guarding.guarded(self.scop, self.tree, tree), "all"
         new = replace(self, tree=tree, trace=(*self.trace, step))
         if scop is not None:
             new = replace(new, scop=scop, _original=self.original)
         if not self._deferred:
-            try:
-                new._verify(str(step), changes, loop)
-            except IllegalSchedule as error:
-                advice = "" if self.terse else hints.hint(self, step)
-                if not advice:
-                    raise
-                raise IllegalSchedule(f"{error}; {advice}", error.witness) from None
+            new._verify(str(step), changes, loop, lambda: repair.find(self, step))
         return new
 
-    def _verify(self, what: str, changes: Changes, loop: str | None) -> None:
+    def _verify(self, what: str, changes: Changes, loop: str | None,
+                remedy: Callable[[], repair.Repair | None] | None = None) -> None:  # fmt: skip
         """Raise `IllegalSchedule` or `ScheduleError` unless the tree is legal."""
         from poly import legality
 
@@ -112,13 +110,9 @@ class Core:
             violation = legality.check_promotions(self.scop, self.tree)
         elif changes == "all":
             check_dynamic(self.scop, self.tree)
-            try:
-                legality.check(self.scop, self.tree)
-            except IllegalSchedule as error:
-                why = str(error).removeprefix(f"illegal schedule of '{self.scop.name}': ")
-                raise IllegalSchedule(f"{what} is illegal: {why}", error.witness) from None
+            violation = legality.first_violation(self.scop, self.tree)
         if violation is not None:
-            raise IllegalSchedule(f"{what} is illegal: {violation}", violation.witness)
+            raise IllegalSchedule(f"{what} is illegal", violation, remedy, self.terse)
 
 
 def as_list(names: Sequence[str] | str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from poly.errors import ScheduleError
@@ -16,18 +15,7 @@ if TYPE_CHECKING:
 FACTORS = (1, -1, 2, 3)
 
 
-def hint(before: Core, step: Step) -> str:
-    """A line to add to a refusal of `step` on the schedule `before`, or nothing."""
-    for text, proposal in _proposals(before, step):
-        try:
-            replace(before, terse=True).batch(*proposal)
-        except ScheduleError:
-            continue
-        return text
-    return ""
-
-
-def _proposals(before: Core, step: Step) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
+def proposals(before: Core, step: Step) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
     """Steps to try instead, smallest change first."""
     same = (step.name, step.args)
     if step.name == "fuse" and not step.args["shift"]:

@@ -1,0 +1,81 @@
+"""Expressions of a Scop as NumPy scalar code, for scripts that people read and run."""
+
+from __future__ import annotations
+
+from poly.dtypes import DType
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.text import LEVEL
+
+_CALLS = {
+    **{f: f"np.{f}" for f in "exp log log1p expm1 sqrt sin cos tan sinh cosh tanh floor ceil trunc abs isnan isinf".split()},
+    "asin": "np.arcsin", "acos": "np.arccos", "atan": "np.arctan", "round": "np.rint", "pow": "np.power",
+    "erf": "math.erf",
+}  # fmt: skip
+
+
+def dtype_text(dtype: DType) -> str:
+    """`np.float32`; bfloat16, which NumPy lacks, becomes float32."""
+    if dtype.kind == "bool":
+        return "np.bool_"
+    return "np.float32" if dtype.name == "bf16" else f"np.{dtype.np.name}"
+
+
+def numpy_text(e: Expr, level: int = 0) -> str:
+    """`e` as Python over NumPy scalars; arrays and iterators stand under their own names."""
+    if isinstance(e, Const):
+        return _const(e, level)
+    if isinstance(e, Var):
+        return e.name
+    if isinstance(e, Load):
+        return f"{e.array}[{', '.join(numpy_text(i) for i in e.index) or '()'}]"
+    if isinstance(e, Cast):
+        return f"np.asarray({numpy_text(e.a)}).astype({dtype_text(e.dtype)})[()]"
+    if isinstance(e, Call):
+        return _call(e)
+    if isinstance(e, Select):
+        text = f"{numpy_text(e.a, 1)} if {numpy_text(e.cond, 1)} else {numpy_text(e.b, 1)}"
+        return f"({text})" if level > 0 else text
+    if isinstance(e, Unary):
+        text = {"neg": "-", "not": "not ", "~": "~"}[e.op] + numpy_text(e.a, LEVEL[e.op])
+        return f"({text})" if level > LEVEL[e.op] else text
+    assert isinstance(e, Binary)
+    if e.op in ("min", "max"):
+        return f"{e.op}({numpy_text(e.a)}, {numpy_text(e.b)})"
+    own = LEVEL[e.op]
+    strict = own + 1 if own == 4 or e.op == "**" else own  # comparisons would chain, ** binds to the right
+    text = f"{numpy_text(e.a, strict)} {e.op} {numpy_text(e.b, own + 1)}"
+    return f"({text})" if level > own else text
+
+
+def _const(e: Const, level: int) -> str:
+    if isinstance(e.value, float) and (e.value != e.value or abs(e.value) == float("inf")):
+        text = f"float('{e.value}')"
+    elif isinstance(e.value, bool) or isinstance(e.value, float) or e.dtype.bits == 64:
+        text = repr(e.value)
+    else:
+        text = f"{dtype_text(e.dtype)}({e.value})"
+    return f"({text})" if text.startswith("-") and level > LEVEL["neg"] else text
+
+
+def _call(e: Call) -> str:
+    args = [numpy_text(a) for a in e.args]
+    if e.fn == "fma":
+        a, b, c = (numpy_text(x, LEVEL["*"] + 1) for x in e.args)
+        return f"({a} * {b} + {c})"
+    if e.fn == "sigmoid":
+        return f"(1.0 / (1.0 + np.exp(-({args[0]}))))"
+    if e.fn == "rsqrt":
+        return f"(1.0 / np.sqrt({args[0]}))"
+    return f"{_CALLS[e.fn]}({', '.join(args)})"
+
+
+def tag_text(e: Expr) -> str:
+    """Everything that `e` reads, as nested tuples: what a symbolic value of `e` is made from."""
+    if isinstance(e, (Const, Var, Load)):
+        return numpy_text(e)
+    if isinstance(e, Select):
+        return f"({tag_text(e.a)} if {numpy_text(e.cond)} else {tag_text(e.b)})"
+    if isinstance(e, Binary) and (e.op in ("and", "or") or e.dtype.kind == "bool"):
+        return numpy_text(e, 1)
+    parts = [tag_text(c) for c in e.children()]
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"

@@ -1,0 +1,89 @@
+"""Why a schedule tree is illegal, in words and as sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import islpy as isl
+
+from poly.conditions import Condition
+from poly.scop import Scop
+from poly.tree import Node, Promote
+from poly.witness import Case, Witness, make_witness
+
+Rule = Literal["order", "unordered", "parallel", "vector", "promotion"]
+
+
+@dataclass(frozen=True, eq=False)
+class Violation:
+    """Conflicting pairs (program order: source -> sink) that break `rule` in `tree`; `loop` carries them.
+
+    `sizes` are the parameters for which such a pair exists. `pairs` is None where the caller is
+    the other end: a promotion (`promote`) that loses a result or misses an input; `detail` says so.
+    """
+
+    scop: Scop
+    tree: Node
+    rule: Rule
+    pairs: isl.Map | None
+    sizes: isl.Set
+    loop: str | None = None
+    detail: str = ""
+    promote: Promote | None = None
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """The smallest counterexample (computed when asked for)."""
+        if self.pairs is None:
+            return None
+        return make_witness(self.scop, self.pairs, Case(self.scop, self.tree, self.rule, self.loop, self.promote))
+
+    @cached_property
+    def legal_if(self) -> Condition:
+        """The exact sizes for which the whole tree is legal (over all of its violations)."""
+        from poly.legality import legal_sizes
+
+        return Condition(legal_sizes(self.scop, self.tree), self.scop.context)
+
+    @property
+    def located(self) -> str:
+        """The source lines of both accesses, "" when unknown."""
+        return "" if self.witness is None else self.witness.located
+
+    def __str__(self) -> str:
+        w = self.witness
+        if w is None:
+            return self.detail
+        return (f"with {w.sizes}, " if w.params else "") + f"{w.why}, but {self.done}"
+
+    @property
+    def done(self) -> str:
+        """What the new schedule does to the witness's pair."""
+        w = self.witness
+        assert w is not None
+        source, sink = w.instance("source"), w.instance("sink")
+        if self.rule == "order":
+            at = f" (at loop '{self.loop}')" if self.loop else ""
+            return f"the new schedule runs {sink} before {source}{at}"
+        if self.rule == "unordered":
+            return "the new schedule does not order the two"
+        if self.rule == "promotion":
+            return self.detail
+        return f"they are different iterations of the {self.rule} loop '{self.loop}'"
+
+    def explained(self) -> list[str]:
+        """The lines of a detailed message: the pair, where it is written, and the two values."""
+        w = self.witness
+        if w is None:
+            return [self.detail]
+        lines = [f"sizes:    {w.sizes or 'the only ones'}", f"conflict: {w.why}", f"but       {self.done}"]
+        for role, span in (("first", w.source_span), ("then", w.sink_span)):
+            if span is not None:
+                lines.append(f"{role + ':':<9} {span}: {span.text.strip()}")
+        values = w.values
+        if values is not None:
+            lines.append(f"values:   {values}")
+            lines.append("script:   error.witness.script() shows this with NumPy alone")
+        return lines

@@ -1,0 +1,62 @@
+"""Two versions of a program under a condition on the sizes: the new tree where it is legal, the
+old one elsewhere (loop versioning, decided by the exact condition instead of a run-time alias test)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import islpy as isl
+
+from poly.coverage import check_coverage
+from poly.legality import legal_sizes
+from poly.scop import Scop
+from poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, walk
+
+PREFIX = "else."
+
+
+def guarded(scop: Scop, old: Node, new: Node) -> Node:
+    """`new` where all sizes allow it or none does, else a choice between the two:
+
+        sequence
+        ├─ (sizes for which `new` is legal)   new
+        └─ (other sizes)                      old, its loops named `else.<loop>`
+
+    Raises:
+        ScheduleError: `new` does not run every instance exactly once.
+    """
+    check_coverage(scop, new)
+    legal = legal_sizes(scop, new)
+    other = scop.context.subtract(legal).coalesce()
+    if legal.is_empty() or other.is_empty():
+        return new
+    return Sequence((_under(scop, legal, new), _under(scop, other, _renamed(old, new))))
+
+
+def _under(scop: Scop, sizes: isl.Set, tree: Node) -> Filter:
+    return Filter({n: s.domain.intersect_params(sizes) for n, s in scop.statements.items()}, tree)
+
+
+def _renamed(old: Node, new: Node) -> Node:
+    """`old` with names of loops and buffers that `new` does not use; suffixes as `.out` stay."""
+    taken = {*loop_names(new), *(n.buffer for n in walk(new) if isinstance(n, Promote))}
+    loops = {name: _free(name, taken, PREFIX) for name in loop_names(old)}
+    buffers = {n.buffer: _free(n.buffer, taken, "else_") for n in walk(old) if isinstance(n, Promote)}
+    return _rename(old, loops, buffers)
+
+
+def _free(name: str, taken: set[str], prefix: str) -> str:
+    while name in taken:
+        name = prefix + name
+    taken.add(name)
+    return name
+
+
+def _rename(node: Node, loops: Mapping[str, str], buffers: Mapping[str, str]) -> Node:
+    if isinstance(node, Band):
+        node = replace(node, members=tuple(replace(m, name=loops[m.name]) for m in node.members))
+    elif isinstance(node, Promote):
+        node = replace(node, buffer=buffers[node.buffer])
+    kids = node.children()
+    return node.with_children(tuple(_rename(c, loops, buffers) for c in kids)) if kids else node
