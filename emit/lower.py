@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import islpy as isl
 
@@ -12,7 +13,7 @@ from emit.dynamic import real_bounds
 from emit.implemented import proven
 from emit.isl_expr import arguments, to_expr
 from emit.linear import difference, linear, operands, rebuild
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Origin, Stmt, Store
+from emit.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
 from emit.passes.simplify import simplify, simplify_expr
 from emit.pipeline import run_passes
 from emit.promotion import Copy
@@ -23,7 +24,7 @@ from poly.expr import Binary, Expr, Load, Var, const_int
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Array, Scop
 from poly.target import Target
-from poly.tree import Node
+from poly.tree import Member, Node, is_bound
 
 AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
 
@@ -58,7 +59,8 @@ def build_loops(scop: Scop, tree: Node, name: str) -> Function:
         if walker.uses(array.name):
             body = Alloc(Buffer(array.name, array.dtype, array.shape, "heap"), body)
     buffers = tuple(_argument(a) for a in scop.arrays.values() if a.kind != "local")
-    fn = Function(name, buffers, scop.params, body, fma=scop.reassociate, fast_math=scop.fast_math)
+    fn = Function(name, buffers, scop.params, body, fma=scop.reassociate, fast_math=scop.fast_math,
+                  notes=tuple(walker.notes))  # fmt: skip
     return simplify(fn)
 
 
@@ -91,6 +93,7 @@ class _Walker:
         self.plans = plans
         self.names = Names({*scop.params, *scop.arrays, *(p.buffer.name for p in schedule.promotions)})
         self.used: set[str] = set()
+        self.notes: dict[str, None] = {}
 
     def uses(self, array: str) -> bool:
         """Whether the array itself (not a buffer that replaces it) is accessed."""
@@ -131,8 +134,20 @@ class _Walker:
         step = node.for_get_inc().get_val().to_python()
         hi = simplify_expr(self.upper(node.for_get_cond(), iterator, scope))
         var = self.names.fresh(identifier(member.name))
+        kind = self.kind(member, scope)
         body = self.node(node.for_get_body(), scope.with_value(iterator, Var(var)))
-        return from_zero(For(var, lo, hi, step, body, member.kind, member.factor, member.name))
+        return from_zero(For(var, lo, hi, step, body, kind, member.factor, member.name))
+
+    def kind(self, member: Member, scope: _Scope) -> ForKind:
+        """How the loop runs on a CPU: of the loops bound to a GPU's grid, the outermost block loop is parallel."""
+        bound = member.kind
+        if not is_bound(bound):
+            return cast(ForKind, bound)
+        around = [self.schedule.members[loop].kind for loop in scope.path[:-1]]
+        shared = any(k == "parallel" or k.startswith("block.") for k in around)
+        kind: ForKind = "parallel" if bound.startswith("block.") and not shared else "serial"
+        self.notes[f"loop '{member.name}' (bound to {bound}) runs as a {kind} loop on a CPU"] = None
+        return kind
 
     def upper(self, cond: isl.AstExpr, iterator: str, scope: _Scope) -> Expr:
         """The exclusive bound in `iterator < hi` or `iterator <= hi`."""

@@ -20,7 +20,8 @@ from typing import Literal
 
 import islpy as isl
 
-LoopKind = Literal["serial", "parallel", "vector", "unroll"]
+GpuAxis = Literal["block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"]
+LoopKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
 Space = Literal["register", "local", "shared", "heap"]
 
 
@@ -28,6 +29,8 @@ Space = Literal["register", "local", "shared", "heap"]
 class Member:
     """One loop. `schedule[stmt]` is an `isl.PwAff` on `{ stmt[iters] }` (parameters allowed).
 
+    `kind` says how it runs; a `GpuAxis` binds it to the blocks of a GPU's grid or the threads of
+    a block (CPU targets run the outermost block loop as a parallel loop, other bound loops serially).
     `factor`: vector lanes or unroll factor (None = whole loop). `coincident`: carries no
     dependence (as found by analysis; informative, never trusted without a check).
     """
@@ -37,6 +40,19 @@ class Member:
     kind: LoopKind = "serial"
     factor: int | None = None
     coincident: bool = False
+
+
+def is_bound(kind: LoopKind) -> bool:
+    """Whether a loop of this kind is bound to GPU blocks or threads."""
+    return kind.startswith(("block.", "thread."))
+
+
+def concurrency(kind: LoopKind) -> Literal["parallel", "vector"] | None:
+    """What a loop of this kind promises: `parallel`, its iterations may run at the same time;
+    `vector`, they may but for reductions; None, nothing."""
+    if kind == "vector":
+        return "vector"
+    return "parallel" if kind == "parallel" or is_bound(kind) else None
 
 
 class Node:
@@ -132,9 +148,7 @@ class Promote(Node):
         return (self.child,)
 
     def with_children(self, children: tuple[Node, ...]) -> Node:
-        return Promote(
-            self.array, self.buffer, self.space, children[0], self.layout, self.copy_in, self.copy_out
-        )
+        return Promote(self.array, self.buffer, self.space, children[0], self.layout, self.copy_in, self.copy_out)
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -59,5 +59,5 @@ class Schedule(Blocks, Order, Joining, Marks, Storage):
 
 STEPS = frozenset(
     "split strip_mine tile interchange permute reverse skew shift reorder_statements fuse distribute "
-    "unroll_and_jam index_split peel parallel vectorize unroll promote contract set_order".split()
+    "unroll_and_jam index_split peel parallel vectorize unroll bind promote contract set_order".split()
 )

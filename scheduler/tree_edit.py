@@ -13,7 +13,7 @@ import islpy as isl
 
 from poly.errors import ScheduleError
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, loop_names, walk
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
 from poly.tree import Sequence as SequenceNode
 from scheduler.addressing import unknown
 
@@ -180,7 +180,7 @@ def modulo(schedule: Mapping[str, isl.PwAff], size: int) -> dict[str, isl.PwAff]
 
 def split_member(member: Member, size: int) -> tuple[Member, Member]:
     """`i` -> `i.out` (index of the block), `i.in` (0 .. size - 1); marks go where they still hold."""
-    out_kind: LoopKind = "parallel" if member.kind == "parallel" else "serial"
+    out_kind: LoopKind = member.kind if concurrency(member.kind) == "parallel" else "serial"
     inner = member.kind in ("vector", "unroll")
     return (
         Member(f"{member.name}.out", floor_div(member.schedule, size), out_kind, None, member.coincident),

@@ -1,16 +1,19 @@
-"""How a loop runs: `parallel vectorize unroll`."""
+"""How a loop runs: `parallel vectorize unroll bind`."""
 
 from __future__ import annotations
 
 from typing import Self
 
+from poly.tree import GpuAxis
 from scheduler import marks
+from scheduler.addressing import each_loop
 from scheduler.core import Core
 
 
 class Marks(Core):
     """Part of `Schedule`."""
 
+    @each_loop
     def parallel(self, loop: str) -> Self:
         """Run the iterations of a loop on all threads.
 
@@ -19,6 +22,7 @@ class Marks(Core):
         """
         return self._step("parallel", {"loop": loop}, marks.mark(self.tree, loop, "parallel", None), "mark", loop)
 
+    @each_loop
     def vectorize(self, loop: str, lanes: int | None = None) -> Self:
         """Run the iterations of a loop in vector lanes.
 
@@ -29,6 +33,7 @@ class Marks(Core):
         tree = marks.mark(self.tree, loop, "vector", lanes)
         return self._step("vectorize", {"loop": loop, "lanes": lanes}, tree, "mark", loop)
 
+    @each_loop
     def unroll(self, loop: str, factor: int | None = None) -> Self:
         """Unroll a loop.
 
@@ -38,3 +43,15 @@ class Marks(Core):
         """
         tree = marks.mark(self.tree, loop, "unroll", factor)
         return self._step("unroll", {"loop": loop, "factor": factor}, tree, "none")
+
+    @each_loop
+    def bind(self, loop: str, axis: GpuAxis) -> Self:
+        """Run the iterations of a loop as blocks of a GPU's grid or as threads of a block.
+
+        Arguments: `loop`; `axis`, `block.x block.y block.z thread.x thread.y thread.z`, each once
+        in a nest, blocks outside threads.
+        Before -> after: the loop is marked with the axis. CPU targets run the outermost block
+        loop as a parallel loop and other bound loops serially; the kernel's notes say so.
+        Refused when: the loop carries a dependence (reductions included).
+        """
+        return self._step("bind", {"loop": loop, "axis": axis}, marks.bind(self.tree, loop, axis), "mark", loop)

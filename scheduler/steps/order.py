@@ -7,6 +7,7 @@ from typing import Self
 
 from poly.tree import Node
 from scheduler import ordering
+from scheduler.addressing import each_loop
 from scheduler.core import Core, as_list
 
 
@@ -20,6 +21,7 @@ class Order(Core):
         Before -> after: `a ... b` -> `b ... a`.
         Refused when: a dependence would run backwards.
         """
+        a, b = self._one(a), self._one(b)
         return self._step("interchange", {"a": a, "b": b}, ordering.interchange(self.scop, self.tree, a, b))
 
     def permute(self, *order: str | Sequence[str], loops: Sequence[str] = ()) -> Self:
@@ -29,9 +31,10 @@ class Order(Core):
         Before -> after: `i, j, k` -> `k, i, j` for `permute("k", "i", "j")`.
         Refused when: a dependence would run backwards.
         """
-        names = [n for x in (*order, loops) for n in as_list(x)]
+        names = [n for x in (*order, loops) for n in self._several(x)]
         return self._step("permute", {"loops": names}, ordering.permute(self.scop, self.tree, names))
 
+    @each_loop
     def reverse(self, loop: str) -> Self:
         """Run a loop backwards.
 
@@ -40,6 +43,7 @@ class Order(Core):
         """
         return self._step("reverse", {"loop": loop}, ordering.reverse(self.scop, self.tree, loop))
 
+    @each_loop
     def skew(self, loop: str, by: str, factor: int) -> Self:
         """Make a loop run over `loop + factor * by`; it keeps its name.
 
@@ -47,9 +51,11 @@ class Order(Core):
         Before -> after: `by, loop` -> `by, loop + factor * by`.
         Refused when: `by` is inside `loop` and a dependence would run backwards.
         """
+        by = self._one(by)
         tree = ordering.skew(self.scop, self.tree, loop, by, factor)
         return self._step("skew", {"loop": loop, "by": by, "factor": factor}, tree)
 
+    @each_loop
     def shift(self, loop: str, amount: int, statements: Sequence[str] | str | None = None) -> Self:
         """Delay statements by some iterations of a loop.
 
