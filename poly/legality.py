@@ -7,10 +7,8 @@ they claim. Every transformation and every strategy goes through `check`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import islpy as isl
 
@@ -18,62 +16,10 @@ from poly.coverage import check_coverage
 from poly.dependences import Conflicts, Pair, conflicts
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.one_dim import OneDims
-from poly.promotion import PromotionFault, promotion_fault
+from poly.promotion import promotion_faults
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, concurrency, loop_names, walk
-from poly.witness import Witness, legal_sizes, make_witness
-
-Rule = Literal["order", "unordered", "parallel", "vector", "promotion"]
-
-
-@dataclass(frozen=True, eq=False)
-class Violation:
-    """Conflicting pairs (program order: source -> sink) that break `rule`; `loop` carries them.
-
-    `pairs` is None where the caller is the other end: a promotion that loses a result or
-    misses an input; `detail` says so.
-    """
-
-    scop: Scop
-    rule: Rule
-    pairs: isl.Map | None
-    loop: str | None = None
-    detail: str = ""
-
-    @cached_property
-    def witness(self) -> Witness | None:
-        """The smallest counterexample (computed when asked for)."""
-        if self.pairs is None:
-            return None
-        return replace(make_witness(self.scop, self.pairs), legal_when=legal_sizes(self.scop, self.pairs))
-
-    def __str__(self) -> str:
-        w = self.witness
-        if w is None:
-            return self.detail
-        source, sink = w.instance("source"), w.instance("sink")
-        sizes = ", ".join(f"{n}={v}" for n, v in w.params.items())
-        text = (f"with {sizes}, " if sizes else "") + w.why
-        if self.rule == "order":
-            at = f" (at loop '{self.loop}')" if self.loop else ""
-            text += f", but the new schedule runs {sink} before {source}{at}"
-        elif self.rule == "unordered":
-            text += ", but the new schedule does not order the two"
-        elif self.rule == "promotion":
-            text += f", but {self.detail}"
-        else:
-            word = "parallel" if self.rule == "parallel" else "vector"
-            text += f", but they are different iterations of the {word} loop '{self.loop}'"
-        if w.legal_when is not None and w.params:
-            text += f"; it would be legal for {_conditions(w.legal_when)}"
-        return text + (f" [{w.located}]" if w.located else "")
-
-
-def _conditions(sizes: isl.Set) -> str:
-    """The constraints of a parameter set as text."""
-    text = str(sizes)
-    inside = text[text.index("{") + 1 : text.rindex("}")].strip()
-    return inside.removeprefix(":").strip() or "all sizes"
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Sequence, concurrency, loop_names, walk
+from poly.violation import Rule, Violation
 
 
 def check(scop: Scop, tree: Node) -> None:
@@ -84,29 +30,37 @@ def check(scop: Scop, tree: Node) -> None:
         IllegalSchedule: a conflict is reversed or left unordered, a parallel or vector loop
             carries one, or a promotion loses or misses values; `.witness` has the proof.
     """
-    check_coverage(scop, tree)
-    fault = find_violation(scop, tree) or check_promotions(scop, tree)
+    fault = first_violation(scop, tree)
     if fault is not None:
-        raise IllegalSchedule(f"illegal schedule of '{scop.name}': {fault}", fault.witness)
+        raise IllegalSchedule(f"illegal schedule of '{scop.name}'", fault)
+
+
+def first_violation(scop: Scop, tree: Node) -> Violation | None:
+    """What `check` refuses the tree for, None when it is legal.
+
+    Raises:
+        ScheduleError: the tree does not run every instance exactly once.
+    """
+    check_coverage(scop, tree)
+    return find_violation(scop, tree) or check_promotions(scop, tree)
 
 
 def is_legal(scop: Scop, tree: Node) -> bool:
     """Whether `check` accepts; quicker on a refusal because no witness is made."""
     try:
-        check_coverage(scop, tree)
+        return first_violation(scop, tree) is None
     except ScheduleError:
         return False
-    return find_violation(scop, tree) is None and check_promotions(scop, tree) is None
 
 
 def find_violation(scop: Scop, tree: Node) -> Violation | None:
     """The first violation of order, or of a loop marked parallel or vector, in tree order."""
-    return _Walk(scop, marks=True).run(tree)
+    return next(iter(_Walk(scop, tree, marks=True).run()), None)
 
 
 def check_order(scop: Scop, tree: Node) -> Violation | None:
     """A conflict that `tree` reverses or leaves unordered, whatever its loops are marked."""
-    return _Walk(scop, marks=False).run(tree)
+    return next(iter(_Walk(scop, tree, marks=False).run()), None)
 
 
 def check_parallel(scop: Scop, tree: Node, member_name: str, vector: bool = False) -> Violation | None:
@@ -119,15 +73,45 @@ def check_parallel(scop: Scop, tree: Node, member_name: str, vector: bool = Fals
     """
     if member_name not in loop_names(tree):
         raise ScheduleError(f"there is no loop '{member_name}' (loops: {', '.join(loop_names(tree)) or 'none'})")
-    return _Walk(scop, marks=False, asked=(member_name, "vector" if vector else "parallel")).run(tree)
+    marked = _marked(tree, member_name, "vector" if vector else "parallel")
+    return next(iter(_Walk(scop, marked, marks=True, only=member_name).run()), None)
+
+
+def _marked(node: Node, loop: str, kind: LoopKind) -> Node:
+    """The tree with one loop marked."""
+    if isinstance(node, Band) and any(m.name == loop for m in node.members):
+        members = tuple(m if m.name != loop or m.kind == kind else replace(m, kind=kind) for m in node.members)
+        return replace(node, members=members)
+    kids = node.children()
+    return node.with_children(tuple(_marked(c, loop, kind) for c in kids)) if kids else node
 
 
 def check_promotions(scop: Scop, tree: Node) -> Violation | None:
     """A value that a `Promote` node loses (not copied out) or misses (not copied in)."""
-    fault: PromotionFault | None = promotion_fault(scop, tree)
-    if fault is None:
-        return None
-    return Violation(scop, "promotion", fault.pairs, fault.loop, fault.detail)
+    return next(_promotions(scop, tree), None)
+
+
+def _promotions(scop: Scop, tree: Node) -> Iterator[Violation]:
+    for f in promotion_faults(scop, tree):
+        yield Violation(scop, tree, "promotion", f.pairs, f.sizes, f.loop, f.detail, f.node)
+
+
+def violations(scop: Scop, tree: Node) -> Iterator[Violation]:
+    """All violations: every loop, sequence and promotion that breaks a conflict, with all the pairs."""
+    yield from _Walk(scop, tree, marks=True, every=True).run()
+    yield from _promotions(scop, tree)
+
+
+def legal_sizes(scop: Scop, tree: Node) -> isl.Set:
+    """The exact set of parameters, within the Scop's context, for which `tree` is legal.
+
+    The complement of the projection of all violated conflicts onto the parameters. Exact where
+    the conflicts are (affine accesses); with data-dependent accesses a subset.
+    """
+    legal = scop.context
+    for v in violations(scop, tree):
+        legal = legal.subtract(v.sizes)
+    return legal.coalesce()
 
 
 Pairs = dict[Pair, isl.Map]
@@ -136,27 +120,33 @@ Pairs = dict[Pair, isl.Map]
 class _Walk:
     """One descent of the tree with the conflicts that the loops so far leave at equal times."""
 
-    def __init__(self, scop: Scop, marks: bool, asked: tuple[str, Rule] | None = None) -> None:
-        self.scop, self.marks, self.asked = scop, marks, asked
-        self.found: Violation | None = None
+    def __init__(self, scop: Scop, tree: Node, marks: bool, only: str | None = None, every: bool = False) -> None:
+        """`marks`: check what marked loops promise (`only` this one); `every`: go on after a violation."""
+        self.scop, self.tree, self.marks, self.only, self.every = scop, tree, marks, only, every
+        self.found: list[Violation] = []
         self.known: Conflicts = conflicts(scop)
         self.forms = OneDims()
 
-    def run(self, tree: Node) -> Violation | None:
-        members = [m for n in walk(tree) if isinstance(n, Band) for m in n.members]
+    def run(self) -> list[Violation]:
+        members = [m for n in walk(self.tree) if isinstance(n, Band) for m in n.members]
         # Reduction pairs may run in any order: only a parallel loop can break them.
         overlap = any(self.rule_of(m) == "parallel" for m in members)
-        self.visit(tree, dict(self.known.ordered), dict(self.known.relaxed) if overlap else {})
+        self.visit(self.tree, dict(self.known.ordered), dict(self.known.relaxed) if overlap else {})
         return self.found
 
+    @property
+    def done(self) -> bool:
+        """Whether the answer is known."""
+        return bool(self.found) and not self.every
+
     def fail(self, rule: Rule, pairs: isl.Map, loop: str | None = None) -> bool:
-        """Record the violation when `pairs` has any; says whether it does."""
-        if self.found is None and not pairs.is_empty():
-            self.found = Violation(self.scop, rule, pairs, loop)
-        return self.found is not None
+        """Record the violation when `pairs` has any; says whether that is enough."""
+        if not self.done and not pairs.is_empty():
+            self.found.append(Violation(self.scop, self.tree, rule, pairs, pairs.params(), loop))
+        return self.done
 
     def visit(self, node: Node, ordered: Pairs, relaxed: Pairs) -> None:
-        if self.found is not None or not (ordered or relaxed):
+        if self.done or not (ordered or relaxed):
             return
         if isinstance(node, Leaf):
             for pairs in ordered.values():
@@ -165,7 +155,7 @@ class _Walk:
         elif isinstance(node, Band):
             for member in node.members:
                 ordered, relaxed = self.member(member, ordered, relaxed)
-                if self.found is not None:
+                if self.done:
                     return
             self.visit(node.child, ordered, relaxed)
         elif isinstance(node, Sequence):
@@ -177,9 +167,9 @@ class _Walk:
 
     def rule_of(self, member: Member) -> Rule | None:
         """What the loop must hold besides order."""
-        if self.asked is not None:
-            return self.asked[1] if self.asked[0] == member.name else None
-        return concurrency(member.kind) if self.marks else None
+        if not self.marks or self.only not in (None, member.name):
+            return None
+        return concurrency(member.kind)
 
     def member(self, m: Member, ordered: Pairs, relaxed: Pairs) -> tuple[Pairs, Pairs]:
         """Check one loop; what it leaves tied."""
