@@ -13,7 +13,7 @@ from poly.scop import Scop
 from poly.tree import Node, Promote
 from poly.witness import Case, Witness, make_witness
 
-Rule = Literal["order", "unordered", "parallel", "vector", "promotion"]
+Rule = Literal["order", "unordered", "parallel", "vector", "promotion", "delayed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,8 @@ class Violation:
 
     `sizes` are the parameters for which such a pair exists. `pairs` is None where the caller is
     the other end: a promotion (`promote`) that loses a result or misses an input; `detail` says so.
+    A "delayed" source is the work of a step that replaces the Scop: the value or update that
+    would come after the sink.
     """
 
     scop: Scop
@@ -45,6 +47,8 @@ class Violation:
         """The exact sizes for which the whole tree is legal (over all of its violations)."""
         from poly.legality import legal_sizes
 
+        if self.rule == "delayed":  # the tree is not to blame
+            return Condition(self.scop.context.subtract(self.sizes), self.scop.context)
         return Condition(legal_sizes(self.scop, self.tree), self.scop.context)
 
     @property
@@ -69,7 +73,7 @@ class Violation:
             return f"the new schedule runs {sink} before {source}{at}"
         if self.rule == "unordered":
             return "the new schedule does not order the two"
-        if self.rule == "promotion":
+        if self.rule in ("promotion", "delayed"):
             return self.detail
         return f"they are different iterations of the {self.rule} loop '{self.loop}'"
 
