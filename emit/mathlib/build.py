@@ -169,6 +169,20 @@ def horner(x: V, coefficients: Sequence[float]) -> V:
     return acc
 
 
+def estrin(x: V, square: V, coefficients: Sequence[float]) -> V:
+    """`horner` in a tree: the same number of operations or a few more, in about half the latency.
+
+    `square` is `x * x`. (Estrin, "Organization of computer systems", 1960.)
+    """
+    terms = [x.like(c) for c in coefficients]
+    power = x
+    while len(terms) > 1:
+        pairs = [fma(power, b, a) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = [*pairs, *terms[2 * len(pairs) :]]
+        power = square if power is x else power * power
+    return terms[0]
+
+
 def sign_bit(x: V) -> V:
     """The bits of -0.0 where x is negative (also -0.0 and -NaN), else 0."""
     bits = x.bits()

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from emit.mathlib import coefficients as c
-from emit.mathlib.build import V, fma, horner, maximum, minimum, where
+from emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, where
 from poly.dtypes import DType, f32, f64, i32, i64
 
 
@@ -47,6 +47,8 @@ class Format:
     def min_normal(self) -> float:
         return 2.0 ** (1 - self.bias)
 
+
+LOG2_E = 1.4426950408889634
 
 # ln 2 split for fused multiply-add (hi = rounded) and for exact products (hi = few bits).
 F32 = Format(f32, i32, 23, 127, 0.6931471824645996, -1.904654323148236e-09, 0.693145751953125, 1.4286068203094172e-06,
@@ -87,26 +89,64 @@ def scale(x: V, n: V) -> V:
 
 def exp_reduce(x: V) -> tuple[V, V]:
     """(n, r) with x = n ln 2 + r, |r| <= ln 2 / 2 (a little more): Cody and Waite with fma."""
+    n, nf = nearest(x, LOG2_E)
+    return n, _rest(x, nf)
+
+
+def _rest(x: V, nf: V) -> V:
+    """x - nf ln 2."""
     f = format_of(x)
-    n, nf = nearest(x, 1.4426950408889634)
-    return n, fma(nf, -f.ln2_lo, fma(nf, -f.ln2_hi, x))
+    return fma(nf, -f.ln2_lo, fma(nf, -f.ln2_hi, x))
+
+
+def exp_factors(x: V, extra: int = 0) -> tuple[V, V]:
+    """(2**(n + extra), r), x = n ln 2 + r, where the power is a normal number.
+
+    The exponent's bias is added before rounding, to the constant that brings the integer into
+    the low bits; one shift then makes the power of two.
+    """
+    f = format_of(x)
+    shift = f.shift + f.bias + extra  # exact, and its own bits above the integer are shifted out
+    t = fma(x, LOG2_E, shift)
+    return (t.bits() << f.mantissa).unbits(), _rest(x, t - shift)
 
 
 def exp_poly(r: V) -> V:
     """e**r for a reduced r."""
-    return fma(r * r, horner(r, format_of(r).exp), r) + 1.0
+    return _exp_tail(r) + 1.0
+
+
+def _exp_tail(r: V) -> V:
+    """e**r - 1 for a reduced r, accurate relative to 1."""
+    square = r * r
+    return fma(square, estrin(r, square, format_of(r).exp), r)
+
+
+def _times(power: V, r: V) -> V:
+    """power * e**r."""
+    return fma(power, _exp_tail(r), power)
 
 
 def expm1_poly(r: V) -> V:
     """e**r - 1 for a reduced r, accurate relative to r."""
-    return fma(r * r, horner(r, format_of(r).expm1), r)
+    square = r * r
+    return fma(square, estrin(r, square, format_of(r).expm1), r)
 
 
 def exp_scaled(x: V, extra: int = 0) -> V:
-    """e**x * 2**extra without intermediate overflow (|extra| <= 1)."""
+    """e**x * 2**extra without intermediate overflow (|extra| <= 1), denormal results rounded once.
+
+    The power of two is the product of two: a constant, by the sign of x, and the one that is left.
+    """
     f = format_of(x)
-    n, r = exp_reduce(minimum(maximum(x, f.exp_low), f.exp_high + 1.0))
-    return scale(exp_poly(r), n + extra if extra else n)
+    x = minimum(maximum(x, f.exp_low), f.exp_high + 1.0)
+    lift = (f.bias + 1) // 2
+    negative = x.bits() < 0
+    first = where(negative, x.like(2.0**-lift), 2.0**lift)
+    shift = f.shift + 2 * f.bias + extra
+    t = fma(x, LOG2_E, shift)
+    second = ((t.bits() << f.mantissa) - first.bits()).unbits()
+    return _times(second, _rest(x, t - shift)) * first
 
 
 def exp(x: V) -> V:
@@ -114,10 +154,18 @@ def exp(x: V) -> V:
     return exp_scaled(x)
 
 
+def exp_negative(x: V) -> V:
+    """e**x for x <= 0 (or NaN)."""
+    f = format_of(x)
+    lift = (f.bias + 1) // 2
+    power, r = exp_factors(maximum(x, f.exp_low), lift)
+    return _times(power, r) * 2.0**-lift
+
+
 def exp_bounded(x: V) -> V:
     """e**x where the result is known to be a normal number: one scaling is enough."""
-    n, r = exp_reduce(x)
-    return exp_poly(r) * power_of_two(n, format_of(x))
+    power, r = exp_factors(x)
+    return _times(power, r)
 
 
 def expm1(x: V) -> V:
