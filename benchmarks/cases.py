@@ -76,7 +76,8 @@ def memory_bound() -> Iterator[Case]:
     yield _case("softmax 512x1024", "memory", [helper.make_node("Softmax", ["X"], ["Y"], axis=-1)],
                 {"X": _normal(512, 1024)}, {}, (512, 1024), 4.0 * 512 * 1024)  # fmt: skip
     yield _case("layer norm 512x768", "memory", [helper.make_node("LayerNormalization", ["X", "S", "B"], ["Y"])],
-                {"X": _normal(512, 768)}, {"S": _normal(768), "B": _normal(768)}, (512, 768), 8.0 * 512 * 768)  # fmt: skip
+                {"X": _normal(512, 768)}, {"S": _normal(768), "B": _normal(768)}, (512, 768),
+                8.0 * 512 * 768)  # fmt: skip
     yield _gelu(512, 3072)
     yield _attention(12, 197, 64)
     chain = [
@@ -112,7 +113,8 @@ def _attention(heads: int, length: int, width: int) -> Case:
     shape = (heads, length, width)
     inputs = {"Q": _normal(*shape), "K": _normal(heads, width, length), "V": _normal(*shape)}
     return _case(f"attention {heads}x{length}x{width}", "memory", nodes, inputs,
-                 {"scale": np.asarray(np.float32(width**-0.5))}, shape, 4.0 * heads * length * length * width)  # fmt: skip
+                 {"scale": np.asarray(np.float32(width**-0.5))}, shape,
+                 4.0 * heads * length * length * width)  # fmt: skip
 
 
 _RNG = np.random.default_rng(11)
