@@ -1,0 +1,73 @@
+// The page of one operator: puts the views together.
+
+const DATA = JSON.parse(byId("data").textContent);
+
+function table(head, rows, cls) {
+  return el("div", { class: "tablebox" }, el("table", { class: cls || "" }, [
+    el("thead", {}, el("tr", {}, head.map((h) => el("th", { scope: "col" }, h)))),
+    el("tbody", {}, rows)]));
+}
+
+function decisionsView(data, links) {
+  const { schedule, space } = data;
+  const steps = schedule.steps.map((s) => el("li", {}, [el("b", {}, s.name), Object.keys(s.args).length ? el("code", {}, ` ${Object.entries(s.args).map(([k, v]) => `${k}=${v}`).join(", ")}`) : null]));
+  const notes = [...schedule.notes, ...schedule.codeNotes];
+  const dependences = space.dependences.map((d) => {
+    const kind = edgeKind(d);
+    const row = el("tr", { tabindex: "0" }, [el("td", {}, [el("i", { class: `stroke e-${kind}` }), KIND[kind][0]]), el("td", {}, el("b", {}, d.array)),
+      el("td", {}, `${d.from} → ${d.to}`), el("td", {}, d.distance || ""), el("td", {}, el("code", {}, d.text))]);
+    links.connect(row, () => ({ keys: [`stmt:${d.from}`, `stmt:${d.to}`] }));
+    return row;
+  });
+  return el("div", { class: "view prose" }, [
+    el("h3", {}, "Steps"),
+    el("p", { class: "dim" }, `Schedule: ${schedule.origin}. Every step was checked before it was accepted.`),
+    steps.length ? el("ol", { class: "steps" }, steps) : el("p", {}, "None: the order of the program."),
+    el("h3", {}, "Decisions"),
+    notes.length ? el("ul", { class: "steps" }, notes.map((n) => el("li", {}, n))) : el("p", {}, "No notes."),
+    el("h3", {}, "Dependences"),
+    space.complete ? null : el("p", { class: "note" }, "isl's quota ended before all dependences were found."),
+    dependences.length ? table(["Kind", "Array", "Statements", "Distance", "Pairs of instances"], dependences, "deps") : el("p", {}, "None."),
+    el("h3", {}, "Arrays"),
+    el("ul", { class: "plain" }, data.arrays.map((a) => el("li", {}, el("code", {}, a.text)))),
+    el("h3", {}, "Domains"),
+    el("ul", { class: "plain" }, space.statements.map((s) => el("li", {}, el("code", {}, s.text)))),
+  ]);
+}
+
+function markTable(node, out) {
+  for (const m of node.members || []) out[m.name] = m.kind;
+  for (const child of node.children) markTable(child, out);
+  return out;
+}
+
+function start() {
+  connectTheme();
+  byId("title").textContent = DATA.name;
+  const sizes = Object.entries(DATA.sizes).map(([k, v]) => `${k} = ${v}`);
+  byId("subtitle").textContent = [`${DATA.schedule.origin} schedule`, `for ${DATA.target.name}`, ...sizes].join(" · ");
+  const links = new Links(DATA.code);
+  const view = new TreeView(byId("tree"), links);
+  view.show(DATA.tree);
+  byId("whichtree").replaceWith(choices("Which tree", [["tree", "schedule"], ["programTree", "program order"]], "tree", (which) => view.show(DATA[which])));
+  let folded = false;
+  byId("foldall").addEventListener("click", () => {
+    folded = !folded;
+    view.foldAll(folded);
+    byId("foldall").textContent = folded ? "Unfold all" : "Fold all";
+  });
+  treeLegend(byId("treelegend"));
+  sourceView(byId("source"), DATA.sources, links);
+  const drawing = DATA.space.statements.length ? new Drawing(DATA.space, markTable(DATA.tree, {}), links) : null;
+  const open = tabs(byId("tabs"), byId("views"), [
+    ["code", "Code", codeView(DATA.code, links)],
+    ["space", "Iteration space", drawing ? drawing.element : el("div", { class: "view" }, "No statements."), () => { if (drawing && !drawing.instances) drawing.draw(); }],
+    ["cost", "Work and traffic", costView(DATA.cost)],
+    ["why", "Decisions", decisionsView(DATA, links)],
+  ]);
+  document.addEventListener("keydown", (e) => { if (e.key === "Escape") links.unpin(); });
+  document.addEventListener("click", (e) => { if (!e.target.closest(".ln, .row, button, select, input, label, tr")) links.unpin(); });
+  return { links, view, drawing, open };
+}
+
+const APP = start();

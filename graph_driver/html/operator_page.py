@@ -1,0 +1,84 @@
+"""The document about one operator and its schedule: what the page and `--json` are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from emit.listing import listing
+from emit.loops import Function
+from emit.lower import lower
+from emit.mathlib import expand_function
+from graph_driver.html.code import code_data
+from graph_driver.html.cost import cost_data
+from graph_driver.html.source import source_data
+from graph_driver.html.space import space_data
+from graph_driver.html.tree import tree_data
+from poly.errors import BuildError
+from poly.scop import Scop
+from poly.target import Target
+from poly.text import print_array, print_statement
+from poly.tree import loop_names
+
+if TYPE_CHECKING:
+    from scheduler.schedule import Schedule
+    from scheduler.step import Step
+
+VERSION = 1
+LONG = 200  # characters of a step's argument
+
+
+def operator_document(schedule: Schedule, target: Target, origin: str, sizes: Mapping[str, object]) -> dict[str, Any]:
+    """Everything about `schedule` as JSON values.
+
+    `origin` says where the schedule comes from ("automatic", a file's name), `sizes` what was fixed.
+    """
+    scop = schedule.scop
+    loops = frozenset(loop_names(schedule.tree))
+    function, code = _code(schedule, target, loops)
+    return {
+        "format": "polyc-inspect",
+        "version": VERSION,
+        "kind": "operator",
+        "name": scop.name,
+        "target": {"name": target.name, "cpu": target.cpu, "vectorBits": target.vector_bits},
+        "schedule": {
+            "origin": origin,
+            "steps": [_step(s) for s in schedule.trace],
+            "notes": list(schedule.notes),
+            "codeNotes": [] if function is None else list(function.notes),
+        },
+        "sizes": {name: str(value) for name, value in sizes.items()},
+        "arrays": [{"name": a.name, "kind": a.kind, "text": print_array(a)} for a in scop.arrays.values()],
+        "statements": [
+            {"name": s.name, "text": print_statement(s), "reduction": s.reduction} for s in scop.statements.values()
+        ],
+        "sources": source_data(scop),
+        "tree": tree_data(schedule.tree, scop),
+        "programTree": tree_data(scop.tree, scop),
+        "code": code,
+        "space": space_data(scop, schedule.tree),
+        "cost": cost_data(schedule),
+    }
+
+
+def _code(schedule: Schedule, target: Target, loops: frozenset[str]) -> tuple[Function | None, dict[str, Any]]:
+    try:
+        function = expand_function(lower(schedule.scop, schedule.tree, symbol(schedule.scop), target))
+        return function, code_data(function, listing(function, target), loops)
+    except BuildError as error:  # the page shows the schedule all the same, and says why it has no code
+        return None, {"error": str(error)}
+
+
+def symbol(scop: Scop) -> str:
+    """The name of the generated function."""
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in scop.name)
+
+
+def _step(step: Step) -> dict[str, Any]:
+    shown = {k: v for k, v in step.args.items() if v is not None}
+    texts = {k: v if isinstance(v, str) else repr(v) for k, v in shown.items()}
+    return {
+        "name": step.name,
+        "args": {k: t if len(t) <= LONG else f"{t[:LONG]}… ({len(t)} characters)" for k, t in texts.items()},
+    }
