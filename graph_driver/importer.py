@@ -17,9 +17,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner
 
-from graph_driver import subgraphs
+from graph_driver import functions, subgraphs, unrolling
 from graph_driver.binding import Binder, symbol_of
-from graph_driver.inference import infer
+from graph_driver.functions import has_loops
+from graph_driver.inference import infer, type_proto
 from graph_driver.ir import Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
 from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
@@ -29,7 +30,6 @@ from graph_driver.wording import one_line
 from poly.dtypes import i64
 from poly.errors import ModelError
 
-OLDEST_OPSET = 7
 NEVER_FOLDED = {
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),
     *("If", "Loop", "Scan", "Dropout", "Optional", "SequenceMap"),
@@ -74,8 +74,6 @@ def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
             raise ModelError(f"version {version} of operator set '{domain or 'ai.onnx'}' makes no sense")
     if "" in table:
         newest = onnx.defs.onnx_opset_version()
-        if table[""] < OLDEST_OPSET:
-            raise ModelError(f"opset {table['']} is too old: polyc reads opset {OLDEST_OPSET} to {newest}")
         if table[""] > newest:
             raise ModelError(f"opset {table['']} is newer than opset {newest}, the newest that onnx here knows")
     return table
@@ -115,6 +113,7 @@ class _Walker:
         self.proto, self.folder, self.owned = model.graph, folder, owned
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
         self.folded = 0
+        self.defined: dict[str, int] = {}  # operators replaced by their definition
 
     def run(self, binder: Binder) -> Graph:
         if len(self.proto.node) > MAX_NODES:
@@ -126,6 +125,9 @@ class _Walker:
         self._outputs()
         if self.folded:
             self.graph.notes.append(f"{self.folded} nodes computed at import (constants and shapes)")
+        if self.defined:
+            each = ", ".join(f"{n} {kind}" for kind, n in sorted(self.defined.items()))
+            self.graph.notes.append(f"replaced by their ONNX definition: {each}")
         self.graph.notes += binder.notes
         verify(self.graph)
         return self.graph
@@ -186,18 +188,19 @@ class _Walker:
         self.graph.tensors[tensor.name] = tensor
 
     def visit(self, proto: onnx.NodeProto, depth: int) -> None:
-        """Define the outputs of one node: folded, spliced in (`If`), or as a graph node."""
+        """Define the outputs of one node: folded, replaced by other nodes, or as a graph node."""
         label = proto.name or next((o for o in proto.output if o), "") or "unnamed"
         what = f"{proto.op_type} '{label}'"
         captures = subgraphs.captured(proto)
         for name in (*proto.input, *captures):
             if name and name not in self.graph.tensors:
                 raise ModelError(f"{what} reads '{name}', which nothing before it makes")
-        if proto.op_type == "If" and not proto.domain and depth < MAX_DEPTH and self._splice(proto, what, depth):
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return
+        proto = self._known_empty(proto)
         reads = [*proto.input, *captures]
         outputs = infer(proto, self.graph.tensors, reads, self.graph.opsets, what)
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
         attrs = attributes(proto, what)
         node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
         constants = self._fold(node, outputs, what)
@@ -206,9 +209,79 @@ class _Walker:
             for t in constants:
                 self._define(t)
             return
+        if depth < MAX_DEPTH and self._by_definition(node, outputs, depth):
+            return
         for t in outputs.values():
             self._define(t)
         self.graph.nodes.append(node)
+
+    def _by_definition(self, node: Node, outputs: dict[str, Tensor], depth: int) -> bool:
+        """Put ONNX's definition of an operator in the place of a node that the library has no loops for."""
+        tensors = self.graph.tensors
+        inputs = [tensors[i] if i else None for i in node.inputs]
+        if node.captures or not all(t is None or t.static for t in inputs):
+            return False
+        if has_loops(node, inputs, [outputs[o] for o in node.writes()], self.graph.opsets):
+            return False
+        types = [onnx.TypeProto() if t is None else type_proto(t) for t in inputs]
+        nodes = functions.body(node.proto, types, self.graph.opsets, self.graph.fresh)
+        for inner in nodes:
+            self.visit(inner, depth + 1)
+        if nodes:
+            self.defined[node.op_type] = self.defined.get(node.op_type, 0) + 1
+        return bool(nodes)
+
+    def _known_empty(self, proto: onnx.NodeProto) -> onnx.NodeProto:
+        """The node with tensors of no elements as constants: nothing of them is left to a run."""
+        empty = {
+            i: t for i in proto.input
+            if i and (t := self.graph.tensors[i]).static and t.size == 0 and t.const is None
+        }  # fmt: skip
+        if not empty:
+            return proto
+        changed = onnx.NodeProto()
+        changed.CopyFrom(proto)
+        for k, name in enumerate(proto.input):
+            if name in empty:
+                changed.input[k] = self._empty(empty[name])
+        return changed
+
+    def _empty(self, like: Tensor) -> str:
+        name = f"empty {like.dtype}{list(like.shape or ())}"
+        if name not in self.graph.tensors:
+            self._define(_zeros(name, like))
+        return name
+
+    def _flattened(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put the bodies of control flow in its place as far as its conditions and counts are known."""
+        if proto.op_type == "If":
+            return self._splice(proto, what, depth)
+        if proto.op_type not in ("Loop", "Scan"):
+            return False
+        tensors = self.graph.tensors
+        around = unrolling.Surroundings(
+            lambda n: tensors[n].const, lambda n: tensors[n].shape, self.graph.fresh, self.graph.opsets.get("", 1)
+        )
+        loop = proto.op_type == "Loop"
+        parts = unrolling.loop(proto, around) if loop else unrolling.scan(proto, attributes(proto, what), around)
+        before, nodes = set(tensors), len(self.graph.nodes)
+        try:
+            for part in parts:
+                self._body(part, depth)
+        except unrolling.NotConstant as reason:
+            for name in [n for n in tensors if n not in before]:
+                del tensors[name]
+            del self.graph.nodes[nodes:]
+            self.graph.notes.append(f"{what} stays a loop of the host: {reason}")
+            return False
+        return True
+
+    def _body(self, part: onnx.GraphProto, depth: int) -> None:
+        for t in part.initializer:
+            value = to_numpy(t, self.folder, f"initializer '{t.name}'")
+            self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
+        for node in part.node:
+            self.visit(node, depth + 1)
 
     def _splice(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
         """Put the branch of an `If` with a known condition in its place."""
@@ -221,12 +294,7 @@ class _Walker:
         branch = next((a.g for a in proto.attribute if a.name == wanted), None)
         if branch is None or len(branch.output) != len(proto.output):
             raise ModelError(f"{what}: {wanted} is missing or has the wrong number of outputs")
-        inner = subgraphs.instantiate(branch, list(proto.output), self.graph.fresh)
-        for t in inner.initializer:
-            value = to_numpy(t, self.folder, f"initializer '{t.name}'")
-            self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
-        for node in inner.node:
-            self.visit(node, depth + 1)
+        self._body(subgraphs.instantiate(branch, list(proto.output), self.graph.fresh), depth)
         return True
 
     def _fold(self, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
@@ -239,6 +307,8 @@ class _Walker:
             start, end = node.attrs.get("start", 0), node.attrs.get("end", len(shape))
             value = np.array(shape[start:end] if node.op_type == "Shape" else math.prod(shape), np.int64)
             return [Tensor(node.outputs[0], i64, value.shape, value)]
+        if outputs and all(t.static and t.size == 0 for t in outputs.values()):
+            return [_zeros(t.name, t) for t in outputs.values()]
         values = [tensors[i].const for i in node.inputs if i]
         if node.captures or any(v is None for v in values):
             return None
@@ -251,6 +321,11 @@ class _Walker:
         if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
             return None  # sequences and optionals stay on the host
         return [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
+
+
+def _zeros(name: str, like: Tensor) -> Tensor:
+    assert like.dtype is not None and like.shape is not None
+    return Tensor(name, like.dtype, like.shape, np.zeros(like.shape, like.dtype.np))
 
 
 def _filled(node: Node, tensor: Tensor) -> Tensor:

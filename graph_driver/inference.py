@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -14,7 +15,9 @@ from graph_driver.onnx_tensors import dtype_of, elem_type_of
 from graph_driver.wording import one_line
 from poly.errors import ModelError
 
+LIKE_INPUT = ("GroupNormalization", "MeanVarianceNormalization")  # onnx has no inference for them
 MAX_DATA = 4096  # elements of a constant that inference may want to look at (shapes, axes, pads)
+OLDEST_OPSET = 7  # older operators are read where they have not changed until then
 POSITIVE = ("strides", "dilations", "kernel_shape", "group", "blocksize", "storage_order_divisor")
 
 
@@ -49,6 +52,13 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onn
     except onnx.defs.SchemaError:
         where = f"domain '{domain}'" if domain else "ai.onnx"
         raise ModelError(f"{what}: unknown operator {node.op_type} in {where}, opset {opsets[domain]}") from None
+    if not domain and opsets[domain] < OLDEST_OPSET:
+        later = onnx.defs.get_schema(node.op_type, OLDEST_OPSET, domain)
+        if later.since_version != schema.since_version:
+            raise ModelError(
+                f"{what}: {node.op_type} of opset {opsets[domain]} is too old: polyc reads its form of "
+                f"opset {OLDEST_OPSET} and later"
+            )
     if schema.deprecated:
         raise ModelError(f"{what}: operator {node.op_type} is deprecated in opset {opsets[domain]}")
     return schema
@@ -79,6 +89,8 @@ def infer(
         if not name and position < schema.min_input and schema.inputs[position].option.name == "Single":
             raise ModelError(f"{what}: required input {position} is missing")
     check_attributes(node, what)
+    if node.op_type == "Range" and not node.domain:
+        tensors = {i: _scalar(tensors[i]) for i in node.input}
     types = {r: type_proto(tensors[r]) for r in reads if r}
     data = {
         r: numpy_helper.from_array(np.asarray(value, order="C"), r)  # ascontiguousarray would give a scalar an axis
@@ -90,7 +102,16 @@ def infer(
         found = shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
     except Exception as error:  # C++ inference raises RuntimeError, InferenceError and others
         raise ModelError(f"{what}: {_reason(error)}") from error
+    if node.op_type in LIKE_INPUT and not node.domain:
+        return {node.output[0]: replace(tensors[node.input[0]], name=node.output[0], const=None)}
     return {o: _tensor(o, found.get(o), what) for o in node.output if o}
+
+
+def _scalar(tensor: Tensor) -> Tensor:
+    """A tensor of one element as one of rank 0: `Range` of the ONNX function bodies takes either."""
+    if tensor.const is None or tensor.shape != (1,):
+        return tensor
+    return replace(tensor, shape=(), const=tensor.const.reshape(()))
 
 
 def _reason(error: Exception) -> str:

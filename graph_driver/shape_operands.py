@@ -43,7 +43,8 @@ def deciding_inputs(model: onnx.ModelProto) -> tuple[str, ...]:
         node = makers.get(pending.pop())
         if node is None or node.op_type in BARRIERS:
             continue
-        fresh = [i for i in node.input if i and i not in needed]
+        results = [o.name for a in node.attribute for o in a.g.output]  # of the branches of an If
+        fresh = [i for i in (*node.input, *results) if i and i not in needed]
         needed.update(fresh)
         pending += fresh
     given = {t.name for t in model.graph.initializer}

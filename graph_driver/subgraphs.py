@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
@@ -27,25 +27,32 @@ def _free(graph: onnx.GraphProto) -> list[str]:
     return free
 
 
-def instantiate(branch: onnx.GraphProto, outputs: list[str], fresh: Callable[[str], str]) -> onnx.GraphProto:
-    """A copy of a branch whose results have the names `outputs` and whose own names are `fresh`.
+def instantiate(
+    body: onnx.GraphProto,
+    outputs: Sequence[str],
+    fresh: Callable[[str], str],
+    inputs: Mapping[str, str] | None = None,
+) -> onnx.GraphProto:
+    """A copy of a subgraph whose results have the names `outputs` and whose own names are `fresh`.
 
-    A branch output that the branch does not make itself comes out through an `Identity`.
+    `inputs` says what its inputs are called outside. A result that the subgraph does not make
+    itself, or makes under two names, comes out through an `Identity`; results named "" are
+    not needed.
     """
-    made = [o for n in branch.node for o in n.output if o] + [t.name for t in branch.initializer]
-    mapping: dict[str, str] = {}
+    label = next((o for o in outputs if o), "")
+    mapping: dict[str, str] = dict(inputs or {})
+    made = [o for n in body.node for o in n.output if o]
     copies: list[onnx.NodeProto] = []
-    node_made = {o for n in branch.node for o in n.output}
-    for inner, outer in zip(branch.output, outputs, strict=True):
-        if inner.name in node_made and inner.name not in mapping:
+    for inner, outer in zip(body.output, outputs, strict=True):
+        if inner.name in made and inner.name not in mapping and outer:
             mapping[inner.name] = outer
         elif outer:
             copies.append(onnx.NodeProto(op_type="Identity", input=[inner.name], output=[outer]))
-    for name in made:
+    for name in [*made, *(t.name for t in body.initializer)]:
         if name not in mapping:
-            mapping[name] = fresh(f"{name}@{outputs[0]}")
+            mapping[name] = fresh(f"{name}@{label}")
     result = onnx.GraphProto()
-    result.CopyFrom(branch)
+    result.CopyFrom(body)
     for t in result.initializer:
         t.name = mapping[t.name]
     for node in result.node:

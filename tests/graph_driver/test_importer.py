@@ -62,9 +62,15 @@ def test_one_name_one_size() -> None:
 
 @pytest.mark.parametrize(("opset", "word"), [(6, "too old"), (999, "newer"), (1 << 40, "no sense")])
 def test_opset_range(opset: int, word: str) -> None:
-    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, {"y": [2]}, {})
+    model = model_of([helper.make_node("Add", ["x", "x"], ["y"])], {"x": [2]}, {"y": [2]}, {})
     model.opset_import[0].version = opset
     assert word in refused(model)
+
+
+def test_an_old_operator_that_has_not_changed_is_read() -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, {"y": [2]}, {})
+    model.opset_import[0].version = 6
+    assert [n.op_type for n in import_model(model).nodes] == ["Relu"]
 
 
 def defects() -> dict[str, tuple[onnx.ModelProto, str]]:

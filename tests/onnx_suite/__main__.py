@@ -18,6 +18,8 @@ from .cases import CLASSES, all_cases, class_of, operator_of
 from .running import LIMIT, Outcome, run_all
 from .table import by_class, page
 
+WIDTH = 300
+
 
 def main() -> int:
     """Run what the command line asks for; the exit code."""
@@ -42,7 +44,7 @@ def main() -> int:
         if given.quiet or (o.compiled and not given.all):
             return
         host = "; ".join(f"{kind}: {why}" for kind, why in o.host)
-        print(f"{o.state:8}{o.seconds:6.2f} {o.name}  {o.reason}{'  host ' + host if host else ''}", flush=True)
+        print(f"{o.state:8}{o.seconds:6.2f} {o.name}  {o.reason}{'  host ' + host if host else ''}"[:WIDTH], flush=True)
 
     outcomes = run_all(cases, given.jobs, given.limit, tell)
     classes = {c.name: class_of(c) for c in cases}

@@ -1,0 +1,233 @@
+"""`Loop` and `Scan` whose number of iterations is known: their bodies one after another.
+
+The generator functions yield nodes for the importer to visit and get to see, through
+`known`, which conditions have become constants by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from graph_driver.subgraphs import instantiate
+
+MAX_UNROLLED = 4096  # nodes that one loop may become
+Fresh = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an unrolled loop needs of the graph around it.
+
+    `known` gives the value of a constant tensor (else None), `shape` the sizes of a tensor
+    (else None), `fresh` a new name; `opset` is the version of ONNX's operator set.
+    """
+
+    known: Callable[[str], np.ndarray | None]
+    shape: Callable[[str], tuple[int, ...] | None]
+    fresh: Fresh
+    opset: int
+
+
+class NotConstant(Exception):
+    """The number of iterations depends on data; raised before or between iterations."""
+
+
+def body_of(node: onnx.NodeProto) -> onnx.GraphProto:
+    """The subgraph of a `Loop` or `Scan`."""
+    return next(a.g for a in node.attribute if a.name == "body")
+
+
+def loop(node: onnx.NodeProto, around: Surroundings) -> Iterator[onnx.GraphProto]:
+    """The iterations of a `Loop`, then what joins its scan outputs.
+
+    Raises:
+        NotConstant: the trip count or a condition is not a constant, or there are too many nodes.
+    """
+    body = body_of(node)
+    names = [*node.input, "", ""]
+    limit, condition, states = _trips(names[0], around), names[1], list(node.input[2:])
+    for state in states:
+        _shape(state, around)
+    scans = len(body.output) - 1 - len(states)
+    rows: list[list[str]] = [[] for _ in range(scans)]
+    trip = 0
+    while (limit is None or trip < limit) and _holds(condition, around):
+        if (trip + 1) * len(body.node) > MAX_UNROLLED:
+            raise NotConstant(f"it would become more than {MAX_UNROLLED} nodes")
+        suffix = f"{_label(node)}.{trip}"
+        results = [around.fresh(f"{o.name}@{suffix}") for o in body.output]
+        number = around.fresh(f"iteration@{suffix}")
+        given = {body.input[0].name: number} | dict(
+            zip((i.name for i in body.input[1:]), [condition, *states], strict=True)
+        )
+        yield _constant(number, np.array(trip, np.int64))
+        if not condition:
+            given[body.input[1].name] = around.fresh(f"condition@{suffix}")
+            yield _constant(given[body.input[1].name], np.array(True))
+        yield instantiate(body, results, around.fresh, given)
+        condition, states = results[0], results[1 : 1 + len(states)]
+        for row, name in zip(rows, results[1 + len(states) :], strict=True):
+            row.append(name)
+        trip += 1
+    if scans and not trip and any(node.output[len(states) :]):
+        raise NotConstant("it has scan outputs and no iteration")
+    yield from _results(node.output, states, rows, [0] * scans, around)
+
+
+def _trips(name: str, around: Surroundings) -> int | None:
+    if not name:
+        return None
+    value = around.known(name)
+    if value is None:
+        raise NotConstant("its trip count is not constant")
+    return int(value.reshape(-1)[0])
+
+
+def _holds(name: str, around: Surroundings) -> bool:
+    if not name:
+        return True
+    value = around.known(name)
+    if value is None:
+        raise NotConstant("its condition is not constant")
+    return bool(value.reshape(-1)[0])
+
+
+def scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings) -> Iterator[onnx.GraphProto]:
+    """The iterations of a `Scan` along its (constant) sequence length.
+
+    Raises:
+        NotConstant: an input's shape is not known, or there are too many nodes.
+    """
+    body, inputs = body_of(node), list(node.input)
+    if around.opset < 9:
+        yield from _batched_scan(node, attrs, around)
+        return
+    count = int(attrs["num_scan_inputs"])
+    states, sources = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+    shapes = [_shape(s, around) for s in sources]
+    scans = len(body.output) - len(states)
+    axes = [a % len(s) for a, s in zip(attrs.get("scan_input_axes") or [0] * count, shapes, strict=True)]
+    back = attrs.get("scan_input_directions") or [0] * count
+    steps = shapes[0][axes[0]]
+    _check_size(steps, body)
+    rows: list[list[str]] = [[] for _ in range(scans)]
+    for step in range(steps):
+        suffix = f"{_label(node)}.{step}"
+        elements = []
+        for source, axis, reverse in zip(sources, axes, back, strict=True):
+            part, name = _element(source, steps - 1 - step if reverse else step, axis, suffix, around.fresh)
+            yield part
+            elements.append(name)
+        results = [around.fresh(f"{o.name}@{suffix}") for o in body.output]
+        given = dict(zip((i.name for i in body.input), [*states, *elements], strict=True))
+        yield instantiate(body, results, around.fresh, given)
+        states = results[: len(states)]
+        for row, name in zip(rows, results[len(states) :], strict=True):
+            row.append(name)
+    backwards = attrs.get("scan_output_directions") or [0] * scans
+    rows = [row[::-1] if reverse else row for row, reverse in zip(rows, backwards, strict=True)]
+    yield from _results(node.output, states, rows, attrs.get("scan_output_axes") or [0] * scans, around)
+
+
+def _batched_scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings) -> Iterator[onnx.GraphProto]:
+    """Scan of opset 8: a leading batch dimension everywhere, and a sequence length first."""
+    if node.input[0]:
+        raise NotConstant("it has sequence lengths")
+    body, inputs, label = body_of(node), list(node.input[1:]), _label(node)
+    count = int(attrs["num_scan_inputs"])
+    shapes = [_shape(i, around) for i in inputs]
+    batch, steps = shapes[-1][0], shapes[-1][1]
+    back = attrs.get("directions") or [0] * count
+    first = len(inputs) - count
+    _check_size(batch * steps, body)
+    per_batch: list[list[str]] = []
+    for b in range(batch):
+        states: list[str] = []
+        for s in inputs[:first]:
+            part, name = _element(s, b, 0, f"{label}.{b}", around.fresh)
+            yield part
+            states.append(name)
+        rows: list[list[str]] = [[] for _ in range(len(body.output) - first)]
+        for step in range(steps):
+            suffix = f"{label}.{b}.{step}"
+            elements = []
+            for source, reverse in zip(inputs[first:], back, strict=True):
+                part, whole = _element(source, b, 0, suffix, around.fresh)
+                yield part
+                part, name = _element(whole, steps - 1 - step if reverse else step, 0, suffix, around.fresh)
+                yield part
+                elements.append(name)
+            results = [around.fresh(f"{o.name}@{suffix}") for o in body.output]
+            given = dict(zip((i.name for i in body.input), [*states, *elements], strict=True))
+            yield instantiate(body, results, around.fresh, given)
+            states = results[:first]
+            for row, name in zip(rows, results[first:], strict=True):
+                row.append(name)
+        stacked = [around.fresh(f"stack{k}@{label}.{b}") for k in range(len(rows))]
+        yield from _results(stacked, [], rows, [0] * len(rows), around)
+        per_batch.append([*states, *stacked])
+    yield from _results(node.output, [], list(zip(*per_batch, strict=True)), [0] * len(per_batch[0]), around)
+
+
+def _shape(name: str, around: Surroundings) -> tuple[int, ...]:
+    shape = around.shape(name)
+    if shape is None:
+        raise NotConstant(f"the shape of '{name}' is only known at run time")
+    return shape
+
+
+def _check_size(iterations: int, body: onnx.GraphProto) -> None:
+    if iterations * len(body.node) > MAX_UNROLLED or not iterations:
+        raise NotConstant(f"it would become {iterations * len(body.node)} nodes; the limit is {MAX_UNROLLED}")
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return next((o for o in node.output if o), node.op_type)
+
+
+def _constant(name: str, value: np.ndarray) -> onnx.GraphProto:
+    return onnx.GraphProto(initializer=[onnx.numpy_helper.from_array(value, name)])
+
+
+def _element(source: str, at: int, axis: int, suffix: str, fresh: Fresh) -> tuple[onnx.GraphProto, str]:
+    """Element `at` along `axis`, without that axis."""
+    index, name = fresh(f"at{axis}@{source}@{suffix}"), fresh(f"{source}[{at}]@{suffix}")
+    part = _constant(index, np.array(at, np.int64))
+    part.node.append(helper.make_node("Gather", [source, index], [name], axis=axis))
+    return part, name
+
+
+def _stacked(row: Sequence[str], name: str, axis: int, around: Surroundings) -> onnx.GraphProto:
+    """The values of `row` side by side along a new axis."""
+    part = onnx.GraphProto()
+    axes = around.fresh(f"axis@{name}")
+    if around.opset >= 13:
+        part.initializer.append(onnx.numpy_helper.from_array(np.array([axis], np.int64), axes))
+    pieces = [around.fresh(f"{k}@{name}") for k in range(len(row))]
+    for source, piece in zip(row, pieces, strict=True):
+        if around.opset >= 13:
+            part.node.append(helper.make_node("Unsqueeze", [source, axes], [piece]))
+        else:
+            part.node.append(helper.make_node("Unsqueeze", [source], [piece], axes=[axis]))
+    part.node.append(helper.make_node("Concat", pieces, [name], axis=axis))
+    return part
+
+
+def _results(
+    outputs: Sequence[str], states: Sequence[str], rows: Sequence[Sequence[str]], axes: Sequence[int],
+    around: Surroundings,
+) -> Iterator[onnx.GraphProto]:  # fmt: skip
+    """The node's outputs: final states under their names, then the rows joined."""
+    padded = [*outputs, *[""] * (len(states) + len(rows) - len(outputs))]
+    for state, name in zip(states, padded, strict=False):
+        if name:
+            yield onnx.GraphProto(node=[helper.make_node("Identity", [state], [name])])
+    for row, name, axis in zip(rows, padded[len(states) :], axes, strict=True):
+        if name:
+            yield _stacked(row, name, axis, around)
