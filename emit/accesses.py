@@ -116,7 +116,7 @@ class _Planner:
         stmt = self.scop.statements[name]
         innermost = {p.array: p for p in self.active}
         for array, p in innermost.items():
-            for load, _, _ in accesses(stmt, array):
+            for load, _, _ in accesses(self.scop, stmt, array):
                 if (array, load.index) in plan.redirect:
                     continue
                 prefix = isl.PwMultiAff.from_map(_of_statement(p.prefix, stmt.domain))

@@ -10,13 +10,13 @@ import islpy as isl
 
 from emit.accesses import AccessPlan, run_build
 from emit.dynamic import real_bounds
-from emit.implemented import proven
 from emit.isl_expr import arguments, to_expr
 from emit.linear import difference, linear, operands, rebuild
 from emit.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
 from emit.passes.simplify import simplify, simplify_expr
 from emit.pipeline import run_passes
 from emit.promotion import Copy
+from emit.proof.proven import proven
 from emit.rewrite import Names, substitute_stmt
 from emit.schedule_to_isl import LOOP, PROMOTE, IslSchedule, to_isl
 from poly.errors import BuildError

@@ -14,10 +14,11 @@ import islpy as isl
 
 from emit.isl_expr import to_expr
 from emit.loops import Buffer
-from poly.affine import NotAffine, to_pw_aff, to_set
+from poly.access import accesses as all_accesses
+from poly.affine import NotAffine, to_pw_aff
 from poly.dtypes import DType
 from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, walk
+from poly.expr import Binary, Const, Expr, Load, Var, const_int, walk
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop, Statement
 from poly.tree import LoopKind, Member, Promote, time_maps
@@ -71,41 +72,20 @@ def laid_out(coordinate: isl.PwAff, div: int, mod: int) -> isl.PwAff:
     return coordinate.mod_val(isl.Val(mod)) if mod else coordinate
 
 
-def accesses(stmt: Statement, array: str) -> Iterator[tuple[Load, isl.Map, bool]]:
+def accesses(scop: Scop, stmt: Statement, array: str) -> Iterator[tuple[Load, isl.Map, bool]]:
     """The loads of `array` and the store to it: `(access, { S[i] -> A[x] }, is write)`.
 
     Raises:
-        BuildError: a subscript is not affine.
+        BuildError: a subscript is not affine, or a loop bound reads the array.
     """
-    yield from ((load, m, False) for load, m in _reads(stmt, array))
-    if stmt.array == array:
-        yield stmt.target, _access_map(stmt, stmt.target, stmt.domain), True
-
-
-def _reads(stmt: Statement, array: str) -> Iterator[tuple[Load, isl.Map]]:
-    space = stmt.domain.get_space()
-
-    def visit(e: Expr, domain: isl.Set) -> Iterator[tuple[Load, isl.Map]]:
-        if isinstance(e, Load) and e.array == array:
-            yield e, _access_map(stmt, e, domain)
-        if isinstance(e, Select):
-            yield from visit(e.cond, domain)
-            try:
-                taken = to_set(e.cond, space)
-            except NotAffine:
-                taken = None
-            yield from visit(e.a, domain if taken is None else domain.intersect(taken))
-            yield from visit(e.b, domain if taken is None else domain.subtract(taken))
-        else:
-            for child in e.children():
-                yield from visit(child, domain)
-
-    for root in (*stmt.index, stmt.value, *(() if stmt.predicate is None else (stmt.predicate,))):
-        yield from visit(root, stmt.domain)
     for bound in stmt.dynamic:
         for e in (*walk(bound.lo), *walk(bound.hi)):
             if isinstance(e, Load) and e.array == array:
                 raise BuildError(f"'{array}' cannot be promoted: a loop bound of {stmt.name} reads it")
+    for access in all_accesses(scop):
+        if access.stmt == stmt.name and access.array == array:
+            element_of(stmt, access.load)
+            yield access.load, access.map, access.write
 
 
 def element_of(stmt: Statement, load: Load) -> isl.MultiPwAff:
@@ -120,10 +100,6 @@ def element_of(stmt: Statement, load: Load) -> isl.MultiPwAff:
     for d, part in enumerate(parts):
         result = result.set_pw_aff(d, part)
     return result
-
-
-def _access_map(stmt: Statement, load: Load, domain: isl.Set) -> isl.Map:
-    return isl.Map.from_multi_pw_aff(element_of(stmt, load)).intersect_domain(domain)
 
 
 def plan_promotion(
@@ -163,7 +139,7 @@ def _touched(
     found: dict[str, isl.Map | None] = {"read": None, "write": None, "may": None}
     for name, domain in active.items():
         stmt = scop.statements[name]
-        for _, access, write in accesses(stmt, array):
+        for _, access, write in accesses(scop, stmt, array):
             access = access.intersect_domain(domain)
             pairs = prefix.reverse().apply_range(isl.UnionMap.from_map(access))
             if pairs.is_empty():
@@ -212,7 +188,7 @@ def _first_times(
         if write and not _writes_surely(stmt, node.array):
             continue
         above = isl.Map.from_union_map(prefix.intersect_domain(isl.UnionSet.from_set(stmt.domain)))
-        for _, access, is_write in accesses(stmt, node.array):
+        for _, access, is_write in accesses(scop, stmt, node.array):
             if is_write == write:
                 found = _join(found, above.range_product(access).reverse().apply_range(local))
     return None if found is None else found.lexmin()

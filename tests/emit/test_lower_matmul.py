@@ -11,10 +11,10 @@ import pytest
 from scops import TARGET, matmul, member, only, tiled_matmul
 
 from emit import interp
-from emit.implemented import prove_domain
 from emit.loops import Alloc, Block, Broadcast, For, Function, If, Let, Ramp, Store, VLoad, walk
 from emit.lower import build_loops, lower
 from emit.printer import to_text
+from emit.proof.proven import prove
 from poly.dtypes import f64
 from poly.errors import BuildError
 from poly.expr import Call, Const, Load
@@ -158,13 +158,13 @@ def test_a_schedule_that_loses_instances_fails_the_proof() -> None:
     half = isl.Set("[M, N, K] -> { S1[i, j, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K + 1 }")
     bigger = replace(s, statements={**s.statements, "S1": replace(s.statements["S1"], domain=half)})
     with pytest.raises(BuildError, match=r"the loops miss .*S1"):
-        prove_domain(bigger, fn)
+        prove(bigger, fn)
     smaller = replace(s.statements["S1"], domain=s.statements["S1"].domain.subtract(isl.Set("{ S1[0, 0, 0] }")))
     with pytest.raises(BuildError, match=r"wrongly run .*S1"):
-        prove_domain(replace(s, statements={**s.statements, "S1": smaller}), fn)
+        prove(replace(s, statements={**s.statements, "S1": smaller}), fn)
     twice = replace(fn, body=Block((fn.body, fn.body)))
     with pytest.raises(BuildError, match=r"some instance of S0 twice"):
-        prove_domain(s, twice)
+        prove(s, twice)
 
 
 def test_unbounded_buffers_are_refused() -> None:

@@ -1,0 +1,147 @@
+"""Is every promoted buffer a faithful copy of the elements that it stands for?
+
+A buffer lives once for each value of the loops around its `Alloc`. In that lifetime each cell
+stands for one element of one array: its *home*, or a cell of a buffer around it. Proved:
+
+* cells and elements correspond one to one, and the cells are inside the buffer;
+* statements reach the elements through the buffer only, and copies touch no others, so that
+  they add no conflicts with other iterations of a parallel loop;
+* copies in come before the statements' writes to the cell;
+* what is read was certainly written or copied in before, or could not come from outside;
+* what is written is copied out afterwards, or nobody outside the lifetime reads it.
+
+As order is proved separately, the latest write of an element in the lifetime is its current
+value: with these, the loops compute what they would without the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import islpy as isl
+
+from emit.linear import Interval, interval, interval_of, linear
+from emit.loops import Function
+from emit.proof.flow import lost, missed
+from emit.proof.order import maybe_not_before, surely_before
+from emit.proof.read_back import Place
+from emit.proof.touches import Book, Books, Touch
+from emit.proof.values import Executed
+from poly.affine import to_set
+from poly.dtypes import bool_
+from poly.expr import Binary, const_int
+from poly.scop import Scop
+
+
+def prove_buffers(scop: Scop, fn: Function, places: Sequence[Executed], others: Sequence[Place]) -> None:
+    """Check all promoted buffers; `others` are the stores that belong to no statement.
+
+    Raises:
+        WrongLoops: a buffer is not a faithful copy; the text says which and why.
+    """
+    books = Books(fn, places, others)
+    for book in books:
+        _correspondence(books, book)
+        books.enter_copies(book)
+        _inside(books, book)
+        _filled_first(books, book)
+        _covers_reads(scop, books, book)
+        _covers_writes(scop, books, book)
+
+
+def _correspondence(books: Books, book: Book) -> None:
+    """Work out what the cells stand for."""
+    for touch in book.touches:
+        stands = touch.stands
+        book.holds = stands if book.holds is None else book.holds.union(stands)
+        if touch.write:
+            book.changes = stands if book.changes is None else book.changes.union(stands)
+    if book.holds is None:
+        raise books.fail(book.life, "is copied but not used")
+    book.holds = book.holds.coalesce()
+    if not book.holds.is_single_valued():
+        raise books.fail(book.life, "has a cell that stands for two elements")
+    if not book.holds.is_injective():
+        raise books.fail(book.life, "has two cells for one element")
+
+
+def _inside(books: Books, book: Book) -> None:
+    """Own copies need no check: they touch cells that others touch, too."""
+    for touch in book.touches:
+        ranges = _ranges(touch.place)
+        for cell, size in zip(touch.cell, book.life.buffer.shape, strict=True):
+            below, above = interval(linear(cell), ranges)[0], interval(linear(size) - linear(cell), ranges)[0]
+            if below is not None and below >= 0 and above is not None and above > 0:
+                continue
+            space = touch.place.space
+            inside = to_set(Binary(">=", cell, const_int(0), bool_), space)
+            inside = inside.intersect(to_set(Binary("<", cell, size, bool_), space))
+            if not touch.at.domain().is_subset(inside):
+                raise books.fail(book.life, f"is accessed outside its extent ({cell} of {size})")
+
+
+def _ranges(place: Place) -> dict[str, Interval]:
+    """Constant bounds of the loop variables, where they have any."""
+    out: dict[str, Interval] = {}
+    for loop in place.loops:
+        last = interval_of(loop.hi, out)[1]
+        out[loop.var] = interval_of(loop.lo, out)[0], None if last is None else last - 1
+    return out
+
+
+def _filled_first(books: Books, book: Book) -> None:
+    tied = len(book.life.loops)
+    for fill in book.fills:
+        for w in book.touches:
+            if w.write and maybe_not_before(fill.meets(w), fill.place, w.place, tied) is not None:
+                raise books.fail(book.life, "is filled after a statement wrote to it")
+
+
+def _covers_reads(scop: Scop, books: Books, book: Book) -> None:
+    tied = len(book.life.loops)
+    certain = [*book.fills, *(w for w in book.touches if w.write and w.certain)]
+    left: list[isl.Set] = []
+    for read in (*(r for r in book.touches if not r.write), *book.drains):
+        points = _uncovered(read, certain, tied, before=True)
+        if points is None:
+            continue
+        if read in book.drains:
+            raise books.fail(book.life, "is copied out where it was not surely written")
+        left.append(read.element.intersect_domain(points).range())
+    why = missed(scop, book, _union(left)) if left else None
+    if why is not None:
+        raise books.fail(book.life, f"is not filled, but {why}")
+
+
+def _covers_writes(scop: Scop, books: Books, book: Book) -> None:
+    tied = len(book.life.loops)
+    left: list[isl.Set] = []
+    for write in book.touches:
+        points = _uncovered(write, book.drains, tied, before=False) if write.write else None
+        if points is not None:
+            left.append(write.element.intersect_domain(points).range())
+    why = lost(scop, book, _union(left)) if left else None
+    if why is not None:
+        raise books.fail(book.life, f"is not copied out, but {why}")
+
+
+def _uncovered(touch: Touch, others: Sequence[Touch], tied: int, before: bool) -> isl.Set | None:
+    """The points of `touch` with none of the others surely before (or after) on the same cell."""
+    left = touch.at.domain()
+    for other in others:
+        if before:
+            parts = [p.range() for p in surely_before(other.meets(touch), other.place, touch.place, tied)]
+        else:
+            parts = [p.domain() for p in surely_before(touch.meets(other), touch.place, other.place, tied)]
+        for part in parts:
+            left = left.subtract(part)
+            if left.is_empty():
+                return None
+    return left
+
+
+def _union(sets: Sequence[isl.Set]) -> isl.Set:
+    out = sets[0]
+    for s in sets[1:]:
+        out = out.union(s)
+    return out

@@ -1,0 +1,117 @@
+"""Values that cross the edge of a buffer's lifetime without a copy.
+
+The flow of values between instances in the Scop's own order decides: for a chain of reduction
+updates too, which may run in another order, since a chain stays inside a lifetime in every
+order or in none.
+"""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from emit.proof.touches import Book
+from poly.access import Access, accesses
+from poly.order import in_order
+from poly.promotion import is_single, value_flow
+from poly.scop import Scop
+
+OUT = isl.dim_type.out
+
+
+def lost(scop: Scop, book: Book, left: isl.Set) -> str | None:
+    """Who needs a value that is written to the elements `left` `{ [t, element] }` and is not
+    copied out; None when nobody outside the lifetime does."""
+    sources = _instances(book, True, left)
+    inside = _lifetimes(book)
+    for flow in value_flow(scop)(book.array):
+        source = flow.map.get_tuple_name(isl.dim_type.in_)
+        if source in sources:
+            found = _leaving(flow.map.intersect_domain(sources[source]), inside)
+            if found is not None:
+                return f"its value is needed after it: {found}"
+    if scop.arrays[book.array].kind in ("out", "inout"):
+        for write in _writes(scop, book.array):
+            if write.stmt in sources:
+                last = _never_replaced(scop, write, write.map.domain().intersect(sources[write.stmt]))
+                if not last.is_empty():
+                    return f"'{book.array}' goes back to the caller"
+    return None
+
+
+def missed(scop: Scop, book: Book, left: isl.Set) -> str | None:
+    """Who reads the elements `left` `{ [t, element] }` that are not surely in the buffer and may
+    hold a value from outside the lifetime; None when nobody does."""
+    sinks = _instances(book, False, left)
+    inside = _lifetimes(book)
+    for flow in value_flow(scop)(book.array):
+        sink = flow.map.get_tuple_name(OUT)
+        if sink in sinks:
+            found = _leaving(flow.map.intersect_range(sinks[sink]), inside)
+            if found is not None:
+                return f"a value from before it is read: {found}"
+    if scop.arrays[book.array].kind in ("in", "inout"):
+        for read in accesses(scop):
+            if read.array == book.array and not read.write and read.stmt in sinks:
+                first = _never_written(scop, read, read.map.domain().intersect(sinks[read.stmt]))
+                if not first.is_empty():
+                    return f"'{book.array}' holds values of the caller"
+    return None
+
+
+def _instances(book: Book, write: bool, elements: isl.Set) -> dict[str, isl.Set]:
+    """The instances, by statement, that write (or read) some of the elements in the lifetime."""
+    out: dict[str, isl.Set] = {}
+    for x, use, element in book.users:
+        if use.write == write:
+            points = element.intersect_range(elements).domain()
+            found = points.apply(isl.Map.from_pw_multi_aff(x.instance))
+            name = x.stmt.name
+            out[name] = out[name].union(found) if name in out else found
+    return out
+
+
+def _lifetimes(book: Book) -> dict[tuple[str, bool], isl.Map]:
+    """`{ S[x] -> [t] }` for the statements that access the array, by (statement, is write)."""
+    out: dict[tuple[str, bool], isl.Map] = {}
+    depth = len(book.life.loops)
+    for x, use, element in book.users:
+        t = element.project_out(OUT, depth, element.dim(OUT) - depth)
+        run = isl.Map.from_pw_multi_aff(x.instance).reverse().apply_range(t)
+        key = (x.stmt.name, use.write)
+        out[key] = out[key].union(run) if key in out else run
+    return out
+
+
+def _leaving(pairs: isl.Map, inside: dict[tuple[str, bool], isl.Map]) -> str | None:
+    """One of the pairs that are not in one lifetime."""
+    source, sink = (pairs.get_tuple_name(k) for k in (isl.dim_type.in_, OUT))
+    writer, reader = inside.get((source, True)), inside.get((sink, False))
+    if writer is not None and reader is not None:
+        pairs = pairs.subtract(writer.apply_range(reader.reverse()))
+    return None if pairs.is_empty() else str(pairs.sample())
+
+
+def _writes(scop: Scop, array: str) -> list[Access]:
+    return [a for a in accesses(scop) if a.array == array and a.write]
+
+
+def _never_replaced(scop: Scop, write: Access, instances: isl.Set) -> isl.Set:
+    """Those of the instances whose value may be the last one of its element."""
+    if is_single(write):
+        later = {
+            (write.stmt, w.stmt): write.map.apply_range(w.map.reverse()) for w in _writes(scop, write.array) if w.must
+        }
+        for replaced in in_order(scop, later).values():
+            instances = instances.subtract(replaced.domain())
+    return instances
+
+
+def _never_written(scop: Scop, read: Access, instances: isl.Set) -> isl.Set:
+    """Those of the instances that may read what the caller left."""
+    if is_single(read):
+        before = {
+            (w.stmt, read.stmt): w.map.apply_range(read.map.reverse()) for w in _writes(scop, read.array) if w.must
+        }
+        for written in in_order(scop, before).values():
+            instances = instances.subtract(written.range())
+    return instances

@@ -1,0 +1,130 @@
+"""Do the loops keep the order of every conflict, and do concurrent loops carry none?
+
+The time of a store's run is its loop variables with the places in the text between them. The
+conflicts of the Scop are pulled back to the loop variables and followed from loop to loop, as
+`poly.legality` does with the members of a schedule tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from emit.loops import Block, For, Function
+from emit.proof.read_back import Place, WrongLoops
+from emit.proof.values import Executed
+from poly.dependences import conflicts
+from poly.scop import Scop
+
+IN, OUT = isl.dim_type.in_, isl.dim_type.out
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """How the runs of two stores are ordered: by the `loops` around both, then by the text.
+
+    `text`: -1 when the first comes first, 1 when the second does, 0 for the same store, None
+    when at most one of them runs (the arms of an `if`).
+    """
+
+    loops: tuple[For, ...]
+    text: int | None
+
+
+def meeting(a: Place, b: Place) -> Meeting:
+    """Where the ways to the two stores part."""
+    loops: list[For] = []
+    for (s, i), (t, j) in zip(a.branches, b.branches):
+        if i != j:
+            order = (-1 if i < j else 1) if isinstance(s, Block) else None
+            return Meeting(tuple(loops), order)
+        assert s is t
+        if isinstance(s, For):
+            loops.append(s)
+    return Meeting(tuple(loops), 0)
+
+
+def concurrent(loop: For) -> bool:
+    """Whether the order of the loop's iterations is open."""
+    return loop.kind in ("parallel", "vector")
+
+
+def surely_before(pairs: isl.Map, a: Place, b: Place, tied: int = 0) -> list[isl.Map]:
+    """The parts of `pairs` `{ [vars of a] -> [vars of b] }` whose first run ends before the second
+    begins; most likely part first. `tied`: so many outer loops are known to agree."""
+    where = meeting(a, b)
+    out: list[isl.Map] = []
+    for d in range(tied, len(where.loops)):
+        if not concurrent(where.loops[d]):
+            out.append(pairs.order_lt(IN, d, OUT, d))
+        pairs = pairs.equate(IN, d, OUT, d)
+    return [pairs, *out] if where.text == -1 else out
+
+
+def maybe_not_before(pairs: isl.Map, a: Place, b: Place, tied: int = 0) -> isl.Map | None:
+    """Some of `pairs` whose first run may come after the second; None if there are none."""
+    where = meeting(a, b)
+    if where.text is None and len(where.loops) == tied:
+        return None
+    for d in range(tied, len(where.loops)):
+        late = pairs.order_gt(IN, d, OUT, d)
+        if concurrent(where.loops[d]):
+            late = late.union(pairs.order_lt(IN, d, OUT, d))
+        if not late.is_empty():
+            return late
+        pairs = pairs.equate(IN, d, OUT, d)
+    return pairs if where.text in (0, 1) and not pairs.is_empty() else None
+
+
+def prove_order(scop: Scop, fn: Function, places: Sequence[Executed]) -> None:
+    """Check all pairs of stores against the conflicts of their statements.
+
+    Raises:
+        WrongLoops: two instances that conflict may run in the wrong order or at the same time.
+    """
+    known = conflicts(scop)
+    runs: dict[str, list[Executed]] = {n: [] for n in scop.statements}
+    for x in places:
+        runs[x.stmt.name].append(x)
+    for (source, sink), pairs in known.ordered.items():
+        for a in runs[source]:
+            for b in runs[sink]:
+                late = maybe_not_before(_pulled(pairs, a, b), a.place, b.place)
+                if late is not None:
+                    raise _broken(fn, a, b, late, "may run before")
+    for (source, sink), pairs in known.relaxed.items():
+        for a in runs[source]:
+            for b in runs[sink]:
+                overlap = _overlapping(pairs, a, b)
+                if overlap is not None:
+                    raise _broken(fn, a, b, overlap, "may run at the same time as")
+
+
+def _pulled(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map:
+    """`pairs` of instances as pairs of loop variables."""
+    pairs = pairs.preimage_domain_pw_multi_aff(a.instance).preimage_range_pw_multi_aff(b.instance)
+    return pairs.intersect_domain(a.place.points).intersect_range(b.place.points)
+
+
+def _overlapping(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map | None:
+    """Pairs, free to swap, that are different iterations of a parallel loop."""
+    loops = meeting(a.place, b.place).loops
+    last = max((d for d, loop in enumerate(loops) if loop.kind == "parallel"), default=-1)
+    if last < 0:
+        return None
+    pairs = _pulled(pairs, a, b)
+    for d in range(last + 1):
+        if loops[d].kind == "parallel":
+            apart = pairs.order_lt(IN, d, OUT, d).union(pairs.order_gt(IN, d, OUT, d))
+            if not apart.is_empty():
+                return apart
+        pairs = pairs.equate(IN, d, OUT, d)
+    return None
+
+
+def _broken(fn: Function, a: Executed, b: Executed, pairs: isl.Map, what: str) -> WrongLoops:
+    pairs = pairs.apply_domain(isl.Map.from_pw_multi_aff(a.instance))
+    example = pairs.apply_range(isl.Map.from_pw_multi_aff(b.instance)).sample()
+    return WrongLoops("order", f"{fn.name}: {b.stmt.name} {what} {a.stmt.name}, which it conflicts with: {example}")

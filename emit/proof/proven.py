@@ -1,0 +1,71 @@
+"""The proof as the compiler runs it: part after part, each within its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from emit.loops import Function
+from emit.proof.buffers import prove_buffers
+from emit.proof.domain import prove_domain
+from emit.proof.order import prove_order
+from emit.proof.read_back import Place, read_back
+from emit.proof.values import Executed, executed
+from poly.quota import QuotaExceeded, quota
+from poly.scop import Scop
+
+QUOTA = 20_000_000  # isl operations for one part of the proof, some seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What the loops do: `runs` of statements' instances, and `others`, the remaining stores."""
+
+    runs: Sequence[Executed]
+    others: Sequence[Place]
+
+
+def read_model(scop: Scop, fn: Function) -> Model:
+    """Read the loops back and match their stores with statements. Raises `WrongLoops`."""
+    places = read_back(scop, fn)
+    runs = [executed(scop, fn, p) for p in places if p.store.instance is not None]
+    return Model(runs, [p for p in places if p.store.instance is None])
+
+
+PARTS: tuple[tuple[str, Callable[[Scop, Function, Model], None]], ...] = (
+    ("executed domain", lambda scop, fn, model: prove_domain(scop, fn, model.runs)),
+    ("execution order", lambda scop, fn, model: prove_order(scop, fn, model.runs)),
+    ("promoted buffers", lambda scop, fn, model: prove_buffers(scop, fn, model.runs, model.others)),
+)
+
+
+def prove(scop: Scop, fn: Function) -> None:
+    """Prove `fn`, as generated (before loops are expanded), against `scop`, whatever it costs.
+
+    Raises:
+        WrongLoops: the loops are not the Scop; `.rule` names the part of the proof.
+    """
+    model = read_model(scop, fn)
+    for _, part in PARTS:
+        part(scop, fn, model)
+
+
+def proven(scop: Scop, fn: Function) -> Function:
+    """`fn`, after `prove`; notes name the parts that isl could not decide within its quota.
+
+    Raises:
+        WrongLoops: the loops are not the Scop.
+    """
+    notes = list(fn.notes)
+    try:
+        with quota(QUOTA):
+            model = read_model(scop, fn)
+    except QuotaExceeded as e:
+        return replace(fn, notes=(*notes, f"the proof of the loops was given up: {e}"))
+    for name, part in PARTS:
+        try:
+            with quota(QUOTA):
+                part(scop, fn, model)
+        except QuotaExceeded as e:
+            notes.append(f"the proof of the {name} was given up: {e}")
+    return replace(fn, notes=tuple(notes))
