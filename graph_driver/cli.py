@@ -51,6 +51,9 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument("what", metavar="FILE.py:OP|MODEL")
     look.add_argument("--stage", choices=MODEL_STAGES, metavar="STAGE", help=", ".join(MODEL_STAGES))
     look.add_argument("--html", type=Path, metavar="FILE", help="write a page instead of printing")
+    look.add_argument(
+        "--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule"
+    )
     look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
     _compiling(look)
 

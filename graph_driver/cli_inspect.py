@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frontend_dsl import Operator
-from poly.errors import PolycError
+from poly.errors import ArgumentError, PolycError
+from poly.scop import Scop
+
+if TYPE_CHECKING:
+    from scheduler.schedule import Schedule
 
 OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm")
 MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
@@ -49,7 +54,8 @@ def _run_file(path: Path) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.resolve().parent))
+    places = _import_places(path.resolve())
+    sys.path[:0] = places
     try:
         spec.loader.exec_module(module)
     except PolycError:
@@ -57,46 +63,121 @@ def _run_file(path: Path) -> Any:
     except Exception as error:  # the user's file may raise anything: it becomes one line
         raise UsageError(f"{path} does not run: {type(error).__name__}: {error}") from None
     finally:
-        sys.path.pop(0)
+        del sys.path[: len(places)]
     return module
+
+
+def _import_places(path: Path) -> list[str]:
+    """Where imports of the file look first: beside it, and beside the package that it is in."""
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return list(dict.fromkeys([str(path.parent), str(root)]))
 
 
 def parse_sizes(pairs: list[str] | None) -> dict[str, int]:
     """`["M=512"]` as a dictionary. Raises `UsageError`."""
     sizes = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name or not value.lstrip("-").isdigit():
-            raise UsageError(f"expected NAME=NUMBER, got '{pair}'")
-        sizes[name] = int(value)
+    for name, value in parse_numbers(pairs).items():
+        if not isinstance(value, int):
+            raise UsageError(f"expected NAME=NUMBER, got '{name}={value}'")
+        sizes[name] = value
     return sizes
 
 
-def operator_stage(op: Operator, stage: str, target: str | None, sizes: Mapping[str, int]) -> str:
+def parse_numbers(pairs: list[str] | None) -> dict[str, int | float]:
+    """`["M=512", "eps=0.1"]` as a dictionary. Raises `UsageError`."""
+    numbers: dict[str, int | float] = {}
+    for pair in pairs or ():
+        name, _, text = pair.partition("=")
+        try:
+            value: int | float = int(text) if text.lstrip("-").isdigit() else float(text)
+        except ValueError:
+            value = math.nan
+        if not name or not math.isfinite(value):
+            raise UsageError(f"expected NAME=NUMBER, got '{pair}'")
+        numbers[name] = value
+    return numbers
+
+
+def operator_scop(op: Operator, given: Mapping[str, int | float]) -> tuple[Scop, dict[str, int]]:
+    """The operator's Scop with its compile-time constants, and the values given to its sizes.
+
+    Raises:
+        UsageError: a name fits nothing, a constant is missing, or a size is no integer.
+    """
+    constants = {k: v for k, v in given.items() if k in op.signature.constants}
+    try:
+        scop = op.scop(**constants)
+    except ArgumentError as error:
+        raise UsageError(f"{error} on the command line --dim NAME=NUMBER") from None
+    sizes: dict[str, int] = {}
+    for name, value in given.items():
+        if name in constants:
+            continue
+        if name not in scop.params:
+            raise UsageError(f"{scop.name} has no size '{name}' (it has {', '.join(scop.params) or 'none'})")
+        if not isinstance(value, int):
+            raise UsageError(f"size {name} is a whole number, not {value}")
+        sizes[name] = value
+    return scop, sizes
+
+
+def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], file: Path | None) -> Schedule:
+    """The automatic schedule, or the one saved in `file` (`Schedule.save`).
+
+    Raises:
+        UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
+    """
+    from graph_driver.compile_operator import auto_schedule, specialised
+    from scheduler.schedule import Schedule
+
+    if file is None:
+        return auto_schedule(scop, target if target != "c" else None, sizes)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the schedule {file}: {getattr(error, 'strerror', None) or error}") from None
+    return specialised(Schedule.replay(scop, text), sizes)
+
+
+def operator_stage(
+    op: Operator, stage: str, target: str | None, given: Mapping[str, int | float], file: Path | None = None
+) -> str:
     """The text of one stage of an operator.
 
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
     """
-    from graph_driver.compile_operator import auto_schedule, compile_operator
+    from graph_driver.compile_operator import compile_operator
     from poly.specialise import specialise
 
     if stage not in OPERATOR_STAGES:
         raise UsageError(f"an operator has no stage '{stage}' (it has {', '.join(OPERATOR_STAGES)})")
-    scop = op.scop()
-    unknown = sorted(set(sizes) - set(scop.params))
-    if unknown:
-        raise UsageError(f"{scop.name} has no size '{unknown[0]}' (it has {', '.join(scop.params) or 'none'})")
+    scop, sizes = operator_scop(op, given)
     if stage == "scop":
         return str(specialise(scop, sizes))
     if stage == "deps":
         return dependences_text(specialise(scop, sizes))
-    schedule = auto_schedule(scop, target if target != "c" else None, sizes)
+    schedule = operator_schedule(scop, target, sizes, file)
     if stage == "schedule":
         from poly.text import print_tree
 
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    return str(compile_operator(scop, target=target, sizes=sizes).source(stage))
+    return str(compile_operator(schedule.original, target=target, schedule=schedule).source(stage))
+
+
+def document_of(
+    op: Operator, target: str | None, given: Mapping[str, int | float], file: Path | None = None
+) -> dict[str, Any]:
+    """Everything about an operator and its schedule (`graph_driver.html.operator_page`)."""
+    from graph_driver.compile_operator import resolve_target
+    from graph_driver.html.operator_page import operator_document
+
+    scop, sizes = operator_scop(op, given)
+    schedule = operator_schedule(scop, target, sizes, file)
+    machine = resolve_target(target if target != "c" else None)
+    return operator_document(schedule, machine, "automatic" if file is None else file.name, given)
 
 
 def dependences_text(scop: Any) -> str:

@@ -7,15 +7,18 @@ import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from graph_driver.cli_compile import check_options
 from graph_driver.cli_inspect import (
     OPERATOR_STAGES,
     UsageError,
     dependences_text,
+    document_of,
     is_operator,
     load_operator,
     operator_stage,
+    parse_numbers,
     parse_sizes,
 )  # fmt: skip
 from graph_driver.groups import Group, form_groups, translate
@@ -29,12 +32,17 @@ from poly.target import Target
 
 
 def inspect_command(arguments: argparse.Namespace) -> int:
-    """Print one stage (or as JSON `{"stage": ..., "text": ...}`)."""
-    sizes = parse_sizes(arguments.dim)
+    """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page."""
     if is_operator(arguments.what):
+        given, op = parse_numbers(arguments.dim), load_operator(arguments.what)
+        if arguments.stage is None and (arguments.html is not None or arguments.json):
+            return _document(arguments, document_of(op, arguments.target, given, arguments.schedule))
         stage = arguments.stage or "scop"
-        parts = [("", operator_stage(load_operator(arguments.what), stage, arguments.target, sizes))]
+        parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule))]
     else:
+        sizes = parse_sizes(arguments.dim)
+        if arguments.schedule is not None:
+            raise UsageError("--schedule is for operators (FILE.py:OP)")
         check_options(arguments)
         stage = arguments.stage or "graph"
         parts = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
@@ -44,6 +52,17 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         _write_html(arguments.html, f"{arguments.what}: {stage}", parts)
     else:
         print(json.dumps({"stage": stage, "text": text}, sort_keys=True) if arguments.json else text)
+    return 0
+
+
+def _document(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
+    """The whole document as a page, or printed."""
+    from graph_driver.html.page import page, write_page
+
+    if arguments.html is None:
+        print(json.dumps(document, sort_keys=True))
+    else:
+        write_page(arguments.html, page(document, f"{document['name']} · polyc"))
     return 0
 
 

@@ -41,7 +41,9 @@ def _plain(lines: tuple[Traced, ...]) -> list[list[Any]]:
     return [[line.text, line.origin] for line in lines[:LONGEST]]
 
 
-def _facts(s: Stmt, around: tuple[str, ...], loops: frozenset[str]) -> Iterator[tuple[int, tuple[list[str], list[str]]]]:
+def _facts(
+    s: Stmt, around: tuple[str, ...], loops: frozenset[str]
+) -> Iterator[tuple[int, tuple[list[str], list[str]]]]:
     """For every statement of the loop IR: the keys that it stands for, and those of the loops around it."""
     origins = [x.origin for x in walk(s) if isinstance(x, Store) and x.origin is not None]
     common = _common([o.loops for o in origins]) or around

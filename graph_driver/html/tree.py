@@ -17,7 +17,12 @@ def tree_data(tree: Node, scop: Scop) -> dict[str, Any]:
 def _node(n: Node, scop: Scop, active: tuple[str, ...]) -> dict[str, Any]:
     if isinstance(n, Band):
         members = [_member(m, active) for m in n.members]
-        return {"type": "band", "permutable": n.permutable, "members": members, "children": [_node(n.child, scop, active)]}
+        return {
+            "type": "band",
+            "permutable": n.permutable,
+            "members": members,
+            "children": [_node(n.child, scop, active)],
+        }
     if isinstance(n, Sequence):
         return {"type": "sequence", "children": [_node(f, scop, active) for f in n.filters]}
     if isinstance(n, Filter):

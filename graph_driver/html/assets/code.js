@@ -35,6 +35,14 @@ function listing(rows, language, label, links, register) {
   return box;
 }
 
+// The first time that a pane is seen it starts where its linked code starts.
+function begin(pane) {
+  const box = pane.querySelector(".lines"), first = pane.querySelector(".ln.linked");
+  if (box.dataset.begun || !first || !box.clientHeight) return;
+  box.dataset.begun = "1";
+  box.scrollTop = Math.max(0, first.offsetTop - box.offsetTop - 60);
+}
+
 function codeView(code, links) {
   if (code.error) return el("div", { class: "view" }, el("p", { class: "note" }, `There is no code for this schedule: ${code.error}`));
   const panes = {}, made = {};
@@ -55,6 +63,7 @@ function codeView(code, links) {
     }
     grid.replaceChildren(...PANES.filter(([id]) => shown.has(id)).map(([id]) => made[id]));
     grid.style.setProperty("--panes", String(shown.size));
+    for (const [id] of PANES) if (shown.has(id)) begin(made[id]);
     links.paint(links.pinned);
   };
   const buttons = PANES.map(([id, name]) => {
@@ -68,7 +77,9 @@ function codeView(code, links) {
   const bar = el("div", { class: "bar" }, [el("div", { class: "seg", role: "group", "aria-label": "Texts shown" }, buttons),
     el("span", { class: "legend" }, [el("span", {}, [el("i", { class: "swatch strong" }), "comes from it"]), el("span", {}, [el("i", { class: "swatch weak" }), "inside it"])])]);
   draw();
-  return el("div", { class: "view codeview" }, [bar, grid]);
+  const view = el("div", { class: "view codeview" }, [bar, grid]);
+  view.redraw = draw;
+  return view;
 }
 
 function sourceView(place, sources, links) {

@@ -137,7 +137,7 @@ class Drawing {
     this.clock.max = String(Math.max(1, this.last));
     this.clock.value = this.clock.max;
     const wanted = (d) => this.kinds.has(edgeKind(d)) && this.names.has(d.from) && this.names.has(d.to);
-    this.edges = this.space.edges(this.instances, this.sizes, wanted, MOST_ARROWS);
+    this.edges = this.space.edges(this.instances, this.sizes, wanted, MOST_ARROWS, edgeKind);
     this.sizeText.textContent = this.params.length ? this.params.map((p) => `${p} = ${this.sizes[p]}`).join(", ") : `the first ${this.size} values`;
     this.place();
     this.paint();
@@ -209,9 +209,9 @@ class Drawing {
     const unit = 40, xs = this.instances.map((x) => x.px), ys = this.instances.map((x) => x.py);
     const min = (list) => list.reduce((a, b) => Math.min(a, b), Infinity), max = (list) => list.reduce((a, b) => Math.max(a, b), -Infinity);
     const [x0, x1, y0, y1] = xs.length ? [min(xs), max(xs), min(ys), max(ys)] : [0, 1, 0, 1];
-    const pad = 1.5, width = (x1 - x0 + 2 * pad) * unit, height = (y1 - y0 + 2 * pad) * unit;
+    const pad = this.axes.length === 3 ? 2 : 1.5, width = (x1 - x0 + 2 * pad) * unit, height = (y1 - y0 + 2 * pad) * unit;
     const X = (x) => (x - x0 + pad) * unit, Y = (y) => (y - y0 + pad) * unit;
-    const colour = this.colours(), radius = this.instances.length > 900 ? 8 : 10;
+    const colour = this.colours(), radius = this.axes.length === 3 ? 7 : 10;
     const tiles = this.colour.startsWith("loop:") ? this.tiles(X, Y, colour) : [];
     const axes = this.axisMarks(X, Y);
     const arrows = this.edges.edges.map(([a, b, d]) => {

@@ -13,7 +13,7 @@ class Links {
     this.own = new Map();                 // key -> lines of loops that are it
     this.around = new Map();              // key -> lines inside it
     this.hub.forEach(([, own, around], k) => {
-      for (const key of own) this.collect(this.own, this.keys[key], k + 1);
+      for (const key of own) this.collect(own.length > 1 ? this.around : this.own, this.keys[key], k + 1);
       for (const key of around) this.collect(this.around, this.keys[key], k + 1);
     });
   }

@@ -59,14 +59,18 @@ function start() {
   treeLegend(byId("treelegend"));
   sourceView(byId("source"), DATA.sources, links);
   const drawing = DATA.space.statements.length ? new Drawing(DATA.space, markTable(DATA.tree, {}), links) : null;
+  const code = codeView(DATA.code, links);
   const open = tabs(byId("tabs"), byId("views"), [
-    ["code", "Code", codeView(DATA.code, links)],
+    ["code", "Code", code, () => code.redraw && code.redraw()],
     ["space", "Iteration space", drawing ? drawing.element : el("div", { class: "view" }, "No statements."), () => { if (drawing && !drawing.instances) drawing.draw(); }],
     ["cost", "Work and traffic", costView(DATA.cost)],
     ["why", "Decisions", decisionsView(DATA, links)],
   ]);
   document.addEventListener("keydown", (e) => { if (e.key === "Escape") links.unpin(); });
   document.addEventListener("click", (e) => { if (!e.target.closest(".ln, .row, button, select, input, label, tr")) links.unpin(); });
+  const [name, key] = decodeURIComponent(location.hash.slice(1)).split("/"); // page.html#code/stmt:S0
+  if (byId(`view-${name}`)) open(name);
+  if (key) links.pin({ keys: [key] });
   return { links, view, drawing, open };
 }
 

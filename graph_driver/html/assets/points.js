@@ -85,7 +85,8 @@ class Space {
   }
 
   // Pairs [source, sink, dependence] with both ends among `instances`; `leaving` counts the others.
-  edges(instances, sizes, wanted, limit) {
+  // One pair counts once for each `label` of its dependences.
+  edges(instances, sizes, wanted, limit, label) {
     const byId = new Map(instances.map((x) => [x.id, x])), seen = new Set(), out = [];
     let leaving = 0, total = 0;
     for (const d of this.dependences.filter(wanted)) {
@@ -93,7 +94,7 @@ class Space {
         const pairs = part.by === "pair" ? this.pairs(d, part, instances, sizes) : this.functional(d, part, instances, sizes, byId);
         for (const [source, sink] of pairs) {
           if (!source || !sink) { leaving += 1; continue; }
-          const id = `${d.kind}${d.array}${source.id}${sink.id}`;
+          const id = `${label(d)}${d.array}${source.id}${sink.id}`;
           if (seen.has(id)) continue;
           seen.add(id);
           total += 1;

@@ -81,9 +81,10 @@ class TreeView {
     return row;
   }
   member(m) {
+    const shown = (v) => el("code", {}, coloured(v.replace(/(?<!\w)\((\w+)\)/g, "$1"), "python"));
     const values = m.values.length === 1 && m.values[0][0] === m.name ? [] :
-      m.values.length === 1 ? [" = ", el("code", {}, coloured(m.values[0][0], "python"))] :
-      [" = ", ...m.values.flatMap(([v, names], k) => [k ? ", " : "", el("code", {}, coloured(v, "python")), el("span", { class: "dim" }, ` for ${names.join("/")}`)])];
+      m.values.length === 1 ? [" = ", shown(m.values[0][0])] :
+      [" = ", ...m.values.flatMap(([v, names], k) => [k ? ", " : "", shown(v), el("span", { class: "dim" }, ` for ${names.join("/")}`)])];
     const marks = [];
     if (m.kind !== "serial") marks.push(badge(m.kind, `${m.kind}${m.factor ? ` ${m.factor}` : ""}`, (MARKS[m.kind] || ["", "bound to this axis of the device"])[1]));
     if (m.coincident) marks.push(badge("coincident", "coincident", "carries no dependence"));
