@@ -14,12 +14,13 @@ from scheduler.steps.blocks import Blocks
 from scheduler.steps.joining import Joining
 from scheduler.steps.marks import Marks
 from scheduler.steps.order import Order
+from scheduler.steps.questions import Questions
 from scheduler.steps.storage import Storage
 
 __all__ = ["STEPS", "Schedule", "Step"]
 
 
-class Schedule(Blocks, Order, Joining, Marks, Storage):
+class Schedule(Blocks, Order, Joining, Marks, Storage, Questions):
     """When and how the statements of `scop` run.
 
     `tree` prints as a picture; `trace` replays on the same Scop; `notes` are decisions of

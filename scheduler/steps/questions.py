@@ -1,0 +1,76 @@
+"""Questions about a schedule; they change nothing and are no steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poly.formula import Formula, Ratio
+from scheduler import questions_counts, questions_dependences, questions_loops
+from scheduler.core import Core, as_list
+from scheduler.questions_dependences import Dependence
+
+
+class Questions(Core):
+    """What the program computes and touches, what depends on what, and which loops are free.
+
+    Formulas (`poly.formula.Formula`) are exact for all sizes unless they say so, print as text
+    (`2*K*M*N`) and are called with sizes: `s.count("flops")(M=3, N=4, K=5)`.
+    """
+
+    def dependences(
+        self, kind: str | None = None, value_based: bool = True, arrays: Sequence[str] | str | None = None
+    ) -> tuple[Dependence, ...]:
+        """What depends on what, in the program's own order (the schedule plays no part).
+
+        Arguments: `kind`, RAW, WAR, WAW or all; `value_based`, only pairs between which no other
+        write certainly happens (False: all pairs that touch one element); `arrays`, some only.
+        Raises: `ScheduleError` for an unknown kind or array, `QuotaExceeded` for a program too large.
+        """
+        chosen = None if arrays is None else as_list(arrays)
+        return questions_dependences.dependences(self.scop, kind, value_based, chosen)
+
+    def parallel_loops(self, reductions: bool = False) -> tuple[str, ...]:
+        """Loops of the tree that carry no conflict, outermost first.
+
+        `reductions`: also those that only carry a reduction's own updates.
+        """
+        return questions_loops.parallel_loops(self.scop, self.tree, reductions)
+
+    def permutable_bands(self) -> tuple[tuple[str, ...], ...]:
+        """The longest groups of directly nested loops (two or more) that may be put in any order
+        and tiled: no conflict runs backwards in any of them."""
+        return questions_loops.permutable_bands(self.scop, self.tree)
+
+    def count(self, what: str, at: str | None = None, statements: Sequence[str] | str | None = None) -> Formula:
+        """An exact number as a formula in the sizes.
+
+        Arguments: `what`:
+          `instances`  statement instances
+          `flops`      floating-point operations: `+ - * / // % ** min max` and intrinsics one, `fma` two
+          `loads`, `stores`  accesses of arrays
+          `bytes`      every element of an argument read, and of a result written, once: what a
+                       perfect cache moves
+          `traffic`    bytes of all loads and stores: what no cache moves
+        `at`: in one iteration of this loop (its value and those around it join the sizes);
+        `statements`: of these only.
+        Raises: `CountingError` when it is too hard, or depends on data; `ScheduleError` for unknown names.
+        """
+        chosen = None if statements is None else as_list(statements)
+        return questions_counts.count(self.scop, self.tree, what, at, chosen)
+
+    def footprint(self, array: str, at: str | None = None, reads: bool = True, writes: bool = True) -> Formula:
+        """Distinct elements of `array` that one iteration of the loop `at` touches (all iterations
+        of everything without `at`), as a formula in the sizes and the values of the loops around.
+
+        `reads`, `writes`: only those elements. `formula.largest(M=..., ...)` is the maximum over the
+        loops' values. Raises: as `count`.
+        """
+        return questions_counts.footprint(self.scop, self.tree, array, at, reads, writes)
+
+    def reuse(self, array: str, at: str | None = None) -> Ratio:
+        """How often an element of `array` is touched, on average, in one iteration of `at`."""
+        return questions_counts.touches(self.scop, self.tree, array, at) / self.footprint(array, at)
+
+    def intensity(self, at: str | None = None) -> Ratio:
+        """Flops per byte when every element is moved once."""
+        return self.count("flops", at) / self.count("bytes", at)
