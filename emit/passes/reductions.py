@@ -15,31 +15,13 @@ from emit.linear import difference
 from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, If, Let, Origin, Ramp, Stmt, Store, VLoad, walk
 from emit.passes.vector_expr import Lanes
 from emit.rewrite import stmt_exprs
-from poly.dtypes import DType, bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
+from poly.dtypes import DType, i64
+from poly.expr import Binary, Expr, Load, Select, Var, const_int, loads, rewrite
 from poly.expr import walk as walk_expr
+from poly.reduction import identity
 
 PLACEHOLDER = "@acc"  # stands for the accumulator while an update is vectorised
 INTERLEAVED = 4  # accumulators that hide the latency of a dependent vector operation
-
-
-def identity(op: str, dtype: DType) -> Const:
-    """The value that `op` leaves everything unchanged with."""
-    if op in ("+", "|", "^", "or"):
-        return Const(False if dtype == bool_ else 0.0 if dtype.is_float else 0, dtype)
-    if op == "*":
-        return Const(1.0 if dtype.is_float else 1, dtype)
-    if op in ("and", "&"):
-        if dtype == bool_:
-            return Const(True, dtype)
-        return Const(-1 if dtype.kind == "int" else (1 << dtype.bits) - 1, dtype)
-    sign = 1 if op == "min" else -1
-    if dtype.is_float:
-        return Const(sign * float("inf"), dtype)
-    if dtype.kind == "uint":
-        return Const((1 << dtype.bits) - 1 if op == "min" else 0, dtype)
-    half = 1 << (dtype.bits - 1)
-    return Const(half - 1 if op == "min" else -half, dtype)
 
 
 @dataclass
