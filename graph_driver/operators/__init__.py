@@ -7,10 +7,11 @@ from importlib import import_module
 
 from graph_driver.operators import registry
 from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
+from graph_driver.operators.halves import in_f32
 
 _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
-    "indexing", "resize", "recurrent", "quantization", "einsum",
+    "indexing", "resize", "recurrent", "quantization", "einsum", "sampling",
 )  # fmt: skip
 
 __all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "lookup", "supported"]
@@ -38,6 +39,10 @@ def supported() -> tuple[str, ...]:
 @cache
 def _checked(builder: Builder) -> Builder:
     def build(ctx: NodeContext) -> OperatorScop:
-        return builder(registry.without_empty(ctx))
+        ctx = registry.without_empty(ctx)
+        try:
+            return builder(ctx)
+        except registry.Halves:
+            return in_f32(builder, ctx)
 
     return build

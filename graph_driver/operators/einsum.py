@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from frontend_dsl.library.einsum import make_einsum
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import data, onnx_operator, same_types, scop_of
+from graph_driver.operators.registry import accumulates, data, onnx_operator, same_types, scop_of
 
 _BATCH = "0123456789"  # labels of the dimensions that an ellipsis stands for
 
@@ -13,6 +13,7 @@ _BATCH = "0123456789"  # labels of the dimensions that an ellipsis stands for
 def einsum(ctx: NodeContext) -> OperatorScop:
     """With ellipses, diagonals and implicit outputs."""
     same_types(ctx)
+    accumulates(ctx)
     infos = [data(ctx, k) for k in range(len(ctx.inputs))]
     left, arrow, right = str(ctx.attrs["equation"]).replace(" ", "").partition("->")
     terms = left.split(",")

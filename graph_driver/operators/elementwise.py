@@ -56,11 +56,10 @@ def unary(ctx: NodeContext, function: Scalar) -> OperatorScop:
 @onnx_operator(*_FLOAT, *_PARAMETRIC)
 def float_function(ctx: NodeContext) -> OperatorScop:
     """Functions of floats."""
-    if ctx.op_type in ("Neg", "Abs", "Sign") or data(ctx, 0).dtype.is_float:
-        need_float(ctx)
-        plain = _FLOAT.get(ctx.op_type)
-        return unary(ctx, plain or _PARAMETRIC[ctx.op_type](ctx.attrs))
-    raise Unsupported(f"{ctx.op_type} on {data(ctx, 0).dtype}")
+    if not data(ctx, 0).dtype.is_float:
+        raise Unsupported(f"{ctx.op_type} on {data(ctx, 0).dtype}")
+    plain = _FLOAT.get(ctx.op_type)
+    return unary(ctx, plain or _PARAMETRIC[ctx.op_type](ctx.attrs))
 
 
 @onnx_operator(*_ANY, "Relu")

@@ -6,13 +6,14 @@ import numpy as np
 
 from frontend_dsl.library.matrix import make_batched_matmul, make_gemm, make_matmul
 from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.registry import data, onnx_operator, optional, product, same_types, scop_of
+from graph_driver.operators.registry import accumulates, data, onnx_operator, optional, product, same_types, scop_of
 
 
 @onnx_operator("MatMul")
 def matmul(ctx: NodeContext) -> OperatorScop:
     """NumPy's rules; a stack times one matrix is one tall product."""
     same_types(ctx)
+    accumulates(ctx)
     a, b = data(ctx, 0), data(ctx, 1)
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
@@ -30,6 +31,7 @@ def matmul(ctx: NodeContext) -> OperatorScop:
 def gemm(ctx: NodeContext) -> OperatorScop:
     """`alpha * A' * B' + beta * C`; a C of beta 0 is dropped."""
     same_types(ctx)
+    accumulates(ctx)
     a, b, c = data(ctx, 0), data(ctx, 1), optional(ctx, 2)
     trans = (bool(ctx.attrs.get("transA", 0)), bool(ctx.attrs.get("transB", 0)))
     rows, inner = reversed(a.shape) if trans[0] else a.shape

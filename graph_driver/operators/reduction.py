@@ -5,6 +5,7 @@ from __future__ import annotations
 from frontend_dsl.library.reduction import make_arg, make_cumsum, make_log_sum_exp, make_reduce
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
+    accumulates,
     axis_of,
     constant,
     data,
@@ -32,6 +33,8 @@ def reduce(ctx: NodeContext) -> OperatorScop:
     only_output(ctx)
     if ctx.op_type in _FLOAT_ONLY:
         need_float(ctx)
+    elif kind not in ("max", "min"):
+        accumulates(ctx)
     given = ctx.attrs.get("axes")
     if given is None and optional(ctx, 1) is not None:
         given = constant(ctx, 1, "axes")

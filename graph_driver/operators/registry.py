@@ -100,11 +100,23 @@ def same_types(ctx: NodeContext) -> None:
         raise Unsupported(f"{ctx.op_type} of mixed element types")
 
 
+class Halves(Unsupported):
+    """The builder takes f32 in the place of f16 and bf16: see `graph_driver.operators.halves`."""
+
+
 def need_float(ctx: NodeContext) -> None:
-    """Refuse other element types than f32 and f64 in the first input."""
+    """Refuse other element types than floats in the first input; f16 and bf16 compute in f32."""
     info = data(ctx, 0)
-    if not info.dtype.is_float or info.dtype.bits < 32:
+    if not info.dtype.is_float:
         raise Unsupported(f"{ctx.op_type} on {info.dtype}")
+    accumulates(ctx)
+
+
+def accumulates(ctx: NodeContext) -> None:
+    """The operator adds up many terms: f16 and bf16 compute in f32."""
+    dtype = data(ctx, 0).dtype
+    if dtype.is_float and dtype.bits < 32:
+        raise Halves(f"{ctx.op_type} on {dtype}")
 
 
 def without_empty(ctx: NodeContext) -> NodeContext:
