@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from poly.dtypes import DType
 from poly.errors import PolycError
+
+if TYPE_CHECKING:
+    from graph_driver.prologues import Decision
 
 
 class GraphError(PolycError):
@@ -93,7 +96,10 @@ class Node:
 
 @dataclass
 class Graph:
-    """`nodes` are in a valid execution order. `opsets` maps a domain to its version."""
+    """`nodes` are in a valid execution order. `opsets` maps a domain to its version.
+
+    `decisions` say which nodes joined which kernel, and why others did not.
+    """
 
     name: str
     opsets: Mapping[str, int]
@@ -102,6 +108,7 @@ class Graph:
     tensors: dict[str, Tensor]
     nodes: list[Node]
     notes: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
 
     def producers(self) -> dict[str, Node]:
         """Which node makes each tensor."""

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graph_driver.groups import Group
 from graph_driver.ir import Graph, Tensor
+from graph_driver.joined import Group
 from poly import json_io
 from poly.expr import Const
 from poly.relayout import Layout, lay_out, relayout

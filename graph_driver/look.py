@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver.ir import Node
+from graph_driver.passes.views import is_view
 from graph_driver.plan import Step
 from graph_driver.reference import HostNode
 from poly.errors import ModelError
@@ -74,6 +75,9 @@ def _recompute(model: Model, nodes: Sequence[Node], wanted: Sequence[str], look:
         return look(name) if const is None else np.asarray(const)
 
     for node in nodes:
+        if is_view(node):
+            values[node.outputs[0]] = value(node.inputs[0]).reshape(model.graph.tensors[node.outputs[0]].shape or ())
+            continue
         results = HostNode.of(node, model.graph.opsets, model.graph.tensors)([value(i) for i in node.inputs if i], {})
         values.update(zip(node.writes(), map(np.asarray, results), strict=True))
     return {name: values[name] for name in wanted}

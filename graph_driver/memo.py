@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.groups import Group
 from graph_driver.ir import Graph, Tensor
+from graph_driver.joined import Group
 from graph_driver.layouts import Rearranged
 from graph_driver.worker import Compiled, fingerprint
 from poly.target import Target
@@ -67,12 +67,14 @@ def _attribute_bytes(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Known:
-    """A graph's groups, kernels by group key, notes, and weights stored in other layouts."""
+    """A graph's groups, kernels by group key, notes, weights stored in other layouts, and
+    decisions about fusion as text."""
 
     groups: list[Group]
     compiled: Mapping[str, Compiled]
     notes: list[str]
     rearranged: Sequence[Rearranged]
+    decisions: list[str]
 
 
 def store(key: str, graph: Graph, known: Known) -> None:
@@ -87,6 +89,7 @@ def store(key: str, graph: Graph, known: Known) -> None:
         "kernels": [[k, c.symbol, c.order, len(c.image)] for k, c in known.compiled.items()],
         "rearranged": [[r.name, r.source, r.shape, r.layout] for r in known.rearranged],
         "notes": known.notes,
+        "decisions": known.decisions,
     }  # fmt: skip
     body = json.dumps(head).encode() + b"\n" + b"".join(c.image for c in known.compiled.values())
     cache.put(key, body, SUFFIX)
@@ -119,4 +122,6 @@ def find(key: str, graph: Graph) -> Known | None:
             start += size
     except (ValueError, KeyError, TypeError, IndexError):
         return None  # written by something else under our key: compiled anew and overwritten
-    return Known(groups, compiled, list(head["notes"]), rearranged) if start == len(images) else None
+    if start != len(images):
+        return None
+    return Known(groups, compiled, list(head["notes"]), rearranged, list(head["decisions"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,10 +14,11 @@ import numpy as np
 
 from graph_driver import entry, groups, kernels, memo
 from graph_driver.execute import Executor, Observer, aligned_bytes
-from graph_driver.groups import Group, Piece
 from graph_driver.ir import Graph
+from graph_driver.joined import Group, on_host, split
 from graph_driver.layouts import pack_constants, rearrange
 from graph_driver.limits import check_memory, human
+from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
 from graph_driver.worker import Compiled, Job
 from poly.errors import BuildError, ModelError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 TARGETS = ("cpu", "c")
+NAME_IN_DECISION = re.compile(r" \('.*?'\)|'[^']*' ")
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Report:
     host: list[tuple[str, str, str]] = field(default_factory=list)
     passes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    decisions: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     kernel_seconds: dict[str, float] = field(default_factory=dict)
     peak: int = 0
@@ -80,7 +84,17 @@ class Report:
         if self.kernel_seconds:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
+        lines += [f"prologue {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
+
+
+def _counted(decisions: Sequence[str]) -> list[tuple[str, int]]:
+    """Equal decisions (but for the tensors' names) once, with how often they were taken."""
+    found: dict[str, int] = {}
+    for text in decisions:
+        short = NAME_IN_DECISION.sub("", text)
+        found[short] = found.get(short, 0) + 1
+    return list(found.items())
 
 
 class Model:
@@ -249,6 +263,7 @@ def compile_graph(
     if known is not None:
         found, compiled = known.groups, known.compiled
         report.notes += known.notes
+        report.decisions = list(known.decisions)
         report.cache_hits = len(compiled)
         with report.stage("weights"):
             for what in known.rearranged:
@@ -256,10 +271,11 @@ def compile_graph(
     else:
         with report.stage("groups"):
             pieces = groups.translate(graph, lookup)
-            found, rearranged = pack_constants(graph, groups.form_groups(graph, pieces, fuse), machine)
+            found, rearranged = pack_constants(graph, groups.form_groups(graph, pieces, fuse, machine), machine)
         with report.stage("kernels"):
             found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
-        memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged))
+        report.decisions = [str(d) for d in graph.decisions]
+        memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
     with report.stage("plan"):
         plan = build_plan(graph, found, {key: (c.symbol, c.order) for key, c in compiled.items()})
     if memory_limit is not None and plan.peak > memory_limit:
@@ -323,9 +339,9 @@ def _without(
             kept.append(g)
         elif len(g.nodes) > 1:
             report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
-            kept += groups.split(graph, g, pieces)
+            kept += split(g, pieces)
         else:
-            kept.append(groups.on_host(g, f"no code: {failed[g.key]}"))
+            kept.append(on_host(g, f"no code: {failed[g.key]}"))
     return kept
 
 

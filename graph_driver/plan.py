@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from graph_driver import memory
-from graph_driver.groups import Group
 from graph_driver.ir import Graph, GraphError, Tensor
+from graph_driver.joined import Group
 from graph_driver.limits import human
 from graph_driver.passes.views import is_view
 

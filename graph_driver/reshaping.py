@@ -7,10 +7,14 @@ broadcast operands follow when each axis that is merged is all broadcast or not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
+from graph_driver.ir import Node
+from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
+from graph_driver.pieces import Piece
 from poly.expr import Const
+from poly.reshape import blocks
 
 # Operators that mean the same over any shape of the same row-major memory (numpy broadcasting).
 ELEMENTWISE = frozenset(
@@ -33,29 +37,7 @@ def all_constant(operator: OperatorScop, name: str) -> bool:
     return all(isinstance(e, Const) for e in operator.scop.arrays[name].shape)
 
 
-def blocks(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """Both shapes cut into matching runs of axes with equal products; None when sizes differ."""
-    result = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        a, b = i, j
-        left = old[i] if i < len(old) else 1
-        right = new[j] if j < len(new) else 1
-        i, j = min(i + 1, len(old)), min(j + 1, len(new))
-        while left != right:
-            if left < right and i < len(old):
-                left, i = left * old[i], i + 1
-            elif right < left and j < len(new):
-                right, j = right * new[j], j + 1
-            else:
-                return None
-        result.append((tuple(range(a, i)), tuple(range(b, j))))
-    return result
-
-
-def operand_shape(
-    operand: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
-) -> tuple[int, ...] | None:
+def operand_shape(operand: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
     """How an operand that broadcasts to `old` is stored to broadcast to `new`; None when it cannot."""
     if not operand:
         return ()
@@ -78,7 +60,11 @@ def operand_shape(
 
 def over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | None:
     """The node's context with its one output stored as `shape`; None when that is impossible."""
-    if ctx.domain or ctx.op_type not in ELEMENTWISE or len(ctx.outputs) != 1:
+    if ctx.domain or len(ctx.outputs) != 1:
+        return None
+    if ctx.op_type == "BatchNormalization":
+        return _channels_over(ctx, shape)
+    if ctx.op_type not in ELEMENTWISE:
         return None
     (output,) = ctx.outputs
     inputs: list[TensorInfo | None] = []
@@ -89,5 +75,40 @@ def over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | None:
                 return None
             inputs.append(None)
         else:
-            inputs.append(replace(info, shape=stored, const=None if info.const is None else info.const.reshape(stored)))
+            inputs.append(_as(info, stored))
     return replace(ctx, inputs=tuple(inputs), outputs=(replace(output, shape=shape),))
+
+
+def _channels_over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | None:
+    """Normalisation by channel: what comes after batch and channel may be stored in any shape."""
+    data, (output,) = ctx.inputs[0], ctx.outputs
+    if data is None or shape[:2] != output.shape[:2] or len(shape) < 2:
+        return None
+    return replace(ctx, inputs=(_as(data, shape), *ctx.inputs[1:]), outputs=(replace(output, shape=shape),))
+
+
+def _as(info: TensorInfo, shape: tuple[int, ...]) -> TensorInfo:
+    return replace(info, shape=shape, const=None if info.const is None else info.const.reshape(shape))
+
+
+def stored_as(piece: Piece, shape: tuple[int, ...], made: Sequence[str]) -> Piece | None:
+    """The pointwise piece with its result and the operands in `made` stored as `shape`."""
+    assert piece.context is not None and piece.builder is not None
+    operator = piece.operator
+    for attempt in range(2):
+        if operator is not None and _fits(piece.node, operator, shape, made):
+            return replace(piece, operator=operator)
+        context = over(piece.context, shape)
+        if context is None or attempt:
+            return None
+        try:
+            operator = piece.builder(context)
+        except Unsupported:
+            return None
+    return None
+
+
+def _fits(node: Node, operator: OperatorScop, shape: tuple[int, ...], made: Sequence[str]) -> bool:
+    """Whether the Scop's arrays for the result and for tensors of the group have `shape`."""
+    names = [*operator.outputs, *(a for position, a in operator.inputs if node.inputs[position] in made)]
+    return all(array_shape(operator, a) == shape for a in names)

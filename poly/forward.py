@@ -1,0 +1,199 @@
+"""Forward substitution: a local array disappears, its readers compute the value themselves.
+
+For an array that one plain statement writes (`H[f(i)] = e(i)`, `f` one to one), a load
+`H[g(j)]` becomes `e(f^-1(g(j)))`. The value is the same to the last bit: no operation is
+added, removed or reordered, it only happens where it is needed (and as often).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import islpy as isl
+
+from poly.access import accesses
+from poly.dtypes import i64
+from poly.errors import ScopError
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, loads, rewrite, substitute, walk
+from poly.scop import Scop, Statement
+from poly.tree import Filter, Sequence
+
+
+def writer_of(scop: Scop, array: str) -> Statement:
+    """The one statement that defines the local array, fit to be substituted.
+
+    Raises:
+        ScopError: there is no such statement; the text says why.
+    """
+    if scop.arrays[array].kind != "local":
+        raise ScopError(f"'{array}' is needed outside of the kernel")
+    writers = [s for s in scop.statements.values() if s.array == array]
+    if len(writers) != 1:
+        raise ScopError(f"'{array}' is written by {len(writers)} statements")
+    (writer,) = writers
+    if writer.reduction or writer.predicate is not None or writer.dynamic:
+        raise ScopError(f"'{array}' is written by {writer.name}, which is no plain assignment")
+    if any(load.array == array for load in loads(writer.value)):
+        raise ScopError(f"'{array}' is written from its own values")
+    return writer
+
+
+def forward(scop: Scop, array: str) -> Scop:
+    """The Scop without the local `array` and without the statement that wrote it.
+
+    Raises:
+        ScopError: the array cannot be substituted; the text says why.
+    """
+    writer = writer_of(scop, array)
+    inverse = _inverse(writer)
+    _check_order(scop, writer)
+    _check_defined(scop, writer)
+
+    def move(node: Expr) -> Expr:
+        if isinstance(node, Load) and node.array == array:
+            values = {i: _shifted(node.index[k], -c) for i, (k, c) in inverse.items()}
+            return substitute(writer.value, values)
+        return node
+
+    statements = {n: _rewritten(s, array, move) for n, s in scop.statements.items() if s is not writer}
+    arrays = {n: a for n, a in scop.arrays.items() if n != array}
+    assert isinstance(scop.tree, Sequence)  # `_check_order` saw to it
+    kept = tuple(f for f in scop.tree.filters if writer.name not in f.domain)
+    tree = kept[0].child if len(kept) == 1 else Sequence(kept)
+    return replace(scop, arrays=arrays, statements=statements, tree=tree)
+
+
+def _inverse(writer: Statement) -> Mapping[str, tuple[int, int]]:
+    """For each iterator of the writer the dimension that it subscripts alone, and the offset there."""
+    found: dict[str, tuple[int, int]] = {}
+    for k, subscript in enumerate(writer.index):
+        e, offset = subscript, 0
+        if isinstance(subscript, Binary) and subscript.op in "+-" and isinstance(subscript.b, Const):
+            e, offset = subscript.a, int(subscript.b.value) * (1 if subscript.op == "+" else -1)
+        if isinstance(e, Var) and e.name in writer.iters and e.name not in found:
+            found[e.name] = (k, offset)
+        elif not isinstance(e, Const):
+            raise ScopError(f"'{writer.array}' is not written element by element")
+    if set(found) != set(writer.iters):
+        raise ScopError(f"'{writer.array}' is written more than once")
+    return found
+
+
+def _shifted(e: Expr, by: int) -> Expr:
+    return e if by == 0 else Binary("+", e, Const(by, i64), i64)
+
+
+def _rewritten(s: Statement, array: str, fn: Callable[[Expr], Expr]) -> Statement:
+    hidden = [*s.index, *(e for d in s.dynamic for e in (d.lo, d.hi))]
+    if any(load.array == array for e in hidden for load in loads(e)):
+        raise ScopError(f"'{array}' is used as a subscript or a bound in {s.name}")
+    predicate = None if s.predicate is None else rewrite(s.predicate, fn)
+    return replace(s, value=rewrite(s.value, fn), predicate=predicate)
+
+
+def _check_order(scop: Scop, writer: Statement) -> None:
+    """The writer is a nest of its own before all readers, and what it reads stays as it is after it."""
+    if not isinstance(scop.tree, Sequence):
+        raise ScopError(f"'{writer.array}' is written in the loops that read it")
+    place = _place(scop.tree.filters, writer.name)
+    if set(scop.tree.filters[place].domain) != {writer.name}:
+        raise ScopError(f"'{writer.array}' is written in loops with other statements")
+    sources = {load.array for load in loads(writer.value)}
+    for s in scop.statements.values():
+        if s is writer:
+            continue
+        later = _place(scop.tree.filters, s.name) > place
+        if not later and any(a.array == writer.array for a in accesses(scop) if a.stmt == s.name):
+            raise ScopError(f"'{writer.array}' is read before it is written")
+        if later and s.array in sources:
+            raise ScopError(f"'{s.array}' changes between '{writer.array}' and its readers")
+
+
+def _place(filters: tuple[Filter, ...], stmt: str) -> int:
+    places = [k for k, f in enumerate(filters) if stmt in f.domain]
+    if len(places) != 1:
+        raise ScopError(f"{stmt} is split over several nests")
+    return places[0]
+
+
+def _check_defined(scop: Scop, writer: Statement) -> None:
+    """Every element that is read was written (an element that was not has no value to compute)."""
+    written: isl.Set | None = None
+    for a in accesses(scop):
+        if a.array == writer.array and a.write:
+            written = a.map.range()
+    assert written is not None
+    for a in accesses(scop):
+        if a.array == writer.array and not a.write and not a.map.range().is_subset(written):
+            raise ScopError(f"{a.stmt} reads elements of '{writer.array}' that {writer.name} does not write")
+
+
+# ---- what it costs -------------------------------------------------------------------------------
+
+DIVISION = 4.0
+TRANSCENDENTAL = 20.0
+GATHER = 4.0  # a load whose neighbours do not lie side by side
+EXPENSIVE = {"/": DIVISION, "//": DIVISION, "%": DIVISION, "**": 2 * TRANSCENDENTAL}
+CHEAP_CALLS = frozenset(("abs", "min", "max", "fma", "floor", "ceil", "round", "isnan", "isinf", "where"))
+
+
+def work_of(scop: Scop, array: str) -> float:
+    """Cost of computing one element again, in vector operations: loads of neighbours and what
+    does not move along the last dimension (it leaves the inner loop) are free."""
+    writer = writer_of(scop, array)
+    last = writer.index[-1] if writer.index else None
+    lane = next((v.name for v in walk(last) if isinstance(v, Var)), "") if last is not None else ""
+    return _work(writer.value, lane)
+
+
+def _work(e: Expr, lane: str) -> float:
+    if isinstance(e, (Const, Var)) or not _moves(e, lane):
+        return 0.0
+    if isinstance(e, Load):
+        beside = bool(e.index) and _unit(e.index[-1], lane) and not any(_moves(i, lane) for i in e.index[:-1])
+        return 0.0 if beside else GATHER
+    below = sum(_work(c, lane) for c in e.children())
+    if isinstance(e, Binary):
+        return below + EXPENSIVE.get(e.op, 1.0)
+    if isinstance(e, Call):
+        return below + (1.0 if e.fn in CHEAP_CALLS else DIVISION if e.fn in ("sqrt", "rsqrt") else TRANSCENDENTAL)
+    assert isinstance(e, (Unary, Select, Cast))
+    return below + 1.0
+
+
+def _unit(e: Expr, lane: str) -> bool:
+    """Whether a subscript grows by one with the lane."""
+    if isinstance(e, Binary) and e.op == "+" and _moves(e.a, lane) != _moves(e.b, lane):
+        return _unit(e.a if _moves(e.a, lane) else e.b, lane)
+    if isinstance(e, Binary) and e.op == "-" and not _moves(e.b, lane):
+        return _unit(e.a, lane)
+    return e == Var(lane)
+
+
+def _moves(e: Expr, lane: str) -> bool:
+    return any(isinstance(v, Var) and v.name == lane for v in walk(e))
+
+
+def reads_per_element(scop: Scop, array: str) -> float:
+    """How often an element of the local array is read, on average (box counts; sizes are constant).
+
+    Raises:
+        ScopError: the sizes are symbolic.
+    """
+    written, read = 0, 0
+    for a in accesses(scop):
+        if a.array == array:
+            count = _box(a.map.domain())
+            written, read = (written + count, read) if a.write else (written, read + count)
+    return read / written if written else 0.0
+
+
+def _box(s: isl.Set) -> int:
+    total = 1
+    for k in range(s.dim(isl.dim_type.set)):
+        low, high = s.dim_min_val(k), s.dim_max_val(k)
+        if not (low.is_int() and high.is_int()):
+            raise ScopError("the number of instances depends on sizes")
+        total *= int(high.to_python()) - int(low.to_python()) + 1
+    return total
