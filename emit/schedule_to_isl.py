@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import islpy as isl
 
 from emit.promotion import Promotion, copy_extension, plan_promotion
+from poly.affine import constant_of
 from poly.errors import BuildError
 from poly.scop import Scop
 from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
@@ -39,7 +40,7 @@ def to_isl(scop: Scop, tree: Node, atomic: bool = False) -> IslSchedule:
     builder = _Builder(scop, atomic)
     active = {s.name: s.domain for s in scop.statements.values()}
     root = isl.Schedule.from_domain(scop.domain).get_root()
-    done = builder.build(tree, root.child(0), active)
+    done = builder.build(tree, root.child(0), active, ())
     return IslSchedule(done.get_schedule(), builder.members, builder.promotions)
 
 
@@ -62,43 +63,52 @@ class _Builder:
         self.members: dict[str, Member] = {}
         self.promotions: list[Promotion] = []
 
-    def build(self, tree: Node, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
-        """Insert `tree` at the leaf `at`; returns the node that then stands there."""
+    def build(
+        self, tree: Node, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
+    ) -> isl.ScheduleNode:
+        """Insert `tree`, which is inside the loops `outer`, at the leaf `at`; returns the node
+        that then stands there."""
         if isinstance(tree, Leaf):
             return at
         if isinstance(tree, Band):
-            return self.band(tree, at, active)
+            return self.band(tree, at, active, outer)
         if isinstance(tree, Filter):
             inner = restrict(active, tree.domain)
             node = at.insert_filter(union_of(inner))
-            return self.build(tree.child, node.child(0), inner).parent()
+            return self.build(tree.child, node.child(0), inner, outer).parent()
         if isinstance(tree, Sequence):
-            return self.sequence(tree, at, active)
+            return self.sequence(tree, at, active, outer)
         if isinstance(tree, Promote):
-            return self.promote(tree, at, active)
+            return self.promote(tree, at, active, outer)
         raise BuildError(f"the schedule tree has an unknown node {type(tree).__name__}")
 
-    def band(self, tree: Band, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+    def band(
+        self, tree: Band, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
+    ) -> isl.ScheduleNode:
         if not active:
-            return self.build(tree.child, at, active)
+            return self.build(tree.child, at, active, outer)
         for member in tree.members:
             if member.name in self.members:
                 raise BuildError(f"the schedule tree has two loops named '{member.name}'")
             self.members[member.name] = member
             total: isl.UnionPwAff | None = None
+            times = absolute(member, outer)
             for s in active:
-                part = isl.UnionPwAff.from_pw_aff(member.schedule[s])
+                part = isl.UnionPwAff.from_pw_aff(times[s])
                 total = part if total is None else total.union_add(part)
             node = at.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(total))
             if self.atomic or member.name.endswith(".out"):
                 node = node.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic)
             at = _mark(node, LOOP + member.name).child(0).child(0)
-        at = self.build(tree.child, at, active)
+            outer = (*outer, member)
+        at = self.build(tree.child, at, active, outer)
         for _ in tree.members:
             at = at.parent().parent()
         return at
 
-    def sequence(self, tree: Sequence, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+    def sequence(
+        self, tree: Sequence, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
+    ) -> isl.ScheduleNode:
         parts = [(f, restrict(active, f.domain)) for f in tree.filters]
         parts = [(f, inner) for f, inner in parts if any(not d.is_empty() for d in inner.values())]
         if not parts:
@@ -110,19 +120,21 @@ class _Builder:
         if len(parts) == 1:
             # isl may drop a sequence of one: it then is a plain filter
             if node.get_type() != isl.schedule_node_type.sequence:
-                return self.build(parts[0][0].child, node.child(0), parts[0][1]).parent()
+                return self.build(parts[0][0].child, node.child(0), parts[0][1], outer).parent()
         for i, (f, inner) in enumerate(parts):
-            node = self.build(f.child, node.child(i).child(0), inner).parent().parent()
+            node = self.build(f.child, node.child(i).child(0), inner, outer).parent().parent()
         return node
 
-    def promote(self, tree: Promote, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+    def promote(
+        self, tree: Promote, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
+    ) -> isl.ScheduleNode:
         number = len(self.promotions)
         promotion = plan_promotion(self.scop, tree, at, active, number)
         if promotion is None:  # nothing below touches the array
-            return self.build(tree.child, at, active)
+            return self.build(tree.child, at, active, outer)
         self.promotions.append(promotion)
         depth = at.get_tree_depth()
-        node = self.build(tree.child, at, active)
+        node = self.build(tree.child, at, active, outer)
         for copy, before in ((promotion.copy_in, True), (promotion.copy_out, False)):
             if copy is not None:
                 graft = copy_extension(copy, self.members)
@@ -130,6 +142,36 @@ class _Builder:
                 while node.get_tree_depth() > depth:
                     node = node.parent()
         return _mark(node, f"{PROMOTE}{number}")
+
+
+def absolute(member: Member, outer: tuple[Member, ...]) -> Mapping[str, isl.PwAff]:
+    """The times of a loop without the blocks that loops around it count: inside
+    `floor(i/8)` the values of `i mod 8` come in the order of `i`, which is plain affine.
+
+    isl derives wrong strides for some sets with remainders and then loses instances
+    (`isl_set_get_stride_info` of `{ [j, b] : exists e: 24e + 23 <= 2j - 9b <= 24e + 24 }`,
+    isl 0.27: the offset is rounded after it was multiplied), and is slower on them.
+    """
+    times = member.schedule
+    for block in reversed(outer):
+        factor = next((f for s in times if (f := _block_factor(times[s], block.schedule[s]))), 0)
+        if factor:
+            times = {s: t.add(block.schedule[s].scale_val(isl.Val(factor))).coalesce() for s, t in times.items()}
+    return times
+
+
+def _block_factor(time: isl.PwAff, block: isl.PwAff) -> int:
+    """k where `time` has the term `-k * block` and `block` is a floor; else 0."""
+    pieces = time.get_pieces()
+    if len(pieces) != 1:
+        return 0
+    aff = pieces[0][1]
+    for d in range(aff.dim(isl.dim_type.div)):
+        floor = isl.PwAff.from_aff(aff.get_div(d).floor())
+        factor = aff.get_coefficient_val(isl.dim_type.div, d)
+        if factor.is_int() and constant_of(block.sub(floor).coalesce()) is not None:
+            return -int(factor.to_python())
+    return 0
 
 
 def restrict(active: Mapping[str, isl.Set], to: Mapping[str, isl.Set]) -> dict[str, isl.Set]:

@@ -30,7 +30,6 @@ from .values import (
     Type,
     arithmetic,
     cast,
-    choose,
     convert,
     describe,
     index_expr,
@@ -39,6 +38,7 @@ from .values import (
     to_sym,
     truth,
     unary,
+    where,
 )
 
 _NUMPY = {entry.numpy: name for name, entry in TABLE.items() if isinstance(entry.numpy, np.ufunc)}
@@ -222,7 +222,7 @@ def _where(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]
         return native(frame, node, functions.where, *args, **kwargs)
     if len(args) != 3:
         raise frame.error(node, f"where takes 3 arguments, not {len(args)}", "write where(condition, a, b)")
-    return choose(*args)
+    return where(*args)
 
 
 def _every(op: str) -> Callable[..., Any]:

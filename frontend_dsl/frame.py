@@ -31,6 +31,7 @@ class Program:
         self.assigned: frozenset[int] = frozenset()
         self.depth = 0
         self.kept: set[str] = set()  # arrays of values that never change once stored
+        self.mixed: list[DslError] = []  # local scalars of two types, as far as the types are known
 
 
 @dataclass(eq=False)

@@ -58,6 +58,9 @@ def store(frame: Frame, version: Version, value: Any, node: Any) -> None:
         array = ArrayValue(version.name, version.type.dtype, (), "local", span, version.prefix, version.prefix_shape)
         version.array = frame.builder.add_array(array)
     assert version.type is not None
+    if not sym.weak and sym.type != version.type:  # Python's would have the type of the last assignment
+        reason = f"{version.name} is {sym.type} here and {version.type} elsewhere"
+        program.mixed.append(frame.error(node, reason, f"give it one type, as in {version.type}(x)"))
     frame.builder.store(version.array, (), cast(sym.expr, version.type.dtype), span)
     program.assigned |= {version.ordinal}
 

@@ -50,8 +50,9 @@ def translate(
         if all(types.get(k) == t for k, t in found.items()):
             break
         types = found
-    if problem is not None:
-        raise problem
+    for mistake in (problem, *program.mixed):
+        if mistake is not None:
+            raise mistake
     results = _results(operator, frame, returned)
     return finish(program.builder, operator.name, args, results, operator.reassociate, operator.fast_math)
 

@@ -173,6 +173,23 @@ def join(a: Type, b: Type) -> Type:
     return Type(weak.dtype, False)
 
 
+def one_type(a: Type, b: Type, what: str) -> Type:
+    """The type of a value that is one of two: Python hands either on as it is, so both must
+    have one dtype (a Python number takes the other's). Raises `TypeProblem`."""
+    if a.weak and b.weak:
+        return join(a, b)
+    strong = b if a.weak else a
+    if a.weak or b.weak:
+        weak = a if a.weak else b
+        fits = _ORDER[weak.dtype.kind] <= _ORDER[strong.dtype.kind]
+    else:
+        fits = a.dtype == b.dtype
+    if not fits:
+        common = join(a, b).dtype
+        raise TypeProblem(f"{what} is {a} or {b}", f"convert to one type, as in {common}(x)")
+    return strong
+
+
 def convert(value: Sym, to: Type) -> Sym:
     """`value` as `to`."""
     return Sym(cast(value.expr, to.dtype), to.weak)
@@ -197,6 +214,8 @@ def arithmetic(op: str, left: Any, right: Any) -> Sym:
     kind = _number(join(a.type, b.type))
     if op in ("&", "|", "^", "<<", ">>"):
         return _bitwise(op, a, b, kind)
+    if op in ("min", "max"):
+        one_type(a.type, b.type, f"the result of {op}")
     if kind.dtype == bool_ and op not in ("min", "max"):
         raise TypeProblem(f"'{op}' on two values of type bool_", "convert one first, as in i32(x), or use & | ^")
     if op == "/" and not kind.dtype.is_float:
@@ -305,9 +324,19 @@ def logical(op: str, parts: list[Any]) -> Sym:
 
 def choose(condition: Any, left: Any, right: Any) -> Sym:
     """`left if condition else right`."""
-    c, a, b = truth(condition), to_sym(left), to_sym(right)
-    kind = join(a.type, b.type)
-    return Sym(Select(c.expr, cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), kind.dtype), kind.weak)
+    a, b = to_sym(left), to_sym(right)
+    return _select(condition, a, b, one_type(a.type, b.type, "this conditional"))
+
+
+def where(condition: Any, left: Any, right: Any) -> Sym:
+    """`where(condition, left, right)`: as `numpy.where`, in the common type."""
+    a, b = to_sym(left), to_sym(right)
+    return _select(condition, a, b, join(a.type, b.type))
+
+
+def _select(condition: Any, a: Sym, b: Sym, kind: Type) -> Sym:
+    test = truth(condition).expr
+    return Sym(Select(test, cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), kind.dtype), kind.weak)
 
 
 def intrinsic(name: str, args: list[Any]) -> Sym:

@@ -388,7 +388,7 @@ class _Generator:
 
     def like(self, a: Arr, value: str) -> str:
         """A value of exactly the array's dtype (`max` returns one of its arguments)."""
-        return value if value.startswith(f"{a.dtype}(") else f"{a.dtype}({value})"
+        return f"{a.dtype}({value})"
 
     def accumulate(self, depth: int) -> list[Line]:
         """s = start; for ...: s += ...; A[...] = s"""
@@ -516,7 +516,7 @@ class _Generator:
         if self.integral:
             return r.choice((
                 f"{a} + {b}", f"({a}) - ({b})", f"({a}) * {r.choice((2, -1))}", f"max(f64({a}), f64({b}))",
-                f"min(f64({a}), f64({b}))", f"-({a})", f"({a} if {self.test(r.random() < 0.5)} else {b})",
+                f"min(f64({a}), f64({b}))", f"-({a})", f"(f64({a}) if {self.test(r.random() < 0.5)} else f64({b}))",
                 f"abs({a})", f"{a} + {b}",
             ))  # fmt: skip
         if self.inexact and r.random() < 0.3:
@@ -526,8 +526,8 @@ class _Generator:
             f"{a} + {b}", f"({a}) - ({b})", f"({a}) * ({b})", f"({a}) * {r.choice((0.5, 1.25, -2.0))}",
             f"({a}) / {r.choice((2.0, 3.0, -7.0))}", f"({a}) / (abs(f64({b})) + 1.0)", f"-({a})", f"abs({a})",
             f"max(f64({a}), f64({b}))", f"min(f32({a}), f32({b}))", f"sqrt(abs(f64({a})))", f"floor(f64({a}))",
-            f"f32({a})", f"({a} if {self.test(r.random() < 0.5)} else {b})",
-            f"where({self.test(False)}, f64({a}), f64({b}))", f"({a}) // 1.5", f"f64({a}) % 2.5",
+            f"f32({a})", f"(f64({a}) if {self.test(r.random() < 0.5)} else f64({b}))",
+            f"where({self.test(False)}, {a}, {b})", f"({a}) // 1.5", f"f64({a}) % 2.5",
             f"fma(f64({a}), f64({b}), f64(1.5))", f"round(f32({a}))",
         ))  # fmt: skip
 
@@ -539,7 +539,7 @@ class _Generator:
             f"i64({a}) // {r.choice((-2, -3))}", f"i64({a}) % {r.choice((-2, -5))}", f"({a}) & ({b})", f"({a}) | ({b})",
             f"({a}) ^ ({b})", f"i64({a}) >> {r.randint(0, 3)}", f"i32({a}) << {r.randint(0, 3)}", f"abs(i64({a}))",
             f"max(i64({a}), i64({b}))", f"min(i64({a}), i64({b}))", f"-i64({a})", f"~i64({a})",
-            f"({a} if {self.test(r.random() < 0.5)} else {b})", f"i32({a})", f"i8({a})", f"i64({a}) ** 2",
+            f"(i64({a}) if {self.test(r.random() < 0.5)} else i64({b}))", f"i32({a})", f"i8({a})", f"i64({a}) ** 2",
         ))  # fmt: skip
 
     def guarded(self, floats: bool, other: str) -> str:
@@ -552,9 +552,10 @@ class _Generator:
         k = r.choice(candidates)
         old = self.loops[k]
         self.loops[k] = replace(old, lo=old.lo + 1)
-        load = self.element(r.choice(arrays))
+        array = r.choice(arrays)
+        load = self.element(array)
         self.loops[k] = old
-        return f"({load} if {old.name} > {old.lo} else {other})"
+        return f"({load} if {old.name} > {old.lo} else {self.like(array, other)})"
 
     def leaf(self, floats: bool) -> str:
         r = self.rng

@@ -34,6 +34,13 @@ def test_back_ends_agree_on_random_programs(first: int) -> None:
     run(range(first, first + CHUNK))
 
 
+# Programs that once failed: an affine condition on a data-dependent iterator; a remainder for
+# which isl derives a wrong stride; arms of two types.
+@pytest.mark.parametrize("seed", [100_420, 100_472, 200_535])
+def test_what_failed_once(seed: int) -> None:
+    run(range(seed, seed + 1))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(10_000, 12_000, 50))
 def test_back_ends_agree_on_many_random_programs(first: int) -> None:

@@ -51,12 +51,13 @@ class Writer:
         if kind == 2:
             return f"{self.r.choice('BD')}[{self.index(loops, 'N')}, {self.index(loops, 'M')}]"
         if kind == 3:
-            return self.r.choice(["0.5", "1", "-2.0", *loops, "N", *INTS])
+            return self.r.choice(["0.5", "1", "-2.0", *loops, "N", *(f"f64({i})" for i in INTS)])
         a, b = self.real(loops, depth - 1), self.real(loops, depth - 1)
         if kind == 7:
-            return f"({a} if {self.condition(loops, 1)} else {b})"
+            return f"(f64({a}) if {self.condition(loops, 1)} else f64({b}))"
         if kind == 8:
-            return self.r.choice([f"helper({a}, {b})", f"abs({a})", f"min({a}, {b})", f"max({a}, {b})"])
+            pair = f"f64({a}), f64({b})"  # one of two values has one dtype
+            return self.r.choice([f"helper({pair})", f"abs({a})", f"min({pair})", f"max({pair})"])
         return f"({a} {self.r.choice('+-*')} {b})"
 
     def whole(self, loops: list[str]) -> str:
@@ -92,9 +93,8 @@ class Writer:
             self.write(indent, f"{self.r.choice(FLOATS)} = {self.real(loops)}")
         elif kind == 2:
             name = self.r.choice(FLOATS)
-            self.write(
-                indent, self.r.choice([f"{name} += {self.real(loops)}", f"{name} = max({name}, {self.real(loops, 1)})"])
-            )
+            larger = f"{name} = max(f64({name}), f64({self.real(loops, 1)}))"
+            self.write(indent, self.r.choice([f"{name} += {self.real(loops)}", larger]))
         elif kind == 3:
             a, b = self.r.sample(FLOATS, 2)
             self.write(indent, f"{a}, {b} = {self.real(loops, 1)}, {self.real(loops, 1)}")

@@ -461,7 +461,7 @@ def test_promotion(a, b):
             P[i] = A[i] * B[i] + 3
             Q[i] = A[i] / 7
             R[i] = A[i] * 0.1 - i
-            S[i] = max(A[i], B[i]) * i / 3
+            S[i] = where(B[i] > A[i], B[i], A[i]) * i / 3
         return P, Q, R, S
 
     x = (RNG.integers(0, 2 if a is bool_ else 11, 6)).astype(a.np)
