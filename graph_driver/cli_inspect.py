@@ -110,7 +110,7 @@ def operator_scop(op: Operator, given: Mapping[str, int | float]) -> tuple[Scop,
     try:
         scop = op.scop(**constants)
     except ArgumentError as error:
-        raise UsageError(f"{error} on the command line --dim NAME=NUMBER") from None
+        raise UsageError(f"{error} (on the command line: --dim NAME=NUMBER)") from None
     sizes: dict[str, int] = {}
     for name, value in given.items():
         if name in constants:

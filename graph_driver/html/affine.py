@@ -19,9 +19,10 @@ Program = Any  # int | str | list: JSON values
 
 def condition(s: isl.Set) -> Program:
     """1 for the points of `s`, 0 for others."""
-    if s.is_wrapping():
-        s = s.flatten()
-    flat = _on_params(s).params()
+    if s.is_params():
+        flat = s
+    else:
+        flat = _on_params(s.flatten() if s.is_wrapping() else s).params()
     return program(_read(_build(flat).expr_from_set(flat), flat))
 
 

@@ -7,7 +7,8 @@ const KIND = {
   RED: ["reduction", "updates of one sum: may change places"],
 };
 const MOST_POINTS = 3000, MOST_ARROWS = 1500;
-const SIZE = { 1: [40, 120], 2: [10, 48], 3: [5, 14] }; // by dimensions: first value and last of the slider
+const SIZE = { 1: [40, 120], 2: [12, 48], 3: [6, 14] }; // by dimensions: first value and last of the slider
+const stem = (iter) => iter.replace(/_\d+$/, "");              // `i_1` is a second loop that the program calls `i`
 const edgeKind = (d) => (d.reduction ? "RED" : d.kind);
 
 class Drawing {
@@ -17,7 +18,8 @@ class Drawing {
     this.marks = marks;                                     // loop name -> kind
     this.links = links;
     const deepest = [...this.space.statements].sort((a, b) => b.iters.length - a.iters.length)[0];
-    this.names = new Set([deepest.name]);
+    const alike = this.space.statements.filter((s) => s.iters.map(stem).join() === deepest.iters.map(stem).join());
+    this.names = new Set((alike.length <= 3 ? alike : [deepest]).map((s) => s.name));
     this.loops = [...new Set(this.space.statements.flatMap((s) => s.times.flatMap((t) => t.steps.map(([l]) => l))))].filter(Boolean);
     const outer = this.loops.filter((l) => l.endsWith(".out"));
     this.colour = outer.length ? `loop:${outer[outer.length - 1]}` : "order";
@@ -33,11 +35,11 @@ class Drawing {
   }
 
   chosen() { return this.space.statements.filter((s) => this.names.has(s.name)); }
-  iters() { return [...new Set(this.chosen().flatMap((s) => s.iters))]; }
+  iters() { return [...new Set(this.chosen().flatMap((s) => s.iters.map(stem)))]; }
   chooseAxes() {
     const deepest = [...this.chosen()].sort((a, b) => b.iters.length - a.iters.length)[0];
-    const axes = deepest.iters.length <= 3 ? [...deepest.iters] : deepest.iters.slice(-3);
-    this.axes = axes.length === 1 ? [axes[0]] : axes.length === 2 ? [axes[1], axes[0]] : [axes[2], axes[1], axes[0]];
+    const iters = [...new Set(deepest.iters.map(stem))], axes = iters.slice(-3);
+    this.axes = [...axes].reverse();
     this.fixed = {};
     this.size = SIZE[Math.max(1, this.axes.length)][0];
     for (const p of this.params) this.sizes[p] = this.size;
@@ -108,7 +110,7 @@ class Drawing {
   upTo(loop) { return this.loops.slice(0, this.loops.indexOf(loop) + 1).slice(-3).join(", "); }
   apart(loop) { return !["serial", "unroll", undefined].includes(this.marks[loop]); }
   start(iter) {
-    const s = this.chosen().find((x) => x.iters.includes(iter)), k = s.iters.indexOf(iter);
+    const s = this.chosen().find((x) => x.iters.map(stem).includes(iter)), k = s.iters.map(stem).indexOf(iter);
     return s.low[k](this.sizes);
   }
   resize() {
@@ -129,7 +131,8 @@ class Drawing {
     this.stop();
     this.step = null;
     const legal = this.space.context(this.sizes);
-    const fixed = Object.fromEntries(Object.entries(this.fixed).filter(([i]) => !this.axes.includes(i)));
+    const held = new Set(Object.keys(this.fixed).filter((i) => !this.axes.includes(i)));
+    const fixed = Object.fromEntries(this.chosen().flatMap((s) => s.iters.filter((i) => held.has(stem(i))).map((i) => [i, this.fixed[stem(i)]])));
     const found = legal ? this.space.instances([...this.names], this.sizes, fixed, Math.max(2, this.size), MOST_POINTS) : { instances: [], clipped: [], full: false };
     this.instances = found.instances;
     const together = new Set(this.together ? this.loops.filter((l) => this.apart(l)) : []);
@@ -160,7 +163,7 @@ class Drawing {
 
   coordinate(x, axis, lows) {
     if (axis.startsWith("loop:")) return x.loops[axis.slice(5)] ?? lows[axis] - 1;
-    const k = x.statement.iters.indexOf(axis);
+    const k = x.statement.iters.map(stem).indexOf(axis);
     return k < 0 ? lows[axis] - 1 : x.at[k];
   }
 
@@ -168,7 +171,7 @@ class Drawing {
   place() {
     const lows = {}, highs = {};
     for (const axis of this.axes) {
-      const known = this.instances.map((x) => (axis.startsWith("loop:") ? x.loops[axis.slice(5)] : x.at[x.statement.iters.indexOf(axis)])).filter((v) => v !== undefined);
+      const known = this.instances.map((x) => (axis.startsWith("loop:") ? x.loops[axis.slice(5)] : x.at[x.statement.iters.map(stem).indexOf(axis)])).filter((v) => v !== undefined);
       lows[axis] = known.reduce((a, b) => Math.min(a, b), Infinity);
       highs[axis] = known.reduce((a, b) => Math.max(a, b), -Infinity);
       if (!known.length) { lows[axis] = 0; highs[axis] = 0; }
@@ -228,8 +231,7 @@ class Drawing {
       return x.dot;
     });
     const heads = Object.keys(KIND).map((k) => svg("marker", { id: `head-${k}`, viewBox: "0 0 8 8", refX: "6", refY: "4", markerWidth: "7", markerHeight: "7", orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0L8 4L0 8z", class: `tip e-${k}` })));
-    const scale = Math.min(1, 900 / width, 560 / height);
-    this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: `space${this.axes.length === 3 ? " turns" : ""}`, role: "img", "aria-label": "Iteration space", preserveAspectRatio: "xMidYMid meet", css: { "max-width": `${Math.max(320, width * scale * 1.25)}px` } }, [svg("defs", {}, heads), ...tiles, ...axes, ...arrows, ...points]);
+    this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: `space${this.axes.length === 3 ? " turns" : ""}${arrows.length > 250 ? " crowded" : ""}`, role: "img", "aria-label": "Iteration space", preserveAspectRatio: "xMidYMid meet", css: { "max-width": `${Math.max(320, (width / unit) * 64)}px` } }, [svg("defs", {}, heads), ...tiles, ...axes, ...arrows, ...points]);
     this.arrows = arrows;
     if (this.axes.length === 3) this.connectTurning();
     this.picture.replaceChildren(this.svg);
@@ -251,19 +253,26 @@ class Drawing {
   axisMarks(X, Y) {
     const out = [], name = (axis) => (axis.startsWith("loop:") ? axis.slice(5) : axis);
     if (!this.instances.length || !this.axes.length) return out;
-    const low = this.axes.map((a) => this.lows[a]), off = this.axes.map(() => 0.9);
+    // In three dimensions along the edges of the box that are in front.
+    const near = this.axes.map((a, i) => (this.axes.length === 3 && i === 2 ? this.highs[a] + 0.9 : this.lows[a] - 0.9));
     this.axes.forEach((axis, k) => {
       const [lo, hi] = [this.lows[axis], this.highs[axis]];
-      const at = (v) => { const p = low.map((l, i) => (i === k ? v : l - off[i])); const [x, y] = this.project(this.axes.length === 1 ? [p[0], -0.9] : p); return [X(x), Y(y)]; };
+      const at = (v) => {
+        const p = near.map((n, i) => (i === k ? v : k === 2 && i === 0 ? this.highs[this.axes[0]] + 0.9 : n));
+        const [x, y] = this.project(this.axes.length === 1 ? [p[0], -0.9] : p);
+        return [X(x), Y(y)];
+      };
       const [ax, ay] = at(lo - 0.4), [bx, by] = at(hi + 0.7);
       out.push(svg("line", { x1: ax, y1: ay, x2: bx, y2: by, class: "axis" }));
       const every = Math.max(1, Math.ceil((hi - lo + 1) / 8));
       for (let v = lo; v <= hi; v += every) {
         const [tx, ty] = at(v);
-        out.push(svg("text", { x: tx + (k && this.axes.length === 2 ? -14 : 0), y: ty + (k && this.axes.length === 2 ? 5 : 20), class: "tick" }, String(v)));
+        const up = k === 1;
+        out.push(svg("text", { x: tx + (up ? -14 : k === 2 ? 12 : 0), y: ty + (up ? 5 : 20), class: "tick" }, String(v)));
       }
-      const [nx, ny] = at(hi + 1.15);
-      out.push(svg("text", { x: nx, y: ny + 5, class: "axisname" }, name(axis)));
+      const beside = this.axes.length === 3 && k !== 1; // two axes meet in a corner: their names stand in the middle
+      const [nx, ny] = at(beside ? (lo + hi) / 2 : hi + 1.15);
+      out.push(svg("text", { x: nx + (beside ? (k ? 34 : -14) : 0), y: ny + (beside ? 44 : 5), class: "axisname" }, name(axis)));
     });
     return out;
   }

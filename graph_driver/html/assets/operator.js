@@ -49,7 +49,7 @@ function start() {
   const links = new Links(DATA.code);
   const view = new TreeView(byId("tree"), links);
   view.show(DATA.tree);
-  byId("whichtree").replaceWith(choices("Which tree", [["tree", "schedule"], ["programTree", "program order"]], "tree", (which) => view.show(DATA[which])));
+  byId("whichtree").replaceWith(choices("Which tree", [["tree", "schedule"], ["programTree", "program"]], "tree", (which) => view.show(DATA[which])));
   let folded = false;
   byId("foldall").addEventListener("click", () => {
     folded = !folded;
@@ -59,11 +59,13 @@ function start() {
   treeLegend(byId("treelegend"));
   sourceView(byId("source"), DATA.sources, links);
   const drawing = DATA.space.statements.length ? new Drawing(DATA.space, markTable(DATA.tree, {}), links) : null;
+  const costs = new Costs(DATA.cost, links);
+  costs.facts(byId("facts"));
   const code = codeView(DATA.code, links);
   const open = tabs(byId("tabs"), byId("views"), [
     ["code", "Code", code, () => code.redraw && code.redraw()],
     ["space", "Iteration space", drawing ? drawing.element : el("div", { class: "view" }, "No statements."), () => { if (drawing && !drawing.instances) drawing.draw(); }],
-    ["cost", "Work and traffic", costView(DATA.cost)],
+    ["cost", "Work and traffic", costs.element()],
     ["why", "Decisions", decisionsView(DATA, links)],
   ]);
   document.addEventListener("keydown", (e) => { if (e.key === "Escape") links.unpin(); });
