@@ -104,7 +104,26 @@ def infer(
         raise ModelError(f"{what}: {_reason(error)}") from error
     if node.op_type in LIKE_INPUT and not node.domain:
         return {node.output[0]: replace(tensors[node.input[0]], name=node.output[0], const=None)}
+    if node.op_type == "STFT" and not node.domain:
+        _one_sided(node, tensors, found)
     return {o: _tensor(o, found.get(o), what) for o in node.output if o}
+
+
+def _one_sided(node: onnx.NodeProto, tensors: Mapping[str, Tensor], found: Mapping[str, onnx.TypeProto]) -> None:
+    """Mend the bins of STFT: onnx's inference takes an absent `onesided` for 0, its default is 1."""
+    if any(a.name == "onesided" for a in node.attribute):
+        return
+    length = next((tensors[i] for i in node.input[3:4] if i), None)
+    window = next((tensors[i] for i in node.input[2:3] if i), None)
+    size = None
+    if length is not None and length.const is not None:
+        size = int(length.const.reshape(-1)[0])
+    elif window is not None and window.shape is not None:
+        size = window.shape[0]
+    for proto in found.values():
+        dims = proto.tensor_type.shape.dim
+        if size is not None and len(dims) == 4:
+            dims[2].dim_value = size // 2 + 1
 
 
 def _scalar(tensor: Tensor) -> Tensor:
