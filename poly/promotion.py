@@ -15,12 +15,14 @@ from functools import cache
 import islpy as isl
 
 from poly.access import Access, accesses
+from poly.boxes import check_layout
 from poly.cache import per_scop
 from poly.dependences import value_flow_among
 from poly.one_dim import OneDims, equated_dims
 from poly.order import in_order
+from poly.regions import Region, prefix_map, regions
 from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, Promote, Sequence, time_maps, walk
+from poly.tree import Node, Promote, time_maps, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,40 +38,15 @@ class PromotionFault:
     detail: str
 
 
-@dataclass(frozen=True, eq=False)
-class Region:
-    """A `Promote` node: the instances below it and the loops above it, outermost first."""
-
-    node: Promote
-    inside: dict[str, isl.Set]
-    loops: tuple[Member, ...]
-
-
-def regions(scop: Scop, tree: Node) -> Iterator[Region]:
-    """All promotions of the tree, outermost first."""
-    domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
-    yield from _regions(tree, domains, ())
-
-
-def _regions(node: Node, active: dict[str, isl.Set], loops: tuple[Member, ...]) -> Iterator[Region]:
-    if isinstance(node, Promote):
-        yield Region(node, active, loops)
-    if isinstance(node, Band):
-        loops = (*loops, *node.members)
-    filters = node.filters if isinstance(node, Sequence) else (node,) if isinstance(node, Filter) else ()
-    if filters:
-        for f in filters:
-            inner = {s: active[s].intersect(d) for s, d in f.domain.items() if s in active}
-            yield from _regions(f.child, inner, loops)
-        return
-    for child in node.children():
-        yield from _regions(child, active, loops)
-
-
 def promotion_faults(scop: Scop, tree: Node) -> Iterator[PromotionFault]:
-    """All ways in which promotions lose or miss a value, outermost promotion first."""
+    """All ways in which promotions lose or miss a value, outermost promotion first.
+
+    Raises:
+        ScheduleError: a layout gives two elements of a buffer one place.
+    """
     if any(isinstance(n, Promote) for n in walk(tree)):
         for region in regions(scop, tree):
+            check_layout(scop, region)
             yield from _region_faults(scop, region)
 
 
@@ -86,8 +63,11 @@ def _region_faults(scop: Scop, region: Region) -> Iterator[PromotionFault]:
         yield from _caller(region, _writes_final_value(scop, region), f"'{node.array}' goes back to the caller, "
                            f"but '{node.buffer}' is dropped (no copy out)")  # fmt: skip
     if node.copy_out and not node.copy_in:
-        yield from _caller(region, _writes_uncertain(scop, region), f"elements of '{node.array}' that are written "
-                           f"under a condition only would be copied out of '{node.buffer}' unset (no copy in)")  # fmt: skip
+        detail = (
+            f"elements of '{node.array}' that are written under a condition only would be copied out of "
+            f"'{node.buffer}' unset (no copy in)"
+        )
+        yield from _caller(region, _writes_uncertain(scop, region), detail)
 
 
 def _caller(region: Region, sizes: Iterator[isl.Set], detail: str) -> Iterator[PromotionFault]:
@@ -176,7 +156,7 @@ def _writes_uncertain(scop: Scop, region: Region) -> Iterator[isl.Set]:
     certain: isl.Map | None = None
     possible: isl.Map | None = None
     for a in _inside(scop, region, write=True):
-        touched = _prefix(region, a.stmt).reverse().apply_range(a.map)
+        touched = prefix_map(region, a.stmt).reverse().apply_range(a.map)
         possible = touched if possible is None else possible.union(touched)
         if a.must:
             certain = touched if certain is None else certain.union(touched)
@@ -184,15 +164,6 @@ def _writes_uncertain(scop: Scop, region: Region) -> Iterator[isl.Set]:
         doubtful = possible if certain is None else possible.subtract(certain)
         if not doubtful.is_empty():
             yield doubtful.params()
-
-
-def _prefix(region: Region, stmt: str) -> isl.Map:
-    """`{ S[x] -> [values of the loops above] }` inside the region."""
-    inside = region.inside[stmt]
-    prefix = isl.Map.from_domain(inside)
-    for m in region.loops:
-        prefix = prefix.flat_range_product(isl.Map.from_pw_aff(m.schedule[stmt]).intersect_domain(inside))
-    return prefix
 
 
 def is_single(access: Access) -> bool:

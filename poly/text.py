@@ -9,7 +9,7 @@ import islpy as isl
 from poly.canonical import map_text, set_text, value_text
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.scop import Array, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+from poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, walk
 
 LEVEL = {
     "or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7,
@@ -98,40 +98,101 @@ def _without_params(text: str) -> str:
 
 def print_tree(tree: Node, scop: Scop | None = None) -> str:
     """The schedule tree with box-drawing lines: loop names, values, kinds, statements at the leaves."""
-    statements: Mapping[str, Statement] = {} if scop is None else scop.statements
-    lines: list[str] = []
-    _draw(tree, "", "", lines, statements, tuple(statements))
-    return "\n".join(lines)
+    drawing = _Drawing({} if scop is None else scop.statements, {} if scop is None else _boxes(scop, tree))
+    drawing.draw(tree, "", "", tuple(drawing.statements))
+    return "\n".join(drawing.lines)
 
 
-def _draw(
-    node: Node, first: str, rest: str, lines: list[str], statements: Mapping[str, Statement], active: tuple[str, ...]
-) -> None:
-    if isinstance(node, Band):
-        tag = "band" + (" permutable" if node.permutable and len(node.members) > 1 else "")
-        active = active or tuple(node.members[0].schedule)
+def _boxes(scop: Scop, tree: Node) -> dict[str, str]:
+    """Buffer -> the part of the array that it holds: offset and extent in each dimension."""
+    from poly.boxes import box_of
+    from poly.regions import regions
+
+    if not any(isinstance(n, Promote) for n in walk(tree)):
+        return {}
+    found = ((r.node.buffer, box_of(scop, r)) for r in regions(scop, tree))
+    return {buffer: box.text() for buffer, box in found if box is not None}
+
+
+class _Drawing:
+    def __init__(self, statements: Mapping[str, Statement], boxes: Mapping[str, str]) -> None:
+        self.statements, self.boxes = statements, boxes
+        self.lines: list[str] = []
+
+    def draw(self, node: Node, first: str, rest: str, active: tuple[str, ...]) -> None:
+        """Add the lines of a subtree: `first` goes before the first of them, `rest` before the others."""
+        if isinstance(node, Band):
+            self.band(node, first, rest, active or tuple(node.members[0].schedule))
+        elif isinstance(node, Sequence):
+            self.lines.append(f"{first}sequence")
+            for k, f in enumerate(node.filters):
+                head, tail = ("└─ ", "   ") if k == len(node.filters) - 1 else ("├─ ", "│  ")
+                start = len(self.lines)
+                self.draw(f.child, rest + head, rest + tail, tuple(f.domain))
+                self.lines[start] += _condition(f, node)
+        elif isinstance(node, Filter):
+            self.draw(node.child, first, rest, tuple(node.domain))
+        elif isinstance(node, Promote):
+            self.lines.append(first + self.promote(node))
+            self.draw(node.child, rest + "└─ ", rest + "   ", active)
+        elif isinstance(node, Leaf):
+            known = self.statements
+            texts = [f"{s}: {print_statement(known[s])}" if s in known else s for s in active]
+            self.lines.extend((first if k == 0 else rest) + t for k, t in enumerate(texts or ["(empty)"]))
+
+    def band(self, node: Band, first: str, rest: str, active: tuple[str, ...]) -> None:
+        tag = "   band permutable" if node.permutable and len(node.members) > 1 else ""
         for k, m in enumerate(node.members):
-            prefix = first if k == 0 else rest
             corner = _corner(k, len(node.members))
-            lines.append(f"{prefix}{corner}{_member_text(m, active)}{'   ' + tag if k == 0 and tag != 'band' else ''}")
-        _draw(node.child, rest + "└─ ", rest + "   ", lines, statements, active)
-    elif isinstance(node, Sequence):
-        lines.append(f"{first}sequence")
-        for k, f in enumerate(node.filters):
-            last = k == len(node.filters) - 1
-            head, tail = ("└─ ", "   ") if last else ("├─ ", "│  ")
-            _draw(f.child, rest + head, rest + tail, lines, statements, tuple(f.domain))
-    elif isinstance(node, Filter):
-        _draw(node.child, first, rest, lines, statements, tuple(node.domain))
-    elif isinstance(node, Promote):
+            self.lines.append(f"{first if k == 0 else rest}{corner}{_member_text(m, active)}{tag if k == 0 else ''}")
+        self.draw(node.child, rest + "└─ ", rest + "   ", active)
+
+    def promote(self, node: Promote) -> str:
+        """`promote A[32i.out : 32, 0 : K] to local A_buf, layout (1, 0) (copy in)`."""
         moves = "contract" if not (node.copy_in or node.copy_out) else "promote"
         copies = [w for w, on in (("copy in", node.copy_in), ("copy out", node.copy_out)) if on]
-        detail = f" ({', '.join(copies)})" if copies else ""
-        lines.append(f"{first}{moves} {node.array} to {node.space} {node.buffer}{detail}")
-        _draw(node.child, rest + "└─ ", rest + "   ", lines, statements, active)
-    elif isinstance(node, Leaf):
-        texts = [f"{s}: {print_statement(statements[s])}" if s in statements else s for s in active]
-        lines.extend((first if k == 0 else rest) + t for k, t in enumerate(texts or ["(empty)"]))
+        box = self.boxes.get(node.buffer)
+        text = f"{moves} {node.array}{f'[{box}]' if box else ''} to {node.space} {node.buffer}"
+        if node.layout is not None:
+            text += f", layout {layout_text(node.layout)}"
+        return text + (f" ({', '.join(copies)})" if copies else "")
+
+
+def layout_text(layout: Layout) -> str:
+    """`(d0 // 8, d1, d0 % 8)` for `((0, 8, 0), (1, 1, 0), (0, 1, 8))`."""
+    terms = (f"d{d}{f' // {div}' if div > 1 else ''}{f' % {mod}' if mod else ''}" for d, div, mod in layout)
+    return f"({', '.join(terms)})"
+
+
+def _condition(part: Filter, sequence: Sequence) -> str:
+    """Which instances go this way, for statements that are in several parts of the sequence."""
+    texts: dict[str, list[str]] = {}
+    for s, domain in part.domain.items():
+        others = [f.domain[s] for f in sequence.filters if f is not part and s in f.domain]
+        if others:
+            every = domain
+            for d in others:
+                every = every.union(d)
+            texts.setdefault(_constraints(domain.gist(every.coalesce()).coalesce()), []).append(s)
+    if not texts:
+        return ""
+    if list(texts.values()) == [list(part.domain)]:
+        return f"   if {next(iter(texts))}"
+    return "   if " + "; ".join(f"{t} for {'/'.join(names)}" for t, names in texts.items())
+
+
+def _constraints(s: isl.Set) -> str:
+    """`k = 0 and i < N`: what isl's text of the set says, those in the tuple (`S[i, k = 0]`) included."""
+    body = _without_params(set_text(s)).removeprefix("{ ").removesuffix(" }")
+    if "; " in body:
+        return " or ".join(f"({_constraints_of(part)})" for part in body.split("; "))
+    return _constraints_of(body)
+
+
+def _constraints_of(text: str) -> str:
+    head, _, tail = text.partition(" : ")
+    inside = [d for d in head.partition("[")[2].rpartition("]")[0].split(", ") if " = " in d]
+    return " and ".join([*inside, *([tail] if tail else [])])
 
 
 def _corner(position: int, count: int) -> str:

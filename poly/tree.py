@@ -23,6 +23,7 @@ import islpy as isl
 GpuAxis = Literal["block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"]
 LoopKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
 Space = Literal["register", "local", "shared", "heap"]
+Layout = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Promote(Node):
     buffer: str
     space: Space
     child: Node
-    layout: tuple[tuple[int, int, int], ...] | None = None
+    layout: Layout | None = None
     copy_in: bool = True
     copy_out: bool = True
 

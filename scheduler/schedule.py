@@ -14,13 +14,14 @@ from scheduler.steps.blocks import Blocks
 from scheduler.steps.joining import Joining
 from scheduler.steps.marks import Marks
 from scheduler.steps.order import Order
+from scheduler.steps.program import Program
 from scheduler.steps.questions import Questions
 from scheduler.steps.storage import Storage
 
 __all__ = ["STEPS", "Schedule", "Step"]
 
 
-class Schedule(Blocks, Order, Joining, Marks, Storage, Questions):
+class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions):
     """When and how the statements of `scop` run.
 
     `tree` prints as a picture; `trace` replays on the same Scop; `notes` are decisions of
@@ -60,5 +61,5 @@ class Schedule(Blocks, Order, Joining, Marks, Storage, Questions):
 
 STEPS = frozenset(
     "split strip_mine tile interchange permute reverse skew shift reorder_statements fuse distribute "
-    "unroll_and_jam index_split peel parallel vectorize unroll bind promote contract set_order".split()
+    "unroll_and_jam index_split peel parallel vectorize unroll bind promote contract inline rfactor set_order".split()
 )

@@ -6,7 +6,7 @@ outside one iteration of the loops above it, so nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import islpy as isl
@@ -16,7 +16,7 @@ from poly.errors import ScheduleError
 from poly.expr import Expr, Var, loads
 from poly.expr import walk as walk_expr
 from poly.scop import Scop, Statement
-from poly.tree import Band, Member, Node, Promote, Space, walk
+from poly.tree import Band, Layout, Member, Node, Promote, Space, walk
 from scheduler.tree_edit import Path, locate, outer_members, paths, put, used_names
 
 SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
@@ -159,14 +159,25 @@ def choose_space(extents: list[int | None], element_bytes: int, limit: int = 163
     return "local" if size <= limit else "heap"
 
 
-def promote(scop: Scop, tree: Node, array: str, at: str, space: Space) -> Node:
+@dataclass(frozen=True)
+class Moves:
+    """What a promotion does besides the redirection; None: as the accesses need it."""
+
+    copy_in: bool | None = None
+    copy_out: bool | None = None
+
+
+def promote(
+    scop: Scop, tree: Node, array: str, at: str, space: Space, layout: Layout | None = None, moves: Moves = Moves()
+) -> Node:
     """Below loop `at`, accesses to the array go to a buffer that is copied in and out."""
     if array not in scop.arrays:
         raise ScheduleError(f"no array '{array}': the arrays are {', '.join(scop.arrays)}")
     if space not in SPACES:
         raise ScheduleError(f"no memory space '{space}': the spaces are {', '.join(SPACES)}")
     spot = locate(tree, at)
-    below = [scop.statements[s] for s in spot.member.schedule]
+    inside = statements_below(scop, spot.path)
+    below = [scop.statements[s] for s in spot.member.schedule if s in inside]
     used = [touches(s, array) for s in below]
     if not any(r or w for r, w in used):
         raise ScheduleError(f"array '{array}' is not used inside loop '{at}'")
@@ -177,8 +188,29 @@ def promote(scop: Scop, tree: Node, array: str, at: str, space: Space) -> Node:
     check_bounded(below, array, {m.name for m in place.loops()})
     if space == "register" and None in footprint(scop, array, place.loops()):
         raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
-    writes = any(w for _, w in used)
-    return place.insert(Promote(array, buffer_name(scop, tree, array), space, spot.band, None, True, writes))
+    copy_in = True if moves.copy_in is None else moves.copy_in
+    copy_out = any(w for _, w in used) if moves.copy_out is None else moves.copy_out
+    node = Promote(array, buffer_name(scop, tree, array), space, spot.band, layout, copy_in, copy_out)
+    return place.insert(node)
+
+
+def full_layout(scop: Scop, array: str, layout: Sequence[int] | Sequence[Sequence[int]] | None) -> Layout | None:
+    """A layout as `(dim, div, mod)` triples; a list of dimensions is a transposition.
+
+    Raises:
+        ScheduleError: it is neither.
+    """
+    if layout is None:
+        return None
+    rank = len(scop.arrays[array].shape) if array in scop.arrays else 0
+    if all(isinstance(d, int) for d in layout):
+        if sorted(layout) != list(range(rank)):  # type: ignore[type-var]
+            raise ScheduleError(f"layout {list(layout)} names each of the {rank} dimensions of '{array}' once")
+        return tuple((d, 1, 0) for d in layout)  # type: ignore[misc]
+    triples = [tuple(part) for part in layout]  # type: ignore[arg-type]
+    if any(len(part) != 3 or not all(isinstance(x, int) for x in part) for part in triples):
+        raise ScheduleError("a layout is a list of dimensions or of (dimension, divisor, modulus) triples")
+    return tuple((d, div, mod) for d, div, mod in triples)
 
 
 def promoted_below(node: Node, array: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.tree import Space
@@ -14,16 +14,30 @@ from scheduler.core import Core
 class Storage(Core):
     """Part of `Schedule`."""
 
-    def promote(self, array: str, at: str, space: Space = "local") -> Self:
-        """Give an array a buffer of its own inside a loop.
+    def promote(
+        self, array: str, at: str, space: Space = "local",
+        layout: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        copy_in: bool | None = None, copy_out: bool | None = None,
+    ) -> Self:  # fmt: skip
+        """Give an array a buffer of its own inside a loop: the tile that one iteration touches.
 
-        Arguments: `array`; `at`, the loop; `space`: register, local, shared, heap.
+        Arguments: `array`; `at`, the loop; `space`: register, local, shared, heap; `layout`: the
+        order of the dimensions (`[1, 0]` transposes) or `(dimension, divisor, modulus)` triples,
+        outermost first (`[(0, 8, 0), (1, 1, 0), (0, 1, 8)]`: panels of 8 rows); `copy_in`,
+        `copy_out`: False leaves the copy out, by default there is a copy where one is needed.
         Before -> after: inside each iteration of `at`, the part of `array` used is copied to a
-        buffer, used there, and copied back if written.
-        Refused when: iterations of a parallel loop above would disagree.
+        buffer, used there, and copied back if written. The tree shows its offset and extent.
+        Refused when: a copy is left out and a value does not reach a reader; a subscript or the
+        extent depends on data; a layout gives two elements one place.
         """
-        return self._step("promote", {"array": array, "at": at, "space": space},
-                          storage.promote(self.scop, self.tree, array, at, space))  # fmt: skip
+        at = self._one(at)
+        triples = storage.full_layout(self.scop, array, layout)
+        given: dict[str, Any] = {"layout": None if triples is None else [list(x) for x in triples]}
+        given |= {"copy_in": copy_in, "copy_out": copy_out}
+        args = {"array": array, "at": at, "space": space, **{k: v for k, v in given.items() if v is not None}}
+        moves = storage.Moves(copy_in, copy_out)
+        tree = storage.promote(self.scop, self.tree, array, at, space, triples, moves)
+        return self._step("promote", args, tree)
 
     def contract(self, array: str, space: Space | None = None) -> Self:
         """Shrink a local array to what one iteration needs.

@@ -1,0 +1,50 @@
+"""The regions of `Promote` nodes: the instances below them and the loops above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import islpy as isl
+
+from poly.scop import Scop
+from poly.tree import Band, Filter, Member, Node, Promote, Sequence
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A `Promote` node: the instances below it and the loops above it, outermost first."""
+
+    node: Promote
+    inside: dict[str, isl.Set]
+    loops: tuple[Member, ...]
+
+
+def regions(scop: Scop, tree: Node) -> Iterator[Region]:
+    """All promotions of the tree, outermost first."""
+    domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
+    yield from _regions(tree, domains, ())
+
+
+def _regions(node: Node, active: dict[str, isl.Set], loops: tuple[Member, ...]) -> Iterator[Region]:
+    if isinstance(node, Promote):
+        yield Region(node, active, loops)
+    if isinstance(node, Band):
+        loops = (*loops, *node.members)
+    filters = node.filters if isinstance(node, Sequence) else (node,) if isinstance(node, Filter) else ()
+    if filters:
+        for f in filters:
+            inner = {s: active[s].intersect(d) for s, d in f.domain.items() if s in active}
+            yield from _regions(f.child, inner, loops)
+        return
+    for child in node.children():
+        yield from _regions(child, active, loops)
+
+
+def prefix_map(region: Region, stmt: str) -> isl.Map:
+    """`{ S[x] -> [values of the loops above] }` inside the region."""
+    inside = region.inside[stmt]
+    prefix = isl.Map.from_domain(inside)
+    for m in region.loops:
+        prefix = prefix.flat_range_product(isl.Map.from_pw_aff(m.schedule[stmt]).intersect_domain(inside))
+    return prefix
