@@ -125,8 +125,10 @@ def _comparison(c: isl.Constraint) -> str:
         return f"{_sum(left, max(sign, 0))} = {_sum(right, max(-sign, 0))}"
     if not minus:
         return f"{_sum(plus, 0)} >= {-constant}"
-    return f"{_sum(minus, max(-constant, 0))} <= {_sum(plus, max(constant, 0))}" if plus else (
-        f"{_sum(minus, 0)} <= {constant}"
+    return (
+        f"{_sum(minus, max(-constant, 0))} <= {_sum(plus, max(constant, 0))}"
+        if plus
+        else (f"{_sum(minus, 0)} <= {constant}")
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from poly.dtypes import DType
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, loads
 from poly.text import LEVEL
 
 _CALLS = {
-    **{f: f"np.{f}" for f in "exp log log1p expm1 sqrt sin cos tan sinh cosh tanh floor ceil trunc abs isnan isinf".split()},
+    **{f: f"np.{f}" for f in "exp log log1p expm1 sqrt sin cos tan sinh cosh tanh".split()},
+    **{f: f"np.{f}" for f in "floor ceil trunc abs isnan isinf".split()},
     "asin": "np.arcsin", "acos": "np.arccos", "atan": "np.arctan", "round": "np.rint", "pow": "np.power",
     "erf": "math.erf",
 }  # fmt: skip
@@ -74,8 +75,20 @@ def tag_text(e: Expr) -> str:
     if isinstance(e, (Const, Var, Load)):
         return numpy_text(e)
     if isinstance(e, Select):
-        return f"({tag_text(e.a)} if {numpy_text(e.cond)} else {tag_text(e.b)})"
+        return f"({tag_text(e.a)} if {coin_text(e.cond)} else {tag_text(e.b)})"
     if isinstance(e, Binary) and (e.op in ("and", "or") or e.dtype.kind == "bool"):
-        return numpy_text(e, 1)
+        return coin_text(e)
     parts = [tag_text(c) for c in e.children()]
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def coin_text(e: Expr) -> str:
+    """A condition over tags: what compares values read from memory is decided by a tag's last bit."""
+    if isinstance(e, Binary) and e.op in ("and", "or"):
+        return f"({coin_text(e.a)} {e.op} {coin_text(e.b)})"
+    if isinstance(e, Unary) and e.op == "not":
+        return f"(not {coin_text(e.a)})"
+    if isinstance(e, Load) or not any(True for _ in loads(e)):
+        return numpy_text(e, 1)
+    parts = "".join(f"{tag_text(c)}, " for c in e.children())
+    return f"(tag('condition', ({parts})) % 2 == 1)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -121,13 +121,56 @@ def make_witness(scop: Scop, pairs: isl.Map, case: Case | None = None) -> Witnes
     names = (pairs.get_tuple_name(isl.dim_type.in_), pairs.get_tuple_name(isl.dim_type.out))
     depth = pairs.dim(isl.dim_type.in_)
     flat = _point(pairs.wrap())
-    source, sink = flat[:depth], flat[depth:]
-    array, element, kind = _shared_element(scop, (names[0], source), (names[1], sink), params)
-    first, second = scop.statements[names[0]], scop.statements[names[1]]
-    return Witness(
-        params, (names[0], source), (names[1], sink), array, element, kind,
-        first.iters, second.iters, first.span, second.span, case,
-    )  # fmt: skip
+    source, sink = (names[0], flat[:depth]), (names[1], flat[depth:])
+    kind, (array, element) = next(_shared_elements(scop, source, sink, params))
+    return _witness(scop, params, source, sink, array, element, kind, case)
+
+
+def witnesses_at(scop: Scop, pairs: isl.Map, params: Mapping[str, int], case: Case | None, limit: int) -> list[Witness]:
+    """The pairs for these sizes, one witness for each element and kind of conflict (some of them
+    where there are more than `limit`)."""
+    pairs = _fix(pairs.intersect_params(scop.context), params)
+    names = (pairs.get_tuple_name(isl.dim_type.in_), pairs.get_tuple_name(isl.dim_type.out))
+    depth, count = pairs.dim(isl.dim_type.in_), pairs.dim(isl.dim_type.in_) + pairs.dim(isl.dim_type.out)
+    flat = _few(pairs.wrap().flatten(), 4 * limit)
+    points: list[isl.Point] = []
+    flat.foreach_point(points.append)
+    points = points[:limit]
+    found: list[Witness] = []
+    for p in points:
+        at = tuple(int(p.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
+        source, sink = (names[0], at[:depth]), (names[1], at[depth:])
+        for kind, (array, element) in _shared_elements(scop, source, sink, params):
+            found.append(_witness(scop, params, source, sink, array, element, kind, case))
+    return found[:limit]
+
+
+def _few(points: isl.Set, limit: int) -> isl.Set:
+    """A subset of a set without parameters that is quick to list: leading dimensions fixed at
+    their least values until a box of `limit` points holds the rest."""
+    count = points.dim(isl.dim_type.set)
+    for k in range(0 if points.is_empty() else count):
+        size: float = 1
+        for j in range(k, count):
+            low, high = points.dim_min_val(j), points.dim_max_val(j)
+            bounded = low.is_int() and high.is_int()
+            size *= int(high.to_python()) - int(low.to_python()) + 1 if bounded else float("inf")
+        if size <= limit:
+            break
+        parts = [p for p in map(isl.Set.from_basic_set, points.get_basic_sets()) if not p.is_empty()]
+        points = points.fix_val(isl.dim_type.set, k, _least(parts, k))
+    return points
+
+
+Instance = tuple[str, tuple[int, ...]]
+
+
+def _witness(
+    scop: Scop, params: Mapping[str, int], source: Instance, sink: Instance, array: str, element: tuple[int, ...],
+    kind: str, case: Case | None,
+) -> Witness:  # fmt: skip
+    first, second = scop.statements[source[0]], scop.statements[sink[0]]
+    return Witness(params, source, sink, array, element, kind, first.iters, second.iters, first.span, second.span, case)
 
 
 def smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:
@@ -183,21 +226,21 @@ def _least(parts: list[isl.Set], k: int) -> isl.Val:
     return largest[0] if largest else parts[0].sample_point().get_coordinate_val(isl.dim_type.set, k)
 
 
-def _shared_element(
-    scop: Scop, source: tuple[str, tuple[int, ...]], sink: tuple[str, tuple[int, ...]], params: Mapping[str, int]
-) -> tuple[str, tuple[int, ...], str]:
-    """Array, element and kind of the conflict of two instances; RAW is named before WAW and WAR."""
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+def _shared_elements(
+    scop: Scop, source: Instance, sink: Instance, params: Mapping[str, int]
+) -> Iterator[tuple[str, tuple[str, tuple[int, ...]]]]:
+    """Kind, array and element of the conflicts of two instances; RAW comes before WAW and WAR."""
+    found: dict[str, list[tuple[str, tuple[int, ...]]]] = {"RAW": [], "WAW": [], "WAR": []}
     for a in (x for x in accesses(scop) if x.stmt == source[0]):
         for b in (x for x in accesses(scop) if x.stmt == sink[0] and x.array == a.array):
             kind = {(True, False): "RAW", (False, True): "WAR", (True, True): "WAW"}.get((a.write, b.write))
-            if kind is None or kind in found:
-                continue
-            both = _elements(a, source[1], params).intersect(_elements(b, sink[1], params))
-            if not both.is_empty():
-                found[kind] = (a.array, _point(both))
-    kind = next(k for k in ("RAW", "WAW", "WAR") if k in found)
-    return (*found[kind], kind)
+            if kind is not None:
+                both = _elements(a, source[1], params).intersect(_elements(b, sink[1], params))
+                if not both.is_empty():
+                    found[kind].append((a.array, _point(both)))
+    for kind, elements in found.items():
+        for element in dict.fromkeys(elements):
+            yield kind, element
 
 
 def _elements(access: Access, at: tuple[int, ...], params: Mapping[str, int]) -> isl.Set:
