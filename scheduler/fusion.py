@@ -9,18 +9,20 @@ from dataclasses import replace
 
 import islpy as isl
 
+from poly.dependences import conflicts
 from poly.errors import ScheduleError
 from poly.scop import Scop
 from poly.tree import Band, Filter, Member, Node, loop_names
 from poly.tree import Sequence as SequenceNode
 from scheduler.tree_edit import (
     Path,
-    Spot,
     fresh,
+    joined_values,
     locate,
     outer_members,
     peel_first,
     put,
+    reaching,
     refuse_dynamic,
     restrict,
     sequence,
@@ -40,11 +42,13 @@ def fuse(scop: Scop, tree: Node, a: str, b: str) -> Node:
     same = (first.kind, first.factor) == (second.kind, second.factor)
     loop = Member(
         a,
-        {**first.schedule, **second.schedule},
+        joined_values([(seq.filters[k].domain, first.schedule), (seq.filters[k + 1].domain, second.schedule)]),
         first.kind if same else "serial",
         first.factor if same else None,
     )
-    domain = {**seq.filters[k].domain, **seq.filters[k + 1].domain}
+    domain = dict(seq.filters[k].domain)
+    for s, part in seq.filters[k + 1].domain.items():
+        domain[s] = domain[s].union(part).coalesce() if s in domain else part
     joined = Filter(domain, Band((loop,), body))
     filters = (*seq.filters[:k], joined, *seq.filters[k + 2 :])
     return put(path[:-1], joined.child if len(filters) == 1 else SequenceNode(filters))
@@ -66,36 +70,28 @@ def _neighbours(tree: Node, a: str, b: str) -> tuple[Path, int]:
     return spots[0].path[:-1], ka
 
 
-def smallest_shift(scop: Scop, conflicts: isl.UnionMap, tree: Node, loop: str, body: tuple[str, ...]) -> int | None:
-    """The smallest delay >= 0 of the statements `body` in `loop` that leaves no conflict from the
-    loop's other statements to them running backwards; None when no constant is enough."""
-    spot: Spot = locate(tree, loop)
-    above = [*outer_members(spot.path), *spot.band.members[: spot.index]]
+def smallest_shift(scop: Scop, tree: Node, a: str, b: str) -> int | None:
+    """The smallest delay >= 0 of loop `b`'s body that lets it join loop `a`: no conflict between
+    the two bodies then runs backwards. None when no constant is enough."""
+    path, _ = _neighbours(tree, a, b)
+    first, second = locate(tree, a), locate(tree, b)
+    inside_a, inside_b = reaching(scop, first.path), reaching(scop, second.path)
+    above = outer_members(path)
     worst = 0
-    for source in spot.member.schedule:
-        if source in body:
+    for (source, sink), pairs in conflicts(scop).ordered.items():
+        if source not in inside_a or sink not in inside_b:
             continue
-        for sink in body:
-            pairs = _between(scop, conflicts, source, sink)
-            for m in above:
-                pairs = pairs.intersect(
-                    isl.Map.from_pw_aff(m.schedule[source]).apply_range(isl.Map.from_pw_aff(m.schedule[sink]).reverse())
-                )
-            if pairs.is_empty():
-                continue
-            times = pairs.apply_domain(isl.Map.from_pw_aff(spot.member.schedule[source]))
-            distance = times.apply_range(isl.Map.from_pw_aff(spot.member.schedule[sink])).deltas().dim_min_val(0)
-            if not distance.is_int():
-                return None
-            worst = max(worst, -int(distance.to_python()))
+        pairs = pairs.intersect_domain(inside_a[source]).intersect_range(inside_b[sink])
+        for m in above:
+            pairs = pairs.intersect(m.schedule[source].eq_map(m.schedule[sink]))
+        if pairs.is_empty():
+            continue
+        times = pairs.apply_domain(isl.Map.from_pw_aff(first.member.schedule[source]))
+        distance = times.apply_range(isl.Map.from_pw_aff(second.member.schedule[sink])).deltas().dim_min_val(0)
+        if not distance.is_int():
+            return None
+        worst = max(worst, -int(distance.to_python()))
     return worst
-
-
-def _between(scop: Scop, conflicts: isl.UnionMap, source: str, sink: str) -> isl.Map:
-    space = (
-        scop.statements[source].domain.get_space().map_from_domain_and_range(scop.statements[sink].domain.get_space())
-    )
-    return conflicts.extract_map(space.align_params(conflicts.get_space()))
 
 
 def distribute(tree: Node, loop: str) -> Node:

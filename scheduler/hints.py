@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from poly.errors import ScheduleError
+from scheduler.fusion import smallest_shift
 from scheduler.tree_edit import chain_of, together
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def proposals(before: Core, step: Step) -> Iterator[tuple[str, list[tuple[str, d
     same = (step.name, step.args)
     if step.name == "fuse" and not step.args["shift"]:
         a, b = step.args["a"], step.args["b"]
-        amount = smallest_delay(before, a, b)
+        amount = smallest_shift(before.scop, before.tree, a, b)
         if amount:
             yield f"shift={amount} makes it legal", [("fuse", {"a": a, "b": b, "shift": amount})]
     if step.name in ("interchange", "permute", "tile"):
@@ -34,14 +35,3 @@ def proposals(before: Core, step: Step) -> Iterator[tuple[str, list[tuple[str, d
             steps = [("skew", {"loop": n, "by": outer, "factor": factor}) for n in inner]
             words = ", ".join(f"skew({n!r}, {outer!r}, {factor})" for n in inner)
             yield f"after {words} it is legal", [*steps, same]
-
-
-def smallest_delay(before: Core, a: str, b: str) -> int | None:
-    """The smallest shift of `b`'s body that lets it join `a`; None when no constant does."""
-    from poly.dependences import conflicts
-    from scheduler import fusion
-    from scheduler.tree_edit import locate
-
-    body = tuple(locate(before.tree, b).member.schedule)
-    joined = fusion.fuse(before.scop, before.tree, a, b)
-    return fusion.smallest_shift(before.scop, conflicts(before.scop).ordering, joined, a, body)

@@ -12,7 +12,7 @@ import islpy as isl
 
 from poly.errors import ScheduleError
 from poly.scop import Scop
-from poly.tree import Filter, Member, Node
+from poly.tree import Filter, Member, Node, loop_names
 from poly.tree import Sequence as SequenceNode
 from scheduler.arguments import integer
 from scheduler.tree_edit import (
@@ -101,16 +101,19 @@ def shifted(member: Member, amount: int, statements: Sequence[str]) -> Member:
 
 
 def reorder_statements(tree: Node, order: Sequence[str]) -> Node:
-    """Put the children of one Sequence that hold these statements in the given order."""
+    """Put the children of one Sequence that hold these statements (or loops) in the given order."""
     if len(set(order)) != len(order) or len(order) < 2:
         raise ScheduleError(f"reorder_statements needs two or more different statements, not: {', '.join(order)}")
     for path, node in reversed(paths(tree)):
         if not isinstance(node, SequenceNode):
             continue
-        where = {s: k for k, f in enumerate(node.filters) for s in f.domain if s in order}
-        if len(where) != len(order):
+        where = {s: _holders(node, s) for s in order}
+        if not all(where.values()):
             continue
-        places = [where[s] for s in order]
+        for s, found in where.items():
+            if len(found) > 1:
+                raise ScheduleError(f"{s} is in several parts of the sequence: name a loop of the part that is meant")
+        places = [found[0] for found in where.values()]
         if len(set(places)) != len(places):
             raise ScheduleError(f"statements {', '.join(order)} are inside a common loop: distribute it first")
         filters: list[Filter] = list(node.filters)
@@ -118,3 +121,8 @@ def reorder_statements(tree: Node, order: Sequence[str]) -> Node:
             filters[place] = node.filters[source]
         return put(path, SequenceNode(tuple(filters)))
     raise ScheduleError(f"statements {', '.join(order)} are not neighbours in one sequence")
+
+
+def _holders(node: SequenceNode, name: str) -> list[int]:
+    """The parts of a sequence that hold a statement or a loop."""
+    return [k for k, f in enumerate(node.filters) if name in f.domain or name in loop_names(f.child)]

@@ -293,31 +293,54 @@ def hoist(scop: Scop, tree: Node, path: Path) -> Node:
     assert isinstance(seq, SequenceNode)
     member, rest = peel_first(seq.filters[k].child)
     refuse_dynamic(scop, member, "sink statements into")
-    schedule = dict(member.schedule)
+    active = reaching(scop, above)
+    inside = {s: active[s].intersect(d) for s, d in seq.filters[k].domain.items()}
     outer = outer_members(above)
     filters = list(seq.filters)
+    parts: list[tuple[Mapping[str, isl.Set], Mapping[str, isl.PwAff]]] = []
     for position, f in enumerate(filters):
-        if position != k:
-            for stmt in f.domain:
-                schedule[stmt] = _embedding(scop, stmt, outer, member, first=position < k)
+        first = position < k
+        values = {s: _embedding(scop, s, outer, member, inside, first) for s in f.domain} if position != k else None
+        parts.append((f.domain, member.schedule if values is None else values))
     filters[k] = Filter(filters[k].domain, rest)
     kind = member.kind if member.kind == "unroll" else "serial"
-    band = Band((Member(member.name, schedule, kind, member.factor if kind == "unroll" else None),), sequence(filters))
-    return put(above, band)
+    loop = Member(member.name, joined_values(parts), kind, member.factor if kind == "unroll" else None)
+    return put(above, Band((loop,), sequence(filters)))
 
 
-def _embedding(scop: Scop, stmt: str, outer: Sequence[Member], member: Member, first: bool) -> isl.PwAff:
+def joined_values(parts: Sequence[tuple[Mapping[str, isl.Set], Mapping[str, isl.PwAff]]]) -> dict[str, isl.PwAff]:
+    """The values of one loop over several parts of a sequence: `(instances, values)` of each.
+
+    A statement with instances in several parts gets the values of each part there.
+    """
+    values: dict[str, isl.PwAff] = {}
+    count: dict[str, int] = {}
+    for domain, _ in parts:
+        for s in domain:
+            count[s] = count.get(s, 0) + 1
+    for domain, schedule in parts:
+        for s, where in domain.items():
+            if count[s] == 1:
+                values[s] = schedule[s]
+            else:
+                here = schedule[s].intersect_domain(where)
+                values[s] = values[s].union_add(here).coalesce() if s in values else here
+    return values
+
+
+def _embedding(
+    scop: Scop, stmt: str, outer: Sequence[Member], member: Member, inside: Mapping[str, isl.Set], first: bool
+) -> isl.PwAff:
     """The loop's first (or last) value at the statement's own outer time, as a function of it."""
     domain = scop.statements[stmt].domain
     values: isl.Map | None = None
-    for other, pa in member.schedule.items():
-        there = scop.statements[other].domain
+    for other, there in inside.items():
         same = isl.Map.from_domain_and_range(domain, there)
         for m in outer:
             a = isl.Map.from_pw_aff(m.schedule[stmt])
             b = isl.Map.from_pw_aff(m.schedule[other])
             same = same.intersect(a.apply_range(b.reverse()))
-        here = same.apply_range(isl.Map.from_pw_aff(pa))
+        here = same.apply_range(isl.Map.from_pw_aff(member.schedule[other]))
         values = here if values is None else values.union(here)
     assert values is not None
     end = (values.lexmin_pw_multi_aff() if first else values.lexmax_pw_multi_aff()).get_pw_aff(0).coalesce()

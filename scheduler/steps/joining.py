@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 from poly.errors import IllegalSchedule, ScheduleError
-from scheduler import fusion, hints, ordering
+from poly.legality import first_violation
+from scheduler import fusion, ordering
+from scheduler.addressing import each_loop
 from scheduler.core import Core
-from scheduler.tree_edit import locate
 
 
 class Joining(Core):
     """Part of `Schedule`."""
 
-    def fuse(self, a: str, b: str, shift: int | str = 0) -> Self:
+    def fuse(self, a: str | Sequence[str], b: str | Sequence[str], shift: int | str | Sequence[int | str] = 0) -> Self:
         """Make one loop of two neighbours.
 
-        Arguments: `a`, `b`, where `b` follows `a` directly; `shift`, iterations by which `b`'s body
-        is delayed, or "auto" for the smallest that is legal.
+        Arguments: `a`, `b`, where `b` follows `a` directly, or lists of the nested loops to fuse
+        level by level, outermost first; `shift`, iterations by which `b`'s body is delayed, or
+        "auto" for the smallest that is legal (one for all levels or a list).
         Before -> after: `a: S0; b: S1` -> `a: (S0; S1)`.
         Refused when: a dependence would run backwards; bounds depend on data.
         """
-        body = tuple(locate(self.tree, b).member.schedule)
-        tree = fusion.fuse(self.scop, self.tree, a, b)
+        firsts, seconds = self._several(a), self._several(b)
+        shifts = [shift] * len(firsts) if isinstance(shift, (int, str)) else list(shift)
+        if not len(firsts) == len(seconds) == len(shifts):
+            raise ScheduleError(f"fuse pairs loops: {len(firsts)} loops, {len(seconds)} loops, {len(shifts)} shifts")
+        schedule = self
+        for first, second, by in zip(firsts, seconds, shifts, strict=True):
+            schedule = schedule._fused(first, second, by)
+        return schedule
+
+    def _fused(self, a: str, b: str, shift: int | str) -> Self:
+        """One level of `fuse`."""
         if isinstance(shift, str):
             if shift != "auto":
                 raise ScheduleError(f'shift is an integer or "auto", not {shift!r}')
-            found = hints.smallest_delay(self, a, b)
+            found = fusion.smallest_shift(self.scop, self.tree, a, b)
             if found is None:
-                raise IllegalSchedule(f"fuse({a}, {b}): no constant shift makes it legal")
+                violation = first_violation(self.scop, fusion.fuse(self.scop, self.tree, a, b))
+                raise IllegalSchedule(f"fuse({a}, {b}): no constant shift makes it legal", violation, terse=self.terse)
             shift = found
-        if shift:
-            tree = ordering.shift(self.scop, tree, a, shift, body)
-        return self._step("fuse", {"a": a, "b": b, "shift": shift}, tree)
+        tree = ordering.shift(self.scop, self.tree, b, shift, None) if shift else self.tree
+        return self._step("fuse", {"a": a, "b": b, "shift": shift}, fusion.fuse(self.scop, tree, a, b))
 
+    @each_loop
     def distribute(self, loop: str) -> Self:
         """Give each part of a loop's body a loop of its own.
 

@@ -70,7 +70,8 @@ class Order(Core):
     def reorder_statements(self, order: Sequence[str]) -> Self:
         """Change the order of the parts of a sequence.
 
-        Arguments: `order`, statements (one of each part to be moved) in their new order.
+        Arguments: `order`, statements (one of each part to be moved) in their new order; a loop
+        stands for the part that it is in.
         Before -> after: parts `S0; S1` -> `S1; S0`.
         Refused when: a dependence would run backwards.
         """
