@@ -90,5 +90,5 @@ def coin_text(e: Expr) -> str:
         return f"(not {coin_text(e.a)})"
     if isinstance(e, Load) or not any(True for _ in loads(e)):
         return numpy_text(e, 1)
-    parts = "".join(f"{tag_text(c)}, " for c in e.children())
-    return f"(tag('condition', ({parts})) % 2 == 1)"
+    parts = ", ".join(tag_text(c) for c in e.children())
+    return f"(tag(m['seed'], {parts}) % 2 == 1)"

@@ -165,6 +165,8 @@ if __name__ == "__main__":
         for a in self.found.scop.arrays.values():
             shape = _tuple(tuple(evaluate(e, {}) for e in a.shape))
             lines.append(f'        "{a.name}": {self.values_text(a, shape)},')
+        if self.tags:
+            lines.append('        "seed": seed,')
         return "\n".join([*lines, "    }"])
 
     def values_text(self, a: Array, shape: str) -> str:
@@ -223,7 +225,7 @@ if __name__ == "__main__":
         """What the statement stores."""
         if not self.tags:
             return numpy_text(s.value)
-        who = f'"{s.name}", {_tuple_text(s.iters)}'
+        who = f'm["seed"], "{s.name}", {_tuple_text(s.iters)}'
         own = accumulator_of(s)
         if own is None:
             return f"tag({who}, {tag_text(s.value)})"
@@ -289,9 +291,9 @@ if __name__ == "__main__":
         )
 
 
-_TAG = '''def tag(name, at, *reads):
-    """A number that stands for "stored by this instance from these values"."""
-    return zlib.crc32(repr((name, at, reads)).encode())'''
+_TAG = '''def tag(*what):
+    """A number that stands for a stored value: by which instance, and from which values."""
+    return zlib.crc32(repr(what).encode())'''
 
 
 def _expressions(s: Statement) -> Iterator[Expr]:
