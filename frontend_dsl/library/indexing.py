@@ -10,7 +10,7 @@ that loops cannot report; it is clamped, so that no kernel reads outside its arr
 from typing import Any
 
 from frontend_dsl import empty, grid, max, min, op
-from poly.dtypes import DType
+from poly.dtypes import DType, i64
 
 Shape = tuple[int, ...]
 
@@ -62,14 +62,15 @@ def make_gather_nd(T: DType, I: DType, batch: int, dims: Shape, inner: int, coun
 
 
 def make_one_hot(I: DType, T: DType, outer: int, depth: int, inner: int) -> Any:
-    """`Y[o, k, i]` is `V[1]` where the index `J[o, i]` is `k`, else `V[0]`."""
+    """`Y[o, k, i]` is `V[1]` where the index `J[o, i]` (a float loses its fraction) is `k`, else `V[0]`."""
+    whole = I.is_int
 
     @op
     def one_hot(J: I[outer, inner], V: T[2]) -> T[outer, depth, inner]:
         Y = empty((outer, depth, inner), T)
         for o, k, i in grid(outer, depth, inner):
-            j = J[o, i] + depth if J[o, i] < 0 else J[o, i]
-            Y[o, k, i] = V[1] if j == k else V[0]
+            j = J[o, i] if whole else i64(J[o, i])
+            Y[o, k, i] = V[1] if (j + depth if j < 0 else j) == k else V[0]
         return Y
 
     return one_hot
@@ -107,8 +108,11 @@ def make_scatter_elements(
 
 
 def make_scatter_nd(T: DType, I: DType, dims: Shape, inner: int, count: int, join: str) -> Any:
-    """A copy of `X[*dims, inner]` with `U[j]` stored at (or joined by `+ *` to) position `J[j]`."""
+    """A copy of `X[*dims, inner]` with `U[j]` stored at (or joined by `+ * max min` to) position `J[j]`."""
     depth = len(dims)
+
+    def joined(a: Any, b: Any) -> Any:
+        return max(a, b) if join == "max" else min(a, b)
 
     @op
     def scatter_nd(X: T[(*dims, inner)], J: I[count, depth], U: T[count, inner]) -> T[(*dims, inner)]:
@@ -120,8 +124,52 @@ def make_scatter_nd(T: DType, I: DType, dims: Shape, inner: int, count: int, joi
                 Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] = U[j, i]
             elif join == "add":
                 Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] += U[j, i]
-            else:
+            elif join == "mul":
                 Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] *= U[j, i]
+            else:
+                Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i] = joined(
+                    Y[*[wrapped(J[j, d], dims[d]) for d in range(depth)], i], U[j, i]
+                )
         return Y
 
     return scatter_nd
+
+
+def make_reverse_sequence(T: DType, I: DType, steps: int, batch: int, inner: int, time_first: bool) -> Any:
+    """The first `L[b]` steps of each sequence in reverse order, the others as they are."""
+    shape = (steps, batch, inner) if time_first else (batch, steps, inner)
+
+    @op
+    def reverse_sequence(X: T[shape], L: I[batch]) -> T[shape]:
+        Y = empty(shape, T)
+        for b, t, i in grid(batch, steps, inner):
+            source = min(steps - 1, max(0, L[b] - 1 - t)) if t < L[b] else t
+            if time_first:
+                Y[t, b, i] = X[source, b, i]
+            else:
+                Y[b, t, i] = X[b, source, i]
+        return Y
+
+    return reverse_sequence
+
+
+def make_tensor_scatter(
+    T: DType, I: DType, batch: int, outer: int, size: int, update: int, inner: int, circular: bool
+) -> Any:
+    """A copy of `X[b,o,:,i]` with `update` steps of `U` written from position `J[b]` on; `circular` wraps round."""
+
+    def place(j: Any) -> Any:
+        return j % size if circular else max(min(j, size - 1), 0)
+
+    @op
+    def tensor_scatter(
+        X: T[batch, outer, size, inner], U: T[batch, outer, update, inner], J: I[batch]
+    ) -> T[batch, outer, size, inner]:
+        Y = empty((batch, outer, size, inner), T)
+        for b, o, s, i in grid(batch, outer, size, inner):
+            Y[b, o, s, i] = X[b, o, s, i]
+        for b, o, s, i in grid(batch, outer, update, inner):
+            Y[b, o, place(J[b] + s), i] = U[b, o, s, i]
+        return Y
+
+    return tensor_scatter

@@ -5,8 +5,8 @@
 
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op
-from frontend_dsl.library.subscripts import add, pick, step
+from frontend_dsl import empty, grid, max, min, op, zeros
+from frontend_dsl.library.subscripts import add, pick, step, window
 from poly.dtypes import DType
 
 Shape = tuple[int, ...]
@@ -101,7 +101,7 @@ def make_slice(T: DType, shape: Shape, starts: Shape, steps: Shape, out: Shape) 
 
 
 def make_pad(T: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> Any:
-    """Surround by `value`; negative pads crop."""
+    """Surround by `value`, or by the element of `V` when it is None; negative pads crop."""
     out = tuple(b + n + e for b, n, e in zip(begin, shape, end, strict=True))
     first = tuple(max(0, -b) for b in begin)
     keep = tuple(n - f + min(0, e) for n, f, e in zip(shape, first, end, strict=True))
@@ -117,7 +117,16 @@ def make_pad(T: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> An
             Y[step(i, where, unit)] = X[step(i, first, unit)]
         return Y
 
-    return pad
+    @op
+    def pad_with(X: T[shape], V: T[1]) -> T[out]:
+        Y = empty(out, T)
+        for i in grid(*out):
+            Y[i] = V[0]
+        for i in grid(*keep):
+            Y[step(i, where, unit)] = X[step(i, first, unit)]
+        return Y
+
+    return pad_with if value is None else pad
 
 
 def make_pad_by(T: DType, shape: Shape, begin: Shape, end: Shape, mode: str) -> Any:
@@ -172,3 +181,42 @@ def make_trilu(T: DType, batch: int, rows: int, cols: int, k: int, upper: bool) 
         return Y
 
     return trilu
+
+
+def make_eye(T: DType, rows: int, cols: int, k: int) -> Any:
+    """Ones on the `k`-th diagonal, zeros elsewhere."""
+
+    @op
+    def eye() -> T[rows, cols]:
+        Y = empty((rows, cols), T)
+        for i, j in grid(rows, cols):
+            Y[i, j] = 0
+            if j - i == k:
+                Y[i, j] = 1
+        return Y
+
+    return eye
+
+
+def make_col2im(
+    T: DType, lead: int, size: Shape, kernel: Shape, blocks: Shape, strides: Shape, dilations: Shape, begin: Shape
+) -> Any:
+    """Adds `X[l,*k,*b]`, tap `k` of window `b`, into its place in an image; `begin` is the padding."""
+    reach = tuple((b - 1) * s + (k - 1) * d + 1 for b, s, k, d in zip(blocks, strides, kernel, dilations, strict=True))
+    full = tuple(max(r, p + n) for r, p, n in zip(reach, begin, size, strict=True))
+    unit = (1,) * len(size)
+
+    @op
+    def col2im(X: T[(lead, *kernel, *blocks)]) -> T[(lead, *size)]:
+        P = zeros((lead, *full), T)
+        Y = empty((lead, *size), T)
+        for l in range(lead):
+            for k in grid(*kernel):
+                for b in grid(*blocks):
+                    P[l, *window(b, k, strides, dilations)] += X[l, *k, *b]
+        for l in range(lead):
+            for p in grid(*size):
+                Y[l, *p] = P[l, *step(p, begin, unit)]
+        return Y
+
+    return col2im

@@ -132,21 +132,26 @@ def make_arg(largest: bool, last: bool, T: DType, outer: int, n: int, inner: int
     return arg
 
 
-def make_cumsum(T: DType, outer: int, n: int, inner: int, exclusive: bool, reverse: bool) -> Any:
-    """Running sums along the middle axis."""
+def make_cumulative(
+    T: DType, outer: int, n: int, inner: int, exclusive: bool, reverse: bool, product: bool = False
+) -> Any:
+    """Running sums (or products) along the middle axis."""
     last = n - 1
 
+    def joined(a: Any, b: Any) -> Any:
+        return a * b if product else a + b
+
     @op
-    def cumsum(X: T[outer, n, inner]) -> T[outer, n, inner]:
+    def cumulative(X: T[outer, n, inner]) -> T[outer, n, inner]:
         Y = empty((outer, n, inner), T)
         for o, i in grid(outer, inner):
             if exclusive:
-                Y[o, last if reverse else 0, i] = 0
+                Y[o, last if reverse else 0, i] = 1 if product else 0
             else:
                 Y[o, last if reverse else 0, i] = X[o, last if reverse else 0, i]
             for k in range(1, n):
                 here, before = (last - k, last - k + 1) if reverse else (k, k - 1)
-                Y[o, here, i] = Y[o, before, i] + X[o, before if exclusive else here, i]
+                Y[o, here, i] = joined(Y[o, before, i], X[o, before if exclusive else here, i])
         return Y
 
-    return cumsum
+    return cumulative

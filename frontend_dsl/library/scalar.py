@@ -122,6 +122,19 @@ def clip3(x: Any, low: Any, high: Any) -> Any:
     return min(max(x, low), high)
 
 
+def clip_low(x: Any, low: Any) -> Any:
+    return max(x, low)
+
+
+def clip_high(x: Any, high: Any) -> Any:
+    return min(x, high)
+
+
+def always(x: Any) -> Any:
+    """True, whatever `x` is."""
+    return x == x or x != x
+
+
 def prelu(x: Any, slope: Any) -> Any:
     return slope * x if x < 0 else x
 

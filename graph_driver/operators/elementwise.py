@@ -8,6 +8,7 @@ from typing import Any
 import frontend_dsl as dsl
 from frontend_dsl.library import scalar as fn
 from frontend_dsl.library.elementwise import make_binary, make_broadcast, make_channelwise, make_ternary, make_unary
+from graph_driver.operators.chain import joined
 from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
 from graph_driver.operators.registry import (
     constant,
@@ -97,11 +98,19 @@ def cast(ctx: NodeContext) -> OperatorScop:
 
 @onnx_operator("Dropout")
 def dropout(ctx: NodeContext) -> OperatorScop:
-    """The identity of inference."""
+    """The identity of inference; its mask keeps everything."""
     mode = constant(ctx, 2, "training mode")
-    if len(ctx.outputs) != 1 or (mode is not None and bool(mode.item())):
-        raise Unsupported("Dropout in training mode, or with a mask")
-    return unary(ctx, fn.identity)
+    ratio = optional(ctx, 1)
+    keeps = ratio is not None and ratio.const is not None and not ratio.const.any()
+    if mode is not None and bool(mode.item()) and not keeps:
+        raise Unsupported("Dropout in training mode")
+    x, y = data(ctx, 0), ctx.outputs[0]
+    copy = scop_of(make_unary, fn.identity, x.dtype, y.dtype, y.shape)
+    if len(ctx.outputs) == 1:
+        return OperatorScop(copy, ((0, "X"),), copy.results, True)
+    mask = scop_of(make_unary, fn.always, x.dtype, ctx.outputs[1].dtype, y.shape)
+    parts = [(copy, {"X": "X", copy.results[0]: "Y"}), (mask, {"X": "X", mask.results[0]: "M"})]
+    return joined("dropout", parts, ["X"], ["Y", "M"])
 
 
 @onnx_operator("Clip")
@@ -113,9 +122,12 @@ def clip(ctx: NodeContext) -> OperatorScop:
     known = [b is None or b.const is not None for b in (low, high)]
     if all(known):
         return unary(ctx, fn.clip(_scalar_of(low), _scalar_of(high)))
-    if low is None or high is None:
-        raise Unsupported("Clip with one bound, known at run time only")
-    return _ternary(ctx, fn.clip3)
+    if low is not None and high is not None:
+        return _ternary(ctx, fn.clip3)
+    x, y = data(ctx, 0), only_output(ctx)
+    position, function = (1, fn.clip_low) if high is None else (2, fn.clip_high)
+    scop = scop_of(make_binary, function, (x.dtype, x.dtype), y.dtype, (x.shape, ()), y.shape)
+    return OperatorScop(scop, ((0, "A"), (position, "B")), scop.results, True)
 
 
 def _scalar_of(info: TensorInfo | None) -> Any:

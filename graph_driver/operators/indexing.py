@@ -5,7 +5,7 @@ from __future__ import annotations
 from frontend_dsl.library import indexing as lib
 from frontend_dsl.library.movement import make_slice
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import axis_of, constant, data, onnx_operator, product, scop_of
+from graph_driver.operators.registry import axis_of, constant, data, onnx_operator, optional, product, scop_of
 
 
 @onnx_operator("Gather")
@@ -49,8 +49,6 @@ def gather_nd(ctx: NodeContext) -> OperatorScop:
 def one_hot(ctx: NodeContext) -> OperatorScop:
     """Constant depth, integer indices."""
     index, values = data(ctx, 0), data(ctx, 2)
-    if not index.dtype.is_int:
-        raise Unsupported(f"OneHot with indices of {index.dtype}")
     depth = int(constant(ctx, 1, "its depth").reshape(-1)[0])
     axis = axis_of(ctx, len(index.shape) + 1, -1)
     outer, inner = product(index.shape[:axis]), product(index.shape[axis:])
@@ -74,8 +72,30 @@ def scatter_nd(ctx: NodeContext) -> OperatorScop:
     x, index = data(ctx, 0), data(ctx, 1)
     depth = index.shape[-1]
     join = ctx.attrs.get("reduction", "none")
-    if join not in ("none", "add", "mul"):
-        raise Unsupported(f"ScatterND with reduction {join}")
     count, inner = product(index.shape[:-1]), product(x.shape[depth:])
     scop = scop_of(lib.make_scatter_nd, x.dtype, index.dtype, x.shape[:depth], inner, count, join)
     return OperatorScop(scop, ((0, "X"), (1, "J"), (2, "U")), scop.results, False)
+
+
+@onnx_operator("ReverseSequence")
+def reverse_sequence(ctx: NodeContext) -> OperatorScop:
+    """Time and batch are the first two axes, in either order."""
+    x, lengths = data(ctx, 0), data(ctx, 1)
+    time_first = ctx.attrs.get("time_axis", 0) == 0
+    steps, batch = x.shape[:2] if time_first else (x.shape[1], x.shape[0])
+    sizes = (steps, batch, product(x.shape[2:]))
+    scop = scop_of(lib.make_reverse_sequence, x.dtype, lengths.dtype, *sizes, time_first)
+    return OperatorScop(scop, ((0, "X"), (1, "L")), scop.results, False)
+
+
+@onnx_operator("TensorScatter")
+def tensor_scatter(ctx: NodeContext) -> OperatorScop:
+    """A cache with new steps written into it."""
+    x, update = data(ctx, 0), data(ctx, 1)
+    axis = axis_of(ctx, len(x.shape), -2)
+    if optional(ctx, 2) is None or not axis:
+        raise Unsupported("TensorScatter without positions, or along the batch")
+    sizes = (x.shape[0], product(x.shape[1:axis]), x.shape[axis], update.shape[axis], product(x.shape[axis + 1 :]))
+    circular = ctx.attrs.get("mode", "linear") == "circular"
+    scop = scop_of(lib.make_tensor_scatter, x.dtype, data(ctx, 2).dtype, *sizes, circular)
+    return OperatorScop(scop, ((0, "X"), (1, "U"), (2, "J")), scop.results, False)

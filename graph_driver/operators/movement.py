@@ -10,6 +10,7 @@ from frontend_dsl.library import movement as lib
 from graph_driver.operators.chain import Wiring, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
+    accumulates,
     axis_of,
     constant,
     data,
@@ -20,10 +21,11 @@ from graph_driver.operators.registry import (
     product,
     scop_of,
 )  # fmt: skip
-from poly.dtypes import DType
+from poly.dtypes import DType, u8, u16, u32, u64
 from poly.scop import Scop
 
 Shape = tuple[int, ...]
+_BITS = {1: u8, 2: u16, 4: u32, 8: u64}
 
 
 def _one(scop: Scop) -> OperatorScop:
@@ -146,19 +148,22 @@ def pad(ctx: NodeContext) -> OperatorScop:
         pads, value, axes = integers(ctx.attrs["pads"]), ctx.attrs.get("value", 0.0), tuple(range(rank))
     else:
         pads = integers(constant(ctx, 1, "pads"))
-        fill = constant(ctx, 2, "its value")
-        value = fill.reshape(-1)[0].item() if fill is not None and fill.size else 0
+        fill = optional(ctx, 2)
+        value = 0 if fill is None else None if fill.const is None else fill.const.reshape(-1)[0].item()
         given = constant(ctx, 3, "axes")
         axes = tuple(a % rank for a in integers(given)) if given is not None else tuple(range(rank))
     begin, end = [0] * rank, [0] * rank
     for k, a in enumerate(axes):
         begin[a], end[a] = pads[k], pads[k + len(axes)]
-    return _one(_padded(ctx.attrs.get("mode", "constant"), x.dtype, x.shape, tuple(begin), tuple(end), value))
+    mode = ctx.attrs.get("mode", "constant")
+    scop = _padded(mode, x.dtype, x.shape, tuple(begin), tuple(end), value)
+    inputs = ((0, "X"), (2, "V")) if value is None and mode == "constant" else ((0, "X"),)
+    return OperatorScop(scop, inputs, scop.results, False)
 
 
 def _padded(mode: str, dtype: DType, shape: Shape, begin: Shape, end: Shape, value: Any) -> Scop:
     if mode == "constant":
-        if dtype.kind == "bool":
+        if dtype.kind == "bool" and value is not None:
             value = bool(value)
         return scop_of(lib.make_pad, dtype, shape, begin, end, value)
     if min((*begin, *end)) < 0:
@@ -186,3 +191,44 @@ def trilu(ctx: NodeContext) -> OperatorScop:
     *batch, rows, cols = x.shape
     upper = bool(ctx.attrs.get("upper", 1))
     return _one(scop_of(lib.make_trilu, x.dtype, product(tuple(batch)), rows, cols, k, upper))
+
+
+@onnx_operator("EyeLike")
+def eye_like(ctx: NodeContext) -> OperatorScop:
+    """Only the input's shape counts."""
+    y = only_output(ctx)
+    scop = scop_of(lib.make_eye, y.dtype, *y.shape, int(ctx.attrs.get("k", 0)))
+    return OperatorScop(scop, (), scop.results, False)
+
+
+@onnx_operator("Col2Im")
+def col2im(ctx: NodeContext) -> OperatorScop:
+    """Constant sizes of image and block."""
+    accumulates(ctx)
+    x = data(ctx, 0)
+    size, kernel = integers(constant(ctx, 1, "its image")), integers(constant(ctx, 2, "its block"))
+    rank = len(size)
+    strides = integers(ctx.attrs.get("strides") or (1,) * rank)
+    dilations = integers(ctx.attrs.get("dilations") or (1,) * rank)
+    pads = integers(ctx.attrs.get("pads") or (0,) * (2 * rank))
+    begin, end = pads[:rank], pads[rank:]
+    dims = zip(size, begin, end, kernel, strides, dilations, strict=True)
+    blocks = tuple((n + b + e - d * (k - 1) - 1) // s + 1 for n, b, e, k, s, d in dims)
+    lead = x.shape[0] * (x.shape[1] // product(kernel))
+    return _one(scop_of(lib.make_col2im, x.dtype, lead, size, kernel, blocks, strides, dilations, begin))
+
+
+@onnx_operator("OptionalGetElement")
+def present(ctx: NodeContext) -> OperatorScop:
+    """Of a plain tensor: the tensor."""
+    scop = scop_of(lib.make_copy, data(ctx, 0).dtype, only_output(ctx).shape)
+    return OperatorScop(scop, ((0, "X"),), scop.results, True)
+
+
+@onnx_operator("BitCast")
+def bit_cast(ctx: NodeContext) -> OperatorScop:
+    """The bytes copied: between types of one width there is nothing to compute."""
+    x, y = data(ctx, 0), only_output(ctx)
+    if x.dtype.bytes != y.dtype.bytes:
+        raise Unsupported(f"BitCast from {x.dtype} to {y.dtype}")
+    return replace(_one(scop_of(lib.make_copy, _BITS[x.dtype.bytes], y.shape)), pointwise=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.reduction import make_arg, make_cumsum, make_log_sum_exp, make_reduce
+from frontend_dsl.library.reduction import make_arg, make_cumulative, make_log_sum_exp, make_reduce
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
     accumulates,
@@ -60,15 +60,15 @@ def arg(ctx: NodeContext) -> OperatorScop:
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
 
 
-@onnx_operator("CumSum")
-def cumsum(ctx: NodeContext) -> OperatorScop:
+@onnx_operator("CumSum", "CumProd")
+def cumulative(ctx: NodeContext) -> OperatorScop:
     """Along a constant axis."""
     x = data(ctx, 0)
     given = constant(ctx, 1, "its axis")
     if given is None:
-        raise Unsupported("CumSum without an axis")
+        raise Unsupported(f"{ctx.op_type} without an axis")
     axis = int(given.reshape(-1)[0]) % len(x.shape)
     sizes = (product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :]))
     flags = (bool(ctx.attrs.get("exclusive", 0)), bool(ctx.attrs.get("reverse", 0)))
-    scop = scop_of(make_cumsum, x.dtype, *sizes, *flags)
+    scop = scop_of(make_cumulative, x.dtype, *sizes, *flags, ctx.op_type == "CumProd")
     return OperatorScop(scop, ((0, "X"),), scop.results, False)

@@ -69,7 +69,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "prod": lambda: reduction.make_reduce("prod", f32, (2, 3), (1,), False),
     "log_sum_exp": lambda: reduction.make_log_sum_exp(f32, (2, 3, 4), (0, 2), False),
     "arg_max": lambda: reduction.make_arg(True, False, f32, 2, 3, 4),
-    "cumsum": lambda: reduction.make_cumsum(f32, 2, 3, 4, True, True),
+    "cumsum": lambda: reduction.make_cumulative(f32, 2, 3, 4, True, True),
     "softmax": lambda: normalization.make_softmax(f32, 2, 3, 4),
     "log_softmax": lambda: normalization.make_softmax(f32, 2, 3, 4, True),
     "softmax_rows": lambda: normalization.make_softmax_rows(f32, 2, 5),
