@@ -299,9 +299,10 @@ def hoist(scop: Scop, tree: Node, path: Path) -> Node:
     filters = list(seq.filters)
     parts: list[tuple[Mapping[str, isl.Set], Mapping[str, isl.PwAff]]] = []
     for position, f in enumerate(filters):
-        first = position < k
-        values = {s: _embedding(scop, s, outer, member, inside, first) for s in f.domain} if position != k else None
-        parts.append((f.domain, member.schedule if values is None else values))
+        values: Mapping[str, isl.PwAff] = member.schedule
+        if position != k:
+            values = {s: _beside(scop, s, outer, member, inside, position < k, k > 0) for s in f.domain}
+        parts.append((f.domain, values))
     filters[k] = Filter(filters[k].domain, rest)
     kind = member.kind if member.kind == "unroll" else "serial"
     loop = Member(member.name, joined_values(parts), kind, member.factor if kind == "unroll" else None)
@@ -328,10 +329,26 @@ def joined_values(parts: Sequence[tuple[Mapping[str, isl.Set], Mapping[str, isl.
     return values
 
 
+def _beside(
+    scop: Scop, stmt: str, outer: Sequence[Member], member: Member, inside: Mapping[str, isl.Set],
+    before: bool, some_before: bool,
+) -> isl.PwAff:  # fmt: skip
+    """The loop's value for a statement that stands before or after the loop.
+
+    Where the loop is empty any value will do, as long as what stands after it is not put before
+    what stands before it.
+    """
+    value, everywhere = _embedding(scop, stmt, outer, member, inside, before)
+    if before or everywhere or not some_before:
+        return value
+    return value.max(_embedding(scop, stmt, outer, member, inside, True)[0]).coalesce()
+
+
 def _embedding(
     scop: Scop, stmt: str, outer: Sequence[Member], member: Member, inside: Mapping[str, isl.Set], first: bool
-) -> isl.PwAff:
-    """The loop's first (or last) value at the statement's own outer time, as a function of it."""
+) -> tuple[isl.PwAff, bool]:
+    """The loop's first (or last) value at the statement's own outer time, as a function of it,
+    and whether the loop is never empty there."""
     domain = scop.statements[stmt].domain
     values: isl.Map | None = None
     for other, there in inside.items():
@@ -345,11 +362,12 @@ def _embedding(
     assert values is not None
     end = (values.lexmin_pw_multi_aff() if first else values.lexmax_pw_multi_aff()).get_pw_aff(0).coalesce()
     where = end.domain()
+    everywhere = bool(domain.intersect_params(scop.context).is_subset(where))
     end = end.gist(where)
     if end.n_piece() == 1 and end.domain().plain_is_universe():
-        return isl.PwAff.from_aff(end.get_pieces()[0][1])
+        return isl.PwAff.from_aff(end.get_pieces()[0][1]), everywhere
     zero = isl.PwAff.zero_on_domain(isl.LocalSpace.from_space(domain.get_space()))
-    return end.intersect_domain(where).union_add(zero.intersect_domain(where.complement())).coalesce()
+    return end.intersect_domain(where).union_add(zero.intersect_domain(where.complement())).coalesce(), everywhere
 
 
 def together(scop: Scop, tree: Node, loops: Sequence[str]) -> Node:
