@@ -1,11 +1,13 @@
-"""Resizing: nearest by repetition, nearest and linear at exact rational positions."""
+"""Resizing: nearest by repetition; nearest, linear and filtered at exact rational positions."""
 
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
+from dataclasses import dataclass
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op
+from frontend_dsl import abs, empty, grid, max, min, op
+from frontend_dsl.library.sampling import cubic
 from frontend_dsl.library.subscripts import pick
 from poly.dtypes import DType
 
@@ -81,3 +83,67 @@ def make_linear(
         return Y
 
     return linear
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """How the taps around a position are weighted.
+
+    `cubic` is the coefficient of the cubic kernel, None for the linear one; `stretch` below 1
+    widens the kernel (antialiasing); `exclude` leaves out taps outside of the image instead of
+    repeating its border; `outside` is the value at positions beyond the image, None to go on.
+    """
+
+    cubic: float | None = None
+    stretch: float = 1.0
+    exclude: bool = False
+    outside: float | None = None
+
+    @property
+    def reach(self) -> int:
+        """Taps on each side of a position."""
+        radius = (1 if self.cubic is None else 2) / self.stretch
+        return int(-(-radius // 1))
+
+
+def make_resample(T: DType, shape: Shape, axis: int, extent: int, where: Coordinate, kind: Filter) -> Any:
+    """Axis `axis` of `X` resampled to `extent` elements at positions `(a*i + b)/c`."""
+    out = (*shape[:axis], extent, *shape[axis + 1 :])
+    n, (a, b, c) = shape[axis], where
+    first, taps = 1 - kind.reach, 2 * kind.reach
+    normalise = kind.exclude or kind.stretch < 1
+    beyond = kind.outside is not None
+
+    def kernel(d: Any) -> Any:
+        if kind.cubic is None:
+            return max(1 - d, 0)
+        return cubic(d, kind.cubic) if d < 2 else T(0)
+
+    def counted(j: Any) -> Any:
+        return (T(1) if j >= 0 and j < n else T(0)) if kind.exclude else 1
+
+    @op
+    def resample(X: T[shape]) -> T[out]:
+        W = empty((extent, taps), T)
+        Y = empty(out, T)
+        for i in range(extent):
+            total = T(0)
+            for k in range(taps):
+                distance = abs(T((a * i + b) % c) / T(c) - T(k + first)) * kind.stretch
+                W[i, k] = kernel(distance) * counted((a * i + b) // c + k + first)
+                total += W[i, k]
+            if normalise:
+                for k in range(taps):
+                    W[i, k] = W[i, k] / total
+        for i in grid(*out):
+            Y[i] = 0
+            for k in range(taps):
+                Y[i] += (
+                    W[i[axis], k] * X[*i[:axis], min(max((a * i[axis] + b) // c + k + first, 0), n - 1), *i[axis + 1 :]]
+                )
+            if beyond:
+                if a * i[axis] + b < 0 or a * i[axis] + b > (n - 1) * c:
+                    Y[i] = kind.outside
+        return Y
+
+    return resample

@@ -5,7 +5,16 @@ from __future__ import annotations
 from frontend_dsl.library import spectral as lib
 from graph_driver.operators.chain import joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import constant, data, need_float, only_output, onnx_operator, optional, product, scop_of
+from graph_driver.operators.registry import (
+    constant,
+    data,
+    need_float,
+    only_output,
+    onnx_operator,
+    optional,
+    product,
+    scop_of,
+)
 from poly.scop import Scop
 
 
