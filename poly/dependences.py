@@ -129,14 +129,45 @@ def _ends(chosen: list[Access], kind: Kind) -> tuple[list[Access], list[Access]]
 def value_flow_among(chosen: list[Access], kind: Kind, order: list[isl.Map]) -> isl.UnionMap:
     """Value-based dependences among some accesses, run in the `order` of these time maps."""
     sources, sinks = _ends(chosen, kind)
-    info = isl.UnionAccessInfo.from_sink(_union(sinks)).set_schedule_map(_union_map(order))
     if kind == "WAR":
-        # Reads are sources that hide nothing; a certain write in between ends their reach.
-        info = info.set_may_source(_union(sources)).set_kill(_union([w for w in chosen if w.write and w.must]))
-    else:
-        info = info.set_must_source(_union([w for w in sources if w.must]))
-        info = info.set_may_source(_union([w for w in sources if not w.must]))
+        return _anti_flow(sources, sinks, order)
+    info = isl.UnionAccessInfo.from_sink(_union(sinks)).set_schedule_map(_union_map(order))
+    info = info.set_must_source(_union([w for w in sources if w.must]))
+    info = info.set_may_source(_union([w for w in sources if not w.must]))
     return info.compute_flow().get_may_dependence()
+
+
+_READING = "@"
+
+
+def _anti_flow(reads: list[Access], writes: list[Access], order: list[isl.Map]) -> isl.UnionMap:
+    """Each read to the next write after it. An instance that reads and then overwrites an element ends
+    the reach of its own read, so reading is a moment of its own, just before the instance's write."""
+    moments = [_at(m, 1) for m in order] + [_reading(_at(m, 0)) for m in order]
+    # Reads are sources that hide nothing; a certain write in between ends their reach.
+    info = isl.UnionAccessInfo.from_sink(_union(writes)).set_schedule_map(_union_map(moments))
+    info = info.set_may_source(_union_map([_reading(r.map) for r in reads]))
+    info = info.set_kill(_union([w for w in writes if w.must]))
+    found: list[isl.Map] = []
+    info.compute_flow().get_may_dependence().foreach_map(found.append)
+    out = []
+    for m in found:
+        name = m.get_tuple_name(isl.dim_type.in_).removesuffix(_READING)
+        m = m.set_tuple_name(isl.dim_type.in_, name)
+        same = name == m.get_tuple_name(isl.dim_type.out)
+        out.append(m.subtract(isl.Map.identity(m.get_space())) if same else m)
+    return _union_map([m for m in out if not m.is_empty()])
+
+
+def _reading(m: isl.Map) -> isl.Map:
+    """The same relation of the reading halves of instances."""
+    return m.set_tuple_name(isl.dim_type.in_, m.get_tuple_name(isl.dim_type.in_) + _READING)
+
+
+def _at(time: isl.Map, moment: int) -> isl.Map:
+    """The time with one more coordinate."""
+    last = time.dim(isl.dim_type.out)
+    return time.insert_dims(isl.dim_type.out, last, 1).fix_val(isl.dim_type.out, last, isl.Val(moment))
 
 
 def _union(some: list[Access]) -> isl.UnionMap:

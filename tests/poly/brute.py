@@ -192,7 +192,10 @@ def conflict_pairs(scop: Scop) -> tuple[set[tuple[Instance, Instance]], set[tupl
 
 
 def flow_pairs(scop: Scop, kind: str) -> set[tuple[Instance, Instance]]:
-    """Pairs x before y of one kind with no certain write of the element strictly between them."""
+    """Pairs x before y of one kind with no certain write of the element between the two accesses.
+
+    An instance stores after all its reads, so for WAR the source's own store is in between.
+    """
     all_of = instances(scop)
     when = {i: t[0] for i, t in times(scop.tree, all_of).items()}
     by_element: dict[tuple[str, tuple[int, ...]], list[tuple[Time, Instance, Touch]]] = {}
@@ -205,7 +208,8 @@ def flow_pairs(scop: Scop, kind: str) -> set[tuple[Instance, Instance]]:
         certain = [t for t, _, touch in uses if touch.write and touch.sure]
         for ta, x, a in uses:
             for tb, y, b in uses:
-                if ta < tb and a.write == first and b.write == second and not any(ta < t < tb for t in certain):
+                between = any((ta <= t if kind == "WAR" else ta < t) and t < tb for t in certain)
+                if ta < tb and a.write == first and b.write == second and not between:
                     out.add((x, y))
     return out
 
