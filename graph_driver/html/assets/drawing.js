@@ -11,6 +11,13 @@ const SIZE = { 1: [40, 120], 2: [12, 48], 3: [6, 14] }; // by dimensions: first 
 const stem = (iter) => iter.replace(/_\d+$/, "");              // `i_1` is a second loop that the program calls `i`
 const edgeKind = (d) => (d.reduction ? "RED" : d.kind);
 
+// Statements drawn together differ in shape: circle, square, diamond.
+function shape(k, x, y, r, attributes) {
+  if (k % 3 === 0) return svg("circle", { cx: x, cy: y, r, ...attributes });
+  if (k % 3 === 1) return svg("rect", { x: x - r * 0.9, y: y - r * 0.9, width: r * 1.8, height: r * 1.8, rx: 1.5, ...attributes });
+  return svg("path", { d: `M${x - r * 1.25} ${y}L${x} ${y - r * 1.25}L${x + r * 1.25} ${y}L${x} ${y + r * 1.25}Z`, ...attributes });
+}
+
 class Drawing {
   constructor(data, marks, links) {
     this.space = new Space(data);
@@ -107,7 +114,13 @@ class Drawing {
       el("button", { type: "button", on: { click: () => { this.stop(); this.step = null; this.clock.value = this.clock.max; this.paintTime(); } } }, "All")]));
     this.controls.replaceChildren(...rows);
   }
-  upTo(loop) { return this.loops.slice(0, this.loops.indexOf(loop) + 1).slice(-3).join(", "); }
+  // A loop and the loops around it, outermost first.
+  nest(loop) {
+    const branches = this.space.statements.flatMap((s) => s.times.map((t) => t.steps.map(([l]) => l).filter(Boolean)));
+    const branch = branches.find((b) => b.includes(loop)) || [];
+    return branch.slice(0, branch.indexOf(loop) + 1);
+  }
+  upTo(loop) { return this.nest(loop).slice(-3).join(", "); }
   apart(loop) { return !["serial", "unroll", undefined].includes(this.marks[loop]); }
   start(iter) {
     const s = this.chosen().find((x) => x.iters.map(stem).includes(iter)), k = s.iters.map(stem).indexOf(iter);
@@ -176,7 +189,7 @@ class Drawing {
       highs[axis] = known.reduce((a, b) => Math.max(a, b), -Infinity);
       if (!known.length) { lows[axis] = 0; highs[axis] = 0; }
     }
-    const order = this.chosen().map((s) => s.name), shift = order.length > 1 ? 0.22 : 0;
+    const order = this.chosen().map((s) => s.name), shift = order.length > 1 ? 0.3 : 0;
     const [yaw, pitch] = this.turn, three = this.axes.length === 3;
     this.project = (v) => {
       if (!three) return [v[0], -(v[1] || 0), 0];
@@ -194,9 +207,7 @@ class Drawing {
   }
 
   group(x) {
-    const loop = this.colour.slice(5), out = [];
-    for (const l of this.loops.slice(0, this.loops.indexOf(loop) + 1)) if (x.loops[l] !== undefined) out.push(x.loops[l]);
-    return out.join(",");
+    return this.blocks.filter((l) => x.loops[l] !== undefined).map((l) => x.loops[l]).join(",");
   }
   colours() {
     if (this.colour === "statement") {
@@ -209,12 +220,14 @@ class Drawing {
   }
 
   paint() {
+    this.blocks = this.colour.startsWith("loop:") ? this.nest(this.colour.slice(5)) : [];
     const unit = 40, xs = this.instances.map((x) => x.px), ys = this.instances.map((x) => x.py);
     const min = (list) => list.reduce((a, b) => Math.min(a, b), Infinity), max = (list) => list.reduce((a, b) => Math.max(a, b), -Infinity);
     const [x0, x1, y0, y1] = xs.length ? [min(xs), max(xs), min(ys), max(ys)] : [0, 1, 0, 1];
     const pad = this.axes.length === 3 ? 2 : 1.5, width = (x1 - x0 + 2 * pad) * unit, height = (y1 - y0 + 2 * pad) * unit;
     const X = (x) => (x - x0 + pad) * unit, Y = (y) => (y - y0 + pad) * unit;
-    const colour = this.colours(), radius = this.axes.length === 3 ? 7 : 10;
+    const colour = this.colours(), radius = this.axes.length === 3 || this.names.size > 1 ? 7 : 10;
+    const order = this.chosen().map((s) => s.name);
     const tiles = this.colour.startsWith("loop:") ? this.tiles(X, Y, colour) : [];
     const axes = this.axisMarks(X, Y);
     const arrows = this.edges.edges.map(([a, b, d]) => {
@@ -227,7 +240,7 @@ class Drawing {
       return line;
     });
     const points = [...this.instances].sort((a, b) => a.depth - b.depth).map((x) => {
-      x.dot = svg("circle", { cx: X(x.px), cy: Y(x.py), r: radius, class: "pt", fill: colour(x), on: { mouseenter: () => this.point(x), mouseleave: () => this.unpoint() } });
+      x.dot = shape(order.indexOf(x.statement.name), X(x.px), Y(x.py), radius, { class: "pt", fill: colour(x), on: { mouseenter: () => this.point(x), mouseleave: () => this.unpoint() } });
       return x.dot;
     });
     const heads = Object.keys(KIND).map((k) => svg("marker", { id: `head-${k}`, viewBox: "0 0 8 8", refX: "6", refY: "4", markerWidth: "7", markerHeight: "7", orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0L8 4L0 8z", class: `tip e-${k}` })));
@@ -345,6 +358,7 @@ class Drawing {
     if (this.colour === "order") items.push(el("span", {}, ["first", el("i", { class: "gradient" }), "last"]));
     else if (this.colour === "statement") this.space.statements.forEach((s, k) => { if (this.names.has(s.name)) items.push(el("span", {}, [el("i", { class: "dot", css: { background: PALETTE[k % PALETTE.length] } }), s.name])); });
     else items.push(el("span", {}, `one colour for each block of ${this.upTo(this.colour.slice(5))} (colours repeat)`));
+    if (this.names.size > 1) this.chosen().forEach((s, k) => items.push(el("span", {}, [svg("svg", { width: 16, height: 16, viewBox: "0 0 16 16", "aria-hidden": "true" }, shape(k, 8, 8, 6, { class: "pt plainshape" })), s.name])));
     for (const k of Object.keys(KIND)) if (this.kinds.has(k) && this.edges.edges.some(([, , d]) => edgeKind(d) === k)) items.push(el("span", {}, [el("i", { class: `stroke e-${k}` }), `${KIND[k][0]}: ${KIND[k][1]}`]));
     if (this.axes.length === 3) items.push(el("span", { class: "dim" }, "drag to turn"));
     this.key.replaceChildren(...items);

@@ -41,7 +41,7 @@ function selftest() {
         drawing.slider.value = String(size);
         drawing.slider.dispatchEvent(new Event("input"));
         found.spaces.push(everything(drawing.space, size));
-        check(`slider at ${size}`, document.querySelectorAll("svg.space circle").length === drawing.instances.length);
+        check(`slider at ${size}`, document.querySelectorAll("svg.space .pt").length === drawing.instances.length);
       }
       drawing.play();
       check("plays", drawing.timer !== null);
