@@ -35,7 +35,7 @@ class Blocks(Core):
         tree = tiling.strip_mine(self.scop, self.tree, loop, size)
         return self._step("strip_mine", {"loop": loop, "size": size}, tree, "none")
 
-    def tile(self, loops: Sequence[str] | str, sizes: Sequence[int] | int) -> Self:
+    def tile(self, loops: Sequence[str] | str, sizes: Sequence[int] | int, guarded: bool = False) -> Self:
         """Cut neighbouring nested loops into blocks and run block by block.
 
         Arguments: `loops`; `sizes`, one each or one for all. Statements between the loops are
@@ -45,10 +45,12 @@ class Blocks(Core):
         """
         names = self._several(loops)
         each = [sizes] * len(names) if isinstance(sizes, int) else list(sizes)
-        return self._step("tile", {"loops": names, "sizes": each}, tiling.tile(self.scop, self.tree, names, each))
+        return self._step(
+            "tile", {"loops": names, "sizes": each}, tiling.tile(self.scop, self.tree, names, each), guarded=guarded
+        )
 
     @each_loop
-    def unroll_and_jam(self, loop: str, factor: int) -> Self:
+    def unroll_and_jam(self, loop: str, factor: int, guarded: bool = False) -> Self:
         """Unroll an outer loop and run its copies side by side in the innermost loops.
 
         Arguments: `loop`; `factor`, copies.
@@ -57,7 +59,7 @@ class Blocks(Core):
         Refused when: a dependence would run backwards; bounds depend on data.
         """
         tree = unrolling.unroll_and_jam(self.scop, self.tree, loop, factor)
-        return self._step("unroll_and_jam", {"loop": loop, "factor": factor}, tree)
+        return self._step("unroll_and_jam", {"loop": loop, "factor": factor}, tree, guarded=guarded)
 
     @each_loop
     def index_split(self, loop: str, at: str | int) -> Self:

@@ -15,7 +15,13 @@ from scheduler.core import Core
 class Joining(Core):
     """Part of `Schedule`."""
 
-    def fuse(self, a: str | Sequence[str], b: str | Sequence[str], shift: int | str | Sequence[int | str] = 0) -> Self:
+    def fuse(
+        self,
+        a: str | Sequence[str],
+        b: str | Sequence[str],
+        shift: int | str | Sequence[int | str] = 0,
+        guarded: bool = False,
+    ) -> Self:
         """Make one loop of two neighbours.
 
         Arguments: `a`, `b`, where `b` follows `a` directly, or lists of the nested loops to fuse
@@ -30,10 +36,10 @@ class Joining(Core):
             raise ScheduleError(f"fuse pairs loops: {len(firsts)} loops, {len(seconds)} loops, {len(shifts)} shifts")
         schedule = self
         for first, second, by in zip(firsts, seconds, shifts, strict=True):
-            schedule = schedule._fused(first, second, by)
+            schedule = schedule._fused(first, second, by, guarded)
         return schedule
 
-    def _fused(self, a: str, b: str, shift: int | str) -> Self:
+    def _fused(self, a: str, b: str, shift: int | str, guarded: bool) -> Self:
         """One level of `fuse`."""
         if isinstance(shift, str):
             if shift != "auto":
@@ -44,14 +50,15 @@ class Joining(Core):
                 raise IllegalSchedule(f"fuse({a}, {b}): no constant shift makes it legal", violation, terse=self.terse)
             shift = found
         tree = ordering.shift(self.scop, self.tree, b, shift, None) if shift else self.tree
-        return self._step("fuse", {"a": a, "b": b, "shift": shift}, fusion.fuse(self.scop, tree, a, b))
+        new = fusion.fuse(self.scop, tree, a, b)
+        return self._step("fuse", {"a": a, "b": b, "shift": shift}, new, guarded=guarded)
 
     @each_loop
-    def distribute(self, loop: str) -> Self:
+    def distribute(self, loop: str, guarded: bool = False) -> Self:
         """Give each part of a loop's body a loop of its own.
 
         Arguments: `loop`; loops between it and the parts are copied too.
         Before -> after: `i: (S0; S1)` -> `i: S0; i_1: S1`.
         Refused when: a dependence runs from a later part to an earlier one.
         """
-        return self._step("distribute", {"loop": loop}, fusion.distribute(self.tree, loop))
+        return self._step("distribute", {"loop": loop}, fusion.distribute(self.tree, loop), guarded=guarded)

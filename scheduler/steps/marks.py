@@ -14,16 +14,18 @@ class Marks(Core):
     """Part of `Schedule`."""
 
     @each_loop
-    def parallel(self, loop: str) -> Self:
+    def parallel(self, loop: str, guarded: bool = False) -> Self:
         """Run the iterations of a loop on all threads.
 
         Arguments: `loop`. Before -> after: the loop is marked `parallel`.
         Refused when: the loop carries a dependence (reductions included).
         """
-        return self._step("parallel", {"loop": loop}, marks.mark(self.tree, loop, "parallel", None), "mark", loop)
+        return self._step(
+            "parallel", {"loop": loop}, marks.mark(self.tree, loop, "parallel", None), "mark", loop, guarded=guarded
+        )
 
     @each_loop
-    def vectorize(self, loop: str, lanes: int | None = None) -> Self:
+    def vectorize(self, loop: str, lanes: int | None = None, guarded: bool = False) -> Self:
         """Run the iterations of a loop in vector lanes.
 
         Arguments: `loop`; `lanes`, default what the target has for the element type.
@@ -31,7 +33,7 @@ class Marks(Core):
         Refused when: the loop carries a dependence other than a reduction's own.
         """
         tree = marks.mark(self.tree, loop, "vector", lanes)
-        return self._step("vectorize", {"loop": loop, "lanes": lanes}, tree, "mark", loop)
+        return self._step("vectorize", {"loop": loop, "lanes": lanes}, tree, "mark", loop, guarded=guarded)
 
     @each_loop
     def unroll(self, loop: str, factor: int | None = None) -> Self:
@@ -45,7 +47,7 @@ class Marks(Core):
         return self._step("unroll", {"loop": loop, "factor": factor}, tree, "none")
 
     @each_loop
-    def bind(self, loop: str, axis: GpuAxis) -> Self:
+    def bind(self, loop: str, axis: GpuAxis, guarded: bool = False) -> Self:
         """Run the iterations of a loop as blocks of a GPU's grid or as threads of a block.
 
         Arguments: `loop`; `axis`, `block.x block.y block.z thread.x thread.y thread.z`, each once
@@ -54,4 +56,6 @@ class Marks(Core):
         loop as a parallel loop and other bound loops serially; the kernel's notes say so.
         Refused when: the loop carries a dependence (reductions included).
         """
-        return self._step("bind", {"loop": loop, "axis": axis}, marks.bind(self.tree, loop, axis), "mark", loop)
+        return self._step(
+            "bind", {"loop": loop, "axis": axis}, marks.bind(self.tree, loop, axis), "mark", loop, guarded=guarded
+        )

@@ -14,7 +14,7 @@ from scheduler.core import Core, as_list
 class Order(Core):
     """Part of `Schedule`."""
 
-    def interchange(self, a: str, b: str) -> Self:
+    def interchange(self, a: str, b: str, guarded: bool = False) -> Self:
         """Swap two nested loops.
 
         Arguments: `a`, `b`. Statements between them are sunk into the inner loop.
@@ -22,9 +22,11 @@ class Order(Core):
         Refused when: a dependence would run backwards.
         """
         a, b = self._one(a), self._one(b)
-        return self._step("interchange", {"a": a, "b": b}, ordering.interchange(self.scop, self.tree, a, b))
+        return self._step(
+            "interchange", {"a": a, "b": b}, ordering.interchange(self.scop, self.tree, a, b), guarded=guarded
+        )
 
-    def permute(self, *order: str | Sequence[str], loops: Sequence[str] = ()) -> Self:
+    def permute(self, *order: str | Sequence[str], loops: Sequence[str] = (), guarded: bool = False) -> Self:
         """Put nested loops in a given order.
 
         Arguments: the loops, outermost first (or as a list). Statements between them are sunk into the innermost.
@@ -32,19 +34,19 @@ class Order(Core):
         Refused when: a dependence would run backwards.
         """
         names = [n for x in (*order, loops) for n in self._several(x)]
-        return self._step("permute", {"loops": names}, ordering.permute(self.scop, self.tree, names))
+        return self._step("permute", {"loops": names}, ordering.permute(self.scop, self.tree, names), guarded=guarded)
 
     @each_loop
-    def reverse(self, loop: str) -> Self:
+    def reverse(self, loop: str, guarded: bool = False) -> Self:
         """Run a loop backwards.
 
         Arguments: `loop`. Before -> after: time `t` -> `-t`.
         Refused when: the loop carries a dependence.
         """
-        return self._step("reverse", {"loop": loop}, ordering.reverse(self.scop, self.tree, loop))
+        return self._step("reverse", {"loop": loop}, ordering.reverse(self.scop, self.tree, loop), guarded=guarded)
 
     @each_loop
-    def skew(self, loop: str, by: str, factor: int) -> Self:
+    def skew(self, loop: str, by: str, factor: int, guarded: bool = False) -> Self:
         """Make a loop run over `loop + factor * by`; it keeps its name.
 
         Arguments: `loop`; `by`, a loop around or inside it; `factor`, an integer.
@@ -53,10 +55,12 @@ class Order(Core):
         """
         by = self._one(by)
         tree = ordering.skew(self.scop, self.tree, loop, by, factor)
-        return self._step("skew", {"loop": loop, "by": by, "factor": factor}, tree)
+        return self._step("skew", {"loop": loop, "by": by, "factor": factor}, tree, guarded=guarded)
 
     @each_loop
-    def shift(self, loop: str, amount: int, statements: Sequence[str] | str | None = None) -> Self:
+    def shift(
+        self, loop: str, amount: int, statements: Sequence[str] | str | None = None, guarded: bool = False
+    ) -> Self:
         """Delay statements by some iterations of a loop.
 
         Arguments: `loop`; `amount`, iterations (may be negative); `statements`, default all.
@@ -65,9 +69,9 @@ class Order(Core):
         """
         chosen = None if statements is None else as_list(statements)
         tree = ordering.shift(self.scop, self.tree, loop, amount, chosen)
-        return self._step("shift", {"loop": loop, "amount": amount, "statements": chosen}, tree)
+        return self._step("shift", {"loop": loop, "amount": amount, "statements": chosen}, tree, guarded=guarded)
 
-    def reorder_statements(self, order: Sequence[str]) -> Self:
+    def reorder_statements(self, order: Sequence[str], guarded: bool = False) -> Self:
         """Change the order of the parts of a sequence.
 
         Arguments: `order`, statements (one of each part to be moved) in their new order; a loop
@@ -76,9 +80,9 @@ class Order(Core):
         Refused when: a dependence would run backwards.
         """
         return self._step("reorder_statements", {"order": as_list(order)},
-                          ordering.reorder_statements(self.tree, as_list(order)))  # fmt: skip
+                          ordering.reorder_statements(self.tree, as_list(order)), guarded=guarded)  # fmt: skip
 
-    def set_order(self, tree: Node | str) -> Self:
+    def set_order(self, tree: Node | str, guarded: bool = False) -> Self:
         """Replace the whole tree by a proposal (a strategy's, or one loaded from a file).
 
         Arguments: `tree`, a node or its JSON text (`poly.json_io.dump_tree`).
@@ -88,4 +92,6 @@ class Order(Core):
         from poly.json_io import dump_tree, load_tree
 
         text = tree if isinstance(tree, str) else dump_tree(tree)
-        return self._step("set_order", {"tree": text}, load_tree(text) if isinstance(tree, str) else tree)
+        return self._step(
+            "set_order", {"tree": text}, load_tree(text) if isinstance(tree, str) else tree, guarded=guarded
+        )

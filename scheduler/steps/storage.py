@@ -17,7 +17,7 @@ class Storage(Core):
     def promote(
         self, array: str, at: str, space: Space = "local",
         layout: Sequence[int] | Sequence[Sequence[int]] | None = None,
-        copy_in: bool | None = None, copy_out: bool | None = None,
+        copy_in: bool | None = None, copy_out: bool | None = None, guarded: bool = False,
     ) -> Self:  # fmt: skip
         """Give an array a buffer of its own inside a loop: the tile that one iteration touches.
 
@@ -37,9 +37,9 @@ class Storage(Core):
         args = {"array": array, "at": at, "space": space, **{k: v for k, v in given.items() if v is not None}}
         moves = storage.Moves(copy_in, copy_out)
         tree = storage.promote(self.scop, self.tree, array, at, space, triples, moves)
-        return self._step("promote", args, tree)
+        return self._step("promote", args, tree, guarded=guarded)
 
-    def contract(self, array: str, space: Space | None = None) -> Self:
+    def contract(self, array: str, space: Space | None = None, guarded: bool = False) -> Self:
         """Shrink a local array to what one iteration needs.
 
         Arguments: `array`, local; `space`, default register, local or heap by size.
@@ -48,13 +48,14 @@ class Storage(Core):
         Refused when: there is no such place inside a loop.
         """
         refusal: IllegalSchedule | None = None
-        for tree, place in storage.contractions(self.scop, self.tree, array, space):
-            if not place.loops():
-                break
-            try:
-                return self._step("contract", {"array": array, "space": space}, tree, "storage")
-            except IllegalSchedule as error:
-                refusal = refusal or error
+        for guard in (False, True) if guarded else (False,):
+            for tree, place in storage.contractions(self.scop, self.tree, array, space):
+                if not place.loops():
+                    break
+                try:
+                    return self._step("contract", {"array": array, "space": space}, tree, "storage", guarded=guard)
+                except IllegalSchedule as error:
+                    refusal = refusal or error
         if refusal is not None:
             raise refusal
         raise ScheduleError(f"array '{array}' has no common loop around its accesses: nothing to contract")
