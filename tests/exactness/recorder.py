@@ -1,0 +1,120 @@
+"""What a plain-Python run really does: every load and store with the loop variables at that moment.
+
+Independent of polyc's front end: Python runs the function, arrays are wrapped, and the
+interpreter's own trace hook tells which line and which local variables each access belongs
+to. (Local scalars are seen as the interpreter's LOAD_FAST and STORE_FAST.)
+"""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Event:
+    """One access: `name` (of the variable), `element` (None: the whole array is made), and where."""
+
+    name: str
+    element: tuple[int, ...] | None
+    write: bool
+    line: int
+    variables: Mapping[str, int]
+
+
+class Traced:
+    """A NumPy array that reports every access of an element."""
+
+    def __init__(self, array: np.ndarray, recorder: Recorder, filled: bool = False) -> None:
+        self.array, self.recorder, self.filled = array, recorder, filled
+
+    def _index(self, index: Any) -> tuple[int, ...]:
+        whole = index if isinstance(index, tuple) else (index,)
+        assert len(whole) == self.array.ndim
+        return tuple(int(i) % n for i, n in zip(whole, self.array.shape))
+
+    def __getitem__(self, index: Any) -> Any:
+        self.recorder.access(self, self._index(index), False)
+        return self.array[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.recorder.access(self, self._index(index), True)
+        self.array[index] = value
+
+
+class Recorder:
+    """Runs a function once and keeps its events in order. `watch`: local scalars to look at."""
+
+    def __init__(self, fn: FunctionType, sizes: Mapping[str, int], watch: frozenset[str]) -> None:
+        self.fn = fn
+        self.sizes = sizes
+        self.watch = watch
+        self.raw: list[tuple[Traced | str, tuple[int, ...] | None, bool, int, Mapping[str, int]]] = []
+        self.code = fn.__code__
+        self.at = {i.offset: i for i in dis.get_instructions(fn)}
+        self.frame: FrameType | None = None
+        self.line = 0
+        self.names: dict[int, str] = {}
+
+    def run(self, arguments: Mapping[str, Any]) -> list[Event]:
+        """The events of one call; arrays among the arguments are copied first."""
+        world = {**self.fn.__globals__, **self.sizes, "empty": self._empty, "zeros": self._zeros, "grid": _grid}
+        fn = FunctionType(self.code, world, self.fn.__name__, self.fn.__defaults__, self.fn.__closure__)
+        fn.__kwdefaults__ = self.fn.__kwdefaults__
+        given = {k: Traced(v.copy(), self) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+        before = sys.gettrace()
+        sys.settrace(self._call)
+        try:
+            fn(**given)
+        finally:
+            sys.settrace(before)
+        return [
+            Event(who if isinstance(who, str) else self.names[id(who)], element, write, line, variables)
+            for who, element, write, line, variables in self.raw
+        ]
+
+    def access(self, array: Traced, element: tuple[int, ...], write: bool) -> None:
+        """Called by the arrays."""
+        self.raw.append((array, element, write, self.line, self._variables()))
+
+    def _variables(self) -> Mapping[str, int]:
+        assert self.frame is not None
+        return {k: v for k, v in self.frame.f_locals.items() if type(v) is int}
+
+    def _empty(self, shape: Any, dtype: Any) -> Traced:
+        return Traced(np.full(shape, 1, dtype.np), self)
+
+    def _zeros(self, shape: Any, dtype: Any) -> Traced:
+        array = Traced(np.zeros(shape, dtype.np), self)
+        self.raw.append((array, None, True, self.line, {}))
+        return array
+
+    def _call(self, frame: FrameType, kind: str, _: Any) -> Any:
+        if frame.f_code is not self.code:
+            return None
+        self.frame = frame
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, kind: str, _: Any) -> Any:
+        if kind == "opcode":
+            instruction = self.at[frame.f_lasti]
+            if instruction.positions is not None and instruction.positions.lineno is not None:
+                self.line = instruction.positions.lineno
+            if instruction.argval in self.watch and instruction.opname in ("LOAD_FAST", "STORE_FAST"):
+                write = instruction.opname == "STORE_FAST"
+                self.raw.append((instruction.argval, (), write, self.line, self._variables()))
+        elif kind == "return":
+            self.names = {id(v): k for k, v in frame.f_locals.items() if isinstance(v, Traced)}
+        return self._step
+
+
+def _grid(*extents: Any) -> Any:
+    return itertools.product(*[range(*e) if isinstance(e, tuple) else range(e) for e in extents])
