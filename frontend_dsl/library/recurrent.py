@@ -3,29 +3,77 @@
 `X[t,b,i]`, input weights `W[g*H+j,i]`, recurrent weights `R[g*H+j,k]`, biases `B[2*g*H]` (input
 biases, then recurrent ones), initial states `H0[b,j]` (and `C0`). The input products of all
 steps do not depend on the state: they are one large product before the loop over time.
-`reverse` runs from the last step to the first. Results: `Y[t,b,j]` and the last states.
+Sequences may have their own lengths `L[b]`: then the states stay as they are after the last
+step, and the output is zero there. Results: `Y[t,b,j]` and the last states.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type, no-untyped-def"
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from frontend_dsl import empty, grid, op, sigmoid, tanh
-from poly.dtypes import DType
+from frontend_dsl import empty, grid, max, min, op, zeros
+from poly.dtypes import DType, i32
+
+Scalar = Callable[..., Any]
 
 
-def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse: bool) -> Any:
-    """Gates i, o, f, c; logistic and tanh."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What varies in a cell.
+
+    `reverse` runs from the last step to the first. `lengths` is the type of `L` (None: all
+    sequences are full). `activations` are the functions f, g (and h of LSTM); `clip` bounds
+    their arguments. `peephole` adds `P[3*H]` (LSTM), `coupled` makes the forget gate 1 minus
+    the input gate, `after` applies GRU's reset gate to the recurrent product.
+    """
+
+    activations: tuple[Scalar, ...]
+    reverse: bool = False
+    lengths: DType | None = None
+    clip: float | None = None
+    peephole: bool = False
+    coupled: bool = False
+    after: bool = False
+
+    def apply(self, which: int, x: Any) -> Any:
+        """Activation number `which` at `x`, clipped."""
+        return self.activations[which](x if self.clip is None else min(max(x, -self.clip), self.clip))
+
+    def step(self, s: Any, last: int, length: Any) -> Any:
+        """The element of the sequence that iteration `s` works on."""
+        if not self.reverse:
+            return s
+        return last - s if self.lengths is None else max(length - 1 - s, 0)
+
+
+def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: Form) -> Any:
+    """Gates i, o, f, c. Arguments after `C0`: `P` of a peephole form, then `L` of one with lengths."""
     S, N, I, H = steps, batch, inputs, hidden
     last = S - 1
+    peepholes = 3 * H if form.peephole else 1
+    ragged, LT, count = form.lengths is not None, form.lengths or i32, N if form.lengths else 1
 
-    def when(s: Any) -> Any:
-        return last - s if reverse else s
+    def gate(z: Any, cell: Any, weight: Any) -> Any:
+        return form.apply(0, z + weight * cell if form.peephole else z)
+
+    def new_cell(z_i: Any, z_f: Any, z_c: Any, cell: Any, p_i: Any, p_f: Any) -> Any:
+        if form.coupled:
+            return (1 - gate(z_i, cell, p_i)) * cell + gate(z_i, cell, p_i) * form.apply(1, z_c)
+        return gate(z_f, cell, p_f) * cell + gate(z_i, cell, p_i) * form.apply(1, z_c)
+
+    def kept(s: Any, length: Any, old: Any, new: Any) -> Any:
+        """The new state, or the old one after a sequence has ended."""
+        return (new if s < length else old) if ragged else new
 
     @op
-    def lstm(X: T[S, N, I], W: T[4 * H, I], R: T[4 * H, H], B: T[8 * H], H0: T[N, H], C0: T[N, H]):
-        Y = empty((S, N, H), T)
+    def lstm(
+        X: T[S, N, I], W: T[4 * H, I], R: T[4 * H, H], B: T[8 * H], H0: T[N, H], C0: T[N, H], P: T[peepholes],
+        L: LT[count],
+    ):  # fmt: skip
+        Y = zeros((S, N, H), T) if ragged else empty((S, N, H), T)
         YH = empty((N, H), T)
         YC = empty((N, H), T)
         G = empty((S, N, 4 * H), T)
@@ -41,15 +89,27 @@ def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, revers
             CS[0, n, j] = C0[n, j]
         for s in range(S):
             for n, g in grid(N, 4 * H):
-                Z[s, n, g] = G[when(s), n, g]
+                Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g]
                 for k in range(H):
                     Z[s, n, g] += HS[s, n, k] * R[g, k]
             for n, j in grid(N, H):
-                CS[s + 1, n, j] = sigmoid(Z[s, n, 2 * H + j]) * CS[s, n, j] + sigmoid(Z[s, n, j]) * tanh(
-                    Z[s, n, 3 * H + j]
-                )
-                HS[s + 1, n, j] = sigmoid(Z[s, n, H + j]) * tanh(CS[s + 1, n, j])
-                Y[when(s), n, j] = HS[s + 1, n, j]
+                CS[s + 1, n, j] = kept(
+                    s, L[n if ragged else 0], CS[s, n, j],
+                    new_cell(
+                        Z[s, n, j], Z[s, n, 2 * H + j], Z[s, n, 3 * H + j], CS[s, n, j],
+                        P[j if form.peephole else 0], P[2 * H + j if form.peephole else 0],
+                    ),
+                )  # fmt: skip
+                HS[s + 1, n, j] = kept(
+                    s, L[n if ragged else 0], HS[s, n, j],
+                    gate(Z[s, n, H + j], CS[s + 1, n, j], P[H + j if form.peephole else 0])
+                    * form.apply(2, CS[s + 1, n, j]),
+                )  # fmt: skip
+                if ragged:
+                    if s < L[n]:
+                        Y[form.step(s, last, L[n]), n, j] = HS[s + 1, n, j]
+                else:
+                    Y[form.step(s, last, 0), n, j] = HS[s + 1, n, j]
         for n, j in grid(N, H):
             YH[n, j] = HS[S, n, j]
             YC[n, j] = CS[S, n, j]
@@ -58,17 +118,15 @@ def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, revers
     return lstm
 
 
-def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse: bool, after: bool) -> Any:
-    """Gates z, r, h; `after` (linear_before_reset) applies the reset gate to the recurrent product."""
+def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: Form) -> Any:
+    """Gates z, r, h. `L` is the last argument."""
     S, N, I, H = steps, batch, inputs, hidden
     last = S - 1
-
-    def when(s: Any) -> Any:
-        return last - s if reverse else s
+    ragged, LT, count = form.lengths is not None, form.lengths or i32, N if form.lengths else 1
 
     @op
-    def gru(X: T[S, N, I], W: T[3 * H, I], R: T[3 * H, H], B: T[6 * H], H0: T[N, H]):
-        Y = empty((S, N, H), T)
+    def gru(X: T[S, N, I], W: T[3 * H, I], R: T[3 * H, H], B: T[6 * H], H0: T[N, H], L: LT[count]):
+        Y = zeros((S, N, H), T) if ragged else empty((S, N, H), T)
         YH = empty((N, H), T)
         G = empty((S, N, 3 * H), T)
         Z = empty((S, N, 2 * H), T)
@@ -83,27 +141,35 @@ def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse
             HS[0, n, j] = H0[n, j]
         for s in range(S):
             for n, g in grid(N, 2 * H):
-                Z[s, n, g] = G[when(s), n, g] + B[3 * H + g]
+                Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g] + B[3 * H + g]
                 for k in range(H):
                     Z[s, n, g] += HS[s, n, k] * R[g, k]
-            if after:
+            if form.after:
                 for n, j in grid(N, H):
                     Q[s, n, j] = B[5 * H + j]
                     for k in range(H):
                         Q[s, n, j] += HS[s, n, k] * R[2 * H + j, k]
                 for n, j in grid(N, H):
-                    Q[s, n, j] = G[when(s), n, 2 * H + j] + sigmoid(Z[s, n, H + j]) * Q[s, n, j]
+                    Q[s, n, j] = (
+                        G[form.step(s, last, L[n if ragged else 0]), n, 2 * H + j]
+                        + form.apply(0, Z[s, n, H + j]) * Q[s, n, j]
+                    )
             else:
                 for n, j in grid(N, H):
-                    RH[s, n, j] = sigmoid(Z[s, n, H + j]) * HS[s, n, j]
+                    RH[s, n, j] = form.apply(0, Z[s, n, H + j]) * HS[s, n, j]
                 for n, j in grid(N, H):
-                    Q[s, n, j] = G[when(s), n, 2 * H + j] + B[5 * H + j]
+                    Q[s, n, j] = G[form.step(s, last, L[n if ragged else 0]), n, 2 * H + j] + B[5 * H + j]
                     for k in range(H):
                         Q[s, n, j] += RH[s, n, k] * R[2 * H + j, k]
             for n, j in grid(N, H):
-                z = sigmoid(Z[s, n, j])
-                HS[s + 1, n, j] = (1 - z) * tanh(Q[s, n, j]) + z * HS[s, n, j]
-                Y[when(s), n, j] = HS[s + 1, n, j]
+                z = form.apply(0, Z[s, n, j])
+                if ragged:
+                    HS[s + 1, n, j] = (1 - z) * form.apply(1, Q[s, n, j]) + z * HS[s, n, j] if s < L[n] else HS[s, n, j]
+                    if s < L[n]:
+                        Y[form.step(s, last, L[n]), n, j] = HS[s + 1, n, j]
+                else:
+                    HS[s + 1, n, j] = (1 - z) * form.apply(1, Q[s, n, j]) + z * HS[s, n, j]
+                    Y[form.step(s, last, 0), n, j] = HS[s + 1, n, j]
         for n, j in grid(N, H):
             YH[n, j] = HS[S, n, j]
         return Y, YH
@@ -111,17 +177,15 @@ def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse
     return gru
 
 
-def make_rnn(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse: bool) -> Any:
-    """`H = tanh(X W + H R + B)`."""
+def make_rnn(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: Form) -> Any:
+    """`H = f(X W + H R + B)`. `L` is the last argument."""
     S, N, I, H = steps, batch, inputs, hidden
     last = S - 1
-
-    def when(s: Any) -> Any:
-        return last - s if reverse else s
+    ragged, LT, count = form.lengths is not None, form.lengths or i32, N if form.lengths else 1
 
     @op
-    def rnn(X: T[S, N, I], W: T[H, I], R: T[H, H], B: T[2 * H], H0: T[N, H]):
-        Y = empty((S, N, H), T)
+    def rnn(X: T[S, N, I], W: T[H, I], R: T[H, H], B: T[2 * H], H0: T[N, H], L: LT[count]):
+        Y = zeros((S, N, H), T) if ragged else empty((S, N, H), T)
         YH = empty((N, H), T)
         G = empty((S, N, H), T)
         Z = empty((S, N, H), T)
@@ -134,12 +198,17 @@ def make_rnn(T: DType, steps: int, batch: int, inputs: int, hidden: int, reverse
             HS[0, n, j] = H0[n, j]
         for s in range(S):
             for n, g in grid(N, H):
-                Z[s, n, g] = G[when(s), n, g]
+                Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g]
                 for k in range(H):
                     Z[s, n, g] += HS[s, n, k] * R[g, k]
             for n, j in grid(N, H):
-                HS[s + 1, n, j] = tanh(Z[s, n, j])
-                Y[when(s), n, j] = HS[s + 1, n, j]
+                if ragged:
+                    HS[s + 1, n, j] = form.apply(0, Z[s, n, j]) if s < L[n] else HS[s, n, j]
+                    if s < L[n]:
+                        Y[form.step(s, last, L[n]), n, j] = HS[s + 1, n, j]
+                else:
+                    HS[s + 1, n, j] = form.apply(0, Z[s, n, j])
+                    Y[form.step(s, last, 0), n, j] = HS[s + 1, n, j]
         for n, j in grid(N, H):
             YH[n, j] = HS[S, n, j]
         return Y, YH

@@ -140,6 +140,22 @@ def prelu(x: Any, slope: Any) -> Any:
 
 
 @cache
+def affine(alpha: float, beta: float) -> Scalar:
+    def affine(x: Any) -> Any:
+        return alpha * x + beta
+
+    return affine
+
+
+@cache
+def scaled_tanh(alpha: float, beta: float) -> Scalar:
+    def scaled_tanh(x: Any) -> Any:
+        return alpha * tanh(beta * x)
+
+    return scaled_tanh
+
+
+@cache
 def batch_norm(epsilon: float) -> Scalar:
     def batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
         return (x - mean) * (scale / sqrt(variance + epsilon)) + bias

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from frontend_dsl.library.recurrent import make_fill, make_gru, make_join, make_lstm, make_rnn, make_take
+import frontend_dsl as dsl
+from frontend_dsl.library import scalar as fn
+from frontend_dsl.library.movement import make_transpose
+from frontend_dsl.library.recurrent import Form, make_fill, make_gru, make_join, make_lstm, make_rnn, make_take
 from graph_driver.operators.chain import Wiring, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import data, need_float, onnx_operator, optional, same_types, scop_of
-from poly.dtypes import DType
+from poly.dtypes import DType, i32
 from poly.scop import Scop
 
+Scalar = Callable[..., Any]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_FACTORIES = {"LSTM": make_lstm, "GRU": make_gru, "RNN": make_rnn}
 _DEFAULTS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 # Input positions: X W R B sequence_lens initial_h initial_c P.
 _LENGTHS, _PEEPHOLES = 4, 7
+# Activations by name, from alpha and beta; the numbers are ONNX's defaults.
+_PLAIN: dict[str, Scalar] = {
+    "tanh": dsl.tanh, "sigmoid": dsl.sigmoid, "relu": fn.relu, "softsign": fn.softsign, "softplus": fn.softplus,
+}  # fmt: skip
+_PARAMETRIC: dict[str, tuple[Callable[[float, float], Scalar], float, float]] = {
+    "affine": (fn.affine, 1.0, 0.0),
+    "leakyrelu": (lambda a, b: fn.leaky_relu(a), 0.01, 0.0),
+    "thresholdedrelu": (lambda a, b: fn.thresholded_relu(a), 1.0, 0.0),
+    "scaledtanh": (fn.scaled_tanh, 1.0, 1.0),
+    "hardsigmoid": (fn.hard_sigmoid, 0.2, 0.5),
+    "elu": (lambda a, b: fn.elu(a), 1.0, 0.0),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The sizes of a recurrent node."""
+    """The sizes of a recurrent node; `batched` puts the batch before the time (`layout` 1)."""
 
     op_type: str
     dtype: DType
@@ -28,13 +47,14 @@ class Layer:
     inputs: int
     hidden: int
     directions: int
+    batched: bool
 
     @property
     def states(self) -> int:
         """How many states go from step to step."""
         return 2 if self.op_type == "LSTM" else 1
 
-    def parameters(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+    def parameters(self, peephole: bool) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Argument name -> node input position and shape for one direction."""
         rows = _GATES[self.op_type] * self.hidden
         found: dict[str, tuple[int, tuple[int, ...]]] = {
@@ -45,82 +65,130 @@ class Layer:
         }
         if self.op_type == "LSTM":
             found["C0"] = (6, (self.batch, self.hidden))
+            found["P"] = (_PEEPHOLES, (3 * self.hidden,) if peephole else (1,))
         return found
 
 
 @onnx_operator("LSTM", "GRU", "RNN")
 def recurrent(ctx: NodeContext) -> OperatorScop:
-    """Default activations, full sequences, time first."""
+    """All directions, activations, lengths, layouts."""
     need_float(ctx)
-    _refuse(ctx)
-    x, r = data(ctx, 0), data(ctx, 2)
-    layer = Layer(ctx.op_type, x.dtype, x.shape[0], x.shape[1], x.shape[2], r.shape[2], r.shape[0])
-    kind = ctx.attrs.get("direction", "forward")
-    after = bool(ctx.attrs.get("linear_before_reset", 0))
-    given = {
-        name: position for name, (position, _) in layer.parameters().items() if optional(ctx, position) is not None
-    }
+    same_types(replace(ctx, inputs=tuple(i for k, i in enumerate(ctx.inputs) if k != _LENGTHS)))
+    x, r, lengths = data(ctx, 0), data(ctx, 2), optional(ctx, _LENGTHS)
+    batched = bool(ctx.attrs.get("layout", 0))
+    steps, batch = (x.shape[1], x.shape[0]) if batched else x.shape[:2]
+    layer = Layer(ctx.op_type, x.dtype, steps, batch, x.shape[2], r.shape[2], r.shape[0], batched)
+    full = lengths is None or (lengths.const is not None and bool((lengths.const == steps).all()))
+    forms = _forms(ctx, layer, None if full or lengths is None else lengths.dtype)
+    positions = {name: position for name, (position, _) in layer.parameters(forms[0].peephole).items()}
+    given = {name: position for name, position in positions.items() if optional(ctx, position) is not None}
     parts: list[Wiring] = []
-    results: list[list[str]] = []
-    for d in range(layer.directions):
-        backwards = kind == "reverse" or d == 1
-        results.append(_direction(parts, layer, _cell(layer, backwards, after), given, d))
+    if batched:
+        _transposed(parts, layer.dtype, (batch, steps, layer.inputs), (1, 0, 2), "X", "XT")
+    results = [_direction(parts, layer, form, given, d) for d, form in enumerate(forms)]
     outputs = [_merged(parts, layer, k, [r[k] for r in results]) for k in range(1 + layer.states)]
     if len(ctx.outputs[0].shape) == 3:  # Y is absent: the states come first
         outputs = outputs[1:]
+    if not full:
+        given["L"] = _LENGTHS
     made = joined(ctx.op_type.lower(), parts, ["X", *given], outputs[: len(ctx.outputs)])
     return replace(made, inputs=((0, "X"), *((position, name) for name, position in given.items())))
 
 
-def _refuse(ctx: NodeContext) -> None:
-    lengths = optional(ctx, _LENGTHS)
-    if lengths is not None:
-        steps = data(ctx, 0).shape[0]
-        if lengths.const is None or (lengths.const != steps).any():
-            raise Unsupported(f"{ctx.op_type} with sequence lengths")
-    same_types(replace(ctx, inputs=tuple(i for k, i in enumerate(ctx.inputs) if k != _LENGTHS)))
-    if optional(ctx, _PEEPHOLES) is not None or ctx.attrs.get("input_forget", 0):
-        raise Unsupported(f"{ctx.op_type} with peepholes or coupled gates")
-    if ctx.attrs.get("layout", 0) or "clip" in ctx.attrs:
-        raise Unsupported(f"{ctx.op_type} with clipping or batch first")
-    wanted = [str(a).lower() for a in ctx.attrs.get("activations") or []]
-    default = _DEFAULTS[ctx.op_type]
-    if wanted and wanted != default * (len(wanted) // len(default)):
-        raise Unsupported(f"{ctx.op_type} with activations {', '.join(wanted)}")
+def _forms(ctx: NodeContext, layer: Layer, lengths: DType | None) -> list[Form]:
+    """The cell of each direction."""
+    kind = ctx.attrs.get("direction", "forward")
+    functions = _activations(ctx.op_type, ctx.attrs, layer.directions)
+    each = len(_DEFAULTS[ctx.op_type])
+    common = Form(
+        (),
+        lengths=lengths,
+        clip=float(ctx.attrs["clip"]) if ctx.attrs.get("clip") else None,
+        peephole=optional(ctx, _PEEPHOLES) is not None,
+        coupled=bool(ctx.attrs.get("input_forget", 0)),
+        after=bool(ctx.attrs.get("linear_before_reset", 0)),
+    )
+    return [
+        replace(common, activations=functions[d * each : (d + 1) * each], reverse=kind == "reverse" or d == 1)
+        for d in range(layer.directions)
+    ]
 
 
-def _cell(layer: Layer, backwards: bool, after: bool) -> Scop:
-    sizes = (layer.dtype, layer.steps, layer.batch, layer.inputs, layer.hidden, backwards)
-    if layer.op_type == "LSTM":
-        return scop_of(make_lstm, *sizes)
-    return scop_of(make_gru, *sizes, after) if layer.op_type == "GRU" else scop_of(make_rnn, *sizes)
+def _activations(op_type: str, attrs: Mapping[str, Any], directions: int) -> tuple[Scalar, ...]:
+    names = [str(a).lower() for a in attrs.get("activations") or _DEFAULTS[op_type] * directions]
+    if len(names) != len(_DEFAULTS[op_type]) * directions:
+        raise Unsupported(f"{op_type} with {len(names)} activations")
+    alphas, betas = list(attrs.get("activation_alpha") or []), list(attrs.get("activation_beta") or [])
+    found: list[Scalar] = []
+    for name in names:
+        if name in _PLAIN:
+            found.append(_PLAIN[name])
+        elif name in _PARAMETRIC:
+            make, alpha, beta = _PARAMETRIC[name]
+            alpha = alphas.pop(0) if alphas else alpha
+            if name in ("affine", "scaledtanh", "hardsigmoid"):
+                beta = betas.pop(0) if betas else beta
+            found.append(make(alpha, beta))
+        else:
+            raise Unsupported(f"{op_type} with activation {name}")
+    return tuple(found)
 
 
-def _direction(parts: list[Wiring], layer: Layer, cell: Scop, given: dict[str, int], d: int) -> list[str]:
+def _direction(parts: list[Wiring], layer: Layer, form: Form, given: dict[str, int], d: int) -> list[str]:
     """Append one direction; the names of its results (Y, last H, last C)."""
-    wiring = {"X": "X"}
-    for name, (_, shape) in layer.parameters().items():
+    sizes = (layer.dtype, layer.steps, layer.batch, layer.inputs, layer.hidden, form)
+    cell: Scop = scop_of(_FACTORIES[layer.op_type], *sizes)
+    wiring = {"X": "XT" if layer.batched else "X"}
+    for name, (_, shape) in layer.parameters(form.peephole).items():
         own = f"{name}_{d}"
         if name not in given:
-            scop = scop_of(make_fill, layer.dtype, shape)
-            parts.append((scop, {scop.results[0]: own}))
+            _zeros(parts, layer.dtype, shape, own)
         elif layer.directions == 1:
             own = name
         else:
+            source = name
+            if layer.batched and name in ("H0", "C0"):
+                source = f"{name}_T"
+                if d == 0:
+                    _transposed(parts, layer.dtype, (layer.batch, 2, layer.hidden), (1, 0, 2), name, source)
             scop = scop_of(make_take, layer.dtype, shape, d)
-            parts.append((scop, {"X": name, scop.results[0]: own}))
+            parts.append((scop, {"X": source, scop.results[0]: own}))
         wiring[name] = own
+    wiring["L"] = "L"
+    if form.lengths is None:
+        wiring["L"] = f"L_{d}"
+        _zeros(parts, i32, (1,), wiring["L"])
     made = [f"{result}_{d}" for result in cell.results]
     parts.append((cell, wiring | dict(zip(cell.results, made, strict=True))))
     return made
 
 
+def _zeros(parts: list[Wiring], dtype: DType, shape: tuple[int, ...], name: str) -> None:
+    scop = scop_of(make_fill, dtype, shape)
+    parts.append((scop, {scop.results[0]: name}))
+
+
+def _transposed(
+    parts: list[Wiring], dtype: DType, shape: tuple[int, ...], perm: tuple[int, ...], source: str, name: str
+) -> None:
+    scop = scop_of(make_transpose, dtype, shape, perm)
+    parts.append((scop, {"X": source, scop.results[0]: name}))
+
+
 def _merged(parts: list[Wiring], layer: Layer, which: int, names: list[str]) -> str:
-    """Both directions of one result side by side; a single one stays as it is."""
-    if len(names) == 1:
-        return names[0]
+    """All directions of one result side by side, in the layout of the node."""
     state = (layer.batch, layer.hidden)
-    scop = scop_of(make_join, layer.dtype, (layer.steps, *state) if which == 0 else state, 1 if which == 0 else 0)
-    merged = f"R{which}"
-    parts.append((scop, {"A": names[0], "B": names[1], scop.results[0]: merged}))
-    return merged
+    shape = (layer.steps, *state) if which == 0 else state
+    merged = names[0]
+    if len(names) == 2:
+        axis = 1 if which == 0 else 0
+        scop = scop_of(make_join, layer.dtype, shape, axis)
+        merged = f"R{which}"
+        parts.append((scop, {"A": names[0], "B": names[1], scop.results[0]: merged}))
+        shape = (*shape[:axis], 2, *shape[axis:])
+    if not layer.batched or (which and len(names) == 1):
+        return merged
+    # Batch first: [steps, dirs, batch, hidden] -> [batch, steps, dirs, hidden]; states [dirs, batch, hidden].
+    perm = ((1, 0, 2) if len(names) == 1 else (2, 0, 1, 3)) if which == 0 else (1, 0, 2)
+    _transposed(parts, layer.dtype, shape, perm, merged, f"T{which}")
+    return f"T{which}"

@@ -8,6 +8,7 @@ import pytest
 
 import polyc  # noqa: F401  (wires the packages)
 from emit.compile import compile_kernel
+from frontend_dsl import sigmoid, tanh
 from frontend_dsl.library import (
     convolution,
     elementwise,
@@ -20,7 +21,10 @@ from frontend_dsl.library import (
     recurrent,
     reduction,
     resize,
+    sampling,
     scalar,
+    sorting,
+    spectral,
     transposed,
 )
 from graph_driver.compile_operator import compile_operator
@@ -96,10 +100,45 @@ CASES: dict[str, Callable[[], Any]] = {
     "repeat": lambda: resize.make_repeat(f32, (1, 2, 3), (1, 2, 3)),
     "nearest": lambda: resize.make_nearest(f32, (2, 3), (5, 7), ((3, 0, 5), (6, -2, 14))),
     "linear": lambda: resize.make_linear(f32, 2, (3, 3), (5, 6), ((6, -2, 10), (2, -1, 4))),
-    "lstm": lambda: recurrent.make_lstm(f32, 3, 2, 2, 3, True),
-    "gru": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, False, True),
-    "gru_before": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, True, False),
-    "rnn": lambda: recurrent.make_rnn(f32, 3, 2, 2, 3, False),
+    "lstm": lambda: recurrent.make_lstm(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh, tanh), reverse=True)),
+    "gru": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh), after=True)),
+    "gru_before": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh), reverse=True)),
+    "rnn": lambda: recurrent.make_rnn(f32, 3, 2, 2, 3, recurrent.Form((tanh,))),
+    "lstm_all": lambda: recurrent.make_lstm(
+        f32,
+        3,
+        2,
+        2,
+        3,
+        recurrent.Form((sigmoid, tanh, scalar.relu), True, lengths=i32, clip=0.5, peephole=True, coupled=True),
+    ),
+    "gru_lengths": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh), lengths=i64)),
+    "rnn_lengths": lambda: recurrent.make_rnn(f32, 3, 2, 2, 3, recurrent.Form((tanh,), True, lengths=i32)),
+    "grid_linear": lambda: sampling.make_grid_sample(f32, 2, 2, (3, 4), (2, 3), "linear", "zeros", False),
+    "grid_cubic": lambda: sampling.make_grid_sample(f32, 1, 2, (3, 4), (2, 2), "cubic", "reflection", True),
+    "grid_nearest": lambda: sampling.make_grid_sample(f32, 1, 1, (3, 2, 4), (2, 2, 2), "nearest", "border", False),
+    "deform": lambda: sampling.make_deform_conv(
+        f32, 1, (4, 2), (2, 1), (4, 4), (3, 3), (2, 2), one, one, none, True, True
+    ),
+    "roi_align": lambda: sampling.make_roi_align(f32, i64, 2, 2, (5, 6), 2, (2, 2), 3.0, 0, True, False),
+    "roi_align_max": lambda: sampling.make_roi_align(f32, i64, 2, 2, (5, 6), 2, (2, 2), 3.0, 2, False, True),
+    "resample": lambda: resize.make_resample(f32, (2, 5, 2), 1, 3, (10, 4, 6), resize.Filter(-0.5, 0.6)),
+    "resample_crop": lambda: resize.make_resample(f32, (5, 2), 0, 3, (9, -2, 4), resize.Filter(outside=7.0)),
+    "resample_exclude": lambda: resize.make_resample(f32, (4,), 0, 7, (4, -3, 7), resize.Filter(-0.75, 1.0, True)),
+    "dft": lambda: spectral.make_dft(f32, 2, 5, 2, 2, 6, 6, False),
+    "dft_inverse": lambda: spectral.make_dft(f32, 1, 5, 1, 1, 4, 3, True),
+    "real_inverse": lambda: spectral.make_real_inverse(f32, 2, 4, 2, 6),
+    "frames": lambda: spectral.make_frames(f32, 2, 9, 1, 3, 2, 5, True),
+    "top_k": lambda: sorting.make_top_k(f32, 2, 5, 3, 3, True),
+    "bottom_k": lambda: sorting.make_top_k(i32, 2, 4, 1, 4, False),
+    "pad_with": lambda: movement.make_pad(f32, (3, 4), (-1, 2), (1, -1), None),
+    "eye": lambda: movement.make_eye(i32, 3, 4, 1),
+    "col2im": lambda: movement.make_col2im(f32, 2, (4, 5), (2, 2), (4, 3), (1, 2), (1, 2), (1, 1)),
+    "reverse_sequence": lambda: indexing.make_reverse_sequence(f32, i64, 3, 2, 2, False),
+    "tensor_scatter": lambda: indexing.make_tensor_scatter(f32, i64, 2, 2, 4, 3, 2, True),
+    "scatter_nd_max": lambda: indexing.make_scatter_nd(f32, i64, (2, 3), 2, 3, "max"),
+    "one_hot_float": lambda: indexing.make_one_hot(f32, f32, 2, 3, 4),
+    "cumulative_product": lambda: reduction.make_cumulative(f32, 2, 3, 4, False, False, True),
     "take": lambda: recurrent.make_take(f32, (2, 3), 1),
     "join": lambda: recurrent.make_join(f32, (2, 3), 1),
     "quantize": lambda: quantization.make_quantize(f32, i8, 2, 3, 4, True),
