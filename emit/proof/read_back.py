@@ -10,7 +10,7 @@ import islpy as isl
 from emit.linear import operands
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
 from emit.rewrite import substitute_stmt
-from poly.affine import NotAffine, to_pw_aff, to_set
+from poly.affine import NotAffine, set_space, to_pw_aff, to_set
 from poly.dtypes import bool_
 from poly.errors import BuildError
 from poly.expr import Binary, Expr, Unary, Var, const_int, substitute
@@ -155,10 +155,17 @@ class _Reader:
             life = Lifetime(buffer, at.loops, tuple(at.lifetimes.values()))
             rest = {n: x for n, x in at.lifetimes.items() if n != buffer.name}
             return replace(at, lifetimes={**rest, buffer.name: life})
-        same = (array.kind, array.dtype, array.shape) == ("local", buffer.dtype, buffer.shape)
+        same = (array.kind, array.dtype) == ("local", buffer.dtype) and self.equal(array.shape, buffer.shape)
         if not same or at.branches or buffer.name in at.lifetimes:
             raise WrongLoops("interface", f"{self.kernel}: '{buffer.name}' is not the local array of that name")
         return at
+
+    def equal(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+        """Whether two shapes are the same for all sizes, however they are written."""
+        space = set_space("", (), self.scop.params)
+        return len(a) == len(b) and all(
+            x == y or to_pw_aff(x, space).is_equal(to_pw_aff(y, space)) for x, y in zip(a, b, strict=True)
+        )
 
 
 def resolved(values: Mapping[str, Expr], e: Expr) -> Expr:
