@@ -29,7 +29,7 @@ from scheduler.tree_edit import restrict
 
 @dataclass(frozen=True)
 class Inlined:
-    """The new Scop and the statements that are gone; or why the values would differ."""
+    """The new Scop and the statements that are gone; with a `violation` its values differ."""
 
     scop: Scop
     removed: frozenset[str]
@@ -71,18 +71,22 @@ def inline(scop: Scop, array: str) -> Inlined:
             changed += [(name, m) for source in sources for m in _changed(scop, source, name)]
             values[load] = _value(reader, sources)
         statements[name] = _rewritten(reader, values)
-    if changed:
-        reader_name, pairs = changed[0]
-        detail = f"inlined into {reader_name}, the value would be computed after that"
-        sizes = _union([m.params() for _, m in changed])
-        return Inlined(scop, frozenset(), Violation(scop, scop.tree, "delayed", pairs, sizes, None, detail))
+    violation = _violation(scop, changed) if changed else None
     if scop.arrays[array].kind != "local":
-        return Inlined(replace(scop, statements=statements), frozenset())
+        return Inlined(replace(scop, statements=statements), frozenset(), violation)
     gone = frozenset(w.stmt for w in writes)
     kept = {n: s for n, s in statements.items() if n not in gone}
     arrays = {n: a for n, a in scop.arrays.items() if n != array}
     tree = without(scop.tree, frozenset(kept), array)
-    return Inlined(replace(scop, statements=kept, arrays=arrays, tree=tree), gone)
+    return Inlined(replace(scop, statements=kept, arrays=arrays, tree=tree), gone, violation)
+
+
+def _violation(scop: Scop, changed: Sequence[tuple[str, isl.Map]]) -> Violation:
+    """`changed`: reader, and pairs of a producer and what overwrites its operands too early."""
+    reader, pairs = changed[0]
+    detail = f"inlined into {reader}, the value would be computed after that"
+    sizes = _union([m.params() for _, m in changed])
+    return Violation(scop, scop.tree, "delayed", pairs, sizes, None, detail)
 
 
 def _check_reader(reader: Statement, array: str) -> None:

@@ -37,7 +37,7 @@ from scheduler.tree_edit import Spot, band_of, flatten, fresh, locate, outer_mem
 
 @dataclass(frozen=True)
 class Factored:
-    """The Scop with the two stages and its tree; or why the result would differ."""
+    """The Scop with the two stages and its tree; with a `violation` its result differs."""
 
     scop: Scop
     tree: Node
@@ -50,9 +50,9 @@ def rfactor(scop: Scop, tree: Node, loop: str) -> Factored:
     for name in _carried(scop, tree, loop):
         stage = _Stage(scop, tree, locate(tree, loop), scop.statements[name])
         violation = stage.violation()
+        scop, tree = stage.scop_and_tree()
         if violation is not None:
             return Factored(scop, tree, violation)
-        scop, tree = stage.scop_and_tree()
     return Factored(scop, tree)
 
 
