@@ -1,16 +1,23 @@
-"""Random sequences of transformations; those that `Schedule` refuses are skipped."""
+"""Random sequences of transformations; those that `Schedule` refuses are skipped.
+
+`PROPOSALS` has random arguments for every transformation there is.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, get_args
 
 from poly.errors import ScheduleError
+from poly.json_io import dump_tree
 from poly.quota import QuotaExceeded, quota
+from poly.tree import GpuAxis
 from scheduler.schedule import Schedule
 
 OPERATIONS = 1_000_000
+Arguments = dict[str, Any]
 
 
 def random_schedule(start: Schedule, seed: int, tries: int = 6) -> Schedule:
@@ -20,13 +27,19 @@ def random_schedule(start: Schedule, seed: int, tries: int = 6) -> Schedule:
     for _ in range(tries):
         if not schedule.loops:
             break
-        step = r.choice(_STEPS)
+        name = r.choices(list(PROPOSALS), [WEIGHTS.get(n, 1) for n in PROPOSALS])[0]
         try:
             with quota(OPERATIONS):
-                schedule = step(schedule, r)
+                schedule = apply(schedule, name, PROPOSALS[name](schedule, r))
         except (ScheduleError, QuotaExceeded):  # illegal here, of no sense here, or too large for isl
             continue
     return schedule
+
+
+def apply(schedule: Schedule, name: str, arguments: Arguments) -> Schedule:
+    """One transformation by name."""
+    done: Schedule = getattr(schedule, name)(**arguments)
+    return done
 
 
 def _loop(s: Schedule, r: random.Random) -> str:
@@ -46,49 +59,102 @@ def _run(s: Schedule, r: random.Random) -> list[str]:
     return list(s.loops[k : k + r.randint(1, 3)])
 
 
-def _permuted(s: Schedule, r: random.Random) -> Schedule:
+def _shuffled(names: list[str], r: random.Random) -> list[str]:
+    return r.sample(names, len(names))
+
+
+def _tile(s: Schedule, r: random.Random) -> Arguments:
     names = _run(s, r)
-    r.shuffle(names)
-    return s.permute(*names)
+    return {"loops": names, "sizes": [r.choice((1, 2, 3, 4, 8)) for _ in names]}
 
 
-def _tiled(s: Schedule, r: random.Random) -> Schedule:
-    names = _run(s, r)
-    return s.tile(names, [r.choice((1, 2, 3, 4, 8)) for _ in names])
+def _pair_of(s: Schedule, r: random.Random) -> Arguments:
+    a, b = _pair(s, r)
+    return {"a": a, "b": b}
 
 
-def _reordered(s: Schedule, r: random.Random) -> Schedule:
-    names = list(s.scop.statements)
-    return s.reorder_statements(r.sample(names, min(len(names), 2)))
+def _skew(s: Schedule, r: random.Random) -> Arguments:
+    loop, by = _shuffled(list(_pair(s, r)), r)
+    return {"loop": loop, "by": by, "factor": r.choice((-2, -1, 1, 1, 2))}
 
 
-def _contracted(s: Schedule, r: random.Random) -> Schedule:
-    local = [a.name for a in s.scop.arrays.values() if a.kind == "local"]
-    return s.contract(r.choice(local)) if local else s
+def _statement(s: Schedule, r: random.Random) -> str:
+    return r.choice(list(s.scop.statements))
 
 
-def _promoted(s: Schedule, r: random.Random) -> Schedule:
-    return s.promote(r.choice(list(s.scop.arrays)), _loop(s, r), r.choice(("local", "heap", "register")))
+def _order(s: Schedule, r: random.Random) -> Arguments:
+    names = list(s.scop.statements) if r.random() < 0.7 else list(s.loops)
+    return {"order": r.sample(names, min(len(names), 2))}
 
 
-_STEPS: tuple[Callable[[Schedule, random.Random], Schedule], ...] = (
-    lambda s, r: s.split(_loop(s, r), r.choice((1, 2, 3, 4, 8))),
-    lambda s, r: s.strip_mine(_loop(s, r), r.choice((2, 3, 4))),
-    _tiled,
-    _tiled,
-    lambda s, r: s.interchange(*_pair(s, r)),
-    lambda s, r: s.interchange(*_pair(s, r)),
-    _permuted,
-    lambda s, r: s.reverse(_loop(s, r)),
-    lambda s, r: s.skew(*_pair(s, r), r.choice((-2, -1, 1, 1, 2))),
-    lambda s, r: s.shift(_loop(s, r), r.choice((-2, -1, 1, 2)), r.choice((None, [r.choice(list(s.scop.statements))]))),
-    _reordered,
-    lambda s, r: s.fuse(*_pair(s, r), shift=r.choice((0, 0, 1, "auto"))),
-    lambda s, r: s.distribute(_loop(s, r)),
-    lambda s, r: s.parallel(_loop(s, r)),
-    lambda s, r: s.vectorize(_loop(s, r), r.choice((2, 4, 8, None))),
-    lambda s, r: s.vectorize(_loop(s, r), r.choice((2, 4, 8, None))),
-    lambda s, r: s.unroll(_loop(s, r), r.choice((2, 3, 4, None))),
-    _contracted,
-    _promoted,
-)
+def _at(s: Schedule, r: random.Random) -> int | str:
+    if s.scop.params and r.random() < 0.6:
+        size = r.choice(s.scop.params)
+        return r.choice((f"{size} // 2", f"{size} - 1", f"{size} - 2", f"min({size}, 3)"))
+    return r.randint(-1, 4)
+
+
+def _promote(s: Schedule, r: random.Random) -> Arguments:
+    array = r.choice(list(s.scop.arrays))
+    out: Arguments = {"array": array, "at": _loop(s, r), "space": r.choice(("local", "heap", "register", "shared"))}
+    rank = len(s.scop.arrays[array].shape)
+    if rank and r.random() < 0.3:
+        out["layout"] = _shuffled_dims(rank, r)
+    for side in ("copy_in", "copy_out"):
+        if r.random() < 0.25:
+            out[side] = r.random() < 0.3
+    return out
+
+
+def _shuffled_dims(rank: int, r: random.Random) -> list[int] | list[list[int]]:
+    dims = r.sample(range(rank), rank)
+    if r.random() < 0.5:
+        return dims
+    d, block = r.choice(dims), r.choice((2, 4))
+    return [[d, block, 0], *([k, 1, 0] for k in dims if k != d), [d, 1, block]]
+
+
+def _local(s: Schedule, r: random.Random) -> Arguments:
+    local = [a.name for a in s.scop.arrays.values() if a.kind == "local"] or list(s.scop.arrays)
+    return {"array": r.choice(local)}
+
+
+def _set_order(s: Schedule, r: random.Random) -> Arguments:
+    """A tree that other transformations make, not all of them legal."""
+    wild = replace(Schedule.start(s.scop), _deferred=True)
+    for name in r.choices(("interchange", "reverse", "shift", "skew", "tile", "fuse", "distribute"), k=2):
+        try:
+            wild = apply(wild, name, PROPOSALS[name](wild, r))
+        except ScheduleError:
+            continue
+    return {"tree": dump_tree(wild.tree)}
+
+
+PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
+    "split": lambda s, r: {"loop": _loop(s, r), "size": r.choice((1, 2, 3, 4, 8))},
+    "strip_mine": lambda s, r: {"loop": _loop(s, r), "size": r.choice((2, 3, 4))},
+    "tile": _tile,
+    "unroll_and_jam": lambda s, r: {"loop": _loop(s, r), "factor": r.choice((2, 3, 4))},
+    "index_split": lambda s, r: {"loop": _loop(s, r), "at": _at(s, r)},
+    "peel": lambda s, r: {"loop": _loop(s, r), "first": r.randint(0, 2), "last": r.randint(0, 2)},
+    "interchange": _pair_of,
+    "permute": lambda s, r: {"loops": _shuffled(_run(s, r), r)},
+    "reverse": lambda s, r: {"loop": _loop(s, r)},
+    "skew": _skew,
+    "shift": lambda s, r: {"loop": _loop(s, r), "amount": r.choice((-2, -1, 1, 2)),
+                           "statements": r.choice((None, [_statement(s, r)]))},
+    "reorder_statements": _order,
+    "set_order": _set_order,
+    "fuse": lambda s, r: {**_pair_of(s, r), "shift": r.choice((0, 0, 1, "auto"))},
+    "distribute": lambda s, r: {"loop": _loop(s, r)},
+    "parallel": lambda s, r: {"loop": _loop(s, r)},
+    "vectorize": lambda s, r: {"loop": _loop(s, r), "lanes": r.choice((2, 4, 8, None))},
+    "unroll": lambda s, r: {"loop": _loop(s, r), "factor": r.choice((2, 3, 4, None))},
+    "bind": lambda s, r: {"loop": _loop(s, r), "axis": r.choice(get_args(GpuAxis))},
+    "promote": _promote,
+    "contract": _local,
+    "inline": _local,
+    "rfactor": lambda s, r: {"loop": _loop(s, r)},
+}  # fmt: skip
+
+WEIGHTS = {"tile": 3, "interchange": 2, "vectorize": 3, "inline": 2, "rfactor": 3, "promote": 2, "set_order": 0.3}

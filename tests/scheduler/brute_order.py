@@ -13,7 +13,7 @@ import islpy as isl
 
 from poly.expr import Binary, Const, Expr, Unary, Var, loads
 from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Member, Node, Promote, Sequence
+from poly.tree import Band, Filter, Member, Node, Promote, Sequence, concurrency
 
 Point = tuple[int, ...]
 
@@ -63,22 +63,33 @@ def times(tree: Node, everything: list[Instance]) -> tuple[dict[Instance, list[i
             for m in node.members:
                 for x in alive:
                     out[x].append(value(m.schedule[x.stmt], x))
-                if m.kind in ("parallel", "vector"):
+                if concurrency(m.kind):
                     marked.append((m, {x: tuple(out[x]) for x in alive}))
             visit(node.child, alive)
         elif isinstance(node, Sequence):
             for k, f in enumerate(node.filters):
-                part = [x for x in alive if x.stmt in f.domain]
+                part = passing(f, alive)
                 for x in part:
                     out[x].append(k)
                 visit(f.child, part)
         elif isinstance(node, Filter):
-            visit(node.child, [x for x in alive if x.stmt in node.domain])
+            visit(node.child, passing(node, alive))
         elif isinstance(node, Promote):
             visit(node.child, alive)
 
     visit(tree, everything)
     return out, marked
+
+
+def passing(f: Filter, alive: list[Instance]) -> list[Instance]:
+    """The instances that a filter lets through."""
+    points: dict[str, set[Point]] = {}
+    for s, d in f.domain.items():
+        found: list[isl.Point] = []
+        d.foreach_point(found.append)
+        n = d.dim(isl.dim_type.set)
+        points[s] = {tuple(int(p.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(n)) for p in found}
+    return [x for x in alive if x.point in points.get(x.stmt, ())]
 
 
 def elements(stmt: Statement, x: Instance) -> tuple[set, tuple]:
