@@ -104,9 +104,17 @@ def infer(
         raise ModelError(f"{what}: {_reason(error)}") from error
     if node.op_type in LIKE_INPUT and not node.domain:
         return {node.output[0]: replace(tensors[node.input[0]], name=node.output[0], const=None)}
+    if node.op_type == "MaxUnpool" and len(node.input) == 3 and tensors[node.input[2]].const is not None:
+        return {node.output[0]: _of_shape(tensors[node.input[0]], tensors[node.input[2]], node.output[0])}
     if node.op_type == "STFT" and not node.domain:
         _one_sided(node, tensors, found)
     return {o: _tensor(o, found.get(o), what) for o in node.output if o}
+
+
+def _of_shape(like: Tensor, shape: Tensor, name: str) -> Tensor:
+    """A tensor of the type of `like` and of the constant `shape`."""
+    assert shape.const is not None
+    return Tensor(name, like.dtype, tuple(int(n) for n in shape.const.reshape(-1)))
 
 
 def _one_sided(node: onnx.NodeProto, tensors: Mapping[str, Tensor], found: Mapping[str, onnx.TypeProto]) -> None:

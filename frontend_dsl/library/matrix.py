@@ -5,9 +5,9 @@
 
 from typing import Any
 
-from frontend_dsl import empty, grid, op
+from frontend_dsl import abs, empty, grid, max, min, op
 from frontend_dsl.library.subscripts import align
-from poly.dtypes import DType
+from poly.dtypes import DType, i32
 
 Shape = tuple[int, ...]
 
@@ -86,3 +86,34 @@ def make_gemm(
         return Y
 
     return gemm_nobias if c_shape is None else gemm
+
+
+def make_determinant(T: DType, batch: int, n: int) -> Any:
+    """Determinants by elimination with row pivots."""
+
+    @op
+    def determinant(A: T[batch, n, n]) -> T[batch]:
+        L = empty((batch, n, n), T)
+        D = empty((batch,), T)
+        for b in range(batch):
+            for i, j in grid(n, n):
+                L[b, i, j] = A[b, i, j]
+            D[b] = 1
+            for k in range(n):
+                largest = abs(L[b, k, k])
+                row = i32(k)
+                for i in range(k + 1, n):
+                    row = i32(i) if abs(L[b, i, k]) > largest else row
+                    largest = max(largest, abs(L[b, i, k]))
+                for j in range(n):
+                    upper = L[b, k, j]
+                    L[b, k, j] = L[b, min(max(row, 0), n - 1), j]
+                    L[b, min(max(row, 0), n - 1), j] = upper
+                D[b] = (D[b] if row == k else -D[b]) * L[b, k, k]
+                for i in range(k + 1, n):
+                    factor = L[b, i, k] / L[b, k, k] if L[b, k, k] != 0 else T(0)
+                    for j in range(k + 1, n):
+                        L[b, i, j] = L[b, i, j] - factor * L[b, k, j]
+        return D
+
+    return determinant

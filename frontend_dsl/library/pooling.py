@@ -10,9 +10,9 @@ a local array first, so the window is read without a test.
 from collections.abc import Sequence
 from typing import Any
 
-from frontend_dsl import abs, empty, full, grid, max, min, op, pow
+from frontend_dsl import abs, empty, full, grid, max, min, op, pow, zeros
 from frontend_dsl.library.subscripts import window
-from poly.dtypes import DType
+from poly.dtypes import DType, i64
 
 Sizes = Sequence[int]
 
@@ -57,6 +57,76 @@ def make_max_pool(
         return Y
 
     return max_pool
+
+
+def make_max_pool_positions(
+    T: DType, lead: int, size: Sizes, out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes,
+    column_major: bool,
+) -> Any:  # fmt: skip
+    """The largest element of each window and its place in the whole tensor; of equal ones the first.
+
+    Places count in row-major order, or with the spatial dimensions in `column_major` order.
+    """
+    size, out, K = tuple(size), tuple(out), tuple(kernel)
+    low, shift, unit = lowest(T), tuple(begin), (1,) * len(size)
+    need = reach(out, kernel, strides, dilations)
+    whole = tuple(map(max, need, (n + b for n, b in zip(size, begin, strict=True))))
+    order = range(len(size)) if column_major else range(len(size) - 1, -1, -1)
+    factor = [0] * len(size)
+    total = 1
+    for d in order:
+        factor[d], total = total, total * size[d]
+
+    def place(b: Any, point: Any, tap: Any) -> Any:
+        at = b * total
+        for p, k, s, d, start, f in zip(point, tap, strides, dilations, begin, factor, strict=True):
+            at = at + (p * s + k * d - start) * f
+        return at
+
+    @op
+    def max_pool_positions(X: T[(lead, *size)]):  # type: ignore[no-untyped-def]
+        P = full((lead, *whole), low, T)
+        Y = empty((lead, *out), T)
+        J = empty((lead, *out), i64)
+        for b in range(lead):
+            for p in grid(*size):
+                P[b, *window(p, shift, unit, unit)] = X[b, *p]
+        for b in range(lead):
+            for p in grid(*out):
+                Y[b, *p] = low
+                J[b, *p] = 0
+                for k in grid(*K):
+                    J[b, *p] = i64(place(b, p, k)) if P[b, *window(p, k, strides, dilations)] > Y[b, *p] else J[b, *p]
+                    Y[b, *p] = max(Y[b, *p], P[b, *window(p, k, strides, dilations)])
+        return Y, J
+
+    return max_pool_positions
+
+
+def make_max_unpool(T: DType, I: DType, count: int, lead: int, size: Sizes, out: Sizes) -> Any:
+    """Zeros with `X[k]` at place `J[k]` of `[lead, *size]`, which is a corner of `[lead, *out]`."""
+    size, out = tuple(size), tuple(out)
+    total = lead * product(size)
+    both = tuple(map(min, size, out))
+
+    def place(b: Any, point: Any) -> Any:
+        at = b
+        for p, n in zip(point, size, strict=True):
+            at = at * n + p
+        return at
+
+    @op
+    def max_unpool(X: T[count], J: I[count]) -> T[(lead, *out)]:
+        F = zeros((total,), T)
+        Y = zeros((lead, *out), T)
+        for k in range(count):
+            F[min(max(J[k], 0), total - 1)] = X[k]
+        for b in range(lead):
+            for p in grid(*both):
+                Y[b, *p] = F[place(b, p)]
+        return Y
+
+    return max_unpool
 
 
 def taps_inside(first: Any, begin: int, limit: int, kernel: int, dilation: int) -> Any:

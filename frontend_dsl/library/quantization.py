@@ -6,13 +6,25 @@
 from typing import Any
 
 from frontend_dsl import empty, grid, max, min, op, round
-from poly.dtypes import DType, i32
+from poly.dtypes import DType, f32, f64, i32
+
+Shape = tuple[int, ...]
 
 
 def limits(Q: DType) -> tuple[int, int]:
     """Smallest and largest value of an integer type."""
     low = -(2 ** (Q.bits - 1)) if Q.kind == "int" else 0
     return low, low + 2**Q.bits - 1
+
+
+def wide(x: Any, T: DType) -> Any:
+    """`x`, in f32 where `T` has too few digits for the integers."""
+    return f32(x) if T.bits < 32 else x
+
+
+def real(z: Any, T: DType) -> Any:
+    """A zero point as a float to add."""
+    return f32(z) if T.bits < 32 else T(z)
 
 
 def make_quantize(T: DType, Q: DType, outer: int, channels: int, inner: int, zero: bool) -> Any:
@@ -23,14 +35,14 @@ def make_quantize(T: DType, Q: DType, outer: int, channels: int, inner: int, zer
     def quantize(X: T[outer, channels, inner], S: T[channels], Z: Q[channels]) -> Q[outer, channels, inner]:
         Y = empty((outer, channels, inner), Q)
         for o, c, i in grid(outer, channels, inner):
-            Y[o, c, i] = Q(min(max(round(X[o, c, i] / S[c]) + T(Z[c]), low), high))
+            Y[o, c, i] = Q(min(max(wide(round(X[o, c, i] / S[c]), T) + real(Z[c], T), low), high))
         return Y
 
     @op
     def quantize_plain(X: T[outer, channels, inner], S: T[channels]) -> Q[outer, channels, inner]:
         Y = empty((outer, channels, inner), Q)
         for o, c, i in grid(outer, channels, inner):
-            Y[o, c, i] = Q(min(max(round(X[o, c, i] / S[c]), low), high))
+            Y[o, c, i] = Q(min(max(wide(round(X[o, c, i] / S[c]), T), low), high))
         return Y
 
     return quantize if zero else quantize_plain
@@ -69,3 +81,110 @@ def make_matmul_integer(A: DType, B: DType, M: int, K: int, N: int, columns: int
         return Y
 
     return matmul_integer
+
+
+def channel(index: Any, shape: Shape, axes: Shape) -> Any:
+    """Which channel an element belongs to: `axes` together count the channels, none is a single one."""
+    c = 0
+    for d in axes:
+        c = index[d] if d == axes[0] else c * shape[d] + index[d]
+    return c
+
+
+def count(shape: Shape, axes: Shape) -> int:
+    """How many channels there are."""
+    total = 1
+    for d in axes:
+        total *= shape[d]
+    return total
+
+
+def make_centred(Q: DType, shape: Shape, axes: Shape, zero: bool) -> Any:
+    """`Y = X - Z[c]` in i32; `Z` is absent when all zero points are 0."""
+    channels = count(shape, axes)
+
+    @op
+    def centred(X: Q[shape], Z: Q[channels]) -> i32[shape]:
+        Y = empty(shape, i32)
+        for i in grid(*shape):
+            Y[i] = i32(X[i]) - i32(Z[channel(i, shape, axes)])
+        return Y
+
+    @op
+    def widened(X: Q[shape]) -> i32[shape]:
+        Y = empty(shape, i32)
+        for i in grid(*shape):
+            Y[i] = i32(X[i])
+        return Y
+
+    return centred if zero else widened
+
+
+def make_requantize(T: DType, Q: DType, shape: Shape, axes: Shape, zero: bool) -> Any:
+    """`Y = saturate(round(X * (SX * SW[c] / SY) + Z))` from i32 sums, halves to even."""
+    low, high = limits(Q)
+    channels = count(shape, axes)
+
+    def quantised(x: Any, factor: Any, shift: Any) -> Any:
+        return Q(min(max(round(f64(x) * f64(factor) + f64(shift)), low), high))
+
+    @op
+    def requantize(X: i32[shape], SX: T[1], SW: T[channels], SY: T[1], Z: Q[1]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = quantised(X[i], SX[0] * SW[channel(i, shape, axes)] / SY[0], Z[0])
+        return Y
+
+    @op
+    def requantize_plain(X: i32[shape], SX: T[1], SW: T[channels], SY: T[1]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = quantised(X[i], SX[0] * SW[channel(i, shape, axes)] / SY[0], 0)
+        return Y
+
+    return requantize if zero else requantize_plain
+
+
+def make_quantize_blocked(T: DType, Q: DType, outer: int, blocks: int, size: int, inner: int, zero: bool) -> Any:
+    """Quantisation with a scale for each block of `size` elements along the axis: `S[o,b,i]`."""
+    low, high = limits(Q)
+    scales = (outer, blocks, inner)
+
+    @op
+    def quantize_blocked(X: T[outer, blocks, size, inner], F: T[scales], Z: Q[scales]) -> Q[outer, blocks, size, inner]:
+        Y = empty((outer, blocks, size, inner), Q)
+        for o, b, k, i in grid(outer, blocks, size, inner):
+            Y[o, b, k, i] = Q(min(max(wide(round(X[o, b, k, i] / F[o, b, i]), T) + real(Z[o, b, i], T), low), high))
+        return Y
+
+    @op
+    def quantize_blocked_plain(X: T[outer, blocks, size, inner], F: T[scales]) -> Q[outer, blocks, size, inner]:
+        Y = empty((outer, blocks, size, inner), Q)
+        for o, b, k, i in grid(outer, blocks, size, inner):
+            Y[o, b, k, i] = Q(min(max(wide(round(X[o, b, k, i] / F[o, b, i]), T), low), high))
+        return Y
+
+    return quantize_blocked if zero else quantize_blocked_plain
+
+
+def make_dequantize_blocked(Q: DType, T: DType, outer: int, blocks: int, size: int, inner: int, zero: bool) -> Any:
+    """The inverse of `make_quantize_blocked`."""
+    scales = (outer, blocks, inner)
+
+    @op
+    def dequantize_blocked(
+        X: Q[outer, blocks, size, inner], F: T[scales], Z: Q[scales]
+    ) -> T[outer, blocks, size, inner]:
+        Y = empty((outer, blocks, size, inner), T)
+        for o, b, k, i in grid(outer, blocks, size, inner):
+            Y[o, b, k, i] = T(i32(X[o, b, k, i]) - i32(Z[o, b, i])) * F[o, b, i]
+        return Y
+
+    @op
+    def dequantize_blocked_plain(X: Q[outer, blocks, size, inner], F: T[scales]) -> T[outer, blocks, size, inner]:
+        Y = empty((outer, blocks, size, inner), T)
+        for o, b, k, i in grid(outer, blocks, size, inner):
+            Y[o, b, k, i] = T(X[o, b, k, i]) * F[o, b, i]
+        return Y
+
+    return dequantize_blocked if zero else dequantize_blocked_plain

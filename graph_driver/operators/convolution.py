@@ -27,8 +27,13 @@ def _wired(scop: Scop, bias: bool) -> OperatorScop:
 
 @onnx_operator("Conv")
 def conv(ctx: NodeContext) -> OperatorScop:
-    """1-D runs as 2-D of height 1; depthwise, pointwise and grouped have their own loops."""
+    """Floats only: the quantised forms are operators of their own."""
     need_float(ctx)
+    return any_conv(ctx)
+
+
+def any_conv(ctx: NodeContext) -> OperatorScop:
+    """1-D runs as 2-D of height 1; depthwise, pointwise and grouped have their own loops."""
     same_types(ctx)
     x, w, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
     batch, channels, *spatial = x.shape

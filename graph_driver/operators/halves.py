@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from frontend_dsl.library import scalar as fn
 from frontend_dsl.library.elementwise import make_unary
-from graph_driver.operators.chain import Wiring, joined
+from graph_driver.operators.chain import Wiring, extents, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
 from graph_driver.operators.registry import scop_of
 from poly.dtypes import DType, f32
-from poly.scop import Array, Scop
+from poly.scop import Scop
 
 
 def is_half(dtype: DType) -> bool:
@@ -56,10 +56,6 @@ def _widened(info: TensorInfo) -> TensorInfo:
 
 
 def _cast(scop: Scop, array: str, source: DType, target: DType, left: str, right: str) -> Wiring:
-    shape = _extents(scop.arrays[array])
+    shape = extents(scop, array)
     cast = scop_of(make_unary, fn.identity, source, target, shape)
     return cast, {"X": left, cast.results[0]: right}
-
-
-def _extents(array: Array) -> tuple[int, ...]:
-    return tuple(int(e.value) for e in array.shape)  # type: ignore[attr-defined]

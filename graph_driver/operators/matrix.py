@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from frontend_dsl.library.matrix import make_batched_matmul, make_gemm, make_matmul
+from frontend_dsl.library.matrix import make_batched_matmul, make_determinant, make_gemm, make_matmul
 from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.registry import accumulates, data, onnx_operator, optional, product, same_types, scop_of
+from graph_driver.operators.registry import (
+    accumulates,
+    data,
+    need_float,
+    onnx_operator,
+    optional,
+    product,
+    same_types,
+    scop_of,
+)
 
 
 @onnx_operator("MatMul")
 def matmul(ctx: NodeContext) -> OperatorScop:
+    """Of floats and of integers."""
+    accumulates(ctx)
+    return any_matmul(ctx)
+
+
+def any_matmul(ctx: NodeContext) -> OperatorScop:
     """NumPy's rules; a stack times one matrix is one tall product."""
     same_types(ctx)
-    accumulates(ctx)
     a, b = data(ctx, 0), data(ctx, 1)
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
@@ -43,3 +57,12 @@ def gemm(ctx: NodeContext) -> OperatorScop:
     scop = scop_of(make_gemm, a.dtype, rows, inner, cols, trans, alpha, beta, shape)
     names = ("A", "B") if shape is None else ("A", "B", "C")
     return OperatorScop(scop, tuple(enumerate(names)), scop.results, False)
+
+
+@onnx_operator("Det")
+def determinant(ctx: NodeContext) -> OperatorScop:
+    """Of a stack of square matrices."""
+    need_float(ctx)
+    a = data(ctx, 0)
+    scop = scop_of(make_determinant, a.dtype, product(a.shape[:-2]), a.shape[-1])
+    return OperatorScop(scop, ((0, "A"),), scop.results, False)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.pooling import make_average_pool, make_lp_pool, make_max_pool
+from frontend_dsl.library.pooling import (
+    make_average_pool,
+    make_lp_pool,
+    make_max_pool,
+    make_max_pool_positions,
+    make_max_unpool,
+)
 from frontend_dsl.library.reduction import make_reduce
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import data, integers, need_float, only_output, onnx_operator, scop_of
@@ -12,7 +18,7 @@ from graph_driver.operators.windows import window_of
 @onnx_operator("MaxPool", "AveragePool", "LpPool")
 def pool(ctx: NodeContext) -> OperatorScop:
     """The output's shape (ceil_mode) is the graph's."""
-    x, y = data(ctx, 0), only_output(ctx)
+    x, y = data(ctx, 0), ctx.outputs[0]
     if ctx.op_type != "MaxPool":
         need_float(ctx)
     size = tuple(x.shape[2:])
@@ -27,7 +33,9 @@ def pool(ctx: NodeContext) -> OperatorScop:
         win.dilations,
         win.begin,
     )
-    if ctx.op_type == "MaxPool":
+    if len(ctx.outputs) == 2:
+        scop = scop_of(make_max_pool_positions, *common, bool(ctx.attrs.get("storage_order", 0)))
+    elif ctx.op_type == "MaxPool":
         scop = scop_of(make_max_pool, *common)
     elif ctx.op_type == "AveragePool":
         scop = scop_of(make_average_pool, *common, win.end, bool(ctx.attrs.get("count_include_pad", 0)))
@@ -37,6 +45,21 @@ def pool(ctx: NodeContext) -> OperatorScop:
             raise Unsupported(f"LpPool with p = {power}")
         scop = scop_of(make_lp_pool, *common, power)
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+@onnx_operator("MaxUnpool")
+def max_unpool(ctx: NodeContext) -> OperatorScop:
+    """Places count in the shape that the pool's attributes give, whatever `output_shape` says."""
+    x, index, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
+    kernel = integers(ctx.attrs["kernel_shape"])
+    rank = len(kernel)
+    strides = integers(ctx.attrs.get("strides") or (1,) * rank)
+    pads = integers(ctx.attrs.get("pads") or (0,) * (2 * rank))
+    dims = zip(x.shape[2:], strides, pads[:rank], pads[rank:], kernel, strict=True)
+    size = tuple((n - 1) * s - b - e + k for n, s, b, e, k in dims)
+    lead = x.shape[0] * x.shape[1]
+    scop = scop_of(make_max_unpool, x.dtype, index.dtype, x.size, lead, size, tuple(y.shape[2:]))
+    return OperatorScop(scop, ((0, "X"), (1, "J")), scop.results, False)
 
 
 @onnx_operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

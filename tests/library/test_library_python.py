@@ -143,6 +143,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "join": lambda: recurrent.make_join(f32, (2, 3), 1),
     "quantize": lambda: quantization.make_quantize(f32, i8, 2, 3, 4, True),
     "dequantize": lambda: quantization.make_dequantize(u8, f32, 2, 3, 4, True),
+    "quantize_blocked": lambda: quantization.make_quantize_blocked(f32, i8, 2, 3, 2, 2, True),
+    "dequantize_blocked": lambda: quantization.make_dequantize_blocked(u8, f32, 2, 3, 2, 2, False),
+    "centred": lambda: quantization.make_centred(u8, (2, 3, 4), (0, 1), True),
+    "requantize": lambda: quantization.make_requantize(f32, i8, (2, 3, 4), (1,), True),
+    "max_pool_positions": lambda: pooling.make_max_pool_positions(f32, 2, (5, 4), (3, 2), (3, 3), two, one, one, True),
+    "max_unpool": lambda: pooling.make_max_unpool(f32, i64, 8, 2, (3, 4), (4, 4)),
+    "determinant": lambda: matrix.make_determinant(f64, 2, 4),
     "matmul_integer": lambda: quantization.make_matmul_integer(u8, i8, 2, 3, 4, 4),
 }
 

@@ -10,7 +10,22 @@ import onnx
 from .cases import CLASSES
 from .running import Outcome
 
+EXPLANATION = (
+    "Each case is compiled for the shapes of its inputs, and for the values of small inputs that decide a shape "
+    '(see `docs/models.md`). "Without a host operator" are cases that polyc\'s kernels compute at run time alone; '
+    'where such values leave nothing to compute, the case counts as "computed at compile time" instead. '
+    "`tests/onnx_suite/cases.py` has the rule of the classes."
+)
 COMMAND = "python -m tests.onnx_suite --table docs/onnx-coverage.md"
+
+
+# Why cases cannot pass, by the beginning of their names.
+KNOWN = {
+    "test_bernoulli": "the expected output is one drawing of random numbers",
+    "test_dft_inverse": "the expected output has rounding noise of 1.9e-7 where the exact value is 0; tolerance 1e-7",
+    "test_attention_4d_causal_fp16": "sums in f32 round better than the expected output; 2 elements differ by one "
+    "step of f16, which is more than the tolerance",
+}
 
 
 def by_class(outcomes: Iterable[Outcome], classes: Mapping[str, str]) -> str:
@@ -36,26 +51,18 @@ def by_class(outcomes: Iterable[Outcome], classes: Mapping[str, str]) -> str:
 
 def page(outcomes: list[Outcome], classes: Mapping[str, str], operators: Mapping[str, str]) -> str:
     """The whole page."""
-    return (
-        "\n\n".join(
-            [
-                "# ONNX's node suite",
-                f"Made by `{COMMAND}` with onnx {onnx.__version__}; do not edit. Each case is compiled for the shapes of "
-                "its inputs, and for the values of small inputs that decide a shape (see `docs/models.md`). "
-                '"Without a host operator" are cases that polyc\'s kernels compute at run time alone; where such values '
-                'leave nothing to compute, the case counts as "computed at compile time" instead. '
-                "`tests/onnx_suite/cases.py` has the rule of the classes.",
-                by_class(outcomes, classes),
-                "## By operator",
-                _operators(outcomes, operators),
-                "## Cases that do not pass",
-                _failures(outcomes, classes),
-                "## What runs on the host",
-                _hosted(outcomes),
-            ]
-        )
-        + "\n"
-    )
+    sections = [
+        "# ONNX's node suite",
+        f"Made by `{COMMAND}` with onnx {onnx.__version__}; do not edit. {EXPLANATION}",
+        by_class(outcomes, classes),
+        "## By operator",
+        _operators(outcomes, operators),
+        "## Cases that do not pass",
+        _failures(outcomes, classes),
+        "## What runs on the host",
+        _hosted(outcomes),
+    ]
+    return "\n\n".join(sections) + "\n"
 
 
 def _operators(outcomes: list[Outcome], operators: Mapping[str, str]) -> str:
@@ -74,8 +81,12 @@ def _failures(outcomes: list[Outcome], classes: Mapping[str, str]) -> str:
     if not failed:
         return "None."
     lines = ["| case | class | | reason |", "| --- | --- | --- | --- |"]
-    lines += [f"| {o.name} | {classes[o.name]} | {o.state} | {_cell(o.reason)} |" for o in failed]
+    lines += [f"| {o.name} | {classes[o.name]} | {o.state} | {_cell(_why(o))} |" for o in failed]
     return "\n".join(lines)
+
+
+def _why(o: Outcome) -> str:
+    return next((why for start, why in KNOWN.items() if o.name.startswith(start)), o.reason)
 
 
 def _hosted(outcomes: list[Outcome]) -> str:
