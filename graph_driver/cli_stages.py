@@ -23,6 +23,7 @@ from graph_driver.cli_inspect import (
 )  # fmt: skip
 from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
+from graph_driver.ir import Graph
 from graph_driver.layouts import pack_constants
 from graph_driver.model import machine_of, symbol_of
 from graph_driver.package import is_package, load
@@ -43,6 +44,8 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         sizes = parse_sizes(arguments.dim)
         if arguments.schedule is not None:
             raise UsageError("--schedule is for operators (FILE.py:OP)")
+        if arguments.stage is None and arguments.kernel is None and (arguments.html is not None or arguments.json):
+            return _document(arguments, document_of_model(Path(arguments.what), arguments.target or "cpu", sizes))
         check_options(arguments)
         stage = arguments.stage or "graph"
         parts = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
@@ -104,12 +107,37 @@ def model_stage(
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
     machine, backend = machine_of(target)
-    groups, _ = pack_constants(graph, form_groups(graph, translate(graph, lookup)), machine)
+    groups, _ = pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
     if stage in ("plan", "memory"):
-        symbols = {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None}
-        return [("", _plan_stage(build_plan(graph, groups, symbols), stage))]
+        return [("", _plan_stage(_planned(graph, groups), stage))]
     assert stage in OPERATOR_STAGES
     return [(t, _kernel_stage(g, stage, machine, backend, threads)) for t, g in _chosen(groups, kernel)]
+
+
+def document_of_model(path: Path, target: str, dims: dict[str, int]) -> dict[str, Any]:
+    """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
+
+    Raises:
+        ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
+    """
+    from graph_driver.html.model_page import model_document
+    from graph_driver.operators import lookup
+    from graph_driver.passes import manager
+
+    if is_package(path):
+        return model_document(path.name, load(path).plan, target)
+    graph = import_model(path, dims)
+    records = manager.run(graph)
+    machine, _ = machine_of(target)
+    groups, moved = pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
+    return model_document(
+        path.stem, _planned(graph, groups), target, graph, groups, list(map(str, records)), [m.name for m in moved]
+    )
+
+
+def _planned(graph: Graph, groups: Sequence[Group]) -> Plan:
+    """The plan without compiling anything."""
+    return build_plan(graph, groups, {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None})
 
 
 def _abi_order(group: Group) -> tuple[str, ...]:

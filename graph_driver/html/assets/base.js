@@ -89,3 +89,10 @@ function choices(label, options, chosen, change) {
   }, text));
   return el("div", { class: "seg", role: "group", "aria-label": label }, buttons);
 }
+
+// `head`: titles; a title that ends in "#" heads a column of numbers.
+function table(head, rows, cls) {
+  return el("div", { class: "tablebox" }, el("table", { class: cls || "" }, [
+    el("thead", {}, el("tr", {}, head.map((h) => el("th", { scope: "col", class: h.endsWith("#") ? "n" : null }, h.replace(/#$/, ""))))),
+    el("tbody", {}, rows)]));
+}

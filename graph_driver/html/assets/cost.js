@@ -79,7 +79,7 @@ class Costs {
         el("section", {}, [el("h3", {}, "Statements"), table(["", "Instances", "Flops"], statements)])]),
       el("h3", {}, "In one iteration of a loop"),
       el("p", { class: "dim" }, "Elements of each array that it touches, and how often it touches each of them on average."),
-      loops.length ? table(["Loop", "Flops", "Array", "Elements", "Bytes", "Touched, each"], loops) : el("p", {}, "No loops."),
+      loops.length ? table(["Loop", "Flops", "Array", "Elements", "Bytes#", "Touched, each"], loops) : el("p", {}, "No loops."),
       cost.leftOut ? el("p", { class: "note" }, `${plural(cost.leftOut, "loop")} left out.`) : null,
     ]);
     this.refresh();

@@ -2,12 +2,6 @@
 
 const DATA = JSON.parse(byId("data").textContent);
 
-function table(head, rows, cls) {
-  return el("div", { class: "tablebox" }, el("table", { class: cls || "" }, [
-    el("thead", {}, el("tr", {}, head.map((h) => el("th", { scope: "col" }, h)))),
-    el("tbody", {}, rows)]));
-}
-
 function decisionsView(data, links) {
   const { schedule, space } = data;
   const steps = schedule.steps.map((s) => el("li", {}, [el("b", {}, s.name), Object.keys(s.args).length ? el("code", {}, ` ${Object.entries(s.args).map(([k, v]) => `${k}=${v}`).join(", ")}`) : null]));

@@ -1,0 +1,181 @@
+"""The document about a model: its steps as a graph, kernels with their work, memory, decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graph_driver.html.layers import drawn
+from graph_driver.ir import Graph
+from graph_driver.memory import aligned
+from graph_driver.passes.views import is_view
+from graph_driver.plan import Plan, Slot, Step
+from poly.errors import PolycError
+
+if TYPE_CHECKING:
+    from graph_driver.joined import Group
+
+VERSION = 1
+
+
+def model_document(
+    name: str,
+    plan: Plan,
+    target: str,
+    graph: Graph | None = None,
+    groups: Sequence[Group] = (),
+    passes: Sequence[str] = (),
+    rearranged: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Everything about a planned model as JSON values (`graph` is None for a compiled directory)."""
+    kernels, kernel_of = _kernels(groups)
+    symbols = {s.symbol: None for s in plan.steps if s.kind == "kernel"}
+    steps = [_step(s, graph) for s in plan.steps]
+    for s, group in zip((s for s in steps if s["kind"] != "copy"), groups, strict=False):
+        s["kernel"] = kernel_of.get(group.key)
+    boxes, lines, drawing = _drawing(plan, graph, steps)
+    return {
+        "format": "polyc-inspect",
+        "version": VERSION,
+        "kind": "model",
+        "name": name,
+        "target": target,
+        "nodes": None if graph is None else len(graph.nodes),
+        "distinct": len(symbols),
+        "steps": steps,
+        "kernels": kernels,
+        "boxes": boxes,
+        "lines": lines,
+        "drawing": {"width": round(drawing[0], 3), "layers": drawing[1]},
+        "tensors": {s.name: _tensor(s) for s in plan.slots.values()},
+        "inputs": list(plan.inputs),
+        "outputs": list(plan.outputs),
+        "memory": _memory(plan),
+        "decisions": [] if graph is None else [_decision(d) for d in graph.decisions],
+        "passes": list(passes),
+        "layouts": list(rearranged),
+        "notes": [] if graph is None else list(graph.notes),
+    }
+
+
+def _tensor(s: Slot) -> dict[str, Any]:
+    shape = "?" if s.dtype is None else f"{s.dtype}[{', '.join(map(str, s.shape or ()))}]"
+    place = s.place
+    where = f"{place.kind} {place.index}" if place.kind in ("input", "output") else place.kind
+    return {"type": shape, "bytes": s.nbytes, "where": where, "offset": place.offset}
+
+
+def _step(s: Step, graph: Graph | None) -> dict[str, Any]:
+    kinds = {} if graph is None else {n.name: n.kind for n in graph.nodes}
+    return {
+        "kind": s.kind, "label": s.label, "args": list(s.args), "results": list(s.results), "reason": s.reason,
+        "captures": list(s.captures), "nodes": [[n, kinds.get(n, "")] for n in s.nodes], "kernel": None,
+    }  # fmt: skip
+
+
+def _decision(d: Any) -> dict[str, Any]:
+    return {"tensor": d.tensor, "from": d.producer, "to": d.consumer, "joined": d.joined, "reason": d.reason}
+
+
+# ---- kernels -----------------------------------------------------------------------------------
+
+
+def _kernels(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """The distinct kernels in order of first use, and the number of each key."""
+    number: dict[str, int] = {}
+    kernels: list[dict[str, Any]] = []
+    for g in groups:
+        if g.scop is None:
+            continue
+        if g.key not in number:
+            number[g.key] = len(kernels)
+            kernels.append({"label": g.label, "first": g.nodes[0].name, "uses": 0, **_work(g)})
+        kernels[number[g.key]]["uses"] += 1
+    return kernels, number
+
+
+def _work(g: Group) -> dict[str, Any]:
+    """Exact numbers where they can be counted; None where they depend on data."""
+    from scheduler.schedule import Schedule
+
+    assert g.scop is not None
+    schedule = Schedule.start(g.scop)
+    found: dict[str, Any] = {"statements": len(g.scop.statements)}
+    for what in ("flops", "bytes", "traffic"):
+        try:
+            formula = schedule.count(what)
+            found[what] = formula(dict.fromkeys(formula.names, 1)) if not formula.names else None
+        except PolycError:
+            found[what] = None
+    return found
+
+
+# ---- the graph ---------------------------------------------------------------------------------
+
+
+def _drawing(
+    plan: Plan, graph: Graph | None, steps: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[float, int]]:
+    """Boxes for inputs, steps and outputs, with their places, and lines for the tensors between."""
+    boxes: list[dict[str, Any]] = [{"kind": "input", "tensor": n} for n in plan.inputs]
+    boxes += [{"kind": "step", "step": k} for k in range(len(steps))]
+    maker = {n: k for k, n in enumerate(plan.inputs)}
+    seen = _views(graph)
+    edges: dict[tuple[int, int], list[str]] = {}
+    for k, s in enumerate(plan.steps):
+        number = len(plan.inputs) + k
+        for tensor in (*s.args, *s.captures):
+            source = maker.get(_made(tensor, maker, seen))
+            if source is not None and tensor not in s.results:
+                edges.setdefault((source, number), []).append(tensor)
+        for r in s.results:
+            maker[r] = number
+    for name in plan.outputs:
+        source = maker.get(_made(name, maker, seen))
+        boxes.append({"kind": "output", "tensor": name})
+        if source is not None:
+            edges.setdefault((source, len(boxes) - 1), []).append(name)
+    picture = drawn(len(boxes), list(edges))
+    for box, (x, layer) in zip(boxes, picture.at, strict=True):
+        box |= {"x": round(x, 3), "layer": layer}
+    lines = [
+        {"from": a, "to": b, "tensors": list(dict.fromkeys(names)), "path": [[round(x, 3), layer] for x, layer in path]}
+        for ((a, b), names), path in zip(edges.items(), picture.lines, strict=True)
+    ]
+    return boxes, lines, (picture.width, picture.layers)
+
+
+def _views(graph: Graph | None) -> dict[str, str]:
+    """Tensors that are other tensors looked at differently."""
+    if graph is None:
+        return {}
+    return {n.outputs[0]: n.inputs[0] for n in graph.nodes if is_view(n)}
+
+
+def _made(tensor: str, maker: Mapping[str, int], seen: Mapping[str, str]) -> str:
+    while tensor not in maker and tensor in seen:
+        tensor = seen[tensor]
+    return tensor
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+
+def _memory(plan: Plan) -> dict[str, Any]:
+    """Each tensor of the arena as a rectangle of steps and bytes; live bytes at every step."""
+    live = [0] * len(plan.steps)
+    for t in plan.lifetimes:
+        for k in range(t.first, t.last + 1):
+            live[k] += aligned(t.size)
+    by_class = {kind: 0 for kind in ("input", "output")}
+    for s in {s.place: s for s in plan.slots.values() if s.place.kind in by_class}.values():
+        by_class[s.place.kind] += s.nbytes
+    return {
+        "peak": plan.peak,
+        "bound": plan.bound,
+        "weights": plan.weight_bytes,
+        "inputs": by_class["input"],
+        "outputs": by_class["output"],
+        "live": live,
+        "tensors": [[t.name, plan.slots[t.name].place.offset, t.size, t.first, t.last] for t in plan.lifetimes],
+    }
