@@ -135,7 +135,7 @@ def plan_promotion(
 def _touched(
     scop: Scop, array: str, prefix: isl.UnionMap, active: Mapping[str, isl.Set]
 ) -> tuple[isl.Map | None, isl.Map | None, isl.Map | None]:
-    """`{ [t] -> A[x] }` read, written, and written under a predicate (None = nothing)."""
+    """`{ [t] -> A[x] }` read, written, and written only if data say so (None = nothing)."""
     found: dict[str, isl.Map | None] = {"read": None, "write": None, "may": None}
     for name, domain in active.items():
         stmt = scop.statements[name]
@@ -146,7 +146,7 @@ def _touched(
                 continue
             m = isl.Map.from_union_map(pairs)
             found["write" if write else "read"] = _join(found["write" if write else "read"], m)
-            if write and stmt.predicate is not None:
+            if write and not _writes_surely(stmt, array):
                 found["may"] = _join(found["may"], m)
     return found["read"], found["write"], found["may"]
 
