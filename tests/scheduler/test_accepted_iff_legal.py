@@ -7,56 +7,13 @@ from dataclasses import replace
 
 import brute_order
 import pytest
-from scop_builder import Loop, Stmt, build
+from static_programs import program
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from scheduler.schedule import Schedule
 
-EXTENT = 4
 PROGRAMS = 60
-
-
-def program(r: random.Random) -> Scop:
-    """One to three nests, sometimes imperfect or triangular, over shared arrays with offsets."""
-    names = iter("ijklmnopqrstuvw")
-    arrays = {"A": 2, "B": 1, "C": 2}
-
-    def subscript(rank: int, its: list[str]) -> str:
-        parts = []
-        for _ in range(rank):
-            base = r.choice(its) if its and r.random() < 0.9 else "2"
-            other = f" - {r.choice(its)} + {EXTENT}" if its and r.random() < 0.1 else f" + {r.randint(1, 3)}"
-            parts.append(base + other)
-        return ", ".join(parts)
-
-    def load(its: list[str]) -> str:
-        name = r.choice(list(arrays))
-        return f"{name}[{subscript(arrays[name], its)}]"
-
-    def statement(its: list[str]) -> Stmt:
-        target = load(its)
-        if r.random() < 0.3:
-            return Stmt(f"{target} = {target} + {load(its)}", "+")
-        return Stmt(f"{target} = {load(its)} * {load(its)}")
-
-    def nest(its: list[str], depth: int) -> Loop:
-        name = next(names)
-        lo = r.choice([*its, "0", "0", "0"])
-        inside = [*its, name]
-        body: list = []
-        if depth > 1:
-            if r.random() < 0.4:
-                body.append(statement(inside))
-            body.append(nest(inside, depth - 1))
-            if r.random() < 0.2:
-                body.append(nest(inside, 1))
-        else:
-            body = [statement(inside) for _ in range(r.choice((1, 1, 2)))]
-        return Loop(name, lo, str(EXTENT), body)
-
-    nests = [nest([], r.randint(1, 3)) for _ in range(r.randint(1, 2))]
-    return build("p", [], {"A": "12,12", "B": "12", "C": "12,12"}, nests)
 
 
 def steps(s: Schedule, r: random.Random) -> Schedule:
