@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from emit.compile import build
 from emit.interp import poisoned, run
+from emit.kernel import Kernel, Report
+from emit.loops import Function
 from emit.lower import lower
 from emit.mathlib import expand_function
 from emit.targets import host
@@ -37,19 +40,27 @@ def updated(scop: Scop) -> list[str]:
     return [n for n in scop.args if scop.arrays[n].kind == "inout"] + list(scop.results)
 
 
-def interpret(scop: Scop, tree: Node, args: Sequence[Any], shuffle: int | None = None) -> list[np.ndarray]:
-    """The updated arrays after the interpreter ran the optimised loops."""
-    fn = expand_function(lower(scop, tree, scop.name, host()))
+def finished(scop: Scop, tree: Node) -> Function:
+    """The loops that every back end gets, ready to be printed."""
+    return expand_function(lower(scop, tree, scop.name, host()))
+
+
+def interpret(
+    scop: Scop, tree: Node, args: Sequence[Any], shuffle: int | None = None, fn: Function | None = None
+) -> list[np.ndarray]:
+    """The updated arrays after the interpreter ran the optimised loops (`fn`, if they are there already)."""
+    fn = fn or finished(scop, tree)
     arrays, sizes = arrays_of(scop, args)
     run(fn, {b.name: arrays[b.name] for b in fn.buffers}, sizes, shuffle=shuffle)
     return [arrays[n] for n in updated(scop)]
 
 
-def native(scop: Scop, tree: Node, args: Sequence[Any], backend: str, threads: int = 1) -> list[np.ndarray]:
+def native(
+    scop: Scop, tree: Node, args: Sequence[Any], backend: str, threads: int = 1, fn: Function | None = None
+) -> list[np.ndarray]:
     """The same through machine code: `llvm` or `c`."""
-    from emit.compile import compile_kernel
-
-    kernel = compile_kernel(scop, tree, backend=backend, threads=threads)
+    fn, report = fn or finished(scop, tree), Report()
+    kernel = Kernel(scop, fn, host(), backend, threads, build(fn, host(), backend, report), report)
     copies = [np.array(a, scop.arrays[n].dtype.np) for n, a in zip(scop.args, args, strict=True)]
     results = kernel(*copies)
     results = () if results is None else results if isinstance(results, tuple) else (results,)

@@ -14,6 +14,7 @@ import numpy as np
 from random_programs import Program
 from random_schedules import random_schedule
 
+from emit.loops import Function
 from poly.tree import Node
 from scheduler.schedule import Schedule
 
@@ -101,10 +102,12 @@ def _compare(
     program: Program,
 ) -> Failure | None:  # fmt: skip
     scop, tree = schedule.scop, schedule.tree
+    fn: Function | None = None  # lowered once for all back ends
     for backend in _chosen(stage, backends, program.seed):
         where = f"{stage} {backend}"
         try:
-            got = _run(scop, tree, args, backend, program.seed)
+            fn = fn or back_ends.finished(scop, tree)
+            got = _run(scop, tree, args, backend, program.seed, fn)
         except Exception as error:
             return Failure(f"{where} crash", f"{type(error).__name__}: {error}", schedule.save())
         if not expected:  # exp and the like: the back ends must agree with each other
@@ -122,10 +125,10 @@ def _chosen(stage: str, backends: tuple[str, ...], seed: int) -> list[str]:
     return [b for b in backends if b == "interp" or len(backends) == 1 or stage in native[b]]
 
 
-def _run(scop: Any, tree: Node, args: list[Any], backend: str, seed: int) -> list[np.ndarray]:
+def _run(scop: Any, tree: Node, args: list[Any], backend: str, seed: int, fn: Function) -> list[np.ndarray]:
     if backend == "interp":
-        return back_ends.interpret(scop, tree, args, shuffle=seed)
-    return back_ends.native(scop, tree, args, backend, threads=1 + seed % 2)
+        return back_ends.interpret(scop, tree, args, shuffle=seed, fn=fn)
+    return back_ends.native(scop, tree, args, backend, threads=1 + seed % 2, fn=fn)
 
 
 def shrink(program: Program, failure: Failure) -> Program:

@@ -37,7 +37,11 @@ def kernel(ptr: i64[N + 1], A: inout(f64[N, N, N])):
                 if {condition}:
                     A[i, j, k] += i + 2 * j + 1
 """
-    name = f"<{condition} {values} {outer}>"
+    return compiled(source)
+
+
+def compiled(source: str) -> Any:
+    name = f"<data-dependent {hash(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     scope: dict[str, Any] = {}
     exec(compile(source, name, "exec"), scope)
@@ -71,6 +75,43 @@ def test_conditions_on_the_iterator_in_machine_code(backend: str) -> None:
         wanted = start.copy()
         op.python(ptr, wanted)
         assert difference(native(scop, scop.tree, [ptr, start], backend), [wanted]) == ""
+
+
+FIXED = (
+    "k == 4",
+    "k == 4 or k == 1",
+    "i == 4",
+    "k == 4 and i == 4",
+    "i == 2 and k > 0",
+    "i == 4 and (k > 2 or k == 1)",
+)
+AROUND = (
+    "if {}:\n                for l in range(cnt[k]):\n                    ",
+    "for l in range(cnt[k]):\n                if {}:\n                    ",
+)
+
+
+@pytest.mark.parametrize("condition", FIXED)
+@pytest.mark.parametrize("inner", AROUND, ids=["around", "inside"])
+def test_bounds_are_read_inside_their_arrays_only(condition: str, inner: str) -> None:
+    """isl puts the value of `k == 4` into the subscripts of the bounds; the arrays may end before."""
+    source = f"""{HEADER}
+N = dims("N")
+def kernel(ptr: i64[N + 1], cnt: i64[N], A: inout(f64[N, N, N])):
+    for i in range(N):
+        for k in range(ptr[i], ptr[i + 1]):
+            A[i, k, 0] += 1
+            {inner.format(condition)}A[i, k, l] += 2
+"""
+    op = compiled(source)
+    scop = op.scop()
+    for n in (1, 3, 5, 6):
+        rng = np.random.default_rng(n)
+        ptr, cnt = np.sort(rng.integers(0, n, n + 1)), rng.integers(0, n, n)
+        start = rng.integers(0, 9, (n, n, n)).astype(float)
+        wanted = start.copy()
+        op.python(ptr, cnt, wanted)
+        assert difference(interpret(scop, scop.tree, [ptr, cnt, start]), [wanted]) == ""
 
 
 def test_a_step_starts_at_the_first_value_of_its_phase() -> None:
