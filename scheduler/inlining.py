@@ -19,6 +19,7 @@ from poly.dependences import value_flow_among
 from poly.errors import ScheduleError
 from poly.expr import Expr, Load, loads, substitute
 from poly.order import in_order
+from poly.reduction import identity
 from poly.scop import Scop, Statement
 from poly.specialise import fold
 from poly.tree import Node, Promote, time_maps
@@ -69,7 +70,7 @@ def inline(scop: Scop, array: str) -> Inlined:
         for load, group in by_load.items():
             sources = _sources(scop, array, writes, group)
             changed += [(name, m) for source in sources for m in _changed(scop, source, name)]
-            values[load] = _value(reader, sources)
+            values[load] = _value(reader, sources) if sources else identity("+", load.dtype)  # it never happens
         statements[name] = _rewritten(reader, values)
     violation = _violation(scop, changed) if changed else None
     if scop.arrays[array].kind != "local":
