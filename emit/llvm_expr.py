@@ -370,11 +370,22 @@ class Expressions:
         args = f"<{n} x ptr> {addresses}, i32 {e.dtype.bytes}, {lanes.typed}, {type_} zeroinitializer"
         return self.f.emit(f"call {type_} @{name}({args})")
 
+    def _store_lanes(self, v: Value, element: str, place: Address, align: int) -> None:
+        """Lane by lane at constant distances: a scatter would work out a vector of addresses first."""
+        assert place.step is not None
+        for lane in range(v.lanes):
+            x = self.f.emit(f"extractelement {v.typed}, i32 {lane}")
+            at = self.f.emit(f"getelementptr inbounds {element}, ptr {place.pointer}, i64 {lane * place.step}", "p")
+            self.f.do(f"store {element} {x}, ptr {at}, align {align}")
+
     def store(self, array: str, index: tuple[Expr, ...], value: Value, mask: Value | None) -> None:
         """`array[index] = value` (evaluated)."""
         place = self.address(array, index, masked=mask is not None)
         v = self.to_memory(value)
         element, n, align = scalar_type(v.dtype), v.lanes, value.dtype.bytes
+        if place.offsets is not None and place.step is not None and mask is None:
+            self._store_lanes(v, element, place, align)
+            return
         if place.offsets is not None:
             lanes = mask or constant(True, bool_, n)
             name = f"llvm.masked.scatter.{suffix(element, n)}.{suffix('p0', n)}"

@@ -67,6 +67,7 @@ def _compiling(p: argparse.ArgumentParser) -> None:
     p.add_argument("--target", default=None, metavar="T", help="cpu (default) or c")
     p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
     p.add_argument("--threads", type=int, metavar="N", help="of parallel loops (default: all cores)")
+    p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
     p.add_argument("--json", action="store_true", help="machine-readable output")
 
 

@@ -55,6 +55,7 @@ def compile_from(
         return compile_model(
             arguments.model, target=arguments.target or "cpu", threads=arguments.threads,
             dims=parse_sizes(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
+            exact=arguments.exact,
         )  # fmt: skip
 
 

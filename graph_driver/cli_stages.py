@@ -102,11 +102,11 @@ def model_stage(
             raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
         return [("", _plan_stage(load(path).plan, stage))]
     graph = import_model(path, dims)
-    records = manager.run(graph)
+    machine, backend = machine_of(target)
+    records = manager.run(graph, manager.for_target(machine))
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
-    machine, backend = machine_of(target)
     groups, _ = pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
     if stage in ("plan", "memory"):
         return [("", _plan_stage(_planned(graph, groups), stage))]

@@ -18,6 +18,7 @@ from poly.panels import stored_in_order
 from poly.relayout import Layout, relayout
 from poly.reshape import reshaped
 from poly.scop import Scop
+from poly.sinking import sunk
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def make_group(cluster: Cluster) -> Group:
     outputs = tuple(members[-1].node.writes())
     for name in cluster.forwarded:
         scop = forward(scop, alias[name])
+    scop = sunk(scop)
     for name, layout in cluster.panels.items():
         scop = stored_in_order(relayout(scop, alias[name], layout), alias[name], layout)
     text = json_io.dumps(scop)

@@ -216,6 +216,7 @@ def compile_model(
     fuse: bool = True,
     memory_limit: int | None = None,
     progress: Progress | None = None,
+    exact: bool = False,
 ) -> Model:
     """Compile an ONNX model for this machine.
 
@@ -228,6 +229,7 @@ def compile_model(
         fuse: join pointwise operators to their producers.
         memory_limit: bytes that the arena may take.
         progress: called as `progress(stage, done, total)`.
+        exact: keep the rounding of each operator's definition (no Winograd convolutions).
 
     Raises:
         ModelError: the file is broken, sizes are missing, or the memory limit is too small.
@@ -242,12 +244,12 @@ def compile_model(
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
         graph = import_model(source, dims, shapes)
-    return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress)
+    return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
 
 
 def compile_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
+    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
     from emit import cache
@@ -255,7 +257,7 @@ def compile_graph(
     from graph_driver.passes import manager
 
     with report.stage("passes"):
-        report.passes = [str(r) for r in manager.run(graph)]
+        report.passes = [str(r) for r in manager.run(graph, manager.for_target(machine, exact))]
     report.nodes = len(graph.nodes)
     with report.stage("key"):
         key = memo.graph_key(graph, machine, backend, threads, fuse)

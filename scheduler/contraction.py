@@ -7,12 +7,14 @@ the operands that they move:
 
     batch   in C, A and B          rows/cols   in C and exactly one of A, B
     inner   in A and B, not in C (the reduction)
+    single  in C, with one value only (one image, one head): they shape nothing
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from poly.affine import constant_of
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
 from poly.scop import Statement
 
@@ -31,6 +33,7 @@ class Contraction:
 
     update: Statement
     outputs: tuple[str, ...]
+    single: tuple[str, ...]
     batch: tuple[str, ...]
     inner: tuple[str, ...]
     operands: tuple[Operand, Operand]
@@ -39,6 +42,13 @@ class Contraction:
 def variables(expr: Expr) -> set[str]:
     """Names of all variables in an expression."""
     return {e.name for e in walk(expr) if isinstance(e, Var)}
+
+
+def extent(stmt: Statement, name: str) -> int | None:
+    """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
+    top = stmt.domain.dim_max(stmt.iters.index(name))
+    value = constant_of(top.coalesce())
+    return None if value is None else value + 1
 
 
 def recognise(stmt: Statement) -> Contraction | None:
@@ -52,12 +62,14 @@ def recognise(stmt: Statement) -> Contraction | None:
     if len(set(outputs)) != len(outputs) or not set(outputs) <= set(stmt.iters):
         return None
     moved = [set().union(*(variables(e) for e in op.index)) & set(stmt.iters) for op in product]
-    batch = tuple(i for i in outputs if i in moved[0] and i in moved[1])
-    own = [tuple(i for i in outputs if i in moved[k] and i not in moved[1 - k]) for k in (0, 1)]
+    single = tuple(i for i in outputs if extent(stmt, i) == 1)
+    many = [i for i in outputs if i not in single]
+    batch = tuple(i for i in many if i in moved[0] and i in moved[1])
+    own = [tuple(i for i in many if i in moved[k] and i not in moved[1 - k]) for k in (0, 1)]
     inner = tuple(i for i in stmt.iters if i not in outputs)
     if not inner or not set(outputs) <= moved[0] | moved[1]:
         return None
-    return Contraction(stmt, outputs, batch, inner, (Operand(product[0], own[0]), Operand(product[1], own[1])))
+    return Contraction(stmt, outputs, single, batch, inner, (Operand(product[0], own[0]), Operand(product[1], own[1])))
 
 
 def _added_product(stmt: Statement) -> tuple[Load, Load] | None:

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from poly.affine import constant_of
 from poly.expr import Const, Load, Var, loads
 from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim
-from scheduler.contraction import Contraction, Operand, recognise, slope, unit_stride, variables
+from scheduler.contraction import Contraction, Operand, extent, recognise, slope, unit_stride, variables
 from scheduler.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
@@ -62,13 +61,6 @@ class Group:
         return [*self.before, self.contraction.update, *self.after]
 
 
-def extent(stmt: Statement, name: str) -> int | None:
-    """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
-    top = stmt.domain.dim_max(stmt.iters.index(name))
-    value = constant_of(top.coalesce())
-    return None if value is None else value + 1
-
-
 def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
     """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
     best: TilePlan | None = None
@@ -90,7 +82,7 @@ def _score(
     lanes: int, depth: int, target: Target, constants: frozenset[str],
 ) -> TilePlan | None:  # fmt: skip
     row_extent = 1 if rows is None else extent(c.update, rows)
-    tile = choose(row_extent, extent(c.update, columns), lanes, target)
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth)
     score = tile.efficiency
     free = panel.load.array in constants
     reuse = 1
@@ -199,8 +191,9 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
         if scop.arrays[array].kind == "local" or array == group.contraction.update.array:
             node = maker.promoted(array, node, _used_outside(scop, group, array))
     outer = maker.outer_members(target)
-    if threads > 1 and outer:
-        outer = [_with_kind(outer[0], "parallel"), *outer[1:]]
+    shared = len(group.contraction.single)  # the first loop of more than one iteration
+    if threads > 1 and shared < len(outer):
+        outer[shared] = _with_kind(outer[shared], "parallel")
     node = Band(tuple(outer), node) if outer else node
     if plan.pack:
         node = maker.packed_panel(node)
@@ -249,7 +242,7 @@ class _Maker:
     def outer_members(self, target: Target) -> list[Member]:
         """Tile loops: the panel owner's first, so that its panel stays in cache."""
         plan, c = self.plan, self.group.contraction
-        order = [*c.batch]
+        order = [*c.single, *c.batch]
         if set(plan.panel.own) == {plan.columns}:
             order += [plan.columns, *(o for o in plan.other.own if o != plan.rows)]
             order += [plan.rows] if plan.rows else []

@@ -11,6 +11,8 @@ from graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from graph_driver.passes.cleanup import remove_dead, remove_identities
 from graph_driver.passes.fold import fold_constants
 from graph_driver.passes.views import make_views
+from graph_driver.passes.winograd import use_winograd
+from poly.target import Target
 
 # A pass changes the graph in place and says how often it did something, by what.
 Pass = Callable[[Graph], dict[str, int]]
@@ -23,6 +25,15 @@ DEFAULT: tuple[Pass, ...] = (
     make_views,
     remove_dead,
 )
+
+
+def for_target(target: Target, exact: bool = False) -> tuple[Pass, ...]:
+    """The general passes, then those that know the machine; `exact` leaves out what changes rounding."""
+
+    def winograd(graph: Graph) -> dict[str, int]:
+        return use_winograd(graph, target)
+
+    return DEFAULT if exact else (*DEFAULT, winograd, remove_dead)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,171 @@
+"""3x3 convolutions of stride 1 by Winograd's algorithm F(m x m, 3 x 3).
+
+A tile of m x m outputs needs (m + 2)^2 multiplications for each pair of channels instead of
+9 m^2: 2.25 times fewer for m = 2, four times for m = 4 (Winograd, 1980; Lavin and Gray, "Fast
+algorithms for convolutional neural networks", CVPR 2016). The price is rounding: the
+transforms add numbers of different size, a few bits for m = 4.
+
+    V = B^T x B for each tile of the image     `make_input_transform`
+    M[k] = U[k] V[k] for each k in (m + 2)^2   `make_products`, a batch of matrix products
+    Y = A^T M A for each tile                  `make_output_transform`
+
+`U = G w G^T` is made from the weights when the model is compiled (`transformed_filters`).
+"""
+
+# The annotations are the DSL's array types, which mypy reads as its own.
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from frontend_dsl import empty, grid, op
+from poly.dtypes import DType
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+TAPS = 3
+POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2))
+"""Where the polynomials are evaluated, besides infinity; small integers lose the fewest bits."""
+
+
+@lru_cache
+def matrices(m: int) -> tuple[Matrix, Matrix, Matrix]:
+    """(A^T, G, B^T) of F(m, 3), exact: `A^T ((G g) * (B^T d))` is the correlation of d with g.
+
+    Toom and Cook's construction: evaluate at m + 1 points and infinity, multiply, interpolate.
+    """
+    n = m + TAPS - 1
+    points = POINTS[: n - 1]
+    at = tuple((*(p**i for p in points), Fraction(int(i == m - 1))) for i in range(m))
+    g, bt = [], []
+    for j, p in enumerate(points):
+        others = [q for k, q in enumerate(points) if k != j]
+        scale = Fraction(1)
+        for q in others:
+            scale *= p - q
+        g.append(tuple(p**k / scale for k in range(TAPS)))
+        bt.append((*_from_roots(others), Fraction(0)))
+    g.append((Fraction(0),) * (TAPS - 1) + (Fraction(1),))
+    bt.append(_from_roots(points))
+    return at, tuple(g), tuple(bt)
+
+
+def _from_roots(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
+    """Coefficients of the product of (x - root), lowest power first."""
+    coefficients = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *coefficients]
+        coefficients = [a - root * b for a, b in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
+    return tuple(coefficients)
+
+
+def tiles(size: int, m: int) -> int:
+    """Tiles of m outputs that cover `size` outputs."""
+    return -(-size // m)
+
+
+def transformed_filters(weights: Any, m: int) -> Any:
+    """`U[a*T+b, c, o]` of weights `[o, c, 3, 3]`, computed in f64."""
+    _, g, _ = matrices(m)
+    g64 = np.array([[float(v) for v in row] for row in g])
+    u = np.einsum("ak,ockl,bl->abco", g64, weights.astype(np.float64), g64)
+    return np.ascontiguousarray(u.reshape(-1, *u.shape[2:])).astype(weights.dtype)
+
+
+def _row(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
+    """The terms of a row that are not zero: (position, coefficient)."""
+    return tuple((k, float(v)) for k, v in enumerate(row) if v)
+
+
+def _combination(terms: Sequence[tuple[int, float]], values: Sequence[Any]) -> Any:
+    """`sum v * values[k]`, without multiplications by one."""
+    return (
+        _term(terms[0], values)
+        if len(terms) == 1
+        else _combination(terms[:-1], values) + _term(terms[-1], values)
+    )
+
+
+def _term(term: tuple[int, float], values: Sequence[Any]) -> Any:
+    return values[term[0]] if term[1] == 1.0 else term[1] * values[term[0]]
+
+
+def make_input_transform(T: DType, batch: int, channels: int, size: tuple[int, int], pads: tuple[int, int],
+                         out: tuple[int, int], m: int) -> Any:  # fmt: skip
+    """`V[a*T+b, c, p]` of the image `X[n, c, h, w]`; tiles p are numbered by image, row, column."""
+    N, C, (H, W), (top, left) = batch, channels, size, pads
+    K = m + TAPS - 1
+    TH, TW = tiles(out[0], m), tiles(out[1], m)
+    HP, WP = TH * m + 2, TW * m + 2
+    HX, WX = min(H, HP - top), min(W, WP - left)
+    rows = tuple(enumerate(map(_row, matrices(m)[2])))
+
+    @op
+    def winograd_input(X: T[N, C, H, W]) -> T[K * K, C, N * TH * TW]:
+        V = empty((K * K, C, N * TH * TW), T)
+        P = empty((N, C, HP, WP), T)
+        D = empty((N, C, TH, K, WP), T)
+        for n, c in grid(N, C):
+            for h, w in grid(HP, WP):
+                P[n, c, h, w] = 0
+            for h, w in grid(HX, WX):
+                P[n, c, h + top, w + left] = X[n, c, h, w]
+            for y in range(TH):
+                for w in range(WP):
+                    for a, terms in rows:
+                        D[n, c, y, a, w] = _combination(terms, tuple(P[n, c, y * m + k, w] for k in range(K)))
+                for a, x in grid(K, TW):
+                    for b, terms in rows:
+                        V[a * K + b, c, (n * TH + y) * TW + x] = _combination(
+                            terms, tuple(D[n, c, y, a, x * m + k] for k in range(K))
+                        )
+        return V
+
+    return winograd_input
+
+
+def make_products(T: DType, count: int, channels: tuple[int, int], columns: int) -> Any:
+    """`M[k, p, o] = sum_c V[k, c, p] * U[k, c, o]`: filters last, for whole vectors at any image size."""
+    K, (C, O), P = count, channels, columns
+
+    @op
+    def winograd_products(V: T[K, C, P], U: T[K, C, O]) -> T[K, P, O]:
+        M = empty((K, P, O), T)
+        for k, p, o in grid(K, P, O):
+            M[k, p, o] = 0
+            for c in range(C):
+                M[k, p, o] += V[k, c, p] * U[k, c, o]
+        return M
+
+    return winograd_products
+
+
+def make_output_transform(T: DType, batch: int, filters: int, out: tuple[int, int], m: int) -> Any:
+    """`Y[n, o, h, w]` of the products `M[a*T+b, p, o]`, plus the bias `B[o]`."""
+    N, O, (H, W) = batch, filters, out
+    K = m + TAPS - 1
+    TH, TW = tiles(H, m), tiles(W, m)
+    rows = tuple(enumerate(map(_row, matrices(m)[0])))
+
+    @op
+    def winograd_output(M: T[K * K, N * TH * TW, O], B: T[O]) -> T[N, O, H, W]:
+        Y = empty((N, O, H, W), T)
+        E = empty((N, TH, TW, m, K, O), T)
+        for n, y, x in grid(N, TH, TW):
+            for b, o in grid(K, O):
+                for i, terms in rows:
+                    E[n, y, x, i, b, o] = _combination(
+                        terms, tuple(M[k * K + b, (n * TH + y) * TW + x, o] for k in range(K))
+                    )
+            for i, o in grid(m, O):
+                for j, terms in rows:
+                    if y * m + i < H and x * m + j < W:
+                        Y[n, o, y * m + i, x * m + j] = B[o] + _combination(
+                            terms, tuple(E[n, y, x, i, k, o] for k in range(K))
+                        )
+        return Y
+
+    return winograd_output

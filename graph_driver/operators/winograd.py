@@ -1,0 +1,36 @@
+"""The three operators that `passes.winograd` puts in the place of a convolution (domain `polyc`)."""
+
+from __future__ import annotations
+
+from frontend_dsl.library.winograd import make_input_transform, make_output_transform, make_products
+from graph_driver.operators.context import NodeContext, OperatorScop
+from graph_driver.operators.registry import data, onnx_operator, scop_of
+
+DOMAIN = "polyc"
+
+
+@onnx_operator("WinogradInput", domain=DOMAIN)
+def winograd_input(ctx: NodeContext) -> OperatorScop:
+    """`X[n, c, h, w]` to `V[k, c, p]`; attributes `m`, `pads` (top, left), `out` (height, width)."""
+    x = data(ctx, 0)
+    batch, channels, *size = x.shape
+    pads, out = tuple(ctx.attrs["pads"]), tuple(ctx.attrs["out"])
+    scop = scop_of(make_input_transform, x.dtype, batch, channels, tuple(size), pads, out, int(ctx.attrs["m"]))
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+@onnx_operator("WinogradProducts", domain=DOMAIN)
+def winograd_products(ctx: NodeContext) -> OperatorScop:
+    """`V[k, c, p]` and `U[k, c, o]` to `M[k, p, o]`."""
+    v, u = data(ctx, 0), data(ctx, 1)
+    count, channels, columns = v.shape
+    scop = scop_of(make_products, v.dtype, count, (channels, u.shape[2]), columns)
+    return OperatorScop(scop, ((0, "V"), (1, "U")), scop.results, False)
+
+
+@onnx_operator("WinogradOutput", domain=DOMAIN)
+def winograd_output(ctx: NodeContext) -> OperatorScop:
+    """`M[k, p, o]` and the bias to `Y[n, o, h, w]`; attribute `m`."""
+    batch, filters, *out = ctx.outputs[0].shape
+    scop = scop_of(make_output_transform, data(ctx, 0).dtype, batch, filters, tuple(out), int(ctx.attrs["m"]))
+    return OperatorScop(scop, ((0, "M"), (1, "B")), scop.results, False)

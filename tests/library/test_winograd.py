@@ -1,0 +1,84 @@
+"""Winograd's convolutions: exact matrices, the operators against the definition, the graph pass."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import polyc
+from emit import targets
+from frontend_dsl.library.winograd import TAPS, matrices, tiles
+from graph_driver.passes.winograd import Shape, choose_tile
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_the_matrices_are_an_exact_correlation(m: int) -> None:
+    at, g, bt = matrices(m)
+    n = m + TAPS - 1
+    for i, k, j in product(range(m), range(TAPS), range(n)):
+        # the coefficient of g[k] d[j] in output i
+        got = sum(at[i][t] * g[t][k] * bt[t][j] for t in range(n))
+        assert got == Fraction(int(j == i + k))
+
+
+def _model(x: tuple[int, ...], filters: int, pads: list[int], rng: np.random.Generator, bias: bool, relu: bool):
+    f = TensorProto.FLOAT
+    weights = rng.standard_normal((filters, x[1], 3, 3)).astype(np.float32)
+    out = (x[0], filters, x[2] + pads[0] + pads[2] - 2, x[3] + pads[1] + pads[3] - 2)
+    constants = [numpy_helper.from_array(weights, "W")]
+    if bias:
+        constants.append(numpy_helper.from_array(rng.standard_normal(filters).astype(np.float32), "B"))
+    conv = helper.make_node("Conv", ["X", "W", "B"] if bias else ["X", "W"], ["T" if relu else "Y"], pads=pads)
+    after = [helper.make_node("Add", ["T", "R"], ["S"]), helper.make_node("Relu", ["S"], ["Y"])]
+    nodes = [conv, *after] if relu else [conv]
+    inputs = [helper.make_tensor_value_info("X", f, x)]
+    if relu:
+        inputs.append(helper.make_tensor_value_info("R", f, out))
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("Y", f, out)], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), out
+
+
+@pytest.mark.parametrize(
+    ("x", "filters", "pads", "bias", "relu"),
+    [
+        ((1, 32, 14, 14), 32, [1, 1, 1, 1], True, True),
+        ((2, 24, 13, 9), 40, [0, 1, 2, 1], True, False),
+        ((1, 64, 7, 7), 64, [1, 1, 1, 1], False, True),
+        ((1, 17, 30, 11), 19, [0, 0, 0, 0], False, False),
+    ],
+)
+def test_models_agree_with_the_definition(x, filters, pads, bias, relu, monkeypatch: pytest.MonkeyPatch) -> None:
+    import graph_driver.passes.winograd as winograd
+
+    monkeypatch.setattr(winograd, "GAIN", 0.0)  # wherever it can be used
+    rng = np.random.default_rng(sum(x))
+    model, out = _model(x, filters, pads, rng, bias, relu)
+    feeds = {"X": rng.standard_normal(x).astype(np.float32)}
+    if relu:
+        feeds["R"] = rng.standard_normal(out).astype(np.float32)
+    for m in (2, 4):
+        monkeypatch.setattr(winograd, "TILES", (m,))
+        compiled = polyc.compile_model(model, threads=1)
+        labels = [s.label for s in compiled.plan.steps]
+        assert len(labels) == 3 and labels[-1] == "polyc::WinogradOutput" + "+Add+Relu" * relu
+        exact = polyc.compile_model(model, threads=1, exact=True)
+        assert not any("Winograd" in s.label for s in exact.plan.steps)
+        direct, fast = exact(feeds)["Y"].astype(np.float64), compiled(feeds)["Y"]
+        bound = 2e-5 if m == 4 else 2e-6
+        assert np.abs(fast - direct).max() <= bound * np.abs(direct).max()
+
+
+def test_it_is_chosen_where_it_pays() -> None:
+    target = targets.get("x86-64-v3")
+
+    def chosen(c: int, o: int, size: int) -> int | None:
+        return choose_tile(Shape(1, (c, o), (size, size), (1, 1)), target)
+
+    assert chosen(64, 64, 56) == 4
+    assert chosen(512, 512, 7) == 2, "the filters of m = 4 do not fit any cache"
+    assert chosen(3, 8, 224) is None, "the transforms cost more than they save"
+    assert tiles(7, 2) == 4
