@@ -91,4 +91,4 @@ def coin_text(e: Expr) -> str:
     if isinstance(e, Load) or not any(True for _ in loads(e)):
         return numpy_text(e, 1)
     parts = ", ".join(tag_text(c) for c in e.children())
-    return f"(tag(m['seed'], {parts}) % 2 == 1)"
+    return f"(make_tag({parts}) % 2 == 1)"

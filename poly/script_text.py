@@ -73,7 +73,7 @@ class Script:
 
     def text(self, values: Values) -> str:
         """The whole script."""
-        watched = f'result["{values.array}"][{_tuple(values.element)}]' if self.moment is None else 'result["seen"]'
+        watched = f'result["{values.array}"][{_tuple(values.element)}]' if self.moment is None else "result"
         shown = f"{values.array}[{', '.join(map(str, values.element))}]" if values.element else values.array
         return f'''{self.heading()}
 {self.program_text()}
@@ -154,6 +154,16 @@ if __name__ == "__main__":
         return [e for s in self.found.scop.statements.values() for e in _expressions(s)]
 
     @cached_property
+    def memory(self) -> str:
+        """What the statements call the dictionary of arrays: no name of the program."""
+        scop = self.found.scop
+        used = {*scop.arrays, *scop.params, *(i for s in scop.statements.values() for i in s.iters)}
+        name = "memory"
+        while name in used:
+            name += "_"
+        return name
+
+    @cached_property
     def orders_text(self) -> str:
         """The two lists."""
         return f"PROGRAM = [{_listed(self.found.program.order)}]\n\nREFUSED = [{_listed(self.refused.order)}]"
@@ -161,12 +171,11 @@ if __name__ == "__main__":
     def data_text(self) -> str:
         """`data(seed)`: one array a line, with what its values are."""
         lines = ["def data(seed):", '    """Fresh arrays: random where the caller passes values, poison elsewhere."""',
+                 *(["    CHANCE[0] = seed"] if self.tags else []),
                  "    rng = np.random.default_rng(seed)", "    return {"]  # fmt: skip
         for a in self.found.scop.arrays.values():
             shape = _tuple(tuple(evaluate(e, {}) for e in a.shape))
             lines.append(f'        "{a.name}": {self.values_text(a, shape)},')
-        if self.tags:
-            lines.append('        "seed": seed,')
         return "\n".join([*lines, "    }"])
 
     def values_text(self, a: Array, shape: str) -> str:
@@ -209,9 +218,9 @@ if __name__ == "__main__":
         names = sorted({x.array for e in _expressions(s) for x in loads(e)})
         reads = [n for n in names if n in {x.array for e in _read_expressions(s) for x in loads(e)}]
         where = f"    # {s.span}" if s.span is not None else ""
-        lines = [f"def {s.name}({', '.join(['m', *s.iters])}):{where}", f"    # {print_statement(s)}"]
+        lines = [f"def {s.name}({', '.join([self.memory, *s.iters])}):{where}", f"    # {print_statement(s)}"]
         if reads:
-            lines.append(f"    {', '.join(reads)} = {', '.join(f'm[{n!r}]' for n in reads)}")
+            lines.append(f"    {', '.join(reads)} = {', '.join(f'{self.memory}[{n!r}]' for n in reads)}")
         for b in s.dynamic:
             lines.append(f"    if not {numpy_text(b.lo, 5)} <= {b.iter} < {numpy_text(b.hi, 5)}:\n        return None")
         if s.predicate is not None:
@@ -225,39 +234,41 @@ if __name__ == "__main__":
         """What the statement stores."""
         if not self.tags:
             return numpy_text(s.value)
-        who = f'm["seed"], "{s.name}", {_tuple_text(s.iters)}'
+        who = f'"{s.name}", {_tuple_text(s.iters)}'
         own = accumulator_of(s)
         if own is None:
-            return f"tag({who}, {tag_text(s.value)})"
+            return f"make_tag({who}, {tag_text(s.value)})"
         others = [c for c in s.value.children() if c is not own]
-        return f"{numpy_text(own)} + tag({who}, {', '.join(map(tag_text, others))})"
+        return f"{numpy_text(own)} + make_tag({who}, {', '.join(map(tag_text, others))})"
 
     def run_text(self) -> str:
         """The interpreter of an order."""
         before = after = ""
-        start = "def run(order, m):\n"
+        start = "def run(order, memory):\n"
         if self.moment is not None:
-            at = f'm["{self.moment.array}"][{_tuple(self.moment.element)}]'
+            at = f'memory["{self.moment.array}"][{_tuple(self.moment.element)}]'
             if self.moment.reader is not None:
                 reader = _entry(self.moment.reader)
                 before = f"        if {reader} in group:  # {self.moment.words}\n"
-                before += f'            m["seen"] = {at}.copy()\n'
+                before += f"            seen = {at}.copy()\n"
             else:
                 pair = f"{{{_entry(self.moment.pair[0])}, {_entry(self.moment.pair[1])}}}"
                 after = (
-                    f'        done.update(group)\n        if m["seen"] is None and {pair} <= done:\n'
-                    f'            m["seen"] = {at}.copy()  # {self.moment.words}\n'
+                    f"        done.update(group)\n        if seen is None and {pair} <= done:\n"
+                    f"            seen = {at}.copy()  # {self.moment.words}\n"
                 )
         doc = '    """Run the instances in this order; a list is a group that all read before any of them writes."""\n'
-        init = '    m["seen"] = None\n' if self.moment is not None else ""
+        init = "    seen = None\n" if self.moment is not None else ""
         init += "    done = set()\n" if after else ""
+        init += "    written = set()\n" if self.case.promote is not None else ""
         buffers, stored = self.buffer_text()
         return (
             f"{start}{doc}{init}    for entry in order:\n{buffers}"
             f"        group = entry if isinstance(entry, list) else [entry]\n{before}"
-            f"        stores = [statement(m, *at) for statement, *at in group]\n"
+            f"        stores = [statement(memory, *at) for statement, *at in group]\n"
             f"        for array, where, value in filter(None, stores):\n"
-            f"            m[array][where] = value\n{stored}{after}    return m"
+            f"            memory[array][where] = value\n{stored}{after}"
+            f"    return {'memory' if self.moment is None else 'seen'}"
         )
 
     def buffer_text(self) -> tuple[str, str]:
@@ -265,7 +276,7 @@ if __name__ == "__main__":
         p = self.case.promote
         if p is None:
             return "", ""
-        a = f'm["{p.array}"]'
+        a = f'memory["{p.array}"]'
         out = f"            for where in written:\n                outer[where] = {a}[where]\n" if p.copy_out else ""
         return (
             f'        if entry == "{NEW_BUFFER}":\n            outer, written = {a}, set()\n'
@@ -291,9 +302,12 @@ if __name__ == "__main__":
         )
 
 
-_TAG = '''def tag(*what):
+_TAG = '''CHANCE = [0]
+
+
+def make_tag(*what):
     """A number that stands for a stored value: by which instance, and from which values."""
-    return zlib.crc32(repr(what).encode())'''
+    return zlib.crc32(repr((*CHANCE, *what)).encode())'''
 
 
 def _expressions(s: Statement) -> Iterator[Expr]:
