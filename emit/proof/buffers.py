@@ -22,6 +22,7 @@ import islpy as isl
 
 from emit.linear import Interval, interval, interval_of, linear
 from emit.loops import Function
+from emit.printer import expr_text
 from emit.proof.flow import lost, missed
 from emit.proof.order import maybe_not_before, surely_before
 from emit.proof.read_back import Place
@@ -77,7 +78,7 @@ def _inside(books: Books, book: Book) -> None:
             inside = to_set(Binary(">=", cell, const_int(0), bool_), space)
             inside = inside.intersect(to_set(Binary("<", cell, size, bool_), space))
             if not touch.at.domain().is_subset(inside):
-                raise books.fail(book.life, f"is accessed outside its extent ({cell} of {size})")
+                raise books.fail(book.life, f"is accessed outside its extent ({expr_text(cell)} of {expr_text(size)})")
 
 
 def _ranges(place: Place) -> dict[str, Interval]:

@@ -88,7 +88,7 @@ def _leaving(pairs: isl.Map, inside: dict[tuple[str, bool], isl.Map]) -> str | N
     writer, reader = inside.get((source, True)), inside.get((sink, False))
     if writer is not None and reader is not None:
         pairs = pairs.subtract(writer.apply_range(reader.reverse()))
-    return None if pairs.is_empty() else str(pairs.sample())
+    return None if pairs.is_empty() else str(pairs.wrap().sample_point())
 
 
 def _writes(scop: Scop, array: str) -> list[Access]:

@@ -126,5 +126,5 @@ def _overlapping(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map | None:
 
 def _broken(fn: Function, a: Executed, b: Executed, pairs: isl.Map, what: str) -> WrongLoops:
     pairs = pairs.apply_domain(isl.Map.from_pw_multi_aff(a.instance))
-    example = pairs.apply_range(isl.Map.from_pw_multi_aff(b.instance)).sample()
+    example = pairs.apply_range(isl.Map.from_pw_multi_aff(b.instance)).wrap().sample_point()
     return WrongLoops("order", f"{fn.name}: {b.stmt.name} {what} {a.stmt.name}, which it conflicts with: {example}")
