@@ -1,0 +1,242 @@
+"""The examples of docs/schedules.md: every transformation with its tree before and after.
+
+python tests/scheduler/gallery.py > docs/schedules.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polyc
+from polyc import dims, empty, f32, grid, inout, op
+
+M, N, K, T = dims("M N K T")
+
+
+@op
+def matmul(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+@op
+def stencil(A: inout(f32[N]), *, steps: int = 20):
+    for t in range(steps):
+        for i in range(1, N - 1):
+            A[i] = A[i - 1] + A[i] + A[i + 1]
+
+
+@op
+def jacobi(A: inout(f32[N]), B: inout(f32[N]), *, steps: int = 20):
+    for t in range(steps):
+        for i in range(1, N - 1):
+            B[i] = A[i - 1] + A[i] + A[i + 1]
+        for j in range(1, N - 1):
+            A[j] = B[j - 1] + B[j] + B[j + 1]
+
+
+@op
+def smooth(A: f32[N], B: inout(f32[N])):
+    t = empty((N,), f32)
+    for i in range(N):
+        t[i] = A[i] * A[i]
+    for j in range(1, N):
+        B[j] = t[j - 1] + t[j]
+
+
+@op
+def norms(A: f32[M, N]) -> f32[M]:
+    y = empty((M,), f32)
+    for i in range(M):
+        s = 0.0
+        for j in range(N):
+            s += A[i, j] * A[i, j]
+        y[i] = s
+    return y
+
+
+@op
+def scale(A: inout(f32[M, N]), B: inout(f32[M, N])):
+    for i, j in grid(M, N):
+        A[i, j] = 2.0 * A[i, j]
+        B[i, j] = 3.0 * B[i, j]
+
+
+PROGRAMS = {"matmul": matmul, "stencil": stencil, "jacobi": jacobi, "smooth": smooth, "norms": norms, "scale": scale}
+
+
+@dataclass(frozen=True)
+class Example:
+    """`call` on the schedule `s` of a program, after `first` if that is given; `refused` is one that is not legal."""
+
+    name: str
+    program: str
+    call: str
+    first: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    title: str
+    examples: tuple[Example, ...]
+
+
+GROUPS = (
+    Group("Blocks", (
+        Example("split", "stencil", 's.split("i", 8)'),
+        Example("strip_mine", "stencil", 's.strip_mine("i", 8)'),
+        Example("tile", "matmul", 's.tile(["i", "j", "k"], [64, 64, 16])',
+                refused='polyc_stencil.tile(["t", "i"], [4, 8])'),
+        Example("unroll_and_jam", "matmul", 's.unroll_and_jam("i", 4)'),
+    )),
+    Group("Parts of a loop", (
+        Example("index_split", "stencil", 's.index_split("i", "N // 2")'),
+        Example("peel", "norms", 's.peel("j", first=1, last=1)'),
+    )),
+    Group("Order", (
+        Example("interchange", "matmul", 's.interchange("j", "k")', refused='polyc_stencil.interchange("t", "i")'),
+        Example("permute", "scale", 's.permute("j", "i")'),
+        Example("reverse", "scale", 's.reverse("i")', refused='polyc_stencil.reverse("i")'),
+        Example("skew", "stencil", 's.skew("i", "t", 1)'),
+        Example("shift", "scale", 's.shift("j", 1, ["S1"])'),
+        Example("reorder_statements", "scale", 's.reorder_statements(["S1", "S0"])'),
+        Example("set_order", "scale", "s.set_order(s.interchange('i', 'j').tree)"),
+    )),
+    Group("Joining and separating", (
+        Example("fuse", "jacobi", 's.fuse("i", "j", shift=1)', refused='s.fuse("i", "j")'),
+        Example("distribute", "scale", 's.distribute("i")', refused='polyc_jacobi.distribute("t")'),
+    )),
+    Group("How a loop runs", (
+        Example("parallel", "matmul", 's.parallel("i")', refused='s.parallel("k")'),
+        Example("vectorize", "matmul", 's.vectorize("j", 8)', first='s.interchange("j", "k")'),
+        Example("unroll", "norms", 's.unroll("j", 4)'),
+        Example("bind", "scale", 's.bind("i", "block.x").bind("j", "thread.x")'),
+    )),
+    Group("Storage", (
+        Example("promote", "matmul", 's.promote("B", "k.out", layout=[1, 0])', first='s.tile("*", [32, 32, 16])',
+                refused='s.promote("C", "k.out", copy_in=False)'),
+        Example("contract", "norms", 's.contract("s")'),
+    )),
+    Group("Other programs that compute the same", (
+        Example("inline", "smooth", 's.inline("t")'),
+        Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
+    )),
+)  # fmt: skip
+
+INTRO = """\
+# Schedules
+
+A schedule says when the statements of an operator run, and where its arrays live. It is a tree:
+loops (several in one bracket are directly nested), sequences, buffers, and the statements at the
+leaves. `op.scop().schedule()` is the program order; every transformation returns a new schedule,
+is checked exactly before it is accepted, and is recorded in a trace.
+
+```python
+s = matmul.scop().schedule()
+s = s.tile(["i", "j"], [32, 32]).vectorize("j.in", 8).parallel("i.out")
+print(s)                                     # the tree
+text = s.save()                              # one step a line
+polyc.Schedule.replay(matmul.scop(), text)   # the same schedule
+kernel = matmul.compile(schedule=s)
+```
+
+**Loops are addressed by name.** A pattern may stand where a loop or a list of loops is taken:
+`"i*"` is every loop whose name begins with i, `"S0.*"` every loop around the statement S0,
+`"S0.*.in"` those that end in `.in`. A transformation of one loop is applied to each match in turn;
+where exactly one loop is needed, one must match.
+
+**A refusal has a reason.** `IllegalSchedule` names the smallest sizes, the two statement instances
+and the array element that clash; `error.witness.script()` is a NumPy script that shows the two
+different values. `ScheduleError` is for what makes no sense (no such loop, loops not nested).
+
+Below, every transformation with the tree before and after. The page is made by
+`tests/scheduler/gallery.py` and checked by the tests.
+"""
+
+
+def schedule(program: str) -> Any:
+    return PROGRAMS[program].scop().schedule()
+
+
+def evaluate(call: str, s: Any) -> Any:
+    """The value of an example's text; `polyc_<program>` is the schedule of another program."""
+    names = {f"polyc_{p}": schedule(p) for p in PROGRAMS if f"polyc_{p}" in call}
+    return eval(call, {"s": s, **names})
+
+
+def before(e: Example) -> Any:
+    s = schedule(e.program)
+    return evaluate(e.first, s) if e.first else s
+
+
+def after(e: Example) -> Any:
+    return evaluate(e.call, before(e))
+
+
+def refusal(e: Example) -> str:
+    """The message of the refused call."""
+    try:
+        evaluate(e.refused, before(e))
+    except polyc.IllegalSchedule as error:
+        error.terse = True
+        return str(error)
+    raise AssertionError(f"{e.refused} is legal")
+
+
+def lines(e: Example) -> Iterator[str]:
+    doc = inspect.getdoc(getattr(polyc.Schedule, e.name))
+    assert doc is not None
+    yield f"### `{e.name}`"
+    yield ""
+    yield "```text"
+    yield doc
+    yield "```"
+    yield ""
+    start = f"the schedule of `{e.program}`" + (f" after `{e.first}`" if e.first else "")
+    yield f"From {start}, `{e.call}` makes"
+    yield ""
+    yield "```text"
+    yield from side_by_side(tree(before(e)), tree(after(e)))
+    yield "```"
+    if e.refused:
+        yield ""
+        yield f"`{e.refused.replace('polyc_', '')}` is refused:"
+        yield ""
+        yield "```text"
+        yield from textwrap.wrap(refusal(e), 100)
+        yield "```"
+    yield ""
+
+
+def tree(s: Any) -> list[str]:
+    return [line.rstrip() for line in str(s).splitlines()]
+
+
+def side_by_side(a: list[str], b: list[str]) -> list[str]:
+    """Before above after: the trees can be wide."""
+    return [*a, "", "    becomes", "", *b]
+
+
+def page() -> str:
+    out = [INTRO, "## The programs", ""]
+    out += ["```python", *(inspect.getsource(p.fn).rstrip() + "\n" for p in PROGRAMS.values())]
+    out[-1] = out[-1].rstrip()
+    out += ["```", ""]
+    for group in GROUPS:
+        out += [f"## {group.title}", ""]
+        for e in group.examples:
+            out += lines(e)
+    return "\n".join(out).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
