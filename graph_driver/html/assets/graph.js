@@ -1,6 +1,6 @@
 // The model as boxes and lines. Places come from Python (graph_driver/html/layers.py); here only zoom and pan.
 
-const BOX = { width: 188, height: 50, across: 214, down: 86 };
+const BOX = { width: 206, height: 50, across: 232, down: 86 };
 
 // Kinds of work by colour (and by name in the legend). First match wins.
 const FAMILIES = [
@@ -74,8 +74,9 @@ class GraphView {
       svg("title", {}, `${title}\n${sub}`),
       svg("rect", { width: BOX.width, height: BOX.height, rx: 7 }),
       svg("rect", { width: 6, height: BOX.height, rx: 3, class: "stripe", css: { fill: colour } }),
-      svg("text", { x: 16, y: 21, class: "boxname" }, cut(title, 24)),
-      svg("text", { x: 16, y: 39, class: "boxsub" }, cut(sub, 28)),
+      svg("svg", { width: BOX.width - 6, height: BOX.height }, [ // clips what a wider font would let out
+        svg("text", { x: 16, y: 21, class: "boxname" }, cut(title, 25)),
+        svg("text", { x: 16, y: 39, class: "boxsub" }, cut(sub, 29))]),
     ]);
     return group;
   }

@@ -69,7 +69,7 @@ function start() {
   byId("subtitle").textContent = [`for ${DATA.target}`, DATA.nodes === null ? "a compiled directory" : plural(DATA.nodes, "node")].join(" · ");
   const total = (what) => DATA.kernels.reduce((a, k) => a + (k[what] || 0) * k.uses, 0);
   const facts = [["kernel calls", `${kernels}`, `${DATA.distinct} distinct`], ["host operators", String(host)], ["arena", bytesText(DATA.memory.peak), `lower bound ${bytesText(DATA.memory.bound)}`], ["weights", bytesText(DATA.memory.weights)]];
-  if (DATA.kernels.length) facts.unshift(["flops", bigText(total("flops")), "of all kernels that can be counted"]);
+  if (DATA.kernels.length) facts.unshift(["flops", bigText(total("flops")), DATA.kernels.some((k) => k.flops === null) ? "of the kernels that can be counted" : ""]);
   byId("facts").append(...facts.map(([label, value, more]) => el("li", {}, [el("b", {}, value), more ? `${label}, ${more}` : label])));
 
   let current = 0, open = null;
