@@ -18,15 +18,19 @@ from math import gcd
 
 import islpy as isl
 
-from poly.formula import CountingError, Formula, Piece
+from poly.formula import CountingError, Formula, InfiniteError, Piece
 from poly.polynomial import Atom, Floor, Polynomial, floor_of, sum_over
 from poly.quota import QuotaExceeded, quota
 
 STEPS = 1000
 """Chambers visited for one set before it is given up."""
 
-LIFTS = 2
-"""New variables `floor(e/d)` on the way to one chamber; after that residues are told apart instead."""
+LIFTS = (2, 0)
+"""New variables `floor(e/d)` on the way to one chamber; after that residues are told apart instead.
+One attempt after another."""
+
+TERMS = 60
+"""Terms of one summand after which a set is given up."""
 
 OPERATIONS = 30_000_000
 """isl operations for one set (a few seconds)."""
@@ -42,11 +46,51 @@ def count_set(points: isl.Set, context: isl.Set | None = None) -> Formula:
     """
     if context is not None:
         points = points.intersect_params(context)
+    refusal: CountingError | None = None
+    for lifts in LIFTS:
+        try:
+            with quota(OPERATIONS):
+                return _count(points, context, lifts)
+        except QuotaExceeded as error:
+            refusal = CountingError(f"not counted exactly: {error}")
+        except InfiniteError:
+            raise
+        except CountingError as error:
+            refusal = error
+    assert refusal is not None
+    raise refusal
+
+
+def count_or_bound(points: isl.Set, context: isl.Set | None = None) -> Formula:
+    """`count_set`, or where that is too hard the number of points of the box around the set, marked so.
+
+    Raises:
+        CountingError: the set is infinite, or even its box is too hard.
+    """
+    try:
+        return count_set(points, context)
+    except InfiniteError:
+        raise
+    except CountingError as error:
+        why = str(error)
+    if context is not None:
+        points = points.intersect_params(context)
     try:
         with quota(OPERATIONS):
-            return _count(points, context)
-    except QuotaExceeded as error:
-        raise CountingError(f"not counted exactly: {error}") from None
+            return _box(points, context).bounded(why)
+    except QuotaExceeded:
+        raise CountingError(why) from None
+
+
+def _box(points: isl.Set, context: isl.Set | None) -> Formula:
+    """The product of the extents."""
+    dims = points.dim(isl.dim_type.set)
+    product: Formula | None = None
+    for k in range(dims):
+        shadow = points.project_out(isl.dim_type.set, k + 1, dims - k - 1).project_out(isl.dim_type.set, 0, k)
+        factor = _count(isl.Set.from_basic_set(shadow.remove_divs().simple_hull()), context)
+        product = factor if product is None else product * factor
+    return _count(points, context) if product is None else product
 
 
 def count_image(relation: isl.Map, names: Sequence[str], context: isl.Set | None = None) -> Formula:
@@ -63,12 +107,12 @@ def parametric_image(relation: isl.Map, names: Sequence[str]) -> isl.Set:
     return relation.move_dims(isl.dim_type.param, params, isl.dim_type.in_, 0, len(names)).range()
 
 
-def _count(points: isl.Set, context: isl.Set | None) -> Formula:
+def _count(points: isl.Set, context: isl.Set | None, lifts: int = LIFTS[0]) -> Formula:
     names = tuple(points.get_dim_name(isl.dim_type.param, k) for k in range(points.dim(isl.dim_type.param)))
     space = points.params().get_space()
     where = isl.Set.universe(space) if context is None else context.align_params(space)
     total = Formula((), names, where)
-    budget = _Budget()
+    budget = _Budget(lifts)
     for part in points.coalesce().make_disjoint().coalesce().compute_divs().get_basic_sets():
         total = total + _count_part(part, names, where, budget)
     return total
@@ -76,8 +120,9 @@ def _count(points: isl.Set, context: isl.Set | None) -> Formula:
 
 @dataclass
 class _Budget:
-    """Chambers left, and numbers for new variables."""
+    """Chambers left, new variables allowed on one way, and numbers for new variables."""
 
+    lifts: int
     left: int = STEPS
     used: int = 0
 
@@ -195,7 +240,7 @@ def _sum(system: _System, poly: Polynomial, names: tuple[str, ...], out: list[Pi
         out.append(_piece(system, poly, names))
         return
     name = _cheapest(system, poly)
-    split = _awkward(system, name) if system.lifts >= LIFTS else None
+    split = _awkward(system, name) if system.lifts >= budget.lifts else None
     if split is not None:
         for residue in range(split[1]):
             part, value = _residue_class(system, poly, split[0], split[1], residue)
@@ -204,7 +249,7 @@ def _sum(system: _System, poly: Polynomial, names: tuple[str, ...], out: list[Pi
     lows = [r for r in system.signs if r[0].get(name, 0) > 0]
     highs = [r for r in system.signs if r[0].get(name, 0) < 0]
     if not lows or not highs:
-        raise CountingError("the set is infinite")
+        raise InfiniteError("the set is infinite")
     for low in lows:
         for high in highs:
             chamber = _chamber(system, name, low, high, lows, highs)
@@ -215,6 +260,8 @@ def _sum(system: _System, poly: Polynomial, names: tuple[str, ...], out: list[Pi
             rest = _without(high, name)
             top = floor_of(dict(rest[0]), rest[1], -high[0][name])
             value = sum_over(poly, name, bottom, top)
+            if len(value.terms) > TERMS:
+                raise CountingError(f"not counted exactly: the formula would have more than {TERMS} terms")
             for floor in [a for a in value.atoms() if isinstance(a, Floor)]:
                 value = value.substitute(floor, Polynomial.atom(_variable(chamber, floor, budget)))
             _sum(chamber, value, names, out, budget)

@@ -23,6 +23,10 @@ class CountingError(PolycError):
     """A set that is infinite, or too hard to count within the quota."""
 
 
+class InfiniteError(CountingError):
+    """A set without end."""
+
+
 MOST_POINTS = 200_000
 
 
@@ -87,7 +91,7 @@ class Formula:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Formula) -> Ratio:
-        return Ratio(self, other)
+        return Ratio(*_aligned(self, other))
 
     def __call__(self, sizes: Mapping[str, int] | None = None, /, **more: int) -> int:
         """The number for these sizes (as a mapping, or as keywords; a loop `i.out` may be written `i_out`).
@@ -335,6 +339,9 @@ def agree(a: Polynomial, b: Polynomial, where: isl.Set, depth: int = 0) -> bool:
         low, high = as_set.dim_min_val(k), as_set.dim_max_val(k)
         if not (low.is_int() and high.is_int()) or (high.sub(low)).to_python() >= FEW:
             continue
+        if len(involved) == 1:
+            values = range(int(low.to_python()), int(high.to_python()) + 1)
+            return all(a({name: v}) == b({name: v}) for v in values)
         for value in range(int(low.to_python()), int(high.to_python()) + 1):
             part = where.fix_val(isl.dim_type.param, k, isl.Val(value))
             if not part.is_empty() and not agree(_fixed(a, name, value), _fixed(b, name, value), part, depth + 1):

@@ -9,7 +9,7 @@ from typing import Literal
 import islpy as isl
 
 from poly.access import Access, accesses
-from poly.counting import count_set, parametric_image
+from poly.counting import count_or_bound, parametric_image
 from poly.errors import ScheduleError
 from poly.formula import CountingError, Formula
 from poly.operations import operations
@@ -99,7 +99,7 @@ def count(scop: Scop, tree: Node, what: str, at: str | None, statements: Iterabl
     total = here.nothing()
     for name in chosen:
         for factor, where, sure in _events(scop, scop.statements[name], what):
-            part = count_set(here.points(name, where), here.context) * factor
+            part = count_or_bound(here.points(name, where), here.context) * factor
             total = total + (part if sure else part.bounded(f"in {name} the number depends on data"))
     return total
 
@@ -166,7 +166,7 @@ def _elements(here: Region, chosen: Iterable[Access]) -> Formula:
         sure = sure and a.must
     if touched is None:
         return here.nothing()
-    formula = count_set(touched, here.context)
+    formula = count_or_bound(touched, here.context)
     return formula if sure else formula.bounded("which elements are touched depends on data")
 
 
@@ -193,7 +193,7 @@ def touches(scop: Scop, tree: Node, array: str, at: str | None) -> Formula:
     total = here.nothing()
     for a in accesses(scop):
         if a.array == array and a.stmt in here.times:
-            part = count_set(here.points(a.stmt, a.map.domain()), here.context)
+            part = count_or_bound(here.points(a.stmt, a.map.domain()), here.context)
             total = total + (part if a.must else part.bounded("the number of accesses depends on data"))
     return total
 
