@@ -24,7 +24,7 @@ from graph_driver.cli_inspect import (
 from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
 from graph_driver.ir import Graph
-from graph_driver.layouts import pack_constants
+from graph_driver.layouts import Rearranged, pack_constants
 from graph_driver.model import machine_of, symbol_of
 from graph_driver.package import is_package, load
 from graph_driver.plan import Plan, build_plan, memory_text, plan_text
@@ -44,8 +44,11 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         sizes = parse_sizes(arguments.dim)
         if arguments.schedule is not None:
             raise UsageError("--schedule is for operators (FILE.py:OP)")
-        if arguments.stage is None and arguments.kernel is None and (arguments.html is not None or arguments.json):
-            return _document(arguments, document_of_model(Path(arguments.what), arguments.target or "cpu", sizes))
+        if arguments.stage is None and (arguments.html is not None or arguments.json):
+            path, target = Path(arguments.what), arguments.target or "cpu"
+            if arguments.kernel is None:
+                return _document(arguments, document_of_model(path, target, sizes))
+            return _document(arguments, document_of_kernel(path, target, arguments.threads, sizes, arguments.kernel))
         check_options(arguments)
         stage = arguments.stage or "graph"
         parts = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
@@ -94,7 +97,6 @@ def model_stage(
     Raises:
         UsageError: the model has no such stage or kernel.
     """
-    from graph_driver.operators import lookup
     from graph_driver.passes import manager
 
     if is_package(path):
@@ -107,7 +109,7 @@ def model_stage(
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
-    groups, _ = pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
+    groups, _ = _grouped(graph, machine)
     if stage in ("plan", "memory"):
         return [("", _plan_stage(_planned(graph, groups), stage))]
     assert stage in OPERATOR_STAGES
@@ -121,18 +123,50 @@ def document_of_model(path: Path, target: str, dims: dict[str, int]) -> dict[str
         ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
     """
     from graph_driver.html.model_page import model_document
-    from graph_driver.operators import lookup
     from graph_driver.passes import manager
 
     if is_package(path):
         return model_document(path.name, load(path).plan, target)
     graph = import_model(path, dims)
-    records = manager.run(graph)
     machine, _ = machine_of(target)
-    groups, moved = pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
+    records = manager.run(graph, manager.for_target(machine))
+    groups, moved = _grouped(graph, machine)
     return model_document(
         path.stem, _planned(graph, groups), target, graph, groups, list(map(str, records)), [m.name for m in moved]
     )
+
+
+def document_of_kernel(
+    path: Path, target: str, threads: int | None, dims: dict[str, int], kernel: str
+) -> dict[str, Any]:
+    """Everything about one kernel of a model, as of an operator.
+
+    Raises:
+        UsageError: there is no such kernel, or several have that label; ModelError, BuildError: as above.
+    """
+    from graph_driver.compile_operator import auto_schedule
+    from graph_driver.html.operator_page import operator_document
+    from graph_driver.passes import manager
+
+    if is_package(path):
+        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
+    graph = import_model(path, dims)
+    machine, _ = machine_of(target)
+    manager.run(graph, manager.for_target(machine))
+    chosen = _chosen(_grouped(graph, machine)[0], kernel)
+    if len(chosen) > 1:
+        raise UsageError(f"{len(chosen)} kernels are '{kernel}': give one by its number ({chosen[0][0]}, ...)")
+    title, group = chosen[0]
+    assert group.scop is not None
+    document = operator_document(auto_schedule(group.scop, machine, None, threads), machine, "automatic", {})
+    return document | {"name": f"{path.stem}, {title}"}
+
+
+def _grouped(graph: Graph, machine: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:
+    """Nodes joined into kernels, and the constants stored in another layout for them."""
+    from graph_driver.operators import lookup
+
+    return pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
 
 
 def _planned(graph: Graph, groups: Sequence[Group]) -> Plan:

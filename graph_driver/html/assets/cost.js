@@ -28,7 +28,8 @@ class Costs {
   formula(f, unit) {
     if (f.error) return el("span", { class: "dim", title: f.error }, "not counted");
     const number = el("span", { class: "dim" });
-    if (f.names.length && Number.isNaN(Number(f.text))) this.cells.push([number, () => `${f.exact ? "" : "≤ "}${(unit || bigText)(this.value(f))}`]);
+    if (/^\d+$/.test(f.text)) return el("span", { class: "formula" }, [el("code", {}, Number(f.text).toLocaleString("en")), f.text.length > 4 ? el("span", { class: "dim" }, (unit || bigText)(Number(f.text))) : null]);
+    if (f.names.length) this.cells.push([number, () => `${f.exact ? "" : "≤ "}${(unit || bigText)(this.value(f))}`]);
     return el("span", { class: "formula", title: f.why || "" }, [el("code", {}, coloured(f.text, "python")), number]);
   }
   refresh() { for (const [element, fn] of this.cells) element.textContent = fn(); }
@@ -43,12 +44,13 @@ class Costs {
     const at = this.cost.sizes.length ? ` for ${this.cost.sizes.join(" = ")} = 512` : "";
     const fact = (label, f, unit, title) => {
       if (!f || f.error) return;
-      const long = f.text.length > 44;
+      const long = f.text.length > 44 || /^\d+$/.test(f.text);
       place.append(el("li", { title: long ? `${title}: ${f.text}` : title }, [el("b", {}, long ? unit(this.value(f)) : f.text), long ? label + at : label]));
     };
     fact("flops", totals.flops, bigText, WHAT.flops[1]);
     fact("bytes moved at least", totals.bytes, bytesText, WHAT.bytes[1]);
-    if (this.cost.intensity && this.cost.intensity.length < 44) place.append(el("li", { title: "flops over the bytes of a perfect cache" }, [el("b", {}, this.cost.intensity), "flops per byte"]));
+    const ratio = this.cost.sizes.length ? this.cost.intensity : this.intensity().toPrecision(3);
+    if (this.cost.intensity && ratio.length < 44) place.append(el("li", { title: "flops over the bytes of a perfect cache" }, [el("b", {}, ratio), "flops per byte"]));
   }
 
   inputs() {
