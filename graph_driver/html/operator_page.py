@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from emit.listing import listing
@@ -14,7 +15,7 @@ from graph_driver.html.cost import cost_data
 from graph_driver.html.source import source_data
 from graph_driver.html.space import space_data
 from graph_driver.html.tree import tree_data
-from poly.errors import BuildError
+from poly.errors import BuildError, PolycError
 from poly.scop import Scop
 from poly.target import Target
 from poly.text import print_array, print_statement
@@ -55,7 +56,9 @@ def operator_document(schedule: Schedule, target: Target, origin: str, sizes: Ma
         ],
         "sources": source_data(scop),
         "tree": tree_data(schedule.tree, scop),
+        "free": _free(schedule),
         "programTree": tree_data(scop.tree, scop),
+        "programFree": _free(replace(schedule, tree=scop.tree)),
         "code": code,
         "space": space_data(scop, schedule.tree),
         "cost": cost_data(schedule),
@@ -68,6 +71,17 @@ def _code(schedule: Schedule, target: Target, loops: frozenset[str]) -> tuple[Fu
         return function, code_data(function, listing(function, target), loops)
     except BuildError as error:  # the page shows the schedule all the same, and says why it has no code
         return None, {"error": str(error)}
+
+
+def _free(schedule: Schedule) -> dict[str, Any]:
+    """What the dependences leave free: loops that carry none, loops that only carry a reduction's own
+    updates, and groups of loops that may be put in any order. Empty where isl's quota ends."""
+    try:
+        parallel = schedule.parallel_loops()
+        sums = [loop for loop in schedule.parallel_loops(reductions=True) if loop not in parallel]
+        return {"parallel": list(parallel), "sums": sums, "bands": [list(b) for b in schedule.permutable_bands()]}
+    except PolycError:
+        return {"parallel": [], "sums": [], "bands": []}
 
 
 def symbol(scop: Scop) -> str:

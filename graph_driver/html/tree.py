@@ -43,6 +43,6 @@ def _node(n: Node, scop: Scop, active: tuple[str, ...]) -> dict[str, Any]:
 def _member(m: Member, active: tuple[str, ...]) -> dict[str, Any]:
     values = member_values(m, active)
     return {
-        "key": f"loop:{m.name}", "name": m.name, "kind": m.kind, "factor": m.factor, "coincident": m.coincident,
+        "key": f"loop:{m.name}", "name": m.name, "kind": m.kind, "factor": m.factor,
         "values": [[value, names] for value, names in values.items()],
     }  # fmt: skip

@@ -19,6 +19,11 @@ function decisionsView(data, links) {
     steps.length ? el("ol", { class: "steps" }, steps) : el("p", {}, "None: the order of the program."),
     el("h3", {}, "Decisions"),
     notes.length ? el("ul", { class: "steps" }, notes.map((n) => el("li", {}, n))) : el("p", {}, "No notes."),
+    el("h3", {}, "What the dependences leave free"),
+    el("ul", { class: "steps" }, [
+      el("li", {}, [data.free.parallel.length ? "Loops that carry none: " : "Every loop carries a dependence.", el("code", {}, data.free.parallel.join(", "))]),
+      data.free.sums.length ? el("li", {}, ["Loops that carry only a reduction's own updates: ", el("code", {}, data.free.sums.join(", "))]) : null,
+      ...data.free.bands.map((b) => el("li", {}, ["May be put in any order and tiled: ", el("code", {}, b.join(", "))]))]),
     el("h3", {}, "Dependences"),
     space.complete ? null : el("p", { class: "note" }, "isl's quota ended before all dependences were found."),
     dependences.length ? table(["Kind", "Array", "Statements", "Distance", "Pairs of instances"], dependences, "deps") : el("p", {}, "None."),
@@ -42,8 +47,8 @@ function start() {
   byId("subtitle").textContent = [`${DATA.schedule.origin} schedule`, `for ${DATA.target.name}`, ...sizes].join(" · ");
   const links = new Links(DATA.code);
   const view = new TreeView(byId("tree"), links);
-  view.show(DATA.tree);
-  byId("whichtree").replaceWith(choices("Which tree", [["tree", "schedule"], ["programTree", "program"]], "tree", (which) => view.show(DATA[which])));
+  view.show(DATA.tree, DATA.free);
+  byId("whichtree").replaceWith(choices("Which tree", [["tree", "schedule"], ["programTree", "program"]], "tree", (which) => view.show(DATA[which], which === "tree" ? DATA.free : DATA.programFree)));
   let folded = false;
   byId("foldall").addEventListener("click", () => {
     folded = !folded;

@@ -15,7 +15,9 @@ class TreeView {
     this.language = language;
   }
 
-  show(root) {
+  // `free`: loops that carry no dependence (`parallel`), only a reduction's own (`sums`), permutable groups (`bands`).
+  show(root, free) {
+    this.free = free;
     const list = el("ul", { role: "tree", class: "tree", "aria-label": "Schedule tree" }, this.nodes(root, 1));
     this.place.replaceChildren(list);
     const rows = this.rows();
@@ -42,8 +44,9 @@ class TreeView {
     const item = this.item(node.members.map((m) => this.member(m)), below, level);
     if (node.members.length > 1) {
       item.classList.add("several");
-      if (node.permutable) item.classList.add("permutable");
-      item.firstChild.title = node.permutable ? "permutable band: any order and any tiling of these loops is legal" : "band: the order of these loops matters";
+      const permutable = this.free.bands.some((b) => node.members.every((m) => b.includes(m.name)));
+      if (permutable) item.classList.add("permutable");
+      item.firstChild.title = permutable ? "permutable band: any order and any tiling of these loops is legal" : "band: the order of these loops matters";
     }
     return [item];
   }
@@ -87,7 +90,8 @@ class TreeView {
       [" = ", ...m.values.flatMap(([v, names], k) => [k ? ", " : "", shown(v), el("span", { class: "dim" }, ` for ${names.join("/")}`)])];
     const marks = [];
     if (m.kind !== "serial") marks.push(badge(m.kind, `${m.kind}${m.factor ? ` ${m.factor}` : ""}`, (MARKS[m.kind] || ["", "bound to this axis of the device"])[1]));
-    if (m.coincident) marks.push(badge("coincident", "coincident", "carries no dependence"));
+    else if (this.free.parallel.includes(m.name)) marks.push(badge("free", "free", "carries no dependence: its iterations may run in any order or at once"));
+    if (this.free.sums.includes(m.name)) marks.push(badge("free", "sum", "carries only the updates of a reduction, which may change places"));
     return this.row(m.key, [el("span", { class: "kw" }, "for "), el("b", {}, m.name), ...values, ...marks.flatMap((b) => [" ", b])]);
   }
   promotion(n) {
@@ -121,5 +125,7 @@ function treeLegend(place) {
     el("span", {}, [el("i", { class: "bracket" }), "band in this order"]),
     ...["parallel", "vector", "unroll"].map((k) => badge(k, MARKS[k][0], MARKS[k][1])),
     badge("buffer", "buffer", "promotion of a part of an array"),
+    badge("free", "free", "carries no dependence"),
+    badge("free", "sum", "carries only a reduction's updates"),
   );
 }
