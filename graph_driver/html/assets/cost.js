@@ -92,7 +92,7 @@ class Costs {
     return l.arrays.map((a, k) => {
       const bytes = el("span", {});
       if (!a.elements.error) this.cells.push([bytes, () => bytesText(this.value(a.elements) * this.cost.bytes[a.array])]);
-      const first = k ? [] : [el("th", { scope: "rowgroup", rowspan: String(l.arrays.length) }, [el("b", {}, l.name), l.kind === "serial" ? null : [" ", badge(l.kind, l.kind, "")]]), el("td", { rowspan: String(l.arrays.length) }, this.formula(l.flops))];
+      const first = k ? [] : [el("th", { scope: "rowgroup", rowspan: String(l.arrays.length) }, [el("b", {}, l.name), l.kind === "serial" ? null : [" ", badge(l.kind.split(".")[0], l.kind, "")]]), el("td", { rowspan: String(l.arrays.length) }, this.formula(l.flops))];
       const row = el("tr", { class: k ? "" : "group" }, [...first, el("td", {}, el("b", {}, a.array)), el("td", {}, this.formula(a.elements)), el("td", { class: "n" }, bytes), el("td", {}, a.reuse === null ? el("span", { class: "dim" }, "not counted") : el("code", {}, coloured(a.reuse, "python")))]);
       this.links.connect(row, () => ({ keys: [`loop:${l.name}`] }));
       return row;

@@ -89,7 +89,7 @@ class TreeView {
       m.values.length === 1 ? [" = ", shown(m.values[0][0])] :
       [" = ", ...m.values.flatMap(([v, names], k) => [k ? ", " : "", shown(v), el("span", { class: "dim" }, ` for ${names.join("/")}`)])];
     const marks = [];
-    if (m.kind !== "serial") marks.push(badge(m.kind, `${m.kind}${m.factor ? ` ${m.factor}` : ""}`, (MARKS[m.kind] || ["", "bound to this axis of the device"])[1]));
+    if (m.kind !== "serial") marks.push(badge(m.kind.split(".")[0], `${m.kind}${m.factor ? ` ${m.factor}` : ""}`, (MARKS[m.kind] || ["", "bound to this axis of the device"])[1]));
     else if (this.free.parallel.includes(m.name)) marks.push(badge("free", "free", "carries no dependence: its iterations may run in any order or at once"));
     if (this.free.sums.includes(m.name)) marks.push(badge("free", "sum", "carries only the updates of a reduction, which may change places"));
     return this.row(m.key, [el("span", { class: "kw" }, "for "), el("b", {}, m.name), ...values, ...marks.flatMap((b) => [" ", b])]);
