@@ -201,6 +201,8 @@ class _Walker:
         proto = self._known_empty(proto)
         reads = [*proto.input, *captures]
         outputs = infer(proto, self.graph.tensors, reads, self.graph.opsets, what)
+        if proto.op_type == "Split" and not domain:
+            proto = self._without_empty_pieces(proto, outputs)
         attrs = attributes(proto, what)
         node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
         constants = self._fold(node, outputs, what)
@@ -230,6 +232,15 @@ class _Walker:
         if nodes:
             self.defined[node.op_type] = self.defined.get(node.op_type, 0) + 1
         return bool(nodes)
+
+    def _without_empty_pieces(self, proto: onnx.NodeProto, outputs: dict[str, Tensor]) -> onnx.NodeProto:
+        """A `Split` of which one piece is everything as an `Identity`; the empty pieces are constants."""
+        full = [o for o, t in outputs.items() if not t.static or t.size]
+        if len(full) != 1 or len(full) == len(outputs):
+            return proto
+        for name in [o for o in outputs if o not in full]:
+            self._define(_zeros(name, outputs.pop(name)))
+        return onnx.NodeProto(op_type="Identity", name=proto.name, input=proto.input[:1], output=full)
 
     def _known_empty(self, proto: onnx.NodeProto) -> onnx.NodeProto:
         """The node with tensors of no elements as constants: nothing of them is left to a run."""

@@ -41,10 +41,9 @@ def run_case(case: Any) -> Outcome:
     """Compile and run one case in this process and compare with the suite's outputs."""
     from onnx.backend.test.runner import Runner
 
-    from graph_driver import kernels, onnx_backend
+    from graph_driver import onnx_backend
     from poly.errors import PolycError
 
-    kernels.IN_PROCESS = 1 << 30  # a child process for each case would cost more than its kernels
     start = time.thread_time()
     rep = None
 
@@ -152,7 +151,10 @@ class _Child:
 
 
 def _serve(cases: Sequence[Any], pipe: Connection) -> None:
+    from graph_driver import kernels
+
     np.seterr(all="ignore")
+    kernels.IN_PROCESS = 1 << 30  # a compiler process for each case would cost more than its kernels
     while True:
         try:
             case = pipe.recv()
