@@ -11,6 +11,7 @@ from poly.errors import ScheduleError
 from poly.scop import Scop
 from scheduler.step import Step
 from scheduler.steps.blocks import Blocks
+from scheduler.steps.files import Files
 from scheduler.steps.joining import Joining
 from scheduler.steps.marks import Marks
 from scheduler.steps.order import Order
@@ -21,7 +22,7 @@ from scheduler.steps.storage import Storage
 __all__ = ["STEPS", "Schedule", "Step"]
 
 
-class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions):
+class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions, Files):
     """When and how the statements of `scop` run.
 
     `tree` prints as a picture; `trace` replays on the same Scop; `notes` are decisions of

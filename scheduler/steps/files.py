@@ -1,0 +1,54 @@
+"""Schedules as YAML files, and the difference of two schedules."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from poly.errors import IllegalSchedule, ScheduleError
+from poly.scop import Scop
+from scheduler.core import Core
+from scheduler.diff import Difference, compare
+
+
+class Files(Core):
+    """Part of `Schedule`."""
+
+    def to_yaml(self) -> str:
+        """The schedule as YAML for people to edit: loops by name, values as expressions.
+
+        `Schedule.from_yaml(scop, text)` reads it back.
+        """
+        from scheduler.yaml_form import write
+
+        return write(self.scop, self.tree, self.trace)
+
+    @classmethod
+    def from_yaml(cls, scop: Scop, text: str) -> Self:
+        """The schedule of `scop` that a YAML text describes; it is checked as any other step.
+
+        Arguments: `scop`, the same algorithm (any sizes); `text`, from `to_yaml`, perhaps edited.
+        Raises: `ScheduleError` naming line and key; `IllegalSchedule` (with `.witness`) for a tree
+        that breaks a dependence.
+        """
+        from scheduler.yaml_reading import Document
+
+        document = Document(text)
+        schedule = cls(scop, scop.tree)
+        for line, name, arguments in document.first():
+            try:
+                schedule = getattr(schedule, name)(**arguments)
+            except IllegalSchedule:
+                raise
+            except (AttributeError, TypeError):
+                raise ScheduleError(f"line {line}: no step '{name}' with these arguments") from None
+            except ScheduleError as error:
+                raise ScheduleError(f"line {line}: {error}") from None
+        done: Self = schedule.set_order(document.tree(schedule.scop))  # type: ignore[attr-defined]
+        return done
+
+    def diff(self, other: Core) -> Difference:
+        """What changes from this schedule to `other`, of the same algorithm, in words and as data.
+
+        `print(s.diff(t))`: one line a change, such as `tile of i 32 -> 64`; iterating gives `Change`s.
+        """
+        return compare(self.scop, self.tree, other.scop, other.tree)
