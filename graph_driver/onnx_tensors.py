@@ -62,6 +62,8 @@ def _external(tensor: TensorProto, dtype: DType, shape: tuple[int, ...], folder:
     location = entries.get("location", "")
     if folder is None or not location:
         raise ModelError(f"{what}: external data without a {'location' if folder else 'folder to look in'}")
+    if "\0" in location:
+        raise ModelError(f"{what}: the name of its external data file has a NUL byte in it")
     root = folder.resolve()
     path = (root / location).resolve()
     if root not in path.parents:

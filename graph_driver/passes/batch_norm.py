@@ -108,7 +108,8 @@ def _scaled(weight: np.ndarray, s: np.ndarray, conv: Node) -> np.ndarray:
     if conv.op_type == "Conv":
         # A filled weight (all strides 0) stays a broadcast view: only one element a channel is computed.
         small = weight[tuple(slice(0, 1) if step == 0 else slice(None) for step in weight.strides)]
-        scaled = (small.astype(np.float64) * s.reshape(-1, *(1,) * (weight.ndim - 1))).astype(weight.dtype)
+        with np.errstate(all="ignore"):  # damaged weights may be anything
+            scaled = (small.astype(np.float64) * s.reshape(-1, *(1,) * (weight.ndim - 1))).astype(weight.dtype)
         return np.broadcast_to(scaled, weight.shape) if small.size < weight.size else scaled
     w = weight.astype(np.float64)
     group = conv.attrs.get("group", 1)

@@ -1,21 +1,41 @@
-"""Damaged model files, each run by the command line in a child process of its own."""
+"""Damaged model files, each run by the command line in a child process of its own.
+
+    python -m tests.graph_driver.mutation [COUNT [SEED]]
+
+runs COUNT of them (500) from SEED (1), with limits on time and memory, prints a table of
+outcomes by kind of damage, and ends with code 1 if any ended in something else than
+success or one clear line.
+"""
 
 from __future__ import annotations
 
+import collections
 import os
-import random
+import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+
+from mutators import mutate
+from tiny_models import SOURCES
+
+SECONDS = 60.0
+ADDRESS_SPACE = 8 << 30
+TIMEOUT = 1000
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Exit code (negative: killed by that signal; 1000: ran out of time) and stderr."""
 
+    kind: str
     code: int
     error: str
 
@@ -27,28 +47,23 @@ class Outcome:
         lines = [line for line in self.error.splitlines() if line.strip()]
         return self.code in (1, 2) and len(lines) == 1 and "internal error" not in self.error
 
-
-def mutate(data: bytes, seed: int) -> bytes:
-    """One truncation, or some flipped bits, bytes or runs of bytes."""
-    rng = random.Random(seed)
-    kind = rng.randrange(5)
-    if kind == 0:
-        return data[: rng.randrange(len(data))]
-    out = bytearray(data)
-    if kind == 4:  # a run of bytes, repeated or removed
-        start, length = rng.randrange(len(out)), rng.randrange(1, 40)
-        middle = out[start : start + length] * 2 if rng.random() < 0.5 else b""
-        return bytes(out[:start] + middle + out[start + length :])
-    # Flips in the first kilobytes hit the structure; elsewhere mostly weights.
-    reach = len(out) if kind == 1 else min(len(out), 3000)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        place = rng.randrange(reach)
-        out[place] = out[place] ^ (1 << rng.randrange(8)) if kind != 3 else rng.randrange(256)
-    return bytes(out)
+    @property
+    def verdict(self) -> str:
+        """For the table."""
+        if self.code == TIMEOUT:
+            return "timeout"
+        if self.code < 0:
+            return "killed"
+        if not self.acceptable:
+            return "unclear"
+        return "ran" if self.code == 0 else "one line"
 
 
-def run_child(argv: list[str], seconds: float) -> Outcome:
-    """`graph_driver.cli.main(argv)` in a fork of this process, with a time limit."""
+VERDICTS = ("ran", "one line", "unclear", "killed", "timeout")
+
+
+def run_child(argv: list[str], seconds: float) -> tuple[int, str]:
+    """`graph_driver.cli.main(argv)` in a fork of this process, with limits on time and memory."""
     from graph_driver import cli
 
     reader, writer = os.pipe()
@@ -58,11 +73,17 @@ def run_child(argv: list[str], seconds: float) -> Outcome:
         os.dup2(writer, 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         code = 1
         try:
             code = cli.main(argv)
         except SystemExit as stop:
             code = int(stop.code or 0)
+        except BaseException as error:  # what would be a traceback: shown as one, judged by the parent
+            import traceback
+
+            traceback.print_exception(error)
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -74,21 +95,59 @@ def run_child(argv: list[str], seconds: float) -> Outcome:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             os.close(reader)
-            return Outcome(1000, text.decode(errors="replace"))
+            return TIMEOUT, text.decode(errors="replace")
         chunk = os.read(reader, 65536)
         if not chunk:
             break
         text += chunk
     os.close(reader)
     _, status = os.waitpid(child, 0)
-    return Outcome(os.waitstatus_to_exitcode(status), text.decode(errors="replace"))
+    return os.waitstatus_to_exitcode(status), text.decode(errors="replace")
 
 
-def attack(source: bytes, folder: Path, seed: int, seconds: float = 60.0) -> Outcome:
+def attack(source: bytes, folder: Path, seed: int, seconds: float = SECONDS) -> Outcome:
     """Run one mutant."""
     path = folder / f"mutant{seed}.onnx"
-    path.write_bytes(mutate(source, seed))
+    kind, damaged = mutate(source, seed)
+    path.write_bytes(damaged)
     try:
-        return run_child(["run", str(path), "--threads", "1"], seconds)
+        return Outcome(kind, *run_child(["run", str(path), "--threads", "1"], seconds))
     finally:
         path.unlink()
+
+
+def campaign(seeds: range, folder: Path) -> dict[int, Outcome]:
+    """Outcomes by seed; the seed chooses the model too."""
+    # What all children need is imported before they are forked.
+    import graph_driver.cli_run
+    from graph_driver.operators import lookup
+
+    assert graph_driver.cli_run is not None and lookup("", "Conv") is not None
+    sources = [make().SerializeToString() for make in SOURCES]
+    return {seed: attack(sources[seed % len(sources)], folder, seed) for seed in seeds}
+
+
+def table(outcomes: dict[int, Outcome]) -> str:
+    """Counts by kind of damage and verdict."""
+    count = collections.Counter((o.kind, o.verdict) for o in outcomes.values())
+    kinds = sorted({o.kind for o in outcomes.values()})
+    lines = [f"{'damage':20s}" + "".join(f"{v:>10s}" for v in VERDICTS)]
+    lines += [f"{k:20s}" + "".join(f"{count[k, v]:10d}" for v in VERDICTS) for k in kinds]
+    totals = [sum(count[k, v] for k in kinds) for v in VERDICTS]
+    return "\n".join([*lines, f"{'all':20s}" + "".join(f"{n:10d}" for n in totals)])
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    count, seed = int(arguments[0]) if arguments else 500, int(arguments[1]) if len(arguments) > 1 else 1
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = campaign(range(seed, seed + count), Path(folder))
+    print(table(outcomes))
+    bad = {s: o for s, o in outcomes.items() if not o.acceptable}
+    for s, o in bad.items():
+        print(f"\nseed {s}, {o.kind}: exit {o.code}\n{o.error[-1500:]}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

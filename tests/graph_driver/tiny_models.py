@@ -70,3 +70,34 @@ def with_host_steps() -> onnx.ModelProto:
     ]
     weights = {"one": np.ones((), np.float32)}
     return model_of(nodes, {"x": [4, 5]}, {"pairs": (TensorProto.INT64, [None, 2]), "y": [4, 5]}, weights)
+
+
+def recurrent() -> onnx.ModelProto:
+    """Control flow, a recurrent layer, resizing, sorting, quantisation: operators with long rules."""
+    rng = np.random.default_rng(9)
+
+    def w(*shape: int) -> np.ndarray:
+        return (0.3 * rng.standard_normal(shape)).astype(np.float32)
+
+    then = helper.make_graph([helper.make_node("Neg", ["s"], ["n"])], "then", [], [
+        helper.make_tensor_value_info("n", F, None)])  # fmt: skip
+    other = helper.make_graph([helper.make_node("Abs", ["s"], ["p"])], "else", [], [
+        helper.make_tensor_value_info("p", F, None)])  # fmt: skip
+    weights = {
+        "W": w(1, 16, 6), "R": w(1, 16, 4), "scales": np.array([1, 1, 2], np.float32), "k": np.array([2]),
+        "q": np.array(0.05, np.float32), "zp": np.array(3, np.uint8), "cond": np.array(True), "shape": np.array([5, 2, 4]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("LSTM", ["x", "W", "R"], ["h"], "lstm", hidden_size=4),
+        helper.make_node("Reshape", ["h", "shape"], ["r"], "reshape"),
+        helper.make_node("Resize", ["r", "", "scales"], ["s"], "resize", mode="linear"),
+        helper.make_node("If", ["cond"], ["b"], "if", then_branch=then, else_branch=other),
+        helper.make_node("QuantizeLinear", ["b", "q", "zp"], ["i"], "quantise"),
+        helper.make_node("DequantizeLinear", ["i", "q", "zp"], ["d"], "dequantise"),
+        helper.make_node("TopK", ["d", "k"], ["y", "where"], "top", axis=-1),
+    ]
+    outputs = {"y": [5, 2, 2], "where": (TensorProto.INT64, [5, 2, 2])}
+    return model_of(nodes, {"x": [5, 2, 6]}, outputs, weights)
+
+
+SOURCES = (network, with_host_steps, recurrent)
