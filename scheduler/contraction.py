@@ -38,6 +38,11 @@ class Contraction:
     inner: tuple[str, ...]
     operands: tuple[Operand, Operand]
 
+    @property
+    def sweep(self) -> bool:
+        """Whether there is one real operand (`recognise_sweep`)."""
+        return not self.operands[1].load.index and not self.operands[1].own
+
 
 def variables(expr: Expr) -> set[str]:
     """Names of all variables in an expression."""
@@ -56,7 +61,27 @@ def recognise(stmt: Statement) -> Contraction | None:
     if stmt.reduction != "+" or stmt.predicate is not None or stmt.dynamic:
         return None
     product = _added_product(stmt)
-    if product is None or not all(isinstance(e, Var) for e in stmt.index):
+    return None if product is None else _sorted(stmt, product)
+
+
+def recognise_sweep(stmt: Statement) -> Contraction | None:
+    """A reduction of one operand (pooling, a sum over rows) in the same form: its second operand moves nothing.
+
+    Any associative reduction will do; `recognise` is for sums of products.
+    """
+    if stmt.reduction is None or stmt.predicate is not None or stmt.dynamic:
+        return None
+    value = stmt.value
+    operands = value.args if isinstance(value, Call) else (value.a, value.b) if isinstance(value, Binary) else ()
+    load = _stripped(operands[1]) if len(operands) == 2 else None
+    if not isinstance(load, Load) or any(x.array == stmt.array for x in loads(load)):
+        return None
+    return _sorted(stmt, (load, Load(load.array, (), load.dtype)))
+
+
+def _sorted(stmt: Statement, product: tuple[Load, Load]) -> Contraction | None:
+    """The iterators by what they move; None when the result is not one element for each set of outputs."""
+    if not all(isinstance(e, Var) for e in stmt.index):
         return None
     outputs = tuple(e.name for e in stmt.index if isinstance(e, Var))
     if len(set(outputs)) != len(outputs) or not set(outputs) <= set(stmt.iters):
@@ -128,9 +153,10 @@ def slope(expr: Expr, name: str, tile: int) -> int | None:
     return None
 
 
-def unit_stride(load: Load, name: str, tile: int) -> bool:
-    """Whether neighbouring values of `name` in a tile touch neighbouring elements."""
+def stride(load: Load, name: str, tile: int) -> int | None:
+    """How many elements apart neighbouring values of `name` in a tile are, where only the last
+    subscript moves; else None."""
     if not load.index:
-        return False
+        return None
     slopes = [slope(e, name, tile) for e in load.index]
-    return slopes[-1] == 1 and all(s == 0 for s in slopes[:-1])
+    return slopes[-1] if all(s == 0 for s in slopes[:-1]) else None

@@ -12,7 +12,7 @@ contraction found in a Scop. Nothing here is trusted: the caller checks legality
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import islpy as isl
@@ -21,8 +21,9 @@ from poly.expr import Const, Load, Var, loads
 from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, loop_dim
-from scheduler.contraction import Contraction, Operand, extent, recognise, slope, unit_stride, variables
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, loop_dim
+from poly.tree import Sequence as InOrder
+from scheduler.contraction import Contraction, Operand, extent, recognise, recognise_sweep, slope, stride, variables
 from scheduler.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
@@ -31,6 +32,7 @@ STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
 PAGE_BYTES = 4096
 UNROLL_INNER = 9
+NEAR = 4  # elements at most this far apart are loaded whole and shuffled
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def _score(
     lanes: int, depth: int, target: Target, constants: frozenset[str],
 ) -> TilePlan | None:  # fmt: skip
     row_extent = 1 if rows is None else extent(c.update, rows)
-    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth)
+    apart = stride(panel.load, columns, lanes)
+    near = apart is not None and 1 <= apart <= NEAR
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if near and apart else 1)
     score = tile.efficiency
     free = panel.load.array in constants
     reuse = 1
@@ -90,15 +94,17 @@ def _score(
         reuse *= extent(c.update, name) or PACK_MIN_REUSE
     plain = plain_dimension(panel.load, columns) is not None
     pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,) and not c.batch
-    if not unit_stride(panel.load, columns, tile.columns):
+    if not near or stride(panel.load, columns, tile.columns) != apart:
         if not pack and not (free and plain):
             return None
         score *= 1.0 if free else STRIDED_PACK
     if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
+        if c.sweep:
+            return None  # each element is read once: in the order of memory is best
         score *= PAGE_STEPS
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
-    if not unit_stride(c.update.target, columns, tile.columns):
+    if stride(c.update.target, columns, tile.columns) != 1:
         score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
     return TilePlan(c, panel, other, columns, rows, tile, score, pack)
 
@@ -121,11 +127,11 @@ def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, 
     (possibly reading other arrays); a nest holding only the initialisation may come first.
     """
     first = [scop.statements[s] for s in nests[start]]
-    found = [c for c in map(recognise, first) if c is not None]
+    found = _recognised(first)
     taken = 1
     if not found and len(first) == 1 and start + 1 < len(nests):
         second = [scop.statements[s] for s in nests[start + 1]]
-        found = [c for c in map(recognise, second) if c is not None and c.update.array == first[0].array]
+        found = [c for c in _recognised(second) if c.update.array == first[0].array]
         first, taken = [*first, *second], 2
     if len(found) != 1:
         return None
@@ -145,6 +151,10 @@ def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, 
         group.after.append(stmt)
         taken += 1
     return group, taken
+
+
+def _recognised(stmts: Sequence[Statement]) -> list[Contraction]:
+    return [c for s in stmts if (c := recognise(s) or recognise_sweep(s)) is not None]
 
 
 def _reads(stmt: Statement, aligned: Mapping[str, tuple[str, ...]]) -> bool:
@@ -311,7 +321,7 @@ class _Maker:
             if stmt is self.group.contraction.update:
                 child = Band(tuple(self.inner_members()), child)
             filters.append(Filter({stmt.name: stmt.domain}, child))
-        return filters[0].child if len(filters) == 1 else Sequence(tuple(filters))
+        return filters[0].child if len(filters) == 1 else InOrder(tuple(filters))
 
     def promoted(self, array: str, node: Node, used_outside: bool) -> Node:
         """Keep the tile of `array` in registers; vector dimension last."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import islpy as isl
 
+from poly.expr import Var, walk
+from poly.scop import Statement
 from poly.tree import Member
 from scheduler.coincidence import Pair, narrowed, same_time
 from scheduler.planner import Planner, first_loops, is_flat, loops_of, parts
@@ -38,7 +40,8 @@ def _candidate(plan: Planner, done: set[tuple[str, str]]) -> tuple[str, str] | N
         for a, b in zip(heads, heads[1:]):
             # A part that begins with statements outside loops has no first loop of its own.
             if len(a) == len(b) == 1 and (a[0], b[0]) not in done:
-                if not plan.claimed & {*plan.member(a[0]).schedule, *plan.member(b[0]).schedule}:
+                # Two nests with trees of their own stay apart; one may take in what feeds it.
+                if not all(plan.claimed & set(plan.member(n).schedule) for n in (a[0], b[0])):
                     return a[0], b[0]
     return None
 
@@ -68,15 +71,22 @@ def _try_join(plan: Planner, a: str, b: str) -> None:
 
 
 def _stays_in_cache(plan: Planner, nest: list[Member], depth: int) -> bool:
-    """Whether one iteration of the outer `depth` loops runs few enough instances that what it
+    """Whether one iteration of the outer `depth` loops writes few enough elements that what it
     leaves for the next nest is still in the L2 cache."""
     for stmt in nest[0].schedule:
         inside = [m for m in loops_of(plan.tree, stmt) if m.name not in {x.name for x in plan.around(nest[0].name)}]
-        sizes = [plan.extent(m, [stmt]) for m in inside[depth:]]
+        sizes = [plan.extent(m, [stmt]) for m in inside[depth:] if _moves_target(plan.scop.statements[stmt], m)]
         element = plan.scop.statements[stmt].value.dtype.bytes
         if None in sizes or prod(n or 1 for n in sizes) * element > plan.target.l2 // 4:
             return False
     return True
+
+
+def _moves_target(stmt: Statement, loop: Member) -> bool:
+    """Whether the loop goes over elements that the statement writes (a reduction loop does not)."""
+    names = {v.name for e in stmt.index for v in walk(e) if isinstance(v, Var)}
+    return any(loop.schedule[stmt.name].involves_dims(isl.dim_type.in_, stmt.iters.index(n), 1) for n in names
+               if n in stmt.iters)  # fmt: skip
 
 
 def _between(plan: Planner, a: Member, b: Member) -> list[Pair]:

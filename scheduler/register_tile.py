@@ -14,7 +14,9 @@ from poly.target import Target
 
 FMA_LATENCY = 4  # cycles, on every x86-64 and Arm core of the last decade (4 to 5)
 LOADS_PER_CYCLE = 2
+SHUFFLES_PER_CYCLE = 1
 L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
+MOST_VECTORS = 8
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
 PARTIAL_COST = 3.0  # a tile cut by the border runs guarded and masked: in units of a full tile
 
@@ -33,11 +35,12 @@ class RegisterTile:
         return self.vectors * self.lanes
 
 
-def throughput(rows: int, vectors: int, target: Target, depth: int = 0) -> float:
-    """Share of the FMA peak of one tile in steady state: bound by latency, by loads, or, where a
-    panel of `depth` steps does not stay in half of L1, by what L2 delivers."""
-    fmas, loads = rows * vectors, rows + vectors
-    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, float(FMA_LATENCY))
+def throughput(rows: int, vectors: int, target: Target, depth: int = 0, apart: int = 1) -> float:
+    """Share of the FMA peak of one tile in steady state: bound by latency, by loads, by shuffles
+    where columns are `apart` elements apart, or, where a panel of `depth` steps does not stay in
+    half of L1, by what L2 delivers."""
+    fmas, loads, shuffles = rows * vectors, rows + vectors * apart, vectors * (apart - 1)
+    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, float(FMA_LATENCY))
     step = vectors * target.vector_bits // 8
     if depth * step > target.l1 // 2:
         cycles = max(cycles, step / L2_BYTES_PER_CYCLE)
@@ -52,16 +55,17 @@ def filled(extent: int | None, step: int) -> float:
     return extent / step / (full + (PARTIAL_COST if rest else 0.0))
 
 
-def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0) -> RegisterTile:
-    """The best tile for a `rows` x `columns` output (None = symbolic, taken as large) and `depth`
-    steps of the reduction."""
+def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
+           apart: int = 1) -> RegisterTile:  # fmt: skip
+    """The best tile for a `rows` x `columns` output (None = symbolic, taken as large), `depth`
+    steps of the reduction and panel columns `apart` elements apart."""
     best: RegisterTile | None = None
-    for vectors in (1, 2, 3, 4):
+    for vectors in range(1, MOST_VECTORS + 1):
         for r in range(1, 15):
             if r * vectors + vectors + 1 > target.vector_registers - SPARE_REGISTERS:
                 break
             waste = filled(rows, r) * filled(columns, vectors * lanes)
-            tile = RegisterTile(r, vectors, lanes, throughput(r, vectors, target, depth) * waste)
+            tile = RegisterTile(r, vectors, lanes, throughput(r, vectors, target, depth, apart) * waste)
             if best is None or tile.efficiency > best.efficiency + 1e-9:
                 best = tile
     assert best is not None

@@ -22,7 +22,7 @@ def shrink(plan: Planner) -> None:
 def _worthwhile(plan: Planner, name: str) -> bool:
     """Whether the array can shrink to a small constant size, as far as its place in the tree tells."""
     array, who = plan.scop.arrays[name], users(plan.scop, name)
-    if array.kind != "local" or not who or who & plan.claimed or promoted_below(plan.tree, name):
+    if array.kind != "local" or not who or promoted_below(plan.tree, name):
         return False
     place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
     if place is None or not place.loops():
