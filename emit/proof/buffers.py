@@ -4,8 +4,8 @@ A buffer lives once for each value of the loops around its `Alloc`. In that life
 stands for one element of one array: its *home*, or a cell of a buffer around it. Proved:
 
 * cells and elements correspond one to one, and the cells are inside the buffer;
-* statements reach the elements through the buffer only, and copies touch no others, so that
-  they add no conflicts with other iterations of a parallel loop;
+* statements reach the elements through the buffer only, and copies add no conflicts with other
+  iterations of a parallel loop;
 * copies in come before the statements' writes to the cell;
 * what is read was certainly written or copied in before, or could not come from outside;
 * what is written is copied out afterwards, or nobody outside the lifetime reads it.
@@ -23,6 +23,7 @@ import islpy as isl
 from emit.linear import Interval, interval, interval_of, linear
 from emit.loops import Function
 from emit.printer import expr_text
+from emit.proof.correspondence import enter_copies, enter_touches
 from emit.proof.flow import lost, missed
 from emit.proof.order import maybe_not_before, surely_before
 from emit.proof.read_back import Place
@@ -42,33 +43,17 @@ def prove_buffers(scop: Scop, fn: Function, places: Sequence[Executed], others: 
     """
     books = Books(fn, places, others)
     for book in books:
-        _correspondence(books, book)
-        books.enter_copies(book)
+        enter_touches(books, book)
+        enter_copies(books, book)
         _inside(books, book)
         _filled_first(books, book)
         _covers_reads(scop, books, book)
         _covers_writes(scop, books, book)
 
 
-def _correspondence(books: Books, book: Book) -> None:
-    """Work out what the cells stand for."""
-    for touch in book.touches:
-        stands = touch.stands
-        book.holds = stands if book.holds is None else book.holds.union(stands)
-        if touch.write:
-            book.changes = stands if book.changes is None else book.changes.union(stands)
-    if book.holds is None:
-        raise books.fail(book.life, "is copied but not used")
-    book.holds = book.holds.coalesce()
-    if not book.holds.is_single_valued():
-        raise books.fail(book.life, "has a cell that stands for two elements")
-    if not book.holds.is_injective():
-        raise books.fail(book.life, "has two cells for one element")
-
-
 def _inside(books: Books, book: Book) -> None:
-    """Own copies need no check: they touch cells that others touch, too."""
-    for touch in book.touches:
+    """Copies out need no check: what they touch was filled or written."""
+    for touch in (*book.touches, *book.fills):
         ranges = _ranges(touch.place)
         for cell, size in zip(touch.cell, book.life.buffer.shape, strict=True):
             below, above = interval(linear(cell), ranges)[0], interval(linear(size) - linear(cell), ranges)[0]

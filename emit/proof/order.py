@@ -109,19 +109,26 @@ def _pulled(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map:
 
 
 def _overlapping(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map | None:
-    """Pairs, free to swap, that are different iterations of a parallel loop."""
+    """Pairs, free to swap, that are different iterations of a loop in which they would overlap."""
     loops = meeting(a.place, b.place).loops
-    last = max((d for d, loop in enumerate(loops) if loop.kind == "parallel"), default=-1)
-    if last < 0:
+    apart = [loop.kind == "parallel" or (loop.kind == "vector" and d < _copied(a, b)) for d, loop in enumerate(loops)]
+    if not any(apart):
         return None
     pairs = _pulled(pairs, a, b)
-    for d in range(last + 1):
-        if loops[d].kind == "parallel":
-            apart = pairs.order_lt(IN, d, OUT, d).union(pairs.order_gt(IN, d, OUT, d))
-            if not apart.is_empty():
-                return apart
+    for d, separate in enumerate(apart):
+        if separate:
+            overlap = pairs.order_lt(IN, d, OUT, d).union(pairs.order_gt(IN, d, OUT, d))
+            if not overlap.is_empty():
+                return overlap
         pairs = pairs.equate(IN, d, OUT, d)
     return None
+
+
+def _copied(*runs: Executed) -> int:
+    """How many loops are around the innermost buffer that a store goes to: in a vector loop
+    among them each lane updates a copy of its own."""
+    depths = [len(use.life.loops) for x in runs for use in x.uses if use.write and use.life is not None]
+    return max(depths, default=0)
 
 
 def _broken(fn: Function, a: Executed, b: Executed, pairs: isl.Map, what: str) -> WrongLoops:

@@ -13,8 +13,6 @@ from emit.proof.values import Executed, Use
 from poly.affine import NotAffine
 from poly.expr import Expr, Load, Var
 
-OUT = isl.dim_type.out
-
 
 @dataclass(frozen=True, eq=False)
 class Copy:
@@ -61,8 +59,8 @@ class Book:
     """What is known of one lifetime of a buffer for `array`.
 
     `touches` are those of statements and of the copies of buffers inside; `fills` and `drains` are
-    its own copies. `holds` `{ [t, cell] -> [t, element] }` is what the touches say that cells stand
-    for, `changes` its part that may be written. `users` are all statements that access the array
+    its own copies. `holds` `{ [t, cell] -> [t, element] }` is what the cells stand for, `changes`
+    the part that statements may write. `users` are all statements that access the array
     in the lifetime, through this buffer or one inside, with `{ [vars] -> [t, element] }`.
     """
 
@@ -72,7 +70,7 @@ class Book:
     touches: list[Touch] = field(default_factory=list)
     fills: list[Touch] = field(default_factory=list)
     drains: list[Touch] = field(default_factory=list)
-    holds: isl.Map = None
+    holds: isl.Map | None = None
     changes: isl.Map | None = None
     users: list[tuple[Executed, Use, isl.Map]] = field(default_factory=list)
 
@@ -82,6 +80,7 @@ class Books:
 
     def __init__(self, fn: Function, places: Sequence[Executed], others: Sequence[Place]) -> None:
         self.fn = fn
+        self.places = places
         self.of: dict[int, Book] = {}
         for place in others:
             copy = self.copy(place)
@@ -135,6 +134,16 @@ class Books:
         assert inner is not None
         return Copy(place, inner, home, home_life, fill, cell, index)
 
+    def elements(self, use: Use, shared: int) -> isl.Set | None:
+        """`{ [s, element] }`: what a statement's access touches, s so many outer loops' variables;
+        None where it depends on data."""
+        outer = tuple(Var(loop.var) for loop in use.place.loops[:shared])
+        try:
+            touched = isl.Map.from_pw_multi_aff(use.place.function((*outer, *use.element)))
+        except NotAffine:
+            return None
+        return touched.intersect_domain(use.where).range()
+
     def map(self, place: Place, life: Lifetime, where: isl.Set, index: tuple[Expr, ...]) -> isl.Map:
         """`{ [vars] -> [t, index] }` on `where`."""
         t = tuple(Var(loop.var) for loop in life.loops)
@@ -164,28 +173,3 @@ class Books:
         for life in (*around.outer, around):
             if id(life) in self.of and self.of[id(life)].array == use.array:
                 self.of[id(life)].users.append((x, use, self.map(use.place, life, use.where, use.element)))
-
-    def enter_copies(self, book: Book) -> None:
-        """The own copies of a buffer whose `holds` is known; they touch the buffer around it."""
-        for copy in book.copies:
-            points, kind = copy.place.points, not copy.fill
-            around = self.standing_for(book.array, book.life.outer)
-            if around is not copy.home_life:
-                raise self.fail(book.life, f"is copied from or to '{copy.home}'")
-            at = self.map(copy.place, book.life, points, copy.cell)
-            if copy.home_life is None:
-                element = self.map(copy.place, book.life, points, copy.home_index)
-            else:
-                element = at.apply_range(book.holds)
-            own = Touch(copy.place, at, element, copy.cell, copy.fill, copy.fill)
-            known = book.holds if copy.fill else book.changes
-            if known is None or not own.stands.is_subset(known) or not points.is_subset(element.domain()):
-                raise self.fail(book.life, "is copied from or to elements that no statement in it needs there")
-            (book.fills if copy.fill else book.drains).append(own)
-            if copy.home_life is not None:
-                outside = self.map(copy.place, copy.home_life, points, copy.home_index)
-                t, more = len(copy.home_life.loops), len(book.life.loops) - len(copy.home_life.loops)
-                element = element.project_out(OUT, t, more)
-                self.book(copy.home_life).touches.append(
-                    Touch(copy.place, outside, element, copy.home_index, kind, kind)
-                )
