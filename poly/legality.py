@@ -93,7 +93,7 @@ def check_promotions(scop: Scop, tree: Node) -> Violation | None:
 
 def _promotions(scop: Scop, tree: Node) -> Iterator[Violation]:
     for f in promotion_faults(scop, tree):
-        yield Violation(scop, tree, "promotion", f.pairs, f.sizes, f.loop, f.detail, f.node)
+        yield Violation(scop, tree, "promotion", f.pairs, f.sizes, f.loop, f.detail, f.node, f.end)
 
 
 def violations(scop: Scop, tree: Node) -> Iterator[Violation]:

@@ -28,14 +28,23 @@ from poly.tree import Node, Promote, time_maps, walk
 @dataclass(frozen=True, eq=False)
 class PromotionFault:
     """Why a promotion is wrong. `pairs` `{ S[x] -> T[y] }`: the value that flows from x to y does
-    not reach it; None when the value comes from the caller or goes to the caller. `sizes`: the
-    parameters for which it is wrong."""
+    not reach it; None when the value comes from the caller or goes to the caller, and then `end`
+    is the other side. `sizes`: the parameters for which it is wrong."""
 
     node: Promote
     pairs: isl.Map | None
     sizes: isl.Set
     loop: str | None
     detail: str
+    end: CallerEnd | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CallerEnd:
+    """Instances whose access reads what the caller passes, or writes what the caller gets."""
+
+    access: Access
+    instances: isl.Set
 
 
 def promotion_faults(scop: Scop, tree: Node) -> Iterator[PromotionFault]:
@@ -62,7 +71,7 @@ def _region_faults(scop: Scop, region: Region) -> Iterator[PromotionFault]:
     if not node.copy_out and kind in ("out", "inout"):
         yield from _caller(region, _writes_final_value(scop, region), f"'{node.array}' goes back to the caller, "
                            f"but '{node.buffer}' is dropped (no copy out)")  # fmt: skip
-    if node.copy_out and not node.copy_in:
+    if node.copy_out and not node.copy_in and (kind != "local" or _crosses(scop, region)):
         detail = (
             f"elements of '{node.array}' that are written under a condition only would be copied out of "
             f"'{node.buffer}' unset (no copy in)"
@@ -70,13 +79,23 @@ def _region_faults(scop: Scop, region: Region) -> Iterator[PromotionFault]:
         yield from _caller(region, _writes_uncertain(scop, region), detail)
 
 
-def _caller(region: Region, sizes: Iterator[isl.Set], detail: str) -> Iterator[PromotionFault]:
-    for s in sizes:
-        yield PromotionFault(region.node, None, s, _loop(region), detail)
+def _caller(region: Region, ends: Iterator[CallerEnd], detail: str) -> Iterator[PromotionFault]:
+    for end in ends:
+        yield PromotionFault(region.node, None, end.instances.params(), _loop(region), detail, end)
 
 
 def _loop(region: Region) -> str | None:
     return region.loops[-1].name if region.loops else None
+
+
+def _crosses(scop: Scop, region: Region) -> bool:
+    """Whether any value of the array leaves or enters an iteration of the region, or passes it by:
+    only then can elements that are copied out unset do harm to a local array."""
+    for f in value_flow(scop)(region.node.array):
+        source, sink = (f.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
+        if any(True for _ in _escaping(region, f, source, sink, f.map)):
+            return True
+    return False
 
 
 def _lost_flow(scop: Scop, region: Region) -> Iterator[PromotionFault]:
@@ -125,8 +144,8 @@ def _inside(scop: Scop, region: Region, write: bool) -> Iterator[Access]:
             yield a
 
 
-def _reads_caller_value(scop: Scop, region: Region) -> Iterator[isl.Set]:
-    """Sizes for which a read of the region may come before every certain write of its element."""
+def _reads_caller_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
+    """The reads of the region that may come before every certain write of its element."""
     writes = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
     for read in _inside(scop, region, write=False):
         first = read.map.domain().intersect(region.inside[read.stmt])
@@ -135,11 +154,11 @@ def _reads_caller_value(scop: Scop, region: Region) -> Iterator[isl.Set]:
             for covered in in_order(scop, pairs).values():
                 first = first.subtract(covered.range())
         if not first.is_empty():
-            yield first.params()
+            yield CallerEnd(read, first)
 
 
-def _writes_final_value(scop: Scop, region: Region) -> Iterator[isl.Set]:
-    """Sizes for which a write of the region may be the last one of its element."""
+def _writes_final_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
+    """The writes of the region that may be the last ones of its element."""
     others = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
     for write in _inside(scop, region, write=True):
         last = write.map.domain().intersect(region.inside[write.stmt])
@@ -148,11 +167,11 @@ def _writes_final_value(scop: Scop, region: Region) -> Iterator[isl.Set]:
             for replaced in in_order(scop, pairs).values():
                 last = last.subtract(replaced.domain())
         if not last.is_empty():
-            yield last.params()
+            yield CallerEnd(write, last)
 
 
-def _writes_uncertain(scop: Scop, region: Region) -> Iterator[isl.Set]:
-    """Sizes for which an iteration may write an element that it does not certainly write."""
+def _writes_uncertain(scop: Scop, region: Region) -> Iterator[CallerEnd]:
+    """The writes to elements that an iteration may write but does not certainly write."""
     certain: isl.Map | None = None
     possible: isl.Map | None = None
     for a in _inside(scop, region, write=True):
@@ -162,8 +181,11 @@ def _writes_uncertain(scop: Scop, region: Region) -> Iterator[isl.Set]:
             certain = touched if certain is None else certain.union(touched)
     if possible is not None:
         doubtful = possible if certain is None else possible.subtract(certain)
-        if not doubtful.is_empty():
-            yield doubtful.params()
+        for a in _inside(scop, region, write=True):
+            places = prefix_map(region, a.stmt).range_product(a.map)
+            instances = places.intersect_range(doubtful.wrap()).domain()
+            if not instances.is_empty():
+                yield CallerEnd(a, instances)
 
 
 def is_single(access: Access) -> bool:

@@ -225,10 +225,15 @@ if __name__ == "__main__":
             lines.append(f"    if not {numpy_text(b.lo, 5)} <= {b.iter} < {numpy_text(b.hi, 5)}:\n        return None")
         if s.predicate is not None:
             predicate = coin_text(s.predicate) if self.tags else numpy_text(s.predicate)
-            lines.append(f"    if not ({predicate}):\n        return None")
-        index = f"({''.join(numpy_text(i) + ', ' for i in s.index).rstrip() or ''})"
-        lines.append(f'    return "{s.array}", {index}, {self.value_text(s)}')
+            lines.append(f"    if not ({predicate}):\n        return {self.skipped_text(s)}")
+        lines.append(f'    return "{s.array}", {_index_text(s)}, {self.value_text(s)}')
         return "\n".join(lines)
+
+    def skipped_text(self, s: Statement) -> str:
+        """What a statement whose condition fails returns: a buffer's copy out takes the element all the same."""
+        if self.case.promote is None or self.case.promote.array != s.array:
+            return "None"
+        return f'"{s.array}", {_index_text(s)}, None'
 
     def value_text(self, s: Statement) -> str:
         """What the statement stores."""
@@ -262,12 +267,13 @@ if __name__ == "__main__":
         init += "    done = set()\n" if after else ""
         init += "    written = set()\n" if self.case.promote is not None else ""
         buffers, stored = self.buffer_text()
+        keep = "if value is not None:\n                " if self.case.promote is not None else ""
         return (
             f"{start}{doc}{init}    for entry in order:\n{buffers}"
             f"        group = entry if isinstance(entry, list) else [entry]\n{before}"
             f"        stores = [statement(memory, *at) for statement, *at in group]\n"
             f"        for array, where, value in filter(None, stores):\n"
-            f"            memory[array][where] = value\n{stored}{after}"
+            f"            {keep}memory[array][where] = value\n{stored}{after}"
             f"    return {'memory' if self.moment is None else 'seen'}"
         )
 
@@ -293,7 +299,11 @@ if __name__ == "__main__":
             doc, value = "The elements are copied in.", "outer.copy()"
         else:
             real = self.case.scop.arrays[p.array].dtype.is_float
-            poison = -777 if self.tags else "np.nan" if real else 77
+            poison = "np.nan" if real else 77
+            if self.index_bound(p.array) is not None:
+                poison = 0  # stands for any value: a subscript should stay in its array
+            elif self.tags:
+                poison = -777
             doc, value = "Nothing is copied in.", f"np.full_like(outer, {poison})"
         drop = "copied out" if p.copy_out else "dropped"
         return (
@@ -308,6 +318,10 @@ _TAG = '''CHANCE = [0]
 def make_tag(*what):
     """A number that stands for a stored value: by which instance, and from which values."""
     return zlib.crc32(repr((*CHANCE, *what)).encode())'''
+
+
+def _index_text(s: Statement) -> str:
+    return f"({''.join(numpy_text(i) + ', ' for i in s.index).rstrip()})"
 
 
 def _expressions(s: Statement) -> Iterator[Expr]:

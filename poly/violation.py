@@ -9,9 +9,10 @@ from typing import Literal
 import islpy as isl
 
 from poly.conditions import Condition
+from poly.promotion import CallerEnd
 from poly.scop import Scop
 from poly.tree import Node, Promote
-from poly.witness import Case, Witness, make_witness
+from poly.witness import Case, Witness, caller_witness, make_witness
 
 Rule = Literal["order", "unordered", "parallel", "vector", "promotion", "delayed"]
 
@@ -21,7 +22,7 @@ class Violation:
     """Conflicting pairs (program order: source -> sink) that break `rule` in `tree`; `loop` carries them.
 
     `sizes` are the parameters for which such a pair exists. `pairs` is None where the caller is
-    the other end: a promotion (`promote`) that loses a result or misses an input; `detail` says so.
+    the other `end`: a promotion (`promote`) that loses a result or misses an input; `detail` says so.
     A "delayed" source is the work of a step that replaces the Scop: the value or update that
     would come after the sink.
     """
@@ -34,13 +35,15 @@ class Violation:
     loop: str | None = None
     detail: str = ""
     promote: Promote | None = None
+    end: CallerEnd | None = None
 
     @cached_property
     def witness(self) -> Witness | None:
         """The smallest counterexample (computed when asked for)."""
-        if self.pairs is None:
-            return None
-        return make_witness(self.scop, self.pairs, Case(self.scop, self.tree, self.rule, self.loop, self.promote))
+        case = Case(self.scop, self.tree, self.rule, self.loop, self.promote)
+        if self.pairs is not None:
+            return make_witness(self.scop, self.pairs, case)
+        return None if self.end is None else caller_witness(self.scop, self.end.access, self.end.instances, case)
 
     @cached_property
     def legal_if(self) -> Condition:

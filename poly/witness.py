@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from poly.witness_script import Shown, Values
 
 
+CALLER = "the caller"
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """What was refused: the tree, the rule that it breaks (`poly.violation.Rule`), the loop or
@@ -36,7 +39,7 @@ class Witness:
     """Two instances that a schedule orders wrongly, for the smallest sizes where that happens.
 
     `kind` is RAW (the sink reads what the source writes), WAR or WAW; `source` runs before
-    `sink` in the program.
+    `sink` in the program. One of them may be the caller, which passes or gets the element.
     """
 
     params: Mapping[str, int]
@@ -54,6 +57,8 @@ class Witness:
     def instance(self, which: str) -> str:
         """`S0[i=1, j=2]` for `which` "source" or "sink"."""
         name, values = self.source if which == "source" else self.sink
+        if name == CALLER:
+            return "the caller"
         iters = self.source_iters if which == "source" else self.sink_iters
         return f"{name}[{', '.join(f'{i}={v}' for i, v in zip(iters, values, strict=True))}]"
 
@@ -72,6 +77,10 @@ class Witness:
     def why(self) -> str:
         """What the pair does to the element: `sink reads A[1] that source writes (RAW)`."""
         source, sink = self.instance("source"), self.instance("sink")
+        if self.source[0] == CALLER:
+            return f"{sink} reads {self.touched}, which the caller passes (RAW)"
+        if self.sink[0] == CALLER:
+            return f"the caller gets {self.touched}, which {source} writes (RAW)"
         if self.kind == "RAW":
             return f"{sink} reads {self.touched}, which {source} writes before it (RAW)"
         if self.kind == "WAR":
@@ -126,6 +135,17 @@ def make_witness(scop: Scop, pairs: isl.Map, case: Case | None = None) -> Witnes
     return _witness(scop, params, source, sink, array, element, kind, case)
 
 
+def caller_witness(scop: Scop, access: Access, instances: isl.Set, case: Case) -> Witness:
+    """The smallest of the `instances`, whose `access` reads what the caller passes or writes what it gets."""
+    pairs = isl.Map.from_domain(instances.intersect_params(scop.context))
+    params = smallest_params(scop, pairs)
+    there = (access.stmt, _point(_fix(pairs, params).domain()))
+    element = _point(_elements(access, there[1], params))
+    caller: Instance = (CALLER, ())
+    source, sink = (there, caller) if access.write else (caller, there)
+    return _witness(scop, params, source, sink, access.array, element, "RAW", case)
+
+
 def witnesses_at(scop: Scop, pairs: isl.Map, params: Mapping[str, int], case: Case | None, limit: int) -> list[Witness]:
     """The pairs for these sizes, one witness for each element and kind of conflict (some of them
     where there are more than `limit`)."""
@@ -169,8 +189,10 @@ def _witness(
     scop: Scop, params: Mapping[str, int], source: Instance, sink: Instance, array: str, element: tuple[int, ...],
     kind: str, case: Case | None,
 ) -> Witness:  # fmt: skip
-    first, second = scop.statements[source[0]], scop.statements[sink[0]]
-    return Witness(params, source, sink, array, element, kind, first.iters, second.iters, first.span, second.span, case)
+    ends = [scop.statements.get(source[0]), scop.statements.get(sink[0])]
+    iters: list[tuple[str, ...]] = [() if s is None else s.iters for s in ends]
+    spans = [None if s is None else s.span for s in ends]
+    return Witness(params, source, sink, array, element, kind, iters[0], iters[1], spans[0], spans[1], case)
 
 
 def smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:

@@ -151,7 +151,8 @@ class _Run:
             stores = [self.scope[name](m, *at) for name, at in group]
             for store in stores:
                 if store is not None:
-                    m[store[0]][store[1]] = store[2]
+                    if store[2] is not None:
+                        m[store[0]][store[1]] = store[2]
                     if self.promote is not None and store[0] == self.promote.array:
                         written.add(store[1])
             done.update(group)

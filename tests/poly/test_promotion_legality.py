@@ -56,7 +56,8 @@ def test_results_go_back_to_the_caller() -> None:
         scop = stages(kind=kind)
         with pytest.raises(IllegalSchedule, match="'t' goes back to the caller") as error:
             check(scop, promoted(scop))
-        assert error.value.witness is None
+        w = error.value.witness
+        assert w is not None and w.why.startswith("the caller gets t[") and w.sink == ("the caller", ())
         check(scop, promoted(scop, copy_out=True))
 
 
