@@ -6,7 +6,7 @@ DESIGN section 6). Within an isl quota; when it runs out the last legal schedule
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from poly.quota import QuotaExceeded, quota
@@ -36,11 +36,11 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     plan = Planner(replace(Schedule.start(scop), terse=True), target, threads)
     try:
         with quota(OPERATIONS):
-            for strategy in STRATEGIES:
+            for plan.stage, strategy in STRATEGIES.items():
                 strategy(plan)
     except QuotaExceeded as error:
         done = "the schedule so far" if plan.schedule.trace else "program order"
-        plan.note(f"isl quota used up, {done} stands: {error}")
+        plan.decline("isl quota used up", f"{done} stands", str(error), operations=OPERATIONS)
     return replace(plan.schedule, terse=False)
 
 
@@ -50,7 +50,15 @@ def vector_loops(plan: Planner) -> None:
         vectorise(plan, loop)
 
 
-STRATEGIES: tuple[Strategy, ...] = (contractions, vector_loops, join, block, shrink, parallelise)
+STRATEGIES: Mapping[str, Strategy] = {
+    "contraction": contractions,
+    "vector": vector_loops,
+    "fusion": join,
+    "tiling": block,
+    "storage": shrink,
+    "threads": parallelise,
+}
+"""In this order; the names are the stages of the decisions."""
 
 
 def marked(schedule: Schedule, kind: str) -> tuple[str, ...]:

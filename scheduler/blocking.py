@@ -27,11 +27,11 @@ def block(plan: Planner) -> None:
         if len(members) < 3 or not is_flat(body):
             continue
         if any(is_dynamic(plan.scop, m) for m in members):
-            plan.note(f"nest {loop}: not tiled, bounds depend on data")
+            plan.decline(f"nest {loop}", "not tiled", "bounds depend on data")
         elif not _has_reuse(plan, members):
-            plan.note(f"nest {loop}: not tiled, no array is used again by an outer loop")
+            plan.decline(f"nest {loop}", "not tiled", "no array is used again by an outer loop")
         elif _fits(plan, members[0]):
-            plan.note(f"nest {loop}: not tiled, its arrays fit the cache")
+            plan.decline(f"nest {loop}", "not tiled", "its arrays fit the cache", cache_bytes=plan.target.l2 // 2)
         else:
             _tile(plan, members[-3:])
 
@@ -82,4 +82,7 @@ def _tile(plan: Planner, members: list[Member]) -> None:
     if last is not None and last <= sizes[-1]:
         names, sizes = names[:-1], sizes[:-1]
     text = ", ".join(f"{n} by {s}" for n, s in zip(names, sizes))
-    plan.attempt(f"tile {text}", lambda s: s.tile(names, sizes))
+    plan.attempt(
+        f"nest {members[0].name}", f"tile {text}", lambda s: s.tile(names, sizes),
+        tiles=dict(zip(names, sizes)), row_bytes=ROW_BYTES, rows=rows, cache_bytes=plan.target.l2 // 2,
+    )  # fmt: skip

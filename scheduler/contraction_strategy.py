@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import islpy as isl
 
 from poly.tree import Filter, Node, Sequence
@@ -38,7 +40,10 @@ def _propose(plan: Planner, group: Group, position: int, taken: int) -> None:
     tile = plan_tile(plan.scop, group.contraction, plan.target)
     if tile is None or tile.score < MIN_EFFICIENCY:
         why = "no operand has a dimension for vector lanes" if tile is None else f"predicted {tile.score:.0%} of peak"
-        plan.note(f"contraction {update.name}: no register tile ({why})")
+        plan.decline(
+            f"contraction {update.name}", "no register tile", why,
+            peak_share=None if tile is None else round(tile.score, 3), needed=MIN_EFFICIENCY,
+        )  # fmt: skip
         return
     filters = top_filters(plan)
     domain: dict[str, isl.Set] = {}
@@ -47,8 +52,17 @@ def _propose(plan: Planner, group: Group, position: int, taken: int) -> None:
     subtree = build(plan.scop, group, tile, plan.target, plan.threads)
     rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
     tree: Node = rest[0].child if len(rest) == 1 else Sequence(tuple(rest))
-    if plan.attempt(_describe(group, tile), lambda s: s.set_order(tree)):
+    if plan.attempt(
+        f"contraction {update.name}", _describe(group, tile), lambda s: s.set_order(tree), **_figures(tile)
+    ):
         plan.claimed |= set(domain)
+
+
+def _figures(plan: TilePlan) -> dict[str, Any]:
+    return {
+        "rows": plan.tile.rows, "columns": plan.tile.columns, "row_loop": plan.rows, "column_loop": plan.columns,
+        "accumulators": plan.tile.rows * plan.tile.vectors, "peak_share": round(plan.score, 3), "packed": plan.pack,
+    }  # fmt: skip
 
 
 def _describe(group: Group, plan: TilePlan) -> str:

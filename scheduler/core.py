@@ -14,6 +14,7 @@ from poly.errors import IllegalSchedule
 from poly.scop import Scop
 from poly.tree import Node, loop_names
 from scheduler import addressing, guarding, repair
+from scheduler.decision import Decision
 from scheduler.step import Step
 from scheduler.tree_edit import check_dynamic, locate
 
@@ -31,7 +32,7 @@ class Core:
     scop: Scop
     tree: Node
     trace: tuple[Step, ...] = ()
-    notes: tuple[str, ...] = field(default=(), compare=False)
+    decisions: tuple[Decision, ...] = field(default=(), compare=False)
     terse: bool = field(default=False, compare=False, repr=False)
     _deferred: bool = field(default=False, compare=False, repr=False)
     _original: Scop | None = field(default=None, compare=False, repr=False)
@@ -63,9 +64,15 @@ class Core:
         """The trace as JSON lines: one step a line."""
         return "".join(json.dumps({"do": s.name, **s.args}) + "\n" for s in self.trace)
 
-    def noted(self, *notes: str) -> Self:
-        """The same schedule with notes added."""
-        return replace(self, notes=(*self.notes, *notes))
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The decisions as text, a line each."""
+        return tuple(str(d) for d in self.decisions)
+
+    def noted(self, *notes: str | Decision) -> Self:
+        """The same schedule with decisions (or just remarks) added."""
+        new = (n if isinstance(n, Decision) else Decision("remark", "", n) for n in notes)
+        return replace(self, decisions=(*self.decisions, *new))
 
     def batch(self, *steps: tuple[str, dict[str, Any]]) -> Self:
         """Several steps `(name, arguments)` with one check of the result (the steps between may

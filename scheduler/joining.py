@@ -67,7 +67,7 @@ def _try_join(plan: Planner, a: str, b: str) -> None:
         ("fuse", {"a": x.name, "b": y.name}) for x, y in zip(first[:depth], second[:depth])
     ]
     names = ", ".join(f"{x.name}+{y.name}" for x, y in zip(first[:depth], second[:depth]))
-    plan.attempt(f"fuse {names}", lambda s: s.batch(*steps))
+    plan.attempt(f"nests {a}, {b}", f"fuse {names}", lambda s: s.batch(*steps), depth=depth)
 
 
 def _stays_in_cache(plan: Planner, nest: list[Member], depth: int) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
 from scheduler.coincidence import Carried, Pair, all_pairs, analyse
+from scheduler.decision import Decision, Outcome
 from scheduler.schedule import Schedule
 from scheduler.tree_edit import Path, chain_of, locate, outer_members, paths
 from scheduler.vector_cost import constant_extent
@@ -22,6 +24,7 @@ class Planner:
         self.target = target
         self.threads = threads
         self.claimed: set[str] = set()
+        self.stage = ""
         self._pairs: list[Pair] | None = None
         self._carried: tuple[Node, Mapping[str, Carried]] | None = None
         self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
@@ -34,21 +37,25 @@ class Planner:
     def tree(self) -> Node:
         return self.schedule.tree
 
-    def note(self, text: str) -> None:
-        """Record a decision."""
-        self.schedule = self.schedule.noted(text)
+    def decline(self, subject: str, what: str, reason: str, **figures: Any) -> None:
+        """Record that something was not tried."""
+        self._record(subject, what, "declined", reason, figures)
 
-    def attempt(self, what: str, proposal: Callable[[Schedule], Schedule]) -> bool:
-        """Take the proposal if it is accepted; note it either way."""
+    def attempt(self, subject: str, what: str, proposal: Callable[[Schedule], Schedule], **figures: Any) -> bool:
+        """Take the proposal if it is accepted; record it either way."""
         try:
-            self.schedule = proposal(self.schedule).noted(what)
+            self.schedule = proposal(self.schedule)
         except IllegalSchedule as error:
-            self.note(f"{what}: refused, {_first_line(error)}")
+            self._record(subject, what, "refused", _first_line(error), figures)
             return False
         except ScheduleError as error:
-            self.note(f"{what}: not possible, {_first_line(error)}")
+            self._record(subject, what, "impossible", _first_line(error), figures)
             return False
+        self._record(subject, what, "done", "", figures)
         return True
+
+    def _record(self, subject: str, what: str, outcome: Outcome, reason: str, figures: Mapping[str, Any]) -> None:
+        self.schedule = self.schedule.noted(Decision(self.stage, subject, what, outcome, reason, figures))
 
     # ---- facts about the present tree ----------------------------------------------------------
 

@@ -13,10 +13,12 @@ def shrink(plan: Planner) -> None:
     names = [n for n in plan.scop.arrays if _worthwhile(plan, n)]
     if not names:
         return
-    if len(names) > 1 and plan.attempt(f"locals {', '.join(names)} contracted", lambda s: s.contract_all(names)):
+    if len(names) > 1 and plan.attempt(
+        "locals", f"locals {', '.join(names)} contracted", lambda s: s.contract_all(names)
+    ):
         return
     for name in names:
-        plan.attempt(f"local {name} contracted", lambda s, n=name: s.contract(n))  # type: ignore[misc]
+        plan.attempt(f"local {name}", f"local {name} contracted", lambda s, n=name: s.contract(n))  # type: ignore[misc]
 
 
 def _worthwhile(plan: Planner, name: str) -> bool:
@@ -26,10 +28,13 @@ def _worthwhile(plan: Planner, name: str) -> bool:
         return False
     place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
     if place is None or not place.loops():
-        plan.note(f"local {name}: stays an array (no loop around all its accesses)")
+        plan.decline(f"local {name}", "stays an array", "no loop is around all its accesses")
         return False
     extents = footprint(plan.scop, name, place.loops())
     if None in extents or prod(e or 1 for e in extents) * array.dtype.bytes > plan.target.l2 // 4:
-        plan.note(f"local {name}: stays an array (its part per iteration has no small constant size)")
+        plan.decline(
+            f"local {name}", "stays an array", "its part per iteration has no small constant size",
+            extents=extents, limit_bytes=plan.target.l2 // 4,
+        )  # fmt: skip
         return False
     return True

@@ -27,13 +27,20 @@ def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
             continue
         amount = _work(plan, m)
         if amount is not None and amount < WORTH:
-            plan.note(f"loop {m.name}: not parallel, about {amount:.0f} operations are too few")
+            plan.decline(
+                f"loop {m.name}", "not parallel", f"about {amount:.0f} operations are too few",
+                operations=amount, worth=WORTH,
+            )  # fmt: skip
         elif m.kind != "vector":
-            plan.attempt(f"parallel loop {m.name}", lambda s, n=m.name: s.parallel(n))  # type: ignore[misc]
+            name = m.name
+            plan.attempt(
+                f"loop {name}", f"parallel loop {name}", lambda s, n=name: s.parallel(n),  # type: ignore[misc]
+                operations=amount, threads=plan.threads,
+            )  # fmt: skip
         elif depth == 0:
             _chunks(plan, m, [x.name for x in members[:k]])
         else:
-            plan.note(f"loop {m.name}: not parallel, a single loop inside serial ones has too little work")
+            plan.decline(f"loop {m.name}", "not parallel", "a single loop inside serial ones has too little work")
         return
     for inner in first_loops(body):
         _nest(plan, inner, depth + len(members))
@@ -47,7 +54,10 @@ def _chunks(plan: Planner, m: Member, around: list[str]) -> None:
     if around:
         steps.append(("permute", {"loops": [out, *around]}))
     steps.append(("parallel", {"loop": out}))
-    plan.attempt(f"parallel loop {out}, chunks of {size}", lambda s: s.batch(*steps))
+    plan.attempt(
+        f"loop {name}", f"parallel loop {out}, chunks of {size}", lambda s: s.batch(*steps),
+        chunk=size, threads=plan.threads,
+    )  # fmt: skip
 
 
 def _work(plan: Planner, loop: Member) -> float | None:

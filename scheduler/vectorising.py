@@ -26,11 +26,12 @@ EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
 
 @dataclass(frozen=True)
 class Choice:
-    """The loop to run in lanes, and the cost per instance; no loop = serial."""
+    """The loop to run in lanes, its cost and that of staying serial (`vector_cost`); no loop = serial."""
 
     loop: str | None
     lanes: int
     cost: float
+    serial: float
 
 
 def vectorise(plan: Planner, loop: str) -> None:
@@ -63,7 +64,8 @@ def _innermost(plan: Planner, members: list[Member]) -> None:
     choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
     last = members[-1].name
     if choice.loop is None:
-        plan.note(f"loop {last}: stays serial (no loop around it can run in vector lanes at a gain)")
+        plan.decline(f"loop {last}", "stays serial", "no loop around it can run in vector lanes at a gain",
+                     serial_cost=round(choice.serial, 3))  # fmt: skip
         return
     _sink_and_mark(plan, members, choice)
 
@@ -73,15 +75,19 @@ def _sink_and_mark(plan: Planner, members: list[Member], choice: Choice) -> None
     assert choice.loop is not None
     name, lanes = choice.loop, choice.lanes
     order = [*(m.name for m in members if m.name != name), name]
-    if members[-1].name != name and not plan.attempt(f"{name} innermost", lambda s: s.permute(order)):
+    if members[-1].name != name and not plan.attempt(f"loop {name}", f"{name} innermost", lambda s: s.permute(order)):
         return
-    plan.attempt(f"vector loop {name}, {lanes} lanes", lambda s: s.vectorize(name, lanes))
+    plan.attempt(
+        f"loop {name}", f"vector loop {name}, {lanes} lanes", lambda s: s.vectorize(name, lanes),
+        lanes=lanes, cost=round(choice.cost, 3), serial_cost=round(choice.serial, 3),
+    )  # fmt: skip
 
 
 def best_choice(plan: Planner, members: list[Member], stmts: tuple[str, ...], reassociate: bool) -> Choice:
     """The cheapest vector loop among nested ones for the statements inside them."""
     scop = plan.scop
-    best = Choice(None, 1, GAIN * vector_cost(scop, members[-1], stmts, 1, None))
+    serial = vector_cost(scop, members[-1], stmts, 1, None)
+    best = Choice(None, 1, GAIN * serial, serial)
     for m in reversed(members):
         carried = plan.carried().get(m.name)
         if carried is None or not carried.vector or is_dynamic(scop, m):
@@ -94,7 +100,7 @@ def best_choice(plan: Planner, members: list[Member], stmts: tuple[str, ...], re
             continue
         cost = vector_cost(scop, m, stmts, lanes, extent)
         if cost < best.cost - 1e-9:
-            best = Choice(m.name, lanes, cost)
+            best = Choice(m.name, lanes, cost, serial)
     return best
 
 
@@ -108,7 +114,7 @@ def _float_reduction(plan: Planner, stmts: tuple[str, ...]) -> bool:
 def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
     """The loop of `outer` to run in lanes with all loops of the body inside, if that pays."""
     inner = [m for n in walk(body) if isinstance(n, Band) for m in n.members]
-    kept = _cost_of_parts(plan, [], body)
+    serial = kept = _cost_of_parts(plan, [], body)
     best: Choice | None = None
     for m in reversed(outer):
         if not plan.carried()[m.name].parallel or is_dynamic(plan.scop, m):
@@ -122,7 +128,7 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
             continue
         cost = sum(_inside(plan, inner, s) * vector_cost(plan.scop, m, (s,), lanes, extent) for s in stmts)
         if cost < AROUND_GAIN * kept:
-            best, kept = Choice(m.name, lanes, cost), cost
+            best, kept = Choice(m.name, lanes, cost, serial), cost
     return best
 
 
@@ -216,6 +222,9 @@ def _distribute(plan: Planner, outer: list[Member], body: Node, loop: str) -> bo
         for e in footprint(plan.scop, array.name, above):
             size = EXPANSION_LIMIT + 1 if e is None else size * e
         if size > EXPANSION_LIMIT:
-            plan.note(f"loop {loop} not distributed: local {array.name} would take more than {EXPANSION_LIMIT} bytes")
+            plan.decline(
+                f"loop {loop}", "not distributed", f"local {array.name} would take more than {EXPANSION_LIMIT} bytes",
+                limit_bytes=EXPANSION_LIMIT,
+            )  # fmt: skip
             return False
-    return plan.attempt(f"distribute {loop}", lambda s: s.distribute(loop))
+    return plan.attempt(f"loop {loop}", f"distribute {loop}", lambda s: s.distribute(loop))
