@@ -341,7 +341,11 @@ def _beside(
     value, everywhere = _embedding(scop, stmt, outer, member, inside, before)
     if before or everywhere or not some_before:
         return value
-    return value.max(_embedding(scop, stmt, outer, member, inside, True)[0]).coalesce()
+    start = _embedding(scop, stmt, outer, member, inside, True)[0]
+    past = value.add_constant_val(isl.Val(1))  # an iteration of its own, where that has fewer cases
+    if past.n_piece() == 1 and scop.statements[stmt].domain.is_subset(past.ge_set(start)):
+        return past
+    return value.max(start).coalesce()
 
 
 def _embedding(
