@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument(
         "--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule"
     )
+    look.add_argument("--measure", action="store_true", help="of a model's page: run it for the time of each step")
     look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
     _compiling(look)
 

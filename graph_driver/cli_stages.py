@@ -25,7 +25,7 @@ from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.layouts import Rearranged, pack_constants
-from graph_driver.model import machine_of, symbol_of
+from graph_driver.model import compile_model, machine_of, symbol_of
 from graph_driver.package import is_package, load
 from graph_driver.plan import Plan, build_plan, memory_text, plan_text
 from poly.errors import BuildError
@@ -47,7 +47,8 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             path, target = Path(arguments.what), arguments.target or "cpu"
             if arguments.kernel is None:
-                return _document(arguments, document_of_model(path, target, sizes))
+                document = document_of_model(path, target, sizes, arguments.threads, arguments.measure)
+                return _document(arguments, document)
             return _document(arguments, document_of_kernel(path, target, arguments.threads, sizes, arguments.kernel))
         check_options(arguments)
         stage = arguments.stage or "graph"
@@ -116,24 +117,35 @@ def model_stage(
     return [(t, _kernel_stage(g, stage, machine, backend, threads)) for t, g in _chosen(groups, kernel)]
 
 
-def document_of_model(path: Path, target: str, dims: dict[str, int]) -> dict[str, Any]:
+def document_of_model(
+    path: Path, target: str, dims: dict[str, int], threads: int | None = None, measure: bool = False
+) -> dict[str, Any]:
     """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
+
+    With `measure` it is compiled and run for the time of each step.
 
     Raises:
         ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
     """
+    from graph_driver.html.measure import step_seconds
     from graph_driver.html.model_page import model_document
     from graph_driver.passes import manager
 
     if is_package(path):
-        return model_document(path.name, load(path).plan, target)
+        packed = load(path)
+        return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
     graph = import_model(path, dims)
     machine, _ = machine_of(target)
     records = manager.run(graph, manager.for_target(machine))
     groups, moved = _grouped(graph, machine)
-    return model_document(
-        path.stem, _planned(graph, groups), target, graph, groups, list(map(str, records)), [m.name for m in moved]
-    )
+    plan, seconds = _planned(graph, groups), None
+    if measure:
+        model = compile_model(path, target, threads, dims)
+        plan, seconds = model.plan, step_seconds(model)
+        scops = {g.key: g for g in groups if g.key}
+        groups = [scops.get(g.key, g) for g in model.groups]  # those from the cache have no Scops
+    moves = [m.name for m in moved]
+    return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds)
 
 
 def document_of_kernel(

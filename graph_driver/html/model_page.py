@@ -26,13 +26,19 @@ def model_document(
     groups: Sequence[Group] = (),
     passes: Sequence[str] = (),
     rearranged: Sequence[str] = (),
+    seconds: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Everything about a planned model as JSON values (`graph` is None for a compiled directory)."""
+    """Everything about a planned model as JSON values (`graph` is None for a compiled directory).
+
+    `seconds` is the measured time of each step, if it was measured.
+    """
     kernels, kernel_of = _kernels(groups)
     symbols = {s.symbol: None for s in plan.steps if s.kind == "kernel"}
     steps = [_step(s, graph) for s in plan.steps]
     for s, group in zip((s for s in steps if s["kind"] != "copy"), groups, strict=False):
         s["kernel"] = kernel_of.get(group.key)
+    for s, time in zip(steps, seconds or (), strict=seconds is not None):
+        s["seconds"] = time
     boxes, lines, drawing = _drawing(plan, graph, steps)
     return {
         "format": "polyc-inspect",
@@ -42,6 +48,7 @@ def model_document(
         "target": target,
         "nodes": None if graph is None else len(graph.nodes),
         "distinct": len(symbols),
+        "measured": seconds is not None,
         "steps": steps,
         "kernels": kernels,
         "boxes": boxes,

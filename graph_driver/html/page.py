@@ -22,7 +22,7 @@ from poly.errors import BuildError
 SCRIPTS = {
     "operator": ("base.js", "text.js", "links.js", "tree.js", "code.js", "affine.js", "points.js", "drawing.js",
                  "cost.js", "operator.js", "selftest_operator.js"),
-    "model": ("base.js", "graph.js", "memory.js", "model.js", "selftest_model.js"),
+    "model": ("base.js", "graph.js", "memory.js", "roofline.js", "model.js", "selftest_model.js"),
 }  # fmt: skip
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
 

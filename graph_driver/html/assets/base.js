@@ -35,6 +35,10 @@ function bigText(n) {
   return String(Math.round(n * 100) / 100);
 }
 
+function timeText(s) {
+  return s < 1e-3 ? `${(s * 1e6).toPrecision(3)} µs` : s < 1 ? `${(s * 1e3).toPrecision(3)} ms` : `${s.toPrecision(3)} s`;
+}
+
 // Colours that people with any colour vision can tell apart (Okabe and Ito 2008).
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a8300", "#6a51a3"];
 
