@@ -17,7 +17,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner
 
-from graph_driver import functions, subgraphs, unrolling
+from graph_driver import contrib, functions, subgraphs, unrolling
 from graph_driver.binding import Binder, symbol_of
 from graph_driver.functions import has_loops
 from graph_driver.inference import infer, type_proto
@@ -127,7 +127,7 @@ class _Walker:
             self.graph.notes.append(f"{self.folded} nodes computed at import (constants and shapes)")
         if self.defined:
             each = ", ".join(f"{n} {kind}" for kind, n in sorted(self.defined.items()))
-            self.graph.notes.append(f"replaced by their ONNX definition: {each}")
+            self.graph.notes.append(f"replaced by their definition: {each}")
         self.graph.notes += binder.notes
         verify(self.graph)
         return self.graph
@@ -198,9 +198,14 @@ class _Walker:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return
+        if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
+            return
         proto = self._known_empty(proto)
         reads = [*proto.input, *captures]
-        outputs = infer(proto, self.graph.tensors, reads, self.graph.opsets, what)
+        if domain == contrib.DOMAIN:
+            outputs = contrib.infer(proto, self.graph.tensors, what)
+        else:
+            outputs = infer(proto, self.graph.tensors, reads, self.graph.opsets, what)
         if proto.op_type == "Split" and not domain:
             proto = self._without_empty_pieces(proto, outputs)
         attrs = attributes(proto, what)
@@ -217,11 +222,21 @@ class _Walker:
             self._define(t)
         self.graph.nodes.append(node)
 
+    def _contributed(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put the definition of a `com.microsoft` operator in its place."""
+        opset = self.graph.opsets.get("", onnx.defs.onnx_opset_version())
+        part = contrib.definition(proto, attributes(proto, what), self.graph.tensors, opset, self.graph.fresh, what)
+        if part is None:
+            return False
+        self._body(part, depth)
+        self.defined[proto.op_type] = self.defined.get(proto.op_type, 0) + 1
+        return True
+
     def _by_definition(self, node: Node, outputs: dict[str, Tensor], depth: int) -> bool:
         """Put ONNX's definition of an operator in the place of a node that the library has no loops for."""
         tensors = self.graph.tensors
         inputs = [tensors[i] if i else None for i in node.inputs]
-        if node.captures or not all(t is None or t.static for t in inputs):
+        if node.captures or node.domain == contrib.DOMAIN or not all(t is None or t.static for t in inputs):
             return False
         if has_loops(node, inputs, [outputs[o] for o in node.writes()], self.graph.opsets):
             return False
@@ -310,7 +325,7 @@ class _Walker:
 
     def _fold(self, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
         """The outputs as constants when they can be known now, else None."""
-        if node.op_type in NEVER_FOLDED and not node.domain:
+        if (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == contrib.DOMAIN:
             return None
         tensors = self.graph.tensors
         if node.op_type in ("Shape", "Size") and not node.domain and tensors[node.inputs[0]].shape is not None:

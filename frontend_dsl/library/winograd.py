@@ -82,11 +82,7 @@ def _row(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
 
 def _combination(terms: Sequence[tuple[int, float]], values: Sequence[Any]) -> Any:
     """`sum v * values[k]`, without multiplications by one."""
-    return (
-        _term(terms[0], values)
-        if len(terms) == 1
-        else _combination(terms[:-1], values) + _term(terms[-1], values)
-    )
+    return _term(terms[0], values) if len(terms) == 1 else _combination(terms[:-1], values) + _term(terms[-1], values)
 
 
 def _term(term: tuple[int, float], values: Sequence[Any]) -> Any:

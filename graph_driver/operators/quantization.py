@@ -162,13 +162,14 @@ def _as_i32(info: TensorInfo) -> TensorInfo:
 def _operand_axes(ctx: NodeContext, slot: int, shape: Shape, channels: int) -> Shape:
     """Dimensions of an operand that a vector of zero points runs along: filters, rows or columns."""
     last = len(shape) - 1
-    candidates = [(0,), (0, 1)] if "Conv" in ctx.op_type else [(last - 1,) if slot == 0 else (last,)]
+    candidates: list[Shape] = [(0,), (0, 1)] if "Conv" in ctx.op_type else [(last - 1,) if slot == 0 else (last,)]
     return _matching(ctx, candidates, shape, channels)
 
 
 def _result_axes(ctx: NodeContext, shape: Shape, channels: int) -> Shape:
     """Dimensions of the result that a vector of scales of the second operand runs along."""
-    return _matching(ctx, [(1,), (1, 2)] if "Conv" in ctx.op_type else [(len(shape) - 1,)], shape, channels)
+    candidates: list[Shape] = [(1,), (1, 2)] if "Conv" in ctx.op_type else [(len(shape) - 1,)]
+    return _matching(ctx, candidates, shape, channels)
 
 
 def _matching(ctx: NodeContext, candidates: list[Shape], shape: Shape, channels: int) -> Shape:

@@ -9,6 +9,7 @@ from typing import Any
 import frontend_dsl as dsl
 from frontend_dsl.library import scalar as fn
 from frontend_dsl.library.movement import make_transpose
+from frontend_dsl.library.quantized_recurrent import make_quantized_lstm
 from frontend_dsl.library.recurrent import Form, make_fill, make_gru, make_join, make_lstm, make_rnn, make_take
 from graph_driver.operators.chain import Wiring, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
@@ -69,6 +70,47 @@ class Layer:
         return found
 
 
+# DynamicQuantizeLSTM has after these: scales and zero points of W and of R.
+_SCALES = {"SW": 8, "ZW": 9, "SR": 10, "ZR": 11}
+
+
+@onnx_operator("DynamicQuantizeLSTM", domain="com.microsoft")
+def quantized(ctx: NodeContext) -> OperatorScop:
+    """Weights of 8 bits, one scale for each matrix or for each of its columns; full sequences."""
+    x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
+    layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], r.shape[1], r.shape[0], False)
+    forms = _forms(ctx, layer, None)
+    if optional(ctx, _LENGTHS) is not None or forms[0].peephole or forms[0].coupled or w.dtype != r.dtype:
+        raise Unsupported("DynamicQuantizeLSTM with lengths, peepholes, coupled gates or weights of two types")
+    columns = tuple(data(ctx, k).size // layer.directions for k in (8, 10))
+    shapes: dict[str, tuple[int, tuple[int, ...], DType]] = {
+        name: (position, shape, layer.dtype)
+        for name, (position, shape) in layer.parameters(False).items()
+        if name not in ("W", "R", "P")
+    }
+    shapes["W"] = (1, (layer.inputs, 4 * layer.hidden), w.dtype)
+    shapes["R"] = (2, (layer.hidden, 4 * layer.hidden), r.dtype)
+    for name, position in _SCALES.items():
+        shapes[name] = (position, (columns[0 if name[1] == "W" else 1],), scale.dtype if name[0] == "S" else w.dtype)
+    given = {n: position for n, (position, _, _) in shapes.items() if optional(ctx, position) is not None}
+    parts: list[Wiring] = []
+    results: list[list[str]] = []
+    for d, form in enumerate(forms):
+        wiring = {"X": "X"}
+        for name, (_, shape, dtype) in shapes.items():
+            wiring[name] = _one_direction(parts, layer, name, shape, dtype, name in given, d)
+        sizes = (layer.steps, layer.batch, layer.inputs, layer.hidden, columns)
+        cell: Scop = scop_of(make_quantized_lstm, layer.dtype, w.dtype, *sizes, form)
+        made = [f"{result}_{d}" for result in cell.results]
+        parts.append((cell, wiring | dict(zip(cell.results, made, strict=True))))
+        results.append(made)
+    outputs = [_merged(parts, layer, k, [r[k] for r in results]) for k in range(3)]
+    if len(ctx.outputs[0].shape) == 3:
+        outputs = outputs[1:]
+    scop = joined("quantized_lstm", parts, ["X", *given], outputs[: len(ctx.outputs)])
+    return replace(scop, inputs=((0, "X"), *((position, name) for name, position in given.items())))
+
+
 @onnx_operator("LSTM", "GRU", "RNN")
 def recurrent(ctx: NodeContext) -> OperatorScop:
     """All directions, activations, lengths, layouts."""
@@ -98,8 +140,8 @@ def recurrent(ctx: NodeContext) -> OperatorScop:
 def _forms(ctx: NodeContext, layer: Layer, lengths: DType | None) -> list[Form]:
     """The cell of each direction."""
     kind = ctx.attrs.get("direction", "forward")
-    functions = _activations(ctx.op_type, ctx.attrs, layer.directions)
-    each = len(_DEFAULTS[ctx.op_type])
+    functions = _activations(layer.op_type, ctx.attrs, layer.directions)
+    each = len(_DEFAULTS[layer.op_type])
     common = Form(
         (),
         lengths=lengths,
@@ -140,20 +182,7 @@ def _direction(parts: list[Wiring], layer: Layer, form: Form, given: dict[str, i
     cell: Scop = scop_of(_FACTORIES[layer.op_type], *sizes)
     wiring = {"X": "XT" if layer.batched else "X"}
     for name, (_, shape) in layer.parameters(form.peephole).items():
-        own = f"{name}_{d}"
-        if name not in given:
-            _zeros(parts, layer.dtype, shape, own)
-        elif layer.directions == 1:
-            own = name
-        else:
-            source = name
-            if layer.batched and name in ("H0", "C0"):
-                source = f"{name}_T"
-                if d == 0:
-                    _transposed(parts, layer.dtype, (layer.batch, 2, layer.hidden), (1, 0, 2), name, source)
-            scop = scop_of(make_take, layer.dtype, shape, d)
-            parts.append((scop, {"X": source, scop.results[0]: own}))
-        wiring[name] = own
+        wiring[name] = _one_direction(parts, layer, name, shape, layer.dtype, name in given, d)
     wiring["L"] = "L"
     if form.lengths is None:
         wiring["L"] = f"L_{d}"
@@ -161,6 +190,26 @@ def _direction(parts: list[Wiring], layer: Layer, form: Form, given: dict[str, i
     made = [f"{result}_{d}" for result in cell.results]
     parts.append((cell, wiring | dict(zip(cell.results, made, strict=True))))
     return made
+
+
+def _one_direction(
+    parts: list[Wiring], layer: Layer, name: str, shape: tuple[int, ...], dtype: DType, given: bool, d: int
+) -> str:
+    """The name of an argument of direction `d`: zeros when absent, a part of the node's input when there are two."""
+    own = f"{name}_{d}"
+    if not given:
+        _zeros(parts, dtype, shape, own)
+        return own
+    if layer.directions == 1:
+        return name
+    source = name
+    if layer.batched and name in ("H0", "C0"):
+        source = f"{name}_T"
+        if d == 0:
+            _transposed(parts, dtype, (layer.batch, 2, layer.hidden), (1, 0, 2), name, source)
+    scop = scop_of(make_take, dtype, shape, d)
+    parts.append((scop, {"X": source, scop.results[0]: own}))
+    return own
 
 
 def _zeros(parts: list[Wiring], dtype: DType, shape: tuple[int, ...], name: str) -> None:
@@ -178,7 +227,7 @@ def _transposed(
 def _merged(parts: list[Wiring], layer: Layer, which: int, names: list[str]) -> str:
     """All directions of one result side by side, in the layout of the node."""
     state = (layer.batch, layer.hidden)
-    shape = (layer.steps, *state) if which == 0 else state
+    shape: tuple[int, ...] = (layer.steps, *state) if which == 0 else state
     merged = names[0]
     if len(names) == 2:
         axis = 1 if which == 0 else 0

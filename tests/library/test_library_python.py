@@ -18,6 +18,7 @@ from frontend_dsl.library import (
     normalization,
     pooling,
     quantization,
+    quantized_recurrent,
     recurrent,
     reduction,
     resize,
@@ -111,6 +112,9 @@ CASES: dict[str, Callable[[], Any]] = {
         2,
         3,
         recurrent.Form((sigmoid, tanh, scalar.relu), True, lengths=i32, clip=0.5, peephole=True, coupled=True),
+    ),
+    "quantized_lstm": lambda: quantized_recurrent.make_quantized_lstm(
+        f32, i8, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh), reverse=True)
     ),
     "gru_lengths": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh), lengths=i64)),
     "rnn_lengths": lambda: recurrent.make_rnn(f32, 3, 2, 2, 3, recurrent.Form((tanh,), True, lengths=i32)),

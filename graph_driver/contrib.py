@@ -1,0 +1,155 @@
+"""Operators of `com.microsoft` that onnx does not know: their types, and definitions by ONNX operators.
+
+The meaning is ONNX Runtime's (its document ContribOperators.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from graph_driver.ir import Tensor
+from poly.errors import ModelError
+
+DOMAIN = "com.microsoft"
+
+
+class _Body:
+    """A definition in the making: each call of `add` appends a node and names its result."""
+
+    def __init__(self, outputs: Sequence[str], opset: int, fresh: Callable[[str], str]) -> None:
+        self.graph, self.opset, self._fresh = onnx.GraphProto(), opset, fresh
+        self.outputs = list(outputs)
+        self._label, self._count = next(o for o in outputs if o), 0
+
+    def name(self) -> str:
+        """A new name."""
+        self._count += 1
+        return self._fresh(f"{self._count}@{self._label}")
+
+    def add(self, op_type: str, *inputs: str, to: str = "", **attrs: Any) -> str:
+        """One more node with one result, called `to` or something new."""
+        result = to or self.name()
+        self.graph.node.append(helper.make_node(op_type, inputs, [result], **attrs))
+        return result
+
+    def constant(self, value: np.ndarray) -> str:
+        """A constant."""
+        name = self.name()
+        self.graph.initializer.append(numpy_helper.from_array(value, name))
+        return name
+
+
+Definition = Callable[[_Body, onnx.NodeProto, Mapping[str, Any], Mapping[str, Tensor]], None]
+
+
+def definition(
+    node: onnx.NodeProto,
+    attrs: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    opset: int,
+    fresh: Callable[[str], str],
+    what: str,
+) -> onnx.GraphProto | None:
+    """Nodes and constants that compute what `node` does; None when it has no such definition.
+
+    Raises:
+        ModelError: a form of the operator that is not defined here.
+    """
+    make = _DEFINITIONS.get(node.op_type)
+    if make is None:
+        return None
+    if not all(tensors[i].static for i in node.input if i):
+        raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
+    body = _Body(node.output, opset, fresh)
+    make(body, node, attrs, tensors)
+    return body.graph
+
+
+def _fused_matmul(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """`alpha * A' B'`, each operand with its last two dimensions exchanged when asked."""
+    if attrs.get("transBatchA", 0) or attrs.get("transBatchB", 0):
+        raise ModelError("FusedMatMul with transBatchA or transBatchB is not supported")
+    operands = []
+    for name, flag in zip(node.input, ("transA", "transB"), strict=True):
+        rank = len(tensors[name].shape or ())
+        if attrs.get(flag, 0) and rank > 1:
+            name = body.add("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
+        operands.append(name)
+    alpha, dtype = float(attrs.get("alpha", 1.0)), tensors[node.input[0]].dtype
+    assert dtype is not None
+    if alpha == 1.0:
+        body.add("MatMul", *operands, to=body.outputs[0])
+    else:
+        product = body.add("MatMul", *operands)
+        body.add("Mul", product, body.constant(np.array(alpha, dtype.np)), to=body.outputs[0])
+
+
+def _skip_layer_norm(
+    body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Layer normalisation of `input + skip + bias`, whose sum is the fourth output."""
+    inputs = [*node.input, *[""] * (5 - len(node.input))]
+    outputs = [*node.output, *[""] * (4 - len(node.output))]
+    if outputs[1] or outputs[2]:
+        raise ModelError("SkipLayerNormalization with mean or deviation as outputs is not supported")
+    total = body.add("Add", inputs[0], inputs[1], to="" if inputs[4] else outputs[3])
+    if inputs[4]:
+        total = body.add("Add", total, inputs[4], to=outputs[3])
+    epsilon = float(attrs.get("epsilon", 1e-12))
+    operands = [total, inputs[2], *([inputs[3]] if inputs[3] else [])]
+    if body.opset >= 17:
+        body.add("LayerNormalization", *operands, to=outputs[0], axis=-1, epsilon=epsilon)
+        return
+    dtype = tensors[node.input[0]].dtype
+    assert dtype is not None
+    centred = body.add("Sub", total, body.add("ReduceMean", total, axes=[-1]))
+    variance = body.add("ReduceMean", body.add("Mul", centred, centred), axes=[-1])
+    deviation = body.add("Sqrt", body.add("Add", variance, body.constant(np.array(epsilon, dtype.np))))
+    scaled = body.add("Mul", body.add("Div", centred, deviation), inputs[2], to="" if inputs[3] else outputs[0])
+    if inputs[3]:
+        body.add("Add", scaled, inputs[3], to=outputs[0])
+
+
+def _fast_gelu(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """The tanh approximation of GELU, after a bias."""
+    x, dtype = node.input[0], tensors[node.input[0]].dtype
+    assert dtype is not None
+    if len(node.input) > 1 and node.input[1]:
+        x = body.add("Add", x, node.input[1])
+    if body.opset >= 20:
+        body.add("Gelu", x, to=body.outputs[0], approximate="tanh")
+        return
+
+    def number(value: float) -> str:
+        return body.constant(np.array(value, dtype.np))
+
+    cubic = body.add("Mul", body.add("Mul", x, x), body.add("Mul", x, number(0.044715)))
+    inner = body.add("Mul", body.add("Add", x, cubic), number(0.7978845608028654))
+    factor = body.add("Add", body.add("Tanh", inner), number(1.0))
+    body.add("Mul", body.add("Mul", x, number(0.5)), factor, to=body.outputs[0])
+
+
+_DEFINITIONS: dict[str, Definition] = {
+    "FusedMatMul": _fused_matmul,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "FastGelu": _fast_gelu,
+}
+
+
+def infer(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
+    """The output tensors of an operator with loops of its own. Raises `ModelError` for one unknown here."""
+    if node.op_type != "DynamicQuantizeLSTM":
+        known = ", ".join(sorted([*_DEFINITIONS, "DynamicQuantizeLSTM"]))
+        raise ModelError(f"{what}: unknown operator {node.op_type} in domain '{DOMAIN}' (known: {known})")
+    x, recurrent = tensors[node.input[0]], tensors[node.input[2]]
+    if not x.static or recurrent.shape is None:
+        raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
+    steps, batch, _ = x.shape or ()
+    directions, hidden, _ = recurrent.shape
+    shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
+    return {o: Tensor(o, x.dtype, shape) for o, shape in zip(node.output, shapes, strict=False) if o}
