@@ -7,7 +7,7 @@ they claim. Every transformation and every strategy goes through `check`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import islpy as isl
@@ -15,6 +15,7 @@ import islpy as isl
 from poly.coverage import check_coverage
 from poly.dependences import Conflicts, Pair, conflicts
 from poly.errors import IllegalSchedule, ScheduleError
+from poly.narrowing import Tied, facts
 from poly.one_dim import OneDims
 from poly.promotion import promotion_faults
 from poly.scop import Scop
@@ -114,7 +115,7 @@ def legal_sizes(scop: Scop, tree: Node) -> isl.Set:
     return legal.coalesce()
 
 
-Pairs = dict[Pair, isl.Map]
+Pairs = dict[Pair, Tied]
 
 
 class _Walk:
@@ -126,12 +127,14 @@ class _Walk:
         self.found: list[Violation] = []
         self.known: Conflicts = conflicts(scop)
         self.forms = OneDims()
+        self.facts = facts(scop)
 
     def run(self) -> list[Violation]:
         members = [m for n in walk(self.tree) if isinstance(n, Band) for m in n.members]
         # Reduction pairs may run in any order: only a parallel loop can break them.
         overlap = any(self.rule_of(m) == "parallel" for m in members)
-        self.visit(self.tree, dict(self.known.ordered), dict(self.known.relaxed) if overlap else {})
+        relaxed = self.known.relaxed if overlap else {}
+        self.visit(self.tree, *({k: Tied(m) for k, m in group.items()} for group in (self.known.ordered, relaxed)))
         return self.found
 
     @property
@@ -150,7 +153,7 @@ class _Walk:
             return
         if isinstance(node, Leaf):
             for pairs in ordered.values():
-                if self.fail("unordered", pairs):
+                if self.fail("unordered", self.facts.pairs(pairs)):
                     return
         elif isinstance(node, Band):
             for member in node.members:
@@ -175,17 +178,19 @@ class _Walk:
         """Check one loop; what it leaves tied."""
         rule = self.rule_of(m)
         tied: Pairs = {}
+        known = self.facts
         for (s, t), pairs in ordered.items():
             a, b = m.schedule[s], m.schedule[t]
             if self.forms.equal(a, b, self.known.equated[s, t]):
                 tied[s, t] = pairs
                 continue
-            if self.fail("order", pairs.intersect(a.gt_map(b)), m.name):
+            if not known.forward(pairs, a, b):
+                if self.fail("order", known.pairs(pairs).intersect(a.gt_map(b)), m.name):
+                    return {}, {}
+            if rule is not None and self.fail(rule, known.pairs(pairs).intersect(a.lt_map(b)), m.name):
                 return {}, {}
-            if rule is not None and self.fail(rule, pairs.intersect(a.lt_map(b)), m.name):
-                return {}, {}
-            equal = pairs.intersect(a.eq_map(b))
-            if not equal.is_empty():
+            equal = known.left(pairs, a, b)
+            if equal is not None:
                 tied[s, t] = equal
         loose: Pairs = {}
         for (s, t), pairs in relaxed.items():
@@ -194,10 +199,10 @@ class _Walk:
                 loose[s, t] = pairs
                 continue
             apart = a.lt_map(b).union(a.gt_map(b))
-            if rule == "parallel" and self.fail(rule, pairs.intersect(apart), m.name):
+            if rule == "parallel" and self.fail(rule, known.pairs(pairs).intersect(apart), m.name):
                 return {}, {}
-            equal = pairs.intersect(a.eq_map(b))
-            if not equal.is_empty():
+            equal = known.left(pairs, a, b)
+            if equal is not None:
                 loose[s, t] = equal
         return tied, loose
 
@@ -205,19 +210,19 @@ class _Walk:
         for i, first in enumerate(node.filters):
             for earlier in node.filters[:i]:
                 for pairs in self.between(ordered, first, earlier).values():
-                    if self.fail("order", pairs):
+                    if self.fail("order", self.facts.pairs(pairs)):
                         return
             self.visit(first.child, self.between(ordered, first, first), self.between(relaxed, first, first))
 
-    def between(self, pairs: Mapping[Pair, isl.Map], a: Filter, b: Filter) -> Pairs:
+    def between(self, pairs: Pairs, a: Filter, b: Filter) -> Pairs:
         """The pairs from instances of `a` to instances of `b`."""
         out = {}
         for (s, t), m in pairs.items():
             if s not in a.domain or t not in b.domain:
                 continue
             whole = self.whole(s, a.domain[s]) and self.whole(t, b.domain[t])
-            inside = m if whole else m.intersect_domain(a.domain[s]).intersect_range(b.domain[t])
-            if whole or not inside.is_empty():
+            inside = m if whole else self.facts.between(m, a.domain[s], b.domain[t])
+            if inside is not None:
                 out[s, t] = inside
         return out
 
