@@ -61,7 +61,9 @@ function codeView(code, links) {
     for (const [id, name, language] of PANES) {
       if (shown.has(id) && !made[id]) made[id] = build(id, name, language);
     }
+    const boxes = Object.values(made).map((pane) => pane.querySelector(".lines")), places = boxes.map((box) => [box.scrollTop, box.scrollLeft]);
     grid.replaceChildren(...PANES.filter(([id]) => shown.has(id)).map(([id]) => made[id]));
+    boxes.forEach((box, k) => { [box.scrollTop, box.scrollLeft] = places[k]; }); // moving an element loses them
     grid.style.setProperty("--panes", String(shown.size));
     for (const [id] of PANES) if (shown.has(id)) begin(made[id]);
     links.paint(links.pinned);

@@ -92,7 +92,8 @@ class TreeView {
     if (m.kind !== "serial") marks.push(badge(m.kind.split(".")[0], `${m.kind}${m.factor ? ` ${m.factor}` : ""}`, (MARKS[m.kind] || ["", "bound to this axis of the device"])[1]));
     else if (this.free.parallel.includes(m.name)) marks.push(badge("free", "free", "carries no dependence: its iterations may run in any order or at once"));
     if (this.free.sums.includes(m.name)) marks.push(badge("free", "sum", "carries only the updates of a reduction, which may change places"));
-    return this.row(m.key, [el("span", { class: "kw" }, "for "), el("b", {}, m.name), ...values, ...marks.flatMap((b) => [" ", b])]);
+    const most = m.most ? el("span", { class: "most", title: `takes at most ${m.most} values` }, ` (≤ ${m.most.replace(/(?<!\w)\((\w+)\)/g, "$1")})`) : null;
+    return this.row(m.key, [el("span", { class: "kw" }, "for "), el("b", {}, m.name), ...values, most, ...marks.flatMap((b) => [" ", b])]);
   }
   promotion(n) {
     const copies = [n.in ? "copy in" : null, n.out ? "copy out" : null].filter(Boolean).join(", ");
