@@ -100,12 +100,20 @@ def _wrong(tree: Node, case: Case, w: Witness, own: Timeline, new: Timeline) -> 
         yield Execution(tuple(order), f"the refused order ({w.instance('source')} comes that late)")
     elif case.rule == "promotion":
         yield Execution(tuple(_with_buffers(new)), f"the refused buffer '{case.promote and case.promote.buffer}'")
+    elif own_update(case.scop, w):
+        yield _race(new, w, case.loop)  # another order of the updates would be right
     else:
         if case.rule == "vector":
             lanes = next(m.factor for n in walk(tree) if isinstance(n, Band) for m in n.members if m.name == case.loop)
             yield _lockstep(new, case.loop, lanes)
         yield _backwards(new, case.rule, case.loop)
         yield _race(new, w, case.loop)
+
+
+def own_update(scop: Scop, w: Witness) -> bool:
+    """Whether the pair are two updates of a reduction's accumulator, which may change places."""
+    s = scop.statements.get(w.source[0])
+    return s is not None and w.source[0] == w.sink[0] and s.reduction is not None and s.array == w.array
 
 
 def _with_buffers(new: Timeline) -> Iterator[Entry]:

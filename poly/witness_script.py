@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from poly.enumeration import Instance
-from poly.executions import DROP_BUFFER, NEW_BUFFER, Entry, Enumerated, Execution, enumerate_orders
+from poly.executions import DROP_BUFFER, NEW_BUFFER, Entry, Enumerated, Execution, enumerate_orders, own_update
 from poly.script_text import Moment, Script, Values, moment_of
 from poly.witness import Case, Witness, witnesses_at
 
@@ -69,7 +69,7 @@ class _Search:
         for v in violations(self.case.scop, self.case.tree):
             if v.pairs is not None and len(found) < PAIRS:
                 found += witnesses_at(self.case.scop, v.pairs, self.witness.params, self.case, PAIRS - len(found))
-        return found
+        return [w for w in found if not own_update(self.case.scop, w)]
 
     def attempt(self, refused: Execution, tags: bool, pairs: Sequence[Witness], seed: int) -> Shown | None:
         """The script for these data, if they show anything."""

@@ -39,9 +39,9 @@ def _under(scop: Scop, sizes: isl.Set, tree: Node) -> Filter:
 
 
 def _renamed(old: Node, new: Node) -> Node:
-    """`old` with names of loops and buffers that `new` does not use; suffixes as `.out` stay."""
+    """`old` with loops named `else.<loop>`, and buffers that `new` does not have; suffixes as `.out` stay."""
     taken = {*loop_names(new), *(n.buffer for n in walk(new) if isinstance(n, Promote))}
-    loops = {name: _free(name, taken, PREFIX) for name in loop_names(old)}
+    loops = {name: _free(PREFIX + name, taken, PREFIX) for name in loop_names(old)}
     buffers = {n.buffer: _free(n.buffer, taken, "else_") for n in walk(old) if isinstance(n, Promote)}
     return _rename(old, loops, buffers)
 

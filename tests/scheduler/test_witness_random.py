@@ -21,7 +21,10 @@ from poly.quota import QuotaExceeded, quota
 from scheduler.schedule import Schedule
 
 OPERATIONS = 2_000_000
-ORDER_CHANGING = sorted(set(PROPOSALS) - {"split", "strip_mine", "unroll", "index_split", "peel"})
+# `contract` finds a place further out instead of refusing, in every random program so far: see test_witness.py
+KEEP_ORDER = {"split", "strip_mine", "unroll", "index_split", "peel", "contract"}
+ORDER_CHANGING = sorted(set(PROPOSALS) - KEEP_ORDER)
+RARE = {"inline", "fuse", "rfactor", "tile", "permute"}  # seconds of CPU until one is refused: in the long test
 
 
 def refusal(name: str, seed: int) -> IllegalSchedule | None:
@@ -65,10 +68,9 @@ def check(name: str, seed: int) -> None:
 LENIENT = [HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@pytest.mark.parametrize("name", ORDER_CHANGING)
-@settings(max_examples=2, deadline=None, derandomize=True, database=None, suppress_health_check=LENIENT)
-@given(seed=st.integers(0, 10**6))
-def test_a_refusal_shows_itself(name: str, seed: int) -> None:
+@pytest.mark.parametrize("name", sorted(set(ORDER_CHANGING) - RARE))
+def test_a_refusal_shows_itself(name: str) -> None:
+    seed = next(s for s in range(100) if (e := refusal(name, s)) is not None and e.violation is not None)
     check(name, seed)
 
 
