@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from graph_driver import wiring
 from graph_driver.cli_inspect import MODEL_STAGES, UsageError
@@ -51,16 +51,38 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument("what", metavar="FILE.py:OP|MODEL")
     look.add_argument("--stage", choices=MODEL_STAGES, metavar="STAGE", help=", ".join(MODEL_STAGES))
     look.add_argument("--html", type=Path, metavar="FILE", help="write a page instead of printing")
+    look.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule")
     look.add_argument(
-        "--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule"
+        "--yaml", action="store_true", help="of --stage schedule: as a file to edit (--schedule reads it)"
     )
     look.add_argument("--measure", action="store_true", help="of a model's page: run it for the time of each step")
     look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
     _compiling(look)
 
+    _explaining(commands)
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     return root
+
+
+def _explaining(commands: Any) -> None:
+    """`explain`, `diff`, `bisect`: what a schedule is and why."""
+    why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
+    why.add_argument("what", metavar="FILE.py:OP|MODEL")
+    why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
+    _compiling(why)
+
+    diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)
+    diff.add_argument("what", metavar="FILE.py:OP")
+    diff.add_argument("first", type=Path, metavar="A", help="a schedule (YAML or a saved trace)")
+    diff.add_argument("second", type=Path, nargs="?", metavar="B", help="another one (default: the automatic one)")
+    _compiling(diff)
+
+    bisect = commands.add_parser("bisect", help="the step that made a schedule illegal or slower", allow_abbrev=False)
+    bisect.add_argument("what", metavar="FILE.py:OP")
+    bisect.add_argument("trace", type=Path, metavar="TRACE", help="a saved trace (Schedule.save)")
+    bisect.add_argument("--slower", type=float, metavar="F", help="look for the step that makes it F times slower")
+    _compiling(bisect)
 
 
 def _compiling(p: argparse.ArgumentParser) -> None:
@@ -133,6 +155,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from graph_driver.cli_stages import inspect_command
 
         return inspect_command(arguments)
+    if arguments.command in ("explain", "diff", "bisect"):
+        from graph_driver import cli_explain
+
+        return cli_explain.COMMANDS[arguments.command](arguments)
     import json
 
     from graph_driver.doctor import doctor_lines, examine

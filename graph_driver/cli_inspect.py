@@ -124,7 +124,7 @@ def operator_scop(op: Operator, given: Mapping[str, int | float]) -> tuple[Scop,
 
 
 def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], file: Path | None) -> Schedule:
-    """The automatic schedule, or the one saved in `file` (`Schedule.save`).
+    """The automatic schedule, or the one saved in `file` (`Schedule.save` or `Schedule.to_yaml`).
 
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
@@ -138,13 +138,15 @@ def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], 
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the schedule {file}: {getattr(error, 'strerror', None) or error}") from None
-    return specialised(Schedule.replay(scop, text), sizes)
+    read = Schedule.replay if text.lstrip().startswith("{") else Schedule.from_yaml
+    return specialised(read(scop, text), sizes)
 
 
 def operator_stage(
-    op: Operator, stage: str, target: str | None, given: Mapping[str, int | float], file: Path | None = None
-) -> str:
-    """The text of one stage of an operator.
+    op: Operator, stage: str, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
+    yaml: bool = False,
+) -> str:  # fmt: skip
+    """The text of one stage of an operator; `yaml`: the schedule as a file to edit.
 
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
@@ -160,6 +162,8 @@ def operator_stage(
     if stage == "deps":
         return dependences_text(specialise(scop, sizes))
     schedule = operator_schedule(scop, target, sizes, file)
+    if stage == "schedule" and yaml:
+        return schedule.to_yaml().rstrip("\n")
     if stage == "schedule":
         from poly.text import print_tree
 

@@ -39,11 +39,13 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             return _document(arguments, document_of(op, arguments.target, given, arguments.schedule))
         stage = arguments.stage or "scop"
-        parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule))]
+        if arguments.yaml and stage != "schedule":
+            raise UsageError("--yaml goes with --stage schedule")
+        parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
     else:
         sizes = parse_sizes(arguments.dim)
-        if arguments.schedule is not None:
-            raise UsageError("--schedule is for operators (FILE.py:OP)")
+        if arguments.schedule is not None or arguments.yaml:
+            raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             path, target = Path(arguments.what), arguments.target or "cpu"
             if arguments.kernel is None:
@@ -146,6 +148,18 @@ def document_of_model(
         groups = [scops.get(g.key, g) for g in model.groups]  # those from the cache have no Scops
     moves = [m.name for m in moved]
     return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds)
+
+
+def kernels_of_model(path: Path, target: str, dims: dict[str, int]) -> tuple[Target, list[tuple[str, Group]]]:
+    """The target, and the distinct kernels of a model, each with a title. Raises `UsageError`, `ModelError`."""
+    from graph_driver.passes import manager
+
+    if is_package(path):
+        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
+    graph = import_model(path, dims)
+    machine, _ = machine_of(target)
+    manager.run(graph, manager.for_target(machine))
+    return machine, _chosen(_grouped(graph, machine)[0], None)
 
 
 def document_of_kernel(

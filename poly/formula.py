@@ -293,8 +293,8 @@ def _as_extreme(pieces: list[Piece], context: isl.Set) -> list[Piece]:
     """Affine cases of which each is the smallest (or largest) where it holds become one `min` (`max`)."""
     forms = [affine_terms(p.value) for p in pieces]
     known = [f for f in forms if f is not None]
-    if not 2 <= len(pieces) <= 3 or len(known) < len(pieces):
-        return pieces
+    if not 2 <= len(pieces) <= 3 or len(known) < len(pieces) or ((), 0) in known:
+        return pieces  # `max(0, x)` would hide that sums and products simplify where it is not 0
     if any(not isinstance(a, str) for terms, _ in known for a, _ in terms):
         return pieces
     space = context.get_space()

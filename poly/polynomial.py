@@ -288,8 +288,9 @@ def _text(p: Polynomial) -> str:
     rest = Polynomial({_without(m, shared): Fraction(c // common) for m, c in numerators.items()})
     factors, rest = _linear_factors(rest)
     parts = [_factor_text(a, k) for a, k in shared]
-    for name, root in factors:
-        parts.append(f"({name} {'-' if root > 0 else '+'} {abs(root)})")
+    for name, root in dict.fromkeys(factors):
+        times = factors.count((name, root))
+        parts.append(f"({name} {'-' if root > 0 else '+'} {abs(root)}){f'**{times}' if times > 1 else ''}")
     if rest.terms != {(): Fraction(1)}:
         parts.append(_sum_text(rest) if not parts and common == 1 and denominator == 1 else f"({_sum_text(rest)})")
     sign = "-" if common < 0 else ""

@@ -1,0 +1,97 @@
+"""Which step of a trace made a schedule illegal, or slower."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poly.affine import constant_of, set_space, to_pw_aff
+from poly.errors import ArgumentError, IllegalSchedule, ScheduleError
+from poly.scop import Array, Scop
+from poly.target import Target
+from scheduler.schedule import Schedule
+
+if TYPE_CHECKING:
+    from emit.kernel import Kernel
+
+ROUNDS = 7
+
+
+def first_refused(scop: Scop, trace: str) -> dict[str, Any]:
+    """The first step that this Scop refuses, with the reason; `step` is None when all are accepted.
+
+    Raises:
+        ScheduleError: a line is no step at all.
+    """
+    lines = [line for line in trace.splitlines() if line.strip()]
+    schedule = Schedule.start(scop)
+    for k in range(len(lines)):
+        try:
+            schedule = Schedule.replay(scop, "\n".join(lines[: k + 1]))
+        except IllegalSchedule as error:
+            return _found(k, lines[k], "illegal", str(error), schedule)
+        except ScheduleError as error:
+            return _found(k, lines[k], "impossible", str(error), schedule)
+    text = f"all {len(lines)} steps are accepted"
+    return {"format": "polyc-bisect", "version": 1, "step": None, "why": text, "lines": [text]}
+
+
+def _found(k: int, line: str, outcome: str, why: str, before: Schedule) -> dict[str, Any]:
+    return {
+        "format": "polyc-bisect", "version": 1, "step": k + 1, "line": line, "outcome": outcome, "why": why,
+        "lines": [f"step {k + 1} is {outcome}: {line}", f"  {why}", "before it:", *str(before).splitlines()],
+    }  # fmt: skip
+
+
+def first_slower(scop: Scop, trace: str, target: Target, factor: float, threads: int | None) -> dict[str, Any]:
+    """The first step after which the operator takes `factor` times as long as before it.
+
+    Every prefix of the trace is compiled and run on the same random arguments; the times are the
+    best of some runs, taken in turns so that a busy machine slows all alike.
+
+    Raises:
+        ArgumentError: a size is not fixed; ScheduleError, IllegalSchedule: the trace is not legal.
+    """
+    from graph_driver.compile_operator import compile_operator
+
+    if scop.params:
+        raise ArgumentError(f"to run {scop.name} it needs values for {', '.join(scop.params)} (--dim NAME=V)")
+    lines = [line for line in trace.splitlines() if line.strip()]
+    prefixes = [Schedule.replay(scop, "\n".join(lines[:k])) for k in range(len(lines) + 1)]
+    kernels = [compile_operator(s.original, target, s, threads) for s in prefixes]
+    arguments = [_argument(scop.arrays[a], np.random.default_rng(k)) for k, a in enumerate(scop.args)]
+    best = [float("inf")] * len(kernels)
+    for _ in range(ROUNDS):
+        for k, kernel in enumerate(kernels):
+            best[k] = min(best[k], _seconds(kernel, arguments))
+    step = next((k for k in range(1, len(best)) if best[k] > factor * best[k - 1]), None)
+    shown = ["(program order)", *lines]
+    table = [f"{1e3 * t:10.3f} ms  {line[:90]}{'   <-- slower' if k == step else ''}"
+             for k, (t, line) in enumerate(zip(best, shown))]  # fmt: skip
+    last = (
+        "no step makes it slower"
+        if step is None
+        else f"step {step} makes it {best[step] / best[step - 1]:.2f} times slower"
+    )
+    return {
+        "format": "polyc-bisect", "version": 1, "step": step, "seconds": best, "why": last, "lines": [*table, last],
+    }  # fmt: skip
+
+
+def _argument(array: Array, rng: np.random.Generator) -> Any:
+    shape = []
+    for e in array.shape:
+        n = constant_of(to_pw_aff(e, set_space("", (), ())))
+        assert n is not None
+        shape.append(n)
+    values = rng.uniform(0.5, 1.5, shape).astype(array.dtype.np)
+    return values[()] if array.scalar else values
+
+
+def _seconds(kernel: Kernel, arguments: list[Any]) -> float:
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+    start = time.perf_counter()
+    kernel(*copies)
+    return time.perf_counter() - start

@@ -1,0 +1,187 @@
+"""Why a schedule or a plan is as it is: records of what was decided, as data and as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from poly.errors import PolycError
+from poly.target import Target
+from poly.tree import Band, Member, walk
+
+if TYPE_CHECKING:
+    from scheduler.schedule import Schedule
+
+VERSION = 1
+MOST_LOOPS = 12
+
+
+def explain_schedule(schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
+
+    `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
+    """
+    scop = schedule.scop
+    steps = [str(s) for s in schedule.trace]
+    return {
+        "format": "polyc-explain", "version": VERSION, "kind": "operator", "name": scop.name,
+        "sizes": dict(sizes), "free_sizes": list(scop.params), "threads": threads,
+        "target": {
+            "name": target.name, "cpu": target.cpu, "vector_bits": target.vector_bits, "fma_units": target.fma_units,
+            "l1": target.l1, "l2": target.l2, "l3": target.l3,
+        },
+        "work": {
+            "flops": _formula(lambda: schedule.count("flops")),
+            "bytes": _formula(lambda: schedule.count("bytes")),
+            "traffic": _formula(lambda: schedule.count("traffic")),
+            "flops_per_byte": _ratio(schedule),
+        },
+        "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
+        "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
+        "parallel_loops": list(schedule.parallel_loops()),
+        "loops": _loops(schedule, target),
+    }  # fmt: skip
+
+
+def _formula(make: Callable[[], Any]) -> dict[str, Any]:
+    """Text, and the number where no size is left."""
+    try:
+        f = make()
+    except PolycError as error:
+        return {"text": None, "value": None, "exact": False, "why": str(error).splitlines()[0]}
+    return {"text": str(f), "value": f() if not f.names else None, "exact": f.exact, "why": f.why}
+
+
+def _ratio(schedule: Schedule) -> dict[str, Any]:
+    try:
+        r = schedule.intensity()
+    except PolycError as error:
+        return {"text": None, "value": None, "exact": False, "why": str(error).splitlines()[0]}
+    return {"text": str(r), "value": r() if not r.over.names else None, "exact": r.exact, "why": ""}
+
+
+def _loops(schedule: Schedule, target: Target) -> list[dict[str, Any]]:
+    """What one iteration of each of the first loops touches, and the cache that holds it."""
+    members = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members]
+    return [_loop(schedule, m, target) for m in members[:MOST_LOOPS]]
+
+
+def _loop(schedule: Schedule, member: Member, target: Target) -> dict[str, Any]:
+    scop = schedule.scop
+    arrays: dict[str, Any] = {}
+    total: int | None = 0
+    for array in scop.arrays.values():
+        try:
+            formula = schedule.footprint(array.name, at=member.name)
+            if not formula.pieces:
+                continue
+            most = formula.largest() * array.dtype.bytes if not scop.params else None
+            arrays[array.name] = {"elements": str(formula), "bytes": most}
+        except PolycError as error:
+            most = None
+            arrays[array.name] = {"elements": None, "bytes": None, "why": str(error).splitlines()[0]}
+        total = None if most is None or total is None else total + most
+    return {
+        "name": member.name, "kind": member.kind, "factor": member.factor, "arrays": arrays,
+        "bytes": total, "fits": None if total is None else _level(total, target),
+    }  # fmt: skip
+
+
+def _level(size: int, target: Target) -> str:
+    """The smallest cache that holds so many bytes."""
+    return next((n for n, most in (("L1", target.l1), ("L2", target.l2), ("L3", target.l3)) if size <= most), "memory")
+
+
+def explain_model(document: Mapping[str, Any], kernels: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The decisions about a model, from its document (`graph_driver.html.model_page`).
+
+    `kernels`: label -> the decisions of its schedule.
+    """
+    steps = document["steps"]
+    return {
+        "format": "polyc-explain", "version": VERSION, "kind": "model", "name": document["name"],
+        "target": document["target"], "nodes": document["nodes"],
+        "passes": document["passes"], "layouts": document["layouts"], "notes": document["notes"],
+        "groups": [
+            {"label": s["label"], "nodes": [n for n, _ in s["nodes"]], "results": s["results"]}
+            for s in steps if s["kind"] == "kernel"
+        ],
+        "host": [
+            {"label": s["label"], "nodes": [n for n, _ in s["nodes"]], "reason": s["reason"]}
+            for s in steps if s["kind"] == "host"
+        ],
+        "decisions": document["decisions"],
+        "kernels": [
+            {"label": label, "decisions": found} for label, found in kernels.items()
+        ],
+    }  # fmt: skip
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
+    """The explanation of an operator for people."""
+    machine, work = data["target"], data["work"]
+    sizes = ", ".join(f"{n}={v}" for n, v in data["sizes"].items())
+    free = f"; {', '.join(data['free_sizes'])} stay symbolic" if data["free_sizes"] else ""
+    yield f"{data['name']}{f' with {sizes}' if sizes else ''}{free}"
+    yield f"  for {machine['cpu']}, {machine['vector_bits']}-bit vectors, {data['threads']} thread(s)"
+    yield f"  computes   {_number(work['flops'])} flops"
+    yield f"  moves      {_number(work['bytes'])} bytes at least, {_number(work['traffic'])} without caches"
+    yield f"  intensity  {_number(work['flops_per_byte'])} flops per byte"
+    yield ""
+    for title, outcomes in (("done", ("done",)), ("declined", ("declined", "refused", "impossible"))):
+        chosen = [d for d in data["decisions"] if d["outcome"] in outcomes]
+        if chosen:
+            yield f"{title}:"
+        for d in chosen:
+            yield f"  {d['stage']:<12} {d['text']}"
+            figures = ", ".join(f"{k} {v}" for k, v in d["figures"].items() if v is not None)
+            if figures:
+                yield f"  {'':<12}   ({figures})"
+    if not data["decisions"]:
+        yield "nothing to decide: program order"
+    yield ""
+    yield f"loops that carry nothing: {', '.join(data['parallel_loops']) or 'none'}"
+    yield "one iteration of"
+    for loop in data["loops"]:
+        kind = "" if loop["kind"] == "serial" else f" [{loop['kind']}]"
+        touched = ", ".join(f"{a}: {f['elements'] or f.get('why')}" for a, f in loop["arrays"].items())
+        fits = "" if loop["fits"] is None else f"  = {loop['bytes']:,} bytes, fits {loop['fits']}"
+        yield f"  {loop['name']}{kind} touches {touched}{fits}"
+
+
+def _number(f: Mapping[str, Any]) -> str:
+    if f["text"] is None:
+        return f"? ({f['why']})"
+    value = f["value"]
+    if value is None:
+        return str(f["text"])
+    about = "" if f["exact"] else "at most "
+    return about + (f"{value:,}" if isinstance(value, int) else f"{value:.2f}")
+
+
+def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
+    """The explanation of a model for people."""
+    groups = data["groups"]
+    inside = sum(len(g["nodes"]) for g in groups)
+    host = len(data["host"])
+    yield f"{data['name']}: {data['nodes']} nodes, {inside} of them in {len(groups)} kernels, {host} on the host"
+    for p in data["passes"]:
+        yield f"  pass      {p}"
+    for label, times in Counter(g["label"] for g in groups).most_common():
+        yield f"  kernel    {times:>3} x {label}"
+    for d in data["decisions"]:
+        yield f"  {'joined' if d['joined'] else 'apart':<9} {d['from']} -> {d['to']}: {d['reason']}"
+    for name in data["layouts"]:
+        yield f"  layout    {name} stored in the kernel's order"
+    for h in data["host"]:
+        yield f"  host      {h['label']}: {h['reason']}"
+    for n in data["notes"]:
+        yield f"  note      {n}"
+    for k in data["kernels"] if verbose else ():
+        yield f"kernel {k['label']}"
+        for d in k["decisions"]:
+            yield f"  {d['stage']:<12} {d['text']}"
