@@ -9,6 +9,7 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polyc
@@ -226,6 +227,61 @@ def side_by_side(a: list[str], b: list[str]) -> list[str]:
     return [*a, "", "    becomes", "", *b]
 
 
+def refusals() -> Iterator[str]:
+    """The section on refusals, with what the examples really print."""
+    start = schedule("stencil")
+    try:
+        start.tile(["t", "i"], [4, 8])
+    except polyc.IllegalSchedule as error:
+        text = error.detailed().replace(str(Path(__file__).parent) + "/", "")
+        repaired = tree(error.repair.apply(start))
+    guarded = start.interchange("t", "i", guarded=True)
+    yield from REFUSALS.format(
+        detailed=text, repaired="\n".join(repaired), guarded="\n".join(tree(guarded))
+    ).splitlines()
+
+
+REFUSALS = """\
+## Refusals
+
+`str(error)` is one line; `error.detailed()` is for people. For `stencil.tile(["t", "i"], [4, 8])`:
+
+```text
+{detailed}
+```
+
+Everything in it is also there as data, and is worked out only when asked for:
+
+* `error.witness`: the smallest sizes with a conflict, the two instances, the element, the kind (RAW,
+  WAR, WAW), `witness.values`. `witness.script()` is a stand-alone NumPy script: the program as
+  functions, both orders as lists of instances, random data, and the two values; its exit status is 0 only
+  if they differ. Where the program's own arithmetic hides the difference (it stores the same value twice,
+  or overwrites it later) the script looks in the moment of the conflict, or stores symbolic tags, and says so.
+  A refused parallel loop is shown by an order that it allows, a refused buffer by its uninitialised elements.
+* `error.legal_if`: the exact sizes for which the step would be legal, over all conflicts that it
+  breaks; `str` prints it, `.set` is the isl set, `.holds(N=4)` asks, and it is false when there are none.
+* `error.repair`: the smallest change that makes the step legal: shifts, reversals and skews from the
+  dependence distances, after nests of one time loop have been fused. It is a list of steps that ends with
+  the wanted one; `error.repair.apply(s)` does them:
+
+```text
+{repaired}
+```
+
+**`guarded=True`** on a step that changes the order emits both versions: the new one for the sizes
+for which it is legal, the old one, its loops named `else.<loop>`, for all others. It is refused only if there are
+no such sizes. `stencil.interchange("t", "i", guarded=True)` makes
+
+```text
+{guarded}
+```
+
+Searches that are refused a thousand times set `terse` on the schedule (`dataclasses.replace(s, terse=True)`):
+the message then names the conflict only. `tests/gauntlet/` is the suite that checks verdicts, witnesses and
+conditions against brute force.
+"""
+
+
 def page() -> str:
     out = [INTRO, "## The programs", ""]
     out += ["```python", *(inspect.getsource(p.fn).rstrip() + "\n" for p in PROGRAMS.values())]
@@ -235,6 +291,7 @@ def page() -> str:
         out += [f"## {group.title}", ""]
         for e in group.examples:
             out += lines(e)
+    out += refusals()
     return "\n".join(out).rstrip() + "\n"
 
 

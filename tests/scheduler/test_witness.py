@@ -8,9 +8,11 @@ import itertools
 import pickle
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import back_ends
 import brute_order
+import gallery
 import numpy as np
 import pytest
 import scop_builder as sb
@@ -76,6 +78,12 @@ def test_the_two_renderings() -> None:
     with pytest.raises(IllegalSchedule) as short:
         terse.interchange("i", "j")
     assert "legal if" not in str(short.value) and "S0[i=1, j=0] reads A[1, 1]" in str(short.value)
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    """A difference means: python tests/scheduler/gallery.py > docs/schedules.md"""
+    page = Path(__file__).parents[2] / "docs" / "schedules.md"
+    assert "\n".join(gallery.refusals()).strip() in page.read_text()
 
 
 def test_nothing_is_worked_out_before_it_is_asked_for() -> None:
