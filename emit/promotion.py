@@ -111,7 +111,8 @@ def plan_promotion(
         BuildError: the box has no constant or parametric bound.
     """
     prefix = at.get_prefix_schedule_relation()
-    reads, writes, may = _touched(scop, node.array, prefix, active)
+    reads, sure, may = _touched(scop, node.array, prefix, active)
+    writes = _join(sure, may)
     touched = _join(reads, writes)
     if touched is None:
         return None
@@ -128,27 +129,25 @@ def plan_promotion(
         needed = _join(read_first(scop, node, prefix, active, reads), may if node.copy_out else None)
         result.copy_in = _copy(result, needed, True, node)
     if node.copy_out:
-        result.copy_out = _copy(result, writes, False, node)
+        # What was not copied in and may be unset stays here: legality saw to it that nobody needs it.
+        result.copy_out = _copy(result, writes if node.copy_in else sure, False, node)
     return result
 
 
 def _touched(
     scop: Scop, array: str, prefix: isl.UnionMap, active: Mapping[str, isl.Set]
 ) -> tuple[isl.Map | None, isl.Map | None, isl.Map | None]:
-    """`{ [t] -> A[x] }` read, written, and written only if data say so (None = nothing)."""
-    found: dict[str, isl.Map | None] = {"read": None, "write": None, "may": None}
+    """`{ [t] -> A[x] }` read, surely written, and written only if data say so (None = nothing)."""
+    found: dict[str, isl.Map | None] = {"read": None, "sure": None, "may": None}
     for name, domain in active.items():
         stmt = scop.statements[name]
         for _, access, write in accesses(scop, stmt, array):
             access = access.intersect_domain(domain)
             pairs = prefix.reverse().apply_range(isl.UnionMap.from_map(access))
-            if pairs.is_empty():
-                continue
-            m = isl.Map.from_union_map(pairs)
-            found["write" if write else "read"] = _join(found["write" if write else "read"], m)
-            if write and not _writes_surely(stmt, array):
-                found["may"] = _join(found["may"], m)
-    return found["read"], found["write"], found["may"]
+            if not pairs.is_empty():
+                how = "read" if not write else "sure" if _writes_surely(stmt, array) else "may"
+                found[how] = _join(found[how], isl.Map.from_union_map(pairs))
+    return found["read"], found["sure"], found["may"]
 
 
 def read_first(

@@ -22,7 +22,7 @@ from scheduler import inlining, rfactoring
 from scheduler.schedule import STEPS, Schedule
 
 SEEDS = st.integers(0, 10**6)
-QUICK = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+QUICK = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 THOROUGH = settings(QUICK, max_examples=80)
 ORDER = sorted(STEPS - {"promote", "contract", "inline", "rfactor"})  # steps that only move instances
 
@@ -173,13 +173,13 @@ def check_rfactor(seed: int) -> bool | None:
 
 
 @given(seed=SEEDS)
-@settings(QUICK, max_examples=25)
+@settings(QUICK, max_examples=15)
 def test_inline_is_refused_exactly_when_a_value_would_change(seed: int) -> None:
     check_inline(seed)
 
 
 @given(seed=SEEDS)
-@settings(QUICK, max_examples=25)
+@settings(QUICK, max_examples=15)
 def test_rfactor_is_refused_exactly_when_a_result_would_change(seed: int) -> None:
     check_rfactor(seed)
 
