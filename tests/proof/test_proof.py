@@ -32,11 +32,8 @@ from scheduler.schedule import Schedule
 @pytest.mark.parametrize("name", polybench.MODULES)
 def test_polybench_is_proved(name: str) -> None:
     kernel = polybench.load(name)
-    _, constants = kernel.arguments("MINI")
-    for operator in (kernel.operator, kernel.exact):
-        scop = operator.scop(**constants)
-        for tree in (scop.tree, automatic(scop, TARGET, threads=2).tree):
-            prove(scop, build_loops(scop, tree, "f"))
+    scop = kernel.operator.scop(**kernel.arguments("MINI")[1])
+    prove(scop, build_loops(scop, automatic(scop, TARGET, threads=2).tree, "f"))
 
 
 def test_library_operators_are_proved() -> None:
