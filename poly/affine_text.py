@@ -6,6 +6,7 @@ i // 64        t + 2 * i % 8        j if j < N - 1 else 0        i >= 1 and i < 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 
 import islpy as isl
@@ -24,6 +25,7 @@ class AffineTextError(Exception):
 def value_source(value: isl.PwAff) -> str:
     """A function as a Python expression over the names of its dimensions and parameters."""
     pieces = sorted(value.coalesce().get_pieces(), key=lambda p: str(p[0]))
+    assert pieces, "a function without a domain has no text"
     if len(pieces) == 1:
         return _aff_text(pieces[0][1])
     *conditional, last = pieces
@@ -47,22 +49,30 @@ def _conjunction(part: isl.BasicSet) -> str:
 
 
 def _constraint_text(c: isl.Constraint) -> str:
-    """`i < N` for `N - i - 1 >= 0`: no negative coefficients, iterators on the left."""
+    """`i < N` for `N - i - 1 >= 0`: iterators on the left, no negative coefficients where that is easy."""
     aff = c.get_aff()
-    own = {aff.get_dim_name(isl.dim_type.in_, k) for k in range(aff.dim(isl.dim_type.in_))}
+    iterators = {aff.get_dim_name(isl.dim_type.in_, k) for k in range(aff.dim(isl.dim_type.in_))}
     terms = _terms(aff)
-    right = [(k, f) for k, f in terms if k > 0]
-    left = [(-k, f) for k, f in terms if k < 0]
+    own = [(k, f) for k, f in terms if iterators & set(_NAMES.findall(f))]
+    rest = [t for t in terms if t not in own]
+    sign = -1 if own and all(k < 0 for k, _ in own) else 1
+    if not own or len({k > 0 for k, _ in own}) == 2:  # iterators on both sides
+        left, right, sign = [(-k, f) for k, f in terms if k < 0], [(k, f) for k, f in terms if k > 0], -1
+    else:
+        left, right = [(sign * k, f) for k, f in own], [(-sign * k, f) for k, f in rest]
     if c.is_equality():
-        first, second = (left, right) if any(f in own for _, f in left) else (right, left)
-        return f"{_sum(first)} == {_sum(second)}"
-    if any(f in own for _, f in right) and not any(f in own for _, f in left):
-        if right[-1] == (1, ""):  # a + 1 >= b
-            return f"{_sum(right[:-1])} >= {_sum([*left, (-1, '')])}"
-        return (
-            f"{_sum(right)} > {_sum(left[:-1])}" if left and left[-1] == (1, "") else f"{_sum(right)} >= {_sum(left)}"
-        )
-    return f"{_sum(left[:-1])} < {_sum(right)}" if left and left[-1] == (1, "") else f"{_sum(left)} <= {_sum(right)}"
+        return f"{_sum(left)} == {_sum(right)}"
+    if sign > 0:
+        return f"{_sum(left)} >= {_sum(right)}"
+    if left and left[-1] == (1, ""):
+        return f"{_sum(left[:-1])} < {_sum(right)}"
+    if len(right) > 1 and right[-1][1] == "" and right[-1][0] < 0:
+        bound = [*right[:-1], *([(right[-1][0] + 1, "")] if right[-1][0] < -1 else [])]
+        return f"{_sum(left)} < {_sum(bound)}"
+    return f"{_sum(left)} <= {_sum(right)}"
+
+
+_NAMES = re.compile(r"[^\W\d]\w*")
 
 
 def _aff_text(aff: isl.Aff) -> str:

@@ -189,7 +189,9 @@ class Ratio:
     def __str__(self) -> str:
         if len(self.over.pieces) == len(self.under.pieces) == 1 and self.exact:
             shared = _cancelled(self.over.pieces[0].value, self.under.pieces[0].value)
-            return " / ".join(_bracketed(str(p)) for p in shared if str(p) != "1" or p is shared[0])
+            if str(shared[1]) == "1":
+                return str(shared[0])
+            return " / ".join(_bracketed(str(p)) for p in shared)
         return f"({self.over}) / ({self.under})"
 
 

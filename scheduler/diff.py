@@ -12,6 +12,7 @@ import islpy as isl
 from poly.affine_text import condition_source, value_source
 from poly.scop import Scop
 from poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
+from scheduler.yaml_form import on_instances
 
 What = Literal[
     "tile", "order", "mark", "added", "removed", "values", "promoted", "promotion removed", "promotion changed",
@@ -108,7 +109,7 @@ def _visit(
 ) -> None:  # fmt: skip
     if isinstance(node, Band):
         for m in node.members:
-            values = {s: value_source(m.schedule[s].gist(active[s])) for s in active if s in m.schedule}
+            values = {s: value_source(on_instances(m.schedule[s], active[s])) for s in active if s in m.schedule}
             mark = m.kind if m.factor is None else f"{m.kind} {m.factor}"
             known = facts.loops.get(m.name)
             if known is not None:

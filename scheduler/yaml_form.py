@@ -107,7 +107,7 @@ def _filter(f: Filter, active: Mapping[str, isl.Set], short: bool = True) -> Any
 
 
 def _member(m: Member, active: Mapping[str, isl.Set]) -> dict[str, Any]:
-    values = {s: _number(value_source(m.schedule[s].gist(active[s]))) for s in active if s in m.schedule}
+    values = {s: _number(value_source(on_instances(m.schedule[s], active[s]))) for s in active if s in m.schedule}
     value: Any = next(iter(values.values())) if len(set(values.values())) == 1 else values
     out: dict[str, Any] = {"loop": m.name, "value": value} if m.name in RESERVED else {m.name: value}
     if m.kind != "serial":
@@ -120,3 +120,8 @@ def _member(m: Member, active: Mapping[str, isl.Set]) -> dict[str, Any]:
 def _number(text: str) -> str | int:
     """A constant as a number, so that it needs no quotes."""
     return int(text) if text.isdigit() else text
+
+
+def on_instances(value: isl.PwAff, where: isl.Set) -> isl.PwAff:
+    """A piecewise function simplified for the instances that occur."""
+    return value if value.n_piece() == 1 or where.is_empty() else value.gist(where)

@@ -50,7 +50,7 @@ class Observed:
             stmt = next((s for s in own if s.span is not None and s.span.line <= e.line <= s.span.end_line), None)
             if e.element is None:  # `zeros`: one instance an element, unless nothing reads them
                 if stmt is not None:
-                    for point in points(stmt.domain):
+                    for point in sorted(points(stmt.domain)):
                         out._add((stmt.name, point), (e.name, point), True)
             elif stmt is None:
                 out.events.append((None, (e.name, e.element), e.write))

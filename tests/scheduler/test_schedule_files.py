@@ -1,0 +1,288 @@
+"""Schedules as YAML: round trips, edits, refusals with line and key; and the difference of two schedules."""
+
+from __future__ import annotations
+
+import random
+
+import islpy as isl
+import pytest
+from random_programs import generate
+from random_schedules import random_schedule
+
+from examples import polybench
+from examples.matmul import matmul
+from poly.affine import set_space
+from poly.affine_text import AffineTextError, condition_source, read_condition, read_value, value_source
+from poly.errors import IllegalSchedule, ScheduleError
+from poly.tree import Band, walk
+from scheduler.schedule import Schedule
+
+
+def tiled() -> Schedule:
+    s: Schedule = matmul.scop().schedule()
+    return s.tile(["i", "j", "k"], [64, 64, 64]).vectorize("j.in", 16).promote("A", "k.out").parallel("i.out")
+
+
+def kernel_scop(name: str) -> object:
+    operator = polybench.load(name).operator
+    constants = {"tsteps": 5} if "tsteps" in operator.signature.constants else {}
+    return operator.scop(**constants)
+
+
+GOLDEN = """\
+operator: matmul
+sizes: [M, K, N]
+statements:
+  S0: C[i, j] = 0.0
+  S1: C[i, j] = C[i, j] + A[i, k] * B[k, j]  (reduction +)
+tree:
+  loops:
+  - i.out: i // 64
+    run: parallel
+  - j.out: j // 64
+  - k.out:
+      S0: 0
+      S1: k // 64
+  body:
+    promote: A
+    to: A_buf
+    space: local
+    copy: [in]
+    body:
+      loops:
+      - i.in: i % 64
+      - j.in: j % 64
+        run: vector 16
+      - k.in:
+          S0: 0
+          S1: k % 64
+      body: [S0, S1]
+"""
+
+
+def test_the_text_is_the_golden_one_and_reads_back() -> None:
+    assert tiled().to_yaml() == GOLDEN
+    again = Schedule.from_yaml(matmul.scop(), GOLDEN)
+    assert again.to_yaml() == GOLDEN and len(tiled().diff(again)) == 0
+    assert [s.name for s in again.trace] == ["set_order"]
+
+
+def test_the_same_text_fits_other_sizes() -> None:
+    from poly.specialise import specialise
+
+    small = specialise(matmul.scop(), {"M": 5, "N": 7, "K": 3})
+    assert Schedule.from_yaml(small, GOLDEN).loops == tiled().loops
+
+
+@pytest.mark.parametrize("name", polybench.MODULES)
+def test_automatic_schedules_of_polybench_come_back(name: str) -> None:
+    from emit.targets import host
+    from scheduler.auto import automatic
+
+    scop = kernel_scop(name)
+    schedule = automatic(scop, host(), 2)  # type: ignore[arg-type]
+    text = schedule.to_yaml()
+    again = Schedule.from_yaml(schedule.scop, text)
+    assert again.to_yaml() == text and len(schedule.diff(again)) == 0
+    assert [m.schedule.keys() for n in walk(again.tree) if isinstance(n, Band) for m in n.members] == [
+        m.schedule.keys() for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members
+    ]
+
+
+def come_back(seed: int) -> None:
+    program = generate(seed)
+    schedule = random_schedule(Schedule.start(program.operator().scop()), seed)
+    start = Schedule.start(program.operator().scop())
+    again = Schedule.from_yaml(start.scop, schedule.to_yaml())
+    assert again.to_yaml().split("\ntree:")[1] == schedule.to_yaml().split("\ntree:")[1]
+    values = [
+        (a.name, s, a.schedule[s], b.schedule[s])
+        for x, y in zip(walk(schedule.tree), walk(again.tree), strict=True)
+        if isinstance(x, Band) and isinstance(y, Band)
+        for a, b in zip(x.members, y.members, strict=True)
+        for s in a.schedule
+    ]
+    for name, s, a, b in values:
+        domain = schedule.scop.statements[s].domain
+        assert a.intersect_domain(domain).plain_is_equal(b.intersect_domain(domain)) or (
+            isl.Map.from_pw_aff(a.intersect_domain(domain)).is_equal(isl.Map.from_pw_aff(b.intersect_domain(domain)))
+        ), name
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_schedules_come_back(seed: int) -> None:
+    come_back(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_random_schedules_come_back_long(seed: int) -> None:
+    come_back(seed)
+
+
+def test_an_edit_is_checked() -> None:
+    swapped = GOLDEN.replace("body: [S0, S1]", "body: [S1, S0]")
+    with pytest.raises(IllegalSchedule) as refused:
+        Schedule.from_yaml(matmul.scop(), swapped)
+    assert refused.value.witness is not None
+    wider = Schedule.from_yaml(matmul.scop(), GOLDEN.replace("i // 64", "i // 32").replace("i % 64", "i % 32"))
+    assert str(tiled().diff(wider)) == "tile of i 64 -> 32"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("i // 64", "i / 64", r"line 8: for S0: 'i / 64' is not affine"),
+        ("i // 64", "q // 64", r"line 8: for S0: no loop or size 'q' here \(there are i, j, M, K, N\)"),
+        ("run: parallel", "run: sideways", "line 9: 'run: sideways' is none of parallel, vector"),
+        ("run: parallel", "ran: parallel", "line 8: a loop is written as 'name: value', here are i.out, ran"),
+        ("S0: 0\n      S1: k // 64", "S1: k // 64", "line 12: the loop 'k.out' has no value for S0"),
+        ("promote: A", "promote: Z", "line 15: no array 'Z'"),
+        ("space: local", "space: attic", "line 17: no memory space 'attic'"),
+        ("copy: [in]", "copy: [inwards]", "line 18: 'copy' lists in, out or nothing"),
+        ("body: [S0, S1]", "body: [S0, S7]", "line 27: no statement 'S7' here"),
+        ("body: [S0, S1]", "bodie: [S0, S1]", "line 27: unknown key 'bodie'"),
+        ("  body:\n    promote", "  budy:\n    promote", "line 14: unknown key 'budy'"),
+        ("tree:", "trees:", "line 6: unknown key 'trees'"),
+        ("body: [S0, S1]", "body: [S0]", "some instances of S1 would not run"),
+        ("tree:\n", "tree:\n  loops: [\n", "not YAML"),
+        ("sizes: [M, K, N]", "operator: twice", "line 2: the key 'operator' is there twice"),
+        ("- j.out: j // 64", "- j.out: &x j // 64", ""),
+    ],
+)
+def test_errors_name_line_and_key(old: str, new: str, message: str) -> None:
+    assert old in GOLDEN
+    text = GOLDEN.replace(old, new, 1)
+    if not message:
+        assert Schedule.from_yaml(matmul.scop(), text).to_yaml() == GOLDEN
+        return
+    with pytest.raises(ScheduleError, match=message):
+        Schedule.from_yaml(matmul.scop(), text)
+
+
+def test_damaged_files_give_one_clean_error() -> None:
+    rng = random.Random(0)
+    for _ in range(150):
+        chars = list(GOLDEN)
+        for _ in range(rng.randint(1, 4)):
+            chars[rng.randrange(len(chars))] = rng.choice(":-[]{}&*!|>'\"%@`?, \n\tx0")
+        try:
+            Schedule.from_yaml(matmul.scop(), "".join(chars))
+        except ScheduleError as error:
+            assert str(error)
+    for text in ("", "[]", "tree", "tree: &a [*a]", "tree: !!python/object:os.system {}", "- 1", "\x00", "a: b: c"):
+        with pytest.raises(ScheduleError):
+            Schedule.from_yaml(matmul.scop(), text)
+
+
+def test_steps_that_change_the_program_come_first() -> None:
+    s: Schedule = matmul.scop().schedule()
+    s = s.rfactor("k").reverse("i")
+    text = s.to_yaml()
+    assert "first:" in text and "do: rfactor" in text
+    again = Schedule.from_yaml(matmul.scop(), text)
+    assert (
+        again.scop.statements.keys() == s.scop.statements.keys()
+        and again.to_yaml().split("tree:")[1] == (text.split("tree:")[1])
+    )
+    with pytest.raises(ScheduleError, match="line 9: no step 'dance'"):
+        Schedule.from_yaml(matmul.scop(), GOLDEN.replace("tree:", "first:\n\n\n- do: dance\n  loop: i\ntree:", 1))
+
+
+# ---- the text of affine functions -------------------------------------------------------------------
+
+SPACE = set_space("S", ("i", "j"), ("N",))
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("i//64", "i // 64"), ("i%64", "i % 64"), ("-i + N", "-i + N"), ("(i + 2*j) % 32", "(i + 2 * j) % 32"),
+        ("j if j<N-1 else 0", "j if j < N - 1 else 0"), ("7", "7"), ("2*(i%4)+1", "2 * (i % 4) + 1"),
+    ],
+)  # fmt: skip
+def test_values_print_as_they_are_written(text: str, printed: str) -> None:
+    assert value_source(read_value(text, SPACE)) == printed
+
+
+def random_expression(rng: random.Random, depth: int) -> str:
+    if depth == 0 or rng.random() < 0.2:
+        return rng.choice(["i", "j", "N", str(rng.randint(-9, 9))])
+    a, b = random_expression(rng, depth - 1), random_expression(rng, depth - 1)
+    kind = rng.randrange(6)
+    if kind == 0:
+        return f"({a}) {rng.choice('+-')} ({b})"
+    if kind == 1:
+        return f"{rng.randint(-3, 3)} * ({a})"
+    if kind in (2, 3):
+        return f"({a}) {rng.choice(['//', '%'])} {rng.randint(1, 9)}"
+    if kind == 4:
+        return f"{rng.choice(['min', 'max'])}({a}, {b})"
+    return f"({a}) if ({b}) {rng.choice(['<', '<=', '==', '!=', '>'])} ({random_expression(rng, 1)}) else ({b})"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_values_and_conditions_read_back_what_they_print(seed: int) -> None:
+    rng = random.Random(seed)
+    text = random_expression(rng, 3)
+    value = read_value(text, SPACE)
+    again = read_value(value_source(value), SPACE)
+    assert isl.Map.from_pw_aff(value).is_equal(isl.Map.from_pw_aff(again)), (text, value_source(value))
+    condition = read_condition(f"({text}) {rng.choice(['<', '==', '!='])} ({random_expression(rng, 2)})", SPACE)
+    assert read_condition(condition_source(condition), SPACE).is_equal(condition)
+    for i, j, n in ((0, 0, 5), (3, 1, 7), (-4, 6, 2)):  # the text means in Python what it means here
+        here = value.intersect_domain(read_condition(f"i == {i} and j == {j} and N == {n}", SPACE))
+        scope = {"i": i, "j": j, "N": n, "min": min, "max": max}
+        assert here.max_val().to_python() == eval(text, scope) == eval(value_source(value), scope)
+
+
+def test_what_is_not_affine_is_refused() -> None:
+    for text in ("i * j", "i / 2", "i // N", "i // -2", "f(i)", "i.real", "[i]", "1.5", "True", "i <", "", "lambda: i"):
+        with pytest.raises(AffineTextError):
+            read_value(text, SPACE)
+    for text in ("i", "i < 2.5", "i in j", "1"):
+        with pytest.raises(AffineTextError):
+            read_condition(text, SPACE)
+
+
+# ---- differences -------------------------------------------------------------------------------------
+
+
+def test_differences_in_words() -> None:
+    s: Schedule = matmul.scop().schedule()
+    a = s.tile(["i", "j", "k"], [32, 64, 64])
+    b = s.tile(["i", "j", "k"], [64, 64, 64]).parallel("i.out").promote("A", "k.out").vectorize("j.in", 8)
+    assert str(a.diff(b)).splitlines() == [
+        "tile of i 32 -> 64", "i.out became parallel", "j.in became vector 8", "A promoted at k.out to local",
+    ]  # fmt: skip
+    assert [(c.what, c.subject, c.before, c.after) for c in a.diff(b)][:2] == [
+        ("tile", "i", 32, 64), ("mark", "i.out", "serial", "parallel"),
+    ]  # fmt: skip
+    assert str(b.diff(a)).splitlines() == [
+        "tile of i 64 -> 32", "i.out is no longer parallel", "j.in is no longer vector 8",
+        "A no longer in a buffer (at k.out)",
+    ]  # fmt: skip
+    assert str(s.diff(s)) == "no difference" and not s.diff(s)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (lambda s: s.permute("i", "k", "j"), ["j moved inside k", "S0 and S1 share k"]),
+        (lambda s: s.interchange("i", "j"), ["i moved inside j"]),
+        (lambda s: s.reverse("i"), ["i runs over -i, was i"]),
+        (lambda s: s.split("k", 8), ["k cut into blocks of 8"]),
+        (lambda s: s.unroll("k", 4), ["k became unroll 4"]),
+        (lambda s: s.distribute("i"), ["loop i_1 is new", "loop j_1 is new", "S0 and S1 no longer share i, j"]),
+        (lambda s: s.skew("j", "i", 2), ["j runs over 2 * i + j, was j"]),
+    ],
+)
+def test_every_step_is_named(step: object, words: list[str]) -> None:
+    s: Schedule = matmul.scop().schedule()
+    assert str(s.diff(step(s))).splitlines() == words  # type: ignore[operator]
+
+
+def test_order_of_statements() -> None:
+    scop = kernel_scop("gesummv")
+    s = Schedule.start(scop)  # type: ignore[arg-type]
+    assert str(s.diff(s.reorder_statements(["S1", "S0"]))) == "S1 now runs before S0 in i"
