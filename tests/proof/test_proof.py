@@ -36,10 +36,19 @@ def test_polybench_is_proved(name: str) -> None:
     prove(scop, build_loops(scop, automatic(scop, TARGET, threads=2).tree, "f"))
 
 
-def test_library_operators_are_proved() -> None:
-    for make in library().values():
+def prove_library(makers: list[Any]) -> None:
+    for make in makers:
         scop = make().scop()
         prove(scop, build_loops(scop, automatic(scop, TARGET, threads=2).tree, "f"))
+
+
+def test_library_operators_are_proved() -> None:
+    prove_library(list(library().values())[::4])
+
+
+@pytest.mark.long
+def test_all_library_operators_are_proved() -> None:
+    prove_library(list(library().values()))
 
 
 def prove_random(seeds: range) -> None:
