@@ -126,15 +126,15 @@ def make_resample(T: DType, shape: Shape, axis: int, extent: int, where: Coordin
     def resample(X: T[shape]) -> T[out]:
         W = empty((extent, taps), T)
         Y = empty(out, T)
-        for i in range(extent):
+        for p in range(extent):
             total = T(0)
             for k in range(taps):
-                distance = abs(T((a * i + b) % c) / T(c) - T(k + first)) * kind.stretch
-                W[i, k] = kernel(distance) * counted((a * i + b) // c + k + first)
-                total += W[i, k]
+                distance = abs(T((a * p + b) % c) / T(c) - T(k + first)) * kind.stretch
+                W[p, k] = kernel(distance) * counted((a * p + b) // c + k + first)
+                total += W[p, k]
             if normalise:
                 for k in range(taps):
-                    W[i, k] = W[i, k] / total
+                    W[p, k] = W[p, k] / total
         for i in grid(*out):
             Y[i] = 0
             for k in range(taps):

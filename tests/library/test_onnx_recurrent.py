@@ -25,7 +25,11 @@ def operands(op: str, directions: int, bias: bool, state: bool) -> list[Any]:
 
 def reference(op: str, inputs: list[Any], outputs: list[str], attrs: dict[str, Any]) -> list[np.ndarray]:
     names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in zip(names, inputs) if n]
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for n, x in zip(names, inputs)
+        if n
+    ]
     node = helper.make_node(op, names, outputs, **attrs)
     results = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs if o]
     model = helper.make_model(
@@ -60,7 +64,55 @@ def test_only_the_last_state() -> None:
     compare("LSTM", operands("LSTM", 1, True, True), ["", "YH"], {"hidden_size": HIDDEN})
 
 
-def test_other_activations_are_refused() -> None:
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    # Not LSTM: ONNX Runtime leaves the argument of h unclipped, the standard clips it.
+    "clip": ("GRU", {"clip": 0.7}),
+    "clip rnn": ("RNN", {"clip": 0.5}),
+    "coupled gates": ("LSTM", {"input_forget": 1}),
+    "relu": ("RNN", {"activations": ["Relu"]}),
+    "parameters": ("RNN", {"activations": ["LeakyRelu"], "activation_alpha": [0.3]}),
+    "three of them": ("LSTM", {"activations": ["HardSigmoid", "Softsign", "Elu"], "activation_alpha": [0.3, 0.5]}),
+    "gru": ("GRU", {"activations": ["HardSigmoid", "ScaledTanh"], "activation_alpha": [0.3, 0.9],
+                    "activation_beta": [0.4, 1.1]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms(form: str) -> None:
+    op, attrs = FORMS[form]
+    outputs = ["Y", "YH", "YC"][: 3 if op == "LSTM" else 2]
+    compare(op, operands(op, 1, True, True), outputs, {"hidden_size": HIDDEN, **attrs})
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_sequences_of_their_own_lengths(op: str, direction: str) -> None:
+    inputs = operands(op, 2 if direction == "bidirectional" else 1, True, True)
+    inputs[4] = np.array([STEPS, 2], np.int32)
+    outputs = ["Y", "YH", "YC"][: 3 if op == "LSTM" else 2]
+    compare(op, inputs, outputs, {"hidden_size": HIDDEN, "direction": direction})
+
+
+def test_peepholes() -> None:
+    compare("LSTM", [*operands("LSTM", 1, True, True), f32(1, 3 * HIDDEN)], ["Y", "YH", "YC"], {"hidden_size": HIDDEN})
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_batch_first(op: str, directions: int) -> None:
+    """ONNX Runtime has time first only: its operands and results are turned by hand."""
+    inputs = operands(op, directions, True, True)
+    outputs = ["Y", "YH", "YC"][: 3 if op == "LSTM" else 2]
+    attrs = {"hidden_size": HIDDEN, "direction": "bidirectional" if directions == 2 else "forward"}
+    y, *states = reference(op, inputs, outputs, attrs)
+    want = [y.transpose(2, 0, 1, 3), *(s.swapaxes(0, 1) for s in states)]
+    turned = [x.swapaxes(0, 1) if k in (0, 5, 6) and x is not None else x for k, x in enumerate(inputs)]
+    made = built(op, turned, want, 14, (), {**attrs, "layout": 1})
+    for got, ref in zip(run(made, turned, want), want):
+        np.testing.assert_allclose(got, ref, rtol=1e-4, atol=1e-5)
+
+
+def test_an_unknown_activation_is_refused() -> None:
     inputs = operands("RNN", 1, True, True)
-    with pytest.raises(Unsupported, match="relu"):
-        built("RNN", inputs, [f32(STEPS, 1, BATCH, HIDDEN)], 14, (), {"activations": ["Relu"]})
+    with pytest.raises(Unsupported, match="cosine"):
+        built("RNN", inputs, [f32(STEPS, 1, BATCH, HIDDEN)], 14, (), {"activations": ["Cosine"]})

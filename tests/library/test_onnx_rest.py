@@ -180,11 +180,22 @@ def test_upsample() -> None:
     both("Upsample", f32(1, 2, 3, 3), np.array([1, 1, 2, 2], np.float32), opset=9)
 
 
+@pytest.mark.parametrize("transform", NEAREST)
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_resize_cubic(transform: str, antialias: int) -> None:
+    attrs = {"mode": "cubic", "coordinate_transformation_mode": transform, "antialias": antialias}
+    check("Resize", f32(1, 2, 3, 4), None, None, np.array([1, 2, 2, 7]), const=(3,), opset=18, **attrs)
+    attrs |= {"exclude_outside": 1, "cubic_coeff_a": -0.5}
+    check("Resize", f32(1, 2, 5, 4), None, None, np.array([1, 2, 3, 6]), const=(3,), opset=18, **attrs)
+
+
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_resize_linear_in_three_dimensions(antialias: int) -> None:
+    attrs = {"mode": "linear", "antialias": antialias}
+    check("Resize", f32(1, 1, 5, 4, 6), None, None, np.array([1, 1, 3, 6, 4]), const=(3,), opset=18, **attrs)
+
+
 def test_unsupported_says_why() -> None:
-    y = [f32(1, 2, 6, 6)]
-    attrs = {"mode": "cubic"}
-    with pytest.raises(Unsupported, match="cubic"):
-        built("Resize", [f32(1, 2, 3, 3), None, np.array([1, 1, 2, 2], np.float32)], y, 13, (2,), attrs)
     with pytest.raises(Unsupported, match="run time"):
         built("Tile", [f32(2), np.array([3])], [f32(6)], 13, (), {})
 
