@@ -24,7 +24,7 @@ class Violation:
     `sizes` are the parameters for which such a pair exists. `pairs` is None where the caller is
     the other `end`: a promotion (`promote`) that loses a result or misses an input; `detail` says so.
     A "delayed" source is the work of a step that replaces the Scop: the value or update that
-    would come after the sink.
+    would come after the sink, which touches `array`.
     """
 
     scop: Scop
@@ -36,13 +36,14 @@ class Violation:
     detail: str = ""
     promote: Promote | None = None
     end: CallerEnd | None = None
+    array: str | None = None
 
     @cached_property
     def witness(self) -> Witness | None:
         """The smallest counterexample (computed when asked for)."""
         case = Case(self.scop, self.tree, self.rule, self.loop, self.promote)
         if self.pairs is not None:
-            return make_witness(self.scop, self.pairs, case)
+            return make_witness(self.scop, self.pairs, case, self.array)
         return None if self.end is None else caller_witness(self.scop, self.end.access, self.end.instances, case)
 
     @cached_property

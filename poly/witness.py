@@ -121,9 +121,9 @@ class Witness:
         return (f"with {self.sizes}, " if self.params else "") + self.why + where
 
 
-def make_witness(scop: Scop, pairs: isl.Map, case: Case | None = None) -> Witness:
+def make_witness(scop: Scop, pairs: isl.Map, case: Case | None = None, array: str | None = None) -> Witness:
     """The lexicographically smallest sizes, then source, then sink, of the non-empty `pairs`
-    `{ S[x] -> T[y] }` (which conflict)."""
+    `{ S[x] -> T[y] }` (which conflict; over `array`, if given)."""
     pairs = pairs.intersect_params(scop.context)
     params = smallest_params(scop, pairs)
     pairs = _fix(pairs, params)
@@ -131,8 +131,9 @@ def make_witness(scop: Scop, pairs: isl.Map, case: Case | None = None) -> Witnes
     depth = pairs.dim(isl.dim_type.in_)
     flat = _point(pairs.wrap())
     source, sink = (names[0], flat[:depth]), (names[1], flat[depth:])
-    kind, (array, element) = next(_shared_elements(scop, source, sink, params))
-    return _witness(scop, params, source, sink, array, element, kind, case)
+    shared = _shared_elements(scop, source, sink, params)
+    kind, (name, element) = next(x for x in shared if array in (None, x[1][0]))
+    return _witness(scop, params, source, sink, name, element, kind, case)
 
 
 def caller_witness(scop: Scop, access: Access, instances: isl.Set, case: Case) -> Witness:

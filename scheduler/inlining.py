@@ -62,14 +62,14 @@ def inline(scop: Scop, array: str) -> Inlined:
     if not reads or not writes:
         raise ScheduleError(f"array '{array}' is not {'written' if reads else 'read'}: nothing to inline")
     statements = dict(scop.statements)
-    changed: list[tuple[str, isl.Map]] = []
+    changed: list[tuple[str, str, isl.Map]] = []
     for name, by_load in reads.items():
         reader = scop.statements[name]
         _check_reader(reader, array)
         values: dict[Load, Expr] = {}
         for load, group in by_load.items():
             sources = _sources(scop, array, writes, group)
-            changed += [(name, m) for source in sources for m in _changed(scop, source, name)]
+            changed += [(name, a, m) for source in sources for a, m in _changed(scop, source, name)]
             values[load] = _value(reader, sources) if sources else identity("+", load.dtype)  # it never happens
         statements[name] = _rewritten(reader, values)
     violation = _violation(scop, changed) if changed else None
@@ -82,12 +82,12 @@ def inline(scop: Scop, array: str) -> Inlined:
     return Inlined(replace(scop, statements=kept, arrays=arrays, tree=tree), gone, violation)
 
 
-def _violation(scop: Scop, changed: Sequence[tuple[str, isl.Map]]) -> Violation:
-    """`changed`: reader, and pairs of a producer and what overwrites its operands too early."""
-    reader, pairs = changed[0]
+def _violation(scop: Scop, changed: Sequence[tuple[str, str, isl.Map]]) -> Violation:
+    """`changed`: reader, operand, and pairs of a producer and what overwrites the operand too early."""
+    reader, operand, pairs = changed[0]
     detail = f"inlined into {reader}, the value would be computed after that"
-    sizes = _union([m.params() for _, m in changed])
-    return Violation(scop, scop.tree, "delayed", pairs, sizes, None, detail)
+    sizes = _union([m.params() for *_, m in changed])
+    return Violation(scop, scop.tree, "delayed", pairs, sizes, None, detail, array=operand)
 
 
 def _check_reader(reader: Statement, array: str) -> None:
@@ -120,9 +120,9 @@ def _sources(scop: Scop, array: str, writes: Sequence[Access], reads: Sequence[A
     return sources
 
 
-def _changed(scop: Scop, source: Source, reader: str) -> Iterator[isl.Map]:
-    """`{ P[p] -> W[w] }`: w overwrites what p reads, after p and before an instance of the reader
-    that sees p's value."""
+def _changed(scop: Scop, source: Source, reader: str) -> Iterator[tuple[str, isl.Map]]:
+    """Operand and `{ P[p] -> W[w] }`: w overwrites what p reads, after p and before an instance of
+    the reader that sees p's value."""
     for read in (a for a in accesses(scop) if a.stmt == source.producer.name and not a.write):
         for write in (a for a in accesses(scop) if a.array == read.array and a.write):
             here, there = (read.stmt, write.stmt), (write.stmt, reader)
@@ -130,7 +130,7 @@ def _changed(scop: Scop, source: Source, reader: str) -> Iterator[isl.Map]:
             if later is not None:
                 before = in_order(scop, {there: later.reverse().apply_range(source.flow)}).get(there)
                 if before is not None:
-                    yield later.intersect(source.flow.apply_range(before.reverse()))
+                    yield read.array, later.intersect(source.flow.apply_range(before.reverse()))
 
 
 def _value(reader: Statement, sources: Sequence[Source]) -> Expr:

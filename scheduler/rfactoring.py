@@ -108,7 +108,9 @@ class _Stage:
             return None
         sizes = reduce(lambda a, b: a.union(b), (m.params() for m in faults))
         detail = f"its part of the sum would reach {array} only after the loop '{self.spot.member.name}'"
-        return Violation(self.scop, self.scop.tree, "delayed", faults[0], sizes, self.spot.member.name, detail)
+        return Violation(
+            self.scop, self.scop.tree, "delayed", faults[0], sizes, self.spot.member.name, detail, array=array
+        )
 
     def early(self) -> Iterator[isl.Map]:
         """`{ S[x] -> T[y] }`: in one run of the loop, y looks at an element that x has updated before."""
