@@ -17,6 +17,7 @@ import islpy as isl
 from emit.linear import difference, is_index
 from emit.loops import Function, Store
 from emit.passes.simplify import simplify_expr
+from emit.proof.polynomials import Polynomials
 from emit.proof.read_back import Lifetime, Place, WrongLoops, resolved
 from poly.access import guard
 from poly.affine import NotAffine, is_affine, to_pw_aff, to_set
@@ -162,7 +163,7 @@ class _Match:
         try:
             agree = to_pw_aff(e, self.place.space).eq_set(to_pw_aff(a, self.place.space))
         except NotAffine:
-            return _same_operation(e, a) and bool(e.children()) and self.same_operands(e, a, where)
+            return Polynomials(where).equal(e, a)
         return bool(where.is_subset(agree))
 
     def same_otherwise(self, e: Expr, a: Expr, where: isl.Set) -> bool:

@@ -54,7 +54,7 @@ def convolution(X: f64[M + 2, N + 2], F: f64[3, 3]) -> f64[M, N]:
 
 @op(reassociate=False)
 def stencil(A: inout(f64[N]), B: inout(f64[N])):
-    for t in range(4):  # noqa: B007
+    for t in range(4):
         for i in range(1, N - 1):
             B[i] = 0.25 * (A[i - 1] + A[i] + A[i + 1])
         for j in range(1, N - 1):

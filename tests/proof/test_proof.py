@@ -14,13 +14,15 @@ from random_programs import generate
 from random_schedules import random_schedule
 
 from emit import interp
-from emit.loops import Alloc, Block, For, Function, If, Stmt, Store
+from emit.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
 from emit.lower import build_loops
+from emit.printer import expr_text
 from emit.proof import proven as entry
 from emit.proof.proven import prove, proven
 from emit.proof.read_back import WrongLoops
 from emit.rewrite import with_bodies
 from examples import polybench
+from frontend_dsl.library import pooling
 from poly.expr import Binary, Const, Expr, Load, Select, const_int
 from polyc import dims, empty, f32, f64, inout, op
 from scheduler.auto import automatic
@@ -262,6 +264,23 @@ def test_copies_stay_inside_the_array() -> None:
     arrays = {"A": np.ones(4, "f"), "B": np.arange(4, dtype="f"), "R": np.zeros(4, "f")}
     interp.run(fn, arrays, {"L": 4})
     assert list(arrays["R"]) == [1, 2, 3, 0]
+
+
+def test_products_of_sizes_of_windows() -> None:
+    """`min(3, 9 - 2 * i) * min(3, 8 - 2 * j)`, of which the loops know the first factor."""
+    scop = pooling.make_average_pool(f32, 2, (8, 9), (4, 4), (3, 3), (2, 2), (1, 1), (0, 0), (0, 0), False).scop()
+    fn = build_loops(scop, scop.tree, "f")
+    prove(scop, fn)
+    divided = [s for s in walk(fn.body) if isinstance(s, Store) and "* min(" in expr_text(s.value)]
+    assert divided
+
+    def other(e: Expr) -> Expr:
+        if isinstance(e, Const) and e.value == 8:
+            return const_int(7)
+        return e.with_children(tuple(map(other, e.children()))) if e.children() else e
+
+    with pytest.raises(WrongLoops, match="computes another value"):
+        prove(scop, edit(Store, lambda s: replace(s, value=other(s.value)) if s in divided else s)(fn))
 
 
 def test_conditions_that_the_loops_decide_may_go() -> None:
