@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from emit.linear import Interval, interval, interval_of, linear
+from emit.linear import interval, linear
 from emit.loops import Function
 from emit.printer import expr_text
 from emit.proof.correspondence import enter_copies, enter_touches
@@ -54,7 +54,7 @@ def prove_buffers(scop: Scop, fn: Function, places: Sequence[Executed], others: 
 def _inside(books: Books, book: Book) -> None:
     """Copies out need no check: what they touch was filled or written."""
     for touch in (*book.touches, *book.fills):
-        ranges = _ranges(touch.place)
+        ranges = touch.place.ranges
         for cell, size in zip(touch.cell, book.life.buffer.shape, strict=True):
             below, above = interval(linear(cell), ranges)[0], interval(linear(size) - linear(cell), ranges)[0]
             if below is not None and below >= 0 and above is not None and above > 0:
@@ -64,15 +64,6 @@ def _inside(books: Books, book: Book) -> None:
             inside = inside.intersect(to_set(Binary("<", cell, size, bool_), space))
             if not touch.at.domain().is_subset(inside):
                 raise books.fail(book.life, f"is accessed outside its extent ({expr_text(cell)} of {expr_text(size)})")
-
-
-def _ranges(place: Place) -> dict[str, Interval]:
-    """Constant bounds of the loop variables, where they have any."""
-    out: dict[str, Interval] = {}
-    for loop in place.loops:
-        last = interval_of(loop.hi, out)[1]
-        out[loop.var] = interval_of(loop.lo, out)[0], None if last is None else last - 1
-    return out
 
 
 def _filled_first(books: Books, book: Book) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import islpy as isl
 
-from emit.linear import operands
+from emit.linear import Interval, interval_of, operands
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
 from emit.rewrite import substitute_stmt
 from poly.affine import NotAffine, set_space, to_pw_aff, to_set
@@ -58,6 +59,15 @@ class Place:
     def space(self) -> isl.Space:
         """The space of the loop variables."""
         return self.points.get_space()
+
+    @cached_property
+    def ranges(self) -> Mapping[str, Interval]:
+        """Constant bounds of loop variables and sizes, where they have any."""
+        out: dict[str, Interval] = {p: (0, None) for p in self.space.get_var_names(isl.dim_type.param)}
+        for loop in self.loops:
+            last = interval_of(loop.hi, out)[1]
+            out[loop.var] = interval_of(loop.lo, out)[0], None if last is None else last - 1
+        return out
 
     def narrowed(self, condition: Expr) -> Place:
         """The place under one more condition."""

@@ -2,7 +2,8 @@
 
 The statement's expression with its iterators replaced is compared with the expression of the
 loops, node by node. Index and boolean subexpressions may differ in form: then isl decides
-whether they agree wherever the store runs. Accesses of promoted buffers are collected: which
+whether they agree wherever the store runs. What neither shows may still be what `simplify_expr`
+makes of the statement's expression, which is trusted here. Accesses of promoted buffers are collected: which
 element each cell stands for is the subject of `buffers.py`.
 """
 
@@ -183,7 +184,7 @@ class _Match:
             for this, other in ((e.a, e.b), (e.b, e.a)):
                 if guard(this, e.op == "or", where, self.place.space)[0].is_empty():
                     return self.same(other, a, where)
-        simple = simplify_expr(e)
+        simple = simplify_expr(e, self.place.ranges)
         return simple != e and self.same(simple, a, where)
 
 
