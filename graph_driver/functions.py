@@ -14,6 +14,7 @@ from onnx import AttributeProto
 from graph_driver.inference import schema_of
 from graph_driver.ir import Node, Tensor
 from graph_driver.operators import NodeContext, TensorInfo, Unsupported, lookup
+from graph_driver.subgraphs import nodes_of
 
 
 def has_loops(
@@ -62,21 +63,55 @@ def body(
 def _definition(
     node: onnx.NodeProto, types: Sequence[onnx.TypeProto], opsets: Mapping[str, int]
 ) -> onnx.FunctionProto | None:
+    """The operator's function: that of the model's opset, or an older one that still means the same."""
     if node.op_type in KEPT:
         return None
     schema = schema_of(node, opsets, node.op_type)
-    version = opsets["" if node.domain == "ai.onnx" else node.domain]
-    if schema.has_context_dependent_function:
-        text = schema.get_context_dependent_function_with_opset_version(
-            version, node.SerializeToString(), [t.SerializeToString() for t in types]
+    opset = opsets["" if node.domain == "ai.onnx" else node.domain]
+    dependent = schema.has_context_dependent_function
+    versions = schema.context_dependent_function_opset_versions if dependent else schema.function_opset_versions
+    for version in [opset, *sorted((v for v in versions if v < opset), reverse=True)]:
+        if dependent:
+            text = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), [t.SerializeToString() for t in types]
+            )
+        else:
+            text = schema.get_function_with_opset_version(version) if versions else b""
+        function = onnx.FunctionProto()
+        function.ParseFromString(text or b"")
+        if function.node and (version == opset or _unchanged(function, opsets)):
+            return function
+    return None
+
+
+def _unchanged(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> bool:
+    """Whether the operators of a body take the same inputs and attributes in the model's opset.
+
+    onnx gives no body for an opset in which any of its operators has a new version, even when
+    only element types were added; the inputs and attributes decide what the nodes mean.
+    """
+    versions = {o.domain: o.version for o in function.opset_import}
+    return all(
+        _same_form(
+            onnx.defs.get_schema(n.op_type, versions[n.domain], n.domain),
+            onnx.defs.get_schema(n.op_type, opsets[n.domain], n.domain),
         )
-    elif schema.has_function:
-        text = schema.get_function_with_opset_version(version)
-    else:
-        return None
-    function = onnx.FunctionProto()
-    function.ParseFromString(text)
-    return function if function.node else None
+        for n in nodes_of(function.node)
+        if n.domain in versions and n.domain in opsets
+    )
+
+
+def _same_form(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> bool:
+    """Whether a node of version `old` means the same in version `new`: what was added is optional."""
+    if old.since_version == new.since_version:
+        return True
+    before = {n: a.default_value.SerializeToString() for n, a in old.attributes.items()}
+    after = {n: a.default_value.SerializeToString() for n, a in new.attributes.items()}
+    added = [a for n, a in new.attributes.items() if n not in before]
+    kept = all(after.get(n) == default for n, default in before.items())
+    return (
+        kept and not any(a.required for a in added) and new.min_input <= old.min_input <= old.max_input <= new.max_input
+    )
 
 
 def _defaults(node: onnx.NodeProto, opsets: Mapping[str, int]) -> dict[str, AttributeProto]:

@@ -7,11 +7,13 @@ for each shape. Which inputs these are follows from the operators alone: an oper
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
+from graph_driver.subgraphs import nodes_of
 
 MAX_ELEMENTS = 64  # of an input that is still taken for a shape, not for data
 
@@ -34,7 +36,7 @@ def deciding_inputs(model: onnx.ModelProto) -> tuple[str, ...]:
     """Graph inputs of rank 0 or 1 that decide shapes, in the graph's order."""
     needed: set[str] = set()
     makers: dict[str, onnx.NodeProto] = {}
-    for node in _nodes(model.graph):
+    for node in nodes_of(model.graph.node):
         makers.update((o, node) for o in node.output if o)
         if node.domain in ("", "ai.onnx"):
             needed.update(node.input[k] for k in DECIDING.get(node.op_type, ()) if k < len(node.input))
@@ -58,14 +60,6 @@ def _small(kind: onnx.TypeProto) -> bool:
         return False
     dims = kind.tensor_type.shape.dim
     return len(dims) == 0 or (len(dims) == 1 and dims[0].dim_value <= MAX_ELEMENTS)
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for a in node.attribute:
-            for inner in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs):
-                yield from _nodes(inner)
 
 
 def bind_values(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx.ModelProto:

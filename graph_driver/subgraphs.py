@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import onnx
+
+
+def nodes_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for a in node.attribute:
+            for graph in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs):
+                yield from nodes_of(graph.node)
 
 
 def captured(node: onnx.NodeProto) -> tuple[str, ...]:

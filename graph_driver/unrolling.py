@@ -54,6 +54,8 @@ def loop(node: onnx.NodeProto, around: Surroundings) -> Iterator[onnx.GraphProto
     limit, condition, states = _trips(names[0], around), names[1], list(node.input[2:])
     for state in states:
         _shape(state, around)
+    if limit is not None and _runs_to_the_end(body):
+        _check_size(limit, body)
     scans = len(body.output) - 1 - len(states)
     rows: list[list[str]] = [[] for _ in range(scans)]
     trip = 0
@@ -78,6 +80,14 @@ def loop(node: onnx.NodeProto, around: Surroundings) -> Iterator[onnx.GraphProto
     if scans and not trip and any(node.output[len(states) :]):
         raise NotConstant("it has scan outputs and no iteration")
     yield from _results(node.output, states, rows, [0] * scans, around)
+
+
+def _runs_to_the_end(body: onnx.GraphProto) -> bool:
+    """Whether the body hands its condition on as it is."""
+    given, result = body.input[1].name, body.output[0].name
+    return given == result or any(
+        n.op_type == "Identity" and list(n.input) == [given] and list(n.output) == [result] for n in body.node
+    )
 
 
 def _trips(name: str, around: Surroundings) -> int | None:
@@ -115,6 +125,8 @@ def scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings) -
     axes = [a % len(s) for a, s in zip(attrs.get("scan_input_axes") or [0] * count, shapes, strict=True)]
     back = attrs.get("scan_input_directions") or [0] * count
     steps = shapes[0][axes[0]]
+    if not steps:
+        raise NotConstant("its sequence is empty")
     _check_size(steps, body)
     rows: list[list[str]] = [[] for _ in range(scans)]
     for step in range(steps):
@@ -145,6 +157,8 @@ def _batched_scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surrou
     batch, steps = shapes[-1][0], shapes[-1][1]
     back = attrs.get("directions") or [0] * count
     first = len(inputs) - count
+    if not batch * steps:
+        raise NotConstant("its sequence is empty")
     _check_size(batch * steps, body)
     per_batch: list[list[str]] = []
     for b in range(batch):
@@ -183,8 +197,8 @@ def _shape(name: str, around: Surroundings) -> tuple[int, ...]:
 
 
 def _check_size(iterations: int, body: onnx.GraphProto) -> None:
-    if iterations * len(body.node) > MAX_UNROLLED or not iterations:
-        raise NotConstant(f"it would become {iterations * len(body.node)} nodes; the limit is {MAX_UNROLLED}")
+    if iterations * len(body.node) > MAX_UNROLLED:
+        raise NotConstant(f"it would become more than {MAX_UNROLLED} nodes")
 
 
 def _label(node: onnx.NodeProto) -> str:
