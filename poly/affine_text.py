@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import islpy as isl
 
+from poly.canonical import canonical_set, set_text
+
 Term = tuple[int, str]
 """Coefficient and factor; factor "" is a constant."""
 
@@ -24,7 +26,7 @@ class AffineTextError(Exception):
 
 def value_source(value: isl.PwAff) -> str:
     """A function as a Python expression over the names of its dimensions and parameters."""
-    pieces = sorted(value.coalesce().get_pieces(), key=lambda p: str(p[0]))
+    pieces = sorted(value.coalesce().get_pieces(), key=lambda p: set_text(p[0]))
     assert pieces, "a function without a domain has no text"
     if len(pieces) == 1:
         return _aff_text(pieces[0][1])
@@ -35,7 +37,7 @@ def value_source(value: isl.PwAff) -> str:
 
 def condition_source(where: isl.Set) -> str:
     """A set as a Python condition on the names of its dimensions and parameters."""
-    parts = [_conjunction(b) for b in where.coalesce().compute_divs().get_basic_sets()]
+    parts = sorted(_conjunction(b) for b in canonical_set(where.coalesce()).compute_divs().get_basic_sets())
     if not parts:
         return "False"
     if len(parts) == 1:
@@ -53,7 +55,7 @@ def _constraint_text(c: isl.Constraint) -> str:
     aff = c.get_aff()
     iterators = {aff.get_dim_name(isl.dim_type.in_, k) for k in range(aff.dim(isl.dim_type.in_))}
     terms = _terms(aff)
-    own = [(k, f) for k, f in terms if iterators & set(_NAMES.findall(f))]
+    own = [(k, f) for k, f in terms if iterators & set(_NAMES.findall(f))] or [(k, f) for k, f in terms if f]
     rest = [t for t in terms if t not in own]
     sign = -1 if own and all(k < 0 for k, _ in own) else 1
     if not own or len({k > 0 for k, _ in own}) == 2:  # iterators on both sides

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from poly.canonical import map_text, set_text, value_text
+from poly.affine_text import condition_source, value_source
+from poly.canonical import map_text, set_text
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.scop import Array, Scop, Statement
 from poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, walk
@@ -173,26 +174,12 @@ def _condition(part: Filter, sequence: Sequence) -> str:
             every = domain
             for d in others:
                 every = every.union(d)
-            texts.setdefault(_constraints(domain.gist(every.coalesce()).coalesce()), []).append(s)
+            texts.setdefault(condition_source(domain.gist(every.coalesce())), []).append(s)
     if not texts:
         return ""
     if list(texts.values()) == [list(part.domain)]:
         return f"   if {next(iter(texts))}"
     return "   if " + "; ".join(f"{t} for {'/'.join(names)}" for t, names in texts.items())
-
-
-def _constraints(s: isl.Set) -> str:
-    """`k = 0 and i < N`: what isl's text of the set says, those in the tuple (`S[i, k = 0]`) included."""
-    body = _without_params(set_text(s)).removeprefix("{ ").removesuffix(" }")
-    if "; " in body:
-        return " or ".join(f"({_constraints_of(part)})" for part in body.split("; "))
-    return _constraints_of(body)
-
-
-def _constraints_of(text: str) -> str:
-    head, _, tail = text.partition(" : ")
-    inside = [d for d in head.partition("[")[2].rpartition("]")[0].split(", ") if " = " in d]
-    return " and ".join([*inside, *([tail] if tail else [])])
 
 
 def _corner(position: int, count: int) -> str:
@@ -207,8 +194,7 @@ def member_values(m: Member, active: tuple[str, ...]) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
     for s in active:
         if s in m.schedule:
-            body = _without_params(value_text(m.schedule[s]))
-            value = body.partition("-> [(")[2].rpartition(")]")[0] if body.count("->") == 1 else body
+            value = value_source(m.schedule[s])
             values.setdefault(value, []).append(s)
     return values
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gallery_questions
+
 import polyc
 from polyc import dims, empty, f32, grid, inout, op
 
@@ -291,7 +293,8 @@ def page() -> str:
         out += [f"## {group.title}", ""]
         for e in group.examples:
             out += lines(e)
-    out += refusals()
+    for section in (gallery_questions.questions(matmul), gallery_questions.files(matmul), refusals()):
+        out += [*section, ""]
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -42,8 +42,8 @@ def test_program_order() -> None:
 def test_split() -> None:
     assert text(start(sb.seidel).split("i", 4)) == picture("""
         ┌ for t
-        │ for i.out = floor((i)/4)
-        └ for i.in = (i) mod 4
+        │ for i.out = i // 4
+        └ for i.in = i % 4
         └─ S0
     """)
     assert start(sb.seidel).split("i", 8).split("i.in", 2).loops == ("t", "i.out", "i.in.out", "i.in.in")
@@ -58,7 +58,7 @@ def test_split_hands_marks_to_the_right_part() -> None:
 def test_strip_mine_keeps_the_values() -> None:
     assert text(start(sb.seidel).strip_mine("i", 4)) == picture("""
         ┌ for t
-        │ for i.out = floor((i)/4)
+        │ for i.out = i // 4
         └ for i.in = i
         └─ S0
     """)
@@ -66,12 +66,12 @@ def test_strip_mine_keeps_the_values() -> None:
 
 def test_tile_sinks_the_initialisation() -> None:
     assert text(start(sb.matmul).tile(["i", "j", "k"], [64, 32, 16])) == picture("""
-        ┌ for i.out = floor((i)/64)
-        │ for j.out = floor((j)/32)
-        └ for k.out = 0 for S0, floor((k)/16) for S1
-        └─ ┌ for i.in = (i) mod 64
-           │ for j.in = (j) mod 32
-           └ for k.in = 0 for S0, (k) mod 16 for S1
+        ┌ for i.out = i // 64
+        │ for j.out = j // 32
+        └ for k.out = 0 for S0, k // 16 for S1
+        └─ ┌ for i.in = i % 64
+           │ for j.in = j % 32
+           └ for k.in = 0 for S0, k % 16 for S1
            └─ sequence
               ├─ S0
               └─ S1
@@ -107,7 +107,7 @@ def test_statements_after_a_loop_sink_to_its_last_iteration() -> None:
     witness = error.value.witness
     assert witness is not None and witness.array == "A"
     s = start(sb.rowsum).interchange("i", "j")
-    assert "-1 + M for S2" in str(s)
+    assert "M - 1 for S2" in str(s)
 
 
 def test_permute() -> None:
@@ -127,7 +127,7 @@ def test_skew_makes_the_time_loop_of_a_stencil_movable() -> None:
         start(sb.seidel).interchange("t", "i")
     s = start(sb.seidel).skew("i", "t", 2).interchange("t", "i")
     assert text(s) == picture("""
-        ┌ for i = 2t + i
+        ┌ for i = 2 * t + i
         └ for t
         └─ S0
     """)
@@ -138,7 +138,7 @@ def test_shift_and_fuse() -> None:
         start(sb.jacobi).fuse("i", "j")
     assert text(start(sb.jacobi).fuse("i", "j", shift=1)) == picture("""
         for t
-        └─ for i = i for S0, 1 + j for S1
+        └─ for i = i for S0, j + 1 for S1
            └─ sequence
               ├─ S0
               └─ S1
