@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.schedule import Schedule
 
 TOTALS = ("instances", "flops", "loads", "stores", "bytes", "traffic")
+LONG = 400  # characters of a formula
 MOST_PAIRS = 30  # of a loop and an array; the page says what was left out
 
 
@@ -32,8 +33,13 @@ def cost_data(schedule: Schedule) -> dict[str, Any]:
         if pairs + len(arrays) > MOST_PAIRS:
             left_out += 1
             continue
-        pairs += len(arrays)
-        loops.append(_loop(schedule, member, arrays))
+        found = _loop(schedule, member, arrays)
+        if found["arrays"]:
+            loops.append(found)
+        else:
+            left_out += 1
+        # Nobody reads such a formula; those of the loops inside are longer and take long to find.
+        pairs = MOST_PAIRS if _longest(found) > LONG else pairs + len(arrays)
     return {
         "sizes": list(scop.params),
         "bytes": {a.name: a.dtype.bytes for a in scop.arrays.values()},
@@ -57,13 +63,22 @@ def _members(tree: Node) -> list[Member]:
     return [m for n in walk(tree) if isinstance(n, Band) for m in n.members]
 
 
+def _longest(loop: dict[str, Any]) -> int:
+    """Characters of the longest formula."""
+    return max(len(f.get("text", "")) for f in (loop["flops"], *(a["elements"] for a in loop["arrays"])))
+
+
 def _loop(schedule: Schedule, member: Member, arrays: list[str]) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "name": member.name,
         "kind": member.kind,
         "flops": _formula(lambda: schedule.count("flops", at=member.name)),
-        "arrays": [_reuse(schedule, member.name, a) for a in arrays],
+        "arrays": [],
     }
+    for a in arrays:
+        if _longest(found) <= LONG:
+            found["arrays"].append(_reuse(schedule, member.name, a))
+    return found
 
 
 def _reuse(schedule: Schedule, loop: str, array: str) -> dict[str, Any]:

@@ -19,18 +19,22 @@ SCHEDULES: dict[str, Any] = {
     "matmul": lambda: automatic("matmul"),
     "tiled": tiled_matmul,
     "skewed": skewed_jacobi,
-    "correlation": lambda: automatic("correlation"),
-    "durbin": lambda: automatic("durbin"),
 }
+MORE = ("correlation", "durbin", "two_mm", "ludcmp")
+CASES = [*SCHEDULES, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)]
+
+
+def schedule_of(name: str) -> Any:
+    return SCHEDULES[name]() if name in SCHEDULES else automatic(name)
 
 
 def function_of(schedule: Any) -> Function:
     return expand_function(lower(schedule.scop, schedule.tree, "k", targets.get(None)))
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", CASES)
 def test_line_tables_change_no_instruction(name: str) -> None:
-    fn, target = function_of(SCHEDULES[name]()), targets.get(None)
+    fn, target = function_of(schedule_of(name)), targets.get(None)
     texts = listing(fn, target)
     plain = assembly_lines(jit.assembly(to_llvm(fn, target), target))
     assert [x.text for x in texts.asm] == [x.text for x in plain]
@@ -38,9 +42,9 @@ def test_line_tables_change_no_instruction(name: str) -> None:
     assert sum(x.origin > 0 for x in texts.asm) > 0.4 * sum(x.text.startswith("\t") for x in texts.asm)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", CASES)
 def test_every_store_knows_its_loops_and_its_statement(name: str) -> None:
-    schedule = SCHEDULES[name]()
+    schedule = schedule_of(name)
     loops = loop_names(schedule.tree)
     for s in walk(function_of(schedule).body):
         if isinstance(s, Store):
@@ -55,9 +59,9 @@ def test_every_store_knows_its_loops_and_its_statement(name: str) -> None:
                 assert s.origin.statement == s.instance[0]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", CASES)
 def test_c_lines_lead_to_the_store_that_they_print(name: str) -> None:
-    fn, target = function_of(SCHEDULES[name]()), targets.get(None)
+    fn, target = function_of(schedule_of(name)), targets.get(None)
     texts = listing(fn, target)
     stored = {k for k, line in enumerate(texts.loops, 1) if isinstance(line.stmt, Store)}
     reached = {x.origin for x in texts.c}

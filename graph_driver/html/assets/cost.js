@@ -82,7 +82,7 @@ class Costs {
       el("h3", {}, "In one iteration of a loop"),
       el("p", { class: "dim" }, "Elements of each array that it touches, and how often it touches each of them on average."),
       loops.length ? table(["Loop", "Flops", "Array", "Elements", "Bytes#", "Touched, each"], loops) : el("p", {}, "No loops."),
-      cost.leftOut ? el("p", { class: "note" }, `${plural(cost.leftOut, "loop")} left out.`) : null,
+      cost.leftOut ? el("p", { class: "note" }, `${plural(cost.leftOut, "loop")} left out: too many, or formulas too long to read (Schedule.footprint and Schedule.reuse find them).`) : null,
     ]);
     this.refresh();
     return view;
