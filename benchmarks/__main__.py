@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--json FILE]`: all timings, one thread, printed and saved."""
+"""`python -m benchmarks [--family F]... [--json FILE] [--page FILE]`: all timings on one thread."""
 
 from __future__ import annotations
 
@@ -6,43 +6,63 @@ import argparse
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # One thread for every library, set before any of them is imported.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 from rich.console import Console  # noqa: E402
+from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from benchmarks.models import against_onnxruntime, light_model  # noqa: E402
-from benchmarks.operators import matmul_case  # noqa: E402
-from benchmarks.report import page  # noqa: E402
+from benchmarks.cases import all_cases  # noqa: E402
+from benchmarks.compare import compare  # noqa: E402
+from benchmarks.models import LIGHT, light_model, random_inputs  # noqa: E402
+from benchmarks.peers import installed  # noqa: E402
+from benchmarks.report import geometric_mean, page  # noqa: E402
 
-LIGHT = ("resnet50", "squeezenet", "shufflenet", "densenet121", "inception_v1")
+FAMILIES = ("gemm", "conv", "memory", "model")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--family", action="append", choices=FAMILIES, help="only these (default: all)")
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=25)
     options = parser.parse_args()
+    families, peers = options.family or FAMILIES, installed()
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold  # so that compile times are cold
-        rows = [matmul_case(*mnk, options.rounds) for mnk in ((1000, 1000, 1000), (512, 512, 512), (128, 768, 768))]
-        rows += [against_onnxruntime(light_model(n), options.rounds) for n in LIGHT]
-    table = Table("case", "polyc ms", "ONNX Runtime ms", "ratio (higher is better)", "largest difference")
-    for r in rows:
-        table.add_row(
-            r["case"], f"{r['polyc_ms']:.2f}", f"{r['onnxruntime_ms']:.2f}", f"{r['ratio']:.2f}",
-            f"{r['largest_relative_difference']:.1e}",
-        )  # fmt: skip
-    Console().print(table)
+        rows = list(_rows(families, peers, options.rounds))
+    Console().print(_table(rows, peers))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if options.page:
-        options.page.write_text(page(rows, options.rounds), encoding="utf-8")
+        options.page.write_text(page(rows, peers, options.rounds), encoding="utf-8")
+
+
+def _rows(families: tuple[str, ...], peers: list[str], rounds: int) -> Iterator[dict[str, Any]]:
+    cases = [c for c in all_cases() if c.family in families]
+    for c in track(cases, "operators", console=Console(stderr=True), disable=not cases):
+        yield compare(c.name, c.family, c.model, c.inputs, peers, rounds, c.flops, c.bytes)
+    models = [light_model(n) for n in LIGHT] if "model" in families else []
+    for path in track(models, "models", console=Console(stderr=True), disable=not models):
+        yield compare(path.stem, "model", str(path), random_inputs(path), peers, rounds)
+
+
+def _table(rows: list[dict[str, Any]], peers: list[str]) -> Table:
+    table = Table("case", "polyc ms", *(f"{p} ms" for p in peers), "ratio to the best peer", "GFLOP/s", "difference")
+    for r in rows:
+        times = [f"{r['ms'][who][0]:.3f}" for who in ("polyc", *peers)]
+        table.add_row(r["case"], *times, f"{r['ratio']:.2f}", str(r["gflops"] or ""), f"{r['difference']:.1e}")
+    for family in dict.fromkeys(r["family"] for r in rows):
+        mean = geometric_mean(r["ratio"] for r in rows if r["family"] == family)
+        table.add_row(f"geometric mean of {family}", "", *("" for _ in peers), f"{mean:.2f}", "", "")
+    return table
 
 
 if __name__ == "__main__":

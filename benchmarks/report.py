@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 
-def page(rows: Sequence[dict[str, Any]], rounds: int) -> str:
+def geometric_mean(values: Iterable[float]) -> float:
+    """Of positive numbers; NaN when there are none."""
+    logs = [math.log(v) for v in values]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> str:
     """Markdown for a list of result rows."""
     from graph_driver.doctor import examine
 
     found = examine()
-    versions = ", ".join(f"{p} {version(p)}" for p in ("polyc", "llvmlite", "islpy", "numpy", "onnxruntime"))
+    versions = ", ".join(f"{p} {version(p)}" for p in ("polyc", "llvmlite", "islpy", "numpy", *peers))
     lines = [
         "# Timings on the CPU, one thread",
         "",
@@ -21,23 +28,27 @@ def page(rows: Sequence[dict[str, Any]], rounds: int) -> str:
         f"{found['threads']} cores, L2 {found['caches']['l2'] >> 10} KiB, L3 {found['caches']['l3'] >> 20} MiB); "
         f"Python {found['python']}; {versions}.",
         "",
-        f"Minimum and median of {rounds} interleaved rounds in one process pinned to one core. "
-        "Ratio = ONNX Runtime's minimum / polyc's minimum; above 1 polyc is faster. "
-        "No tuning; compile times are with a cold cache.",
-        "",
-        "| case | polyc ms (median) | ONNX Runtime ms (median) | ratio | GFLOP/s | difference | compile |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]  # fmt: skip
-    for r in rows:
-        lines.append(
-            f"| {r['case']} | {r['polyc_ms']:.2f} ({r['polyc_median_ms']:.2f}) "
-            f"| {r['onnxruntime_ms']:.2f} ({r['onnxruntime_median_ms']:.2f}) | {r['ratio']:.2f} "
-            f"| {r.get('polyc_gflops', '')} | {r['largest_relative_difference']:.1e} | {r['compile_s']:.2f} s |"
-        )
+        f"Milliseconds: minimum (median) of {rounds} interleaved rounds in one process pinned to one core, a call "
+        "from Python included. Ratio = the best peer's minimum / polyc's minimum; above 1 polyc is faster. No tuning; "
+        "compile times are with a cold cache. The difference is to ONNX Runtime, relative to the output's scale.",
+    ]
+    for family in dict.fromkeys(r["family"] for r in rows):
+        chosen = [r for r in rows if r["family"] == family]
+        heads = ["case", "polyc", *peers, "ratio", "GFLOP/s", "GB/s", "difference", "compile"]
+        lines += ["", f"## {family}", "", f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+        for r in chosen:
+            times = [f"{r['ms'][who][0]:.3f} ({r['ms'][who][1]:.3f})" for who in ("polyc", *peers)]
+            rates = [str(r["gflops"] or ""), str(r["gbytes"] or "")]
+            cells = [r["case"], *times, f"{r['ratio']:.2f}", *rates, f"{r['difference']:.1e}", f"{r['compile_s']:.2f} s"]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", f"Geometric mean of the ratios: {geometric_mean(r['ratio'] for r in chosen):.2f}."]
     lines += [
         "",
-        "The light models repeat one number in every weight, so their differences say little; "
-        "`tests/test_models.py` checks them with random weights.",
+        "3x3 convolutions of stride 1 run as Winograd's (their rates count the operations of the definition). The light "
+        "models repeat one number in every weight, so their differences say little; `tests/test_models.py` checks them "
+        "with random weights.",
+        "",
+        "Repeat with `python -m benchmarks --json FILE --page FILE`.",
+        "",
     ]
-    lines += ["", "Repeat with `python -m benchmarks --json FILE --page FILE`.", ""]
     return "\n".join(lines)
