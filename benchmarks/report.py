@@ -39,14 +39,15 @@ def page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> s
         for r in chosen:
             times = [f"{r['ms'][who][0]:.3f} ({r['ms'][who][1]:.3f})" for who in ("polyc", *peers)]
             rates = [str(r["gflops"] or ""), str(r["gbytes"] or "")]
-            cells = [r["case"], *times, f"{r['ratio']:.2f}", *rates, f"{r['difference']:.1e}", f"{r['compile_s']:.2f} s"]
+            ratio, difference, compiled = f"{r['ratio']:.2f}", f"{r['difference']:.1e}", f"{r['compile_s']:.2f} s"
+            cells = [r["case"], *times, ratio, *rates, difference, compiled]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", f"Geometric mean of the ratios: {geometric_mean(r['ratio'] for r in chosen):.2f}."]
     lines += [
         "",
-        "3x3 convolutions of stride 1 run as Winograd's (their rates count the operations of the definition). The light "
-        "models repeat one number in every weight, so their differences say little; `tests/test_models.py` checks them "
-        "with random weights.",
+        "3x3 convolutions of stride 1 run as Winograd's (their rates count the operations of the definition). The "
+        "light models repeat one number in every weight, so their differences say little; `tests/test_models.py` "
+        "checks them with random weights.",
         "",
         "Repeat with `python -m benchmarks --json FILE --page FILE`.",
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -31,7 +31,7 @@ def free_all_cores() -> None:
         os.sched_setaffinity(0, _ALL_CORES)
 
 
-def interleave(runs: dict[str, Callable[[], object]], rounds: int = 20, warmup: int = 2) -> dict[str, Timing]:
+def interleave(runs: Mapping[str, Callable[[], object]], rounds: int = 20, warmup: int = 2) -> dict[str, Timing]:
     """Run every callable in turn, `rounds` times: drift of the machine hits all alike."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + warmup):
