@@ -8,7 +8,7 @@ import islpy as isl
 
 from poly.dtypes import bool_, i64
 from poly.errors import BuildError
-from poly.expr import Binary, Expr, Select, Unary, const_int
+from poly.expr import Binary, Const, Expr, Select, Unary, const_int
 
 _OP = isl.ast_expr_op_type
 _ARITHMETIC = {
@@ -49,7 +49,9 @@ def to_expr(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     if op in _COMPARE:
         return Binary(_COMPARE[op], args[0], args[1], bool_)
     if op in _LOGIC:
-        return _fold(_LOGIC[op], args, bool_)
+        # isl writes a condition that always holds as the number 1
+        truths = [Const(bool(a.value), bool_) if isinstance(a, Const) else a for a in args]
+        return _fold(_LOGIC[op], truths, bool_)
     if op == _OP.minus:
         return Unary("neg", args[0], i64)
     if op in (_OP.cond, _OP.select):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import islpy as isl
 
+from poly.conditions import Condition
 from poly.coverage import check_coverage
 from poly.legality import legal_sizes
 from poly.scop import Scop
@@ -27,7 +28,7 @@ def guarded(scop: Scop, old: Node, new: Node) -> Node:
         ScheduleError: `new` does not run every instance exactly once.
     """
     check_coverage(scop, new)
-    legal = legal_sizes(scop, new)
+    legal = Condition(legal_sizes(scop, new), scop.context).simple
     other = scop.context.subtract(legal).coalesce()
     if legal.is_empty() or other.is_empty():
         return new

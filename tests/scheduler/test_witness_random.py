@@ -32,6 +32,8 @@ def refusal(name: str, seed: int) -> IllegalSchedule | None:
     r = random.Random(seed)
     schedule = replace(Schedule.start(generate(seed % 2000).operator(reassociate=seed % 2 == 0).scop()), terse=True)
     for _ in range(12):
+        if not schedule.loops:
+            return None
         chosen = name if r.random() < 0.7 else r.choice(list(PROPOSALS))
         try:
             with quota(OPERATIONS):
