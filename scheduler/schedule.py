@@ -26,8 +26,11 @@ class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions, Files
     """When and how the statements of `scop` run.
 
     `tree` prints as a picture; `trace` replays on the same Scop; `notes` are decisions of
-    the strategy that built the schedule. Refusals say which shift or skew would help, where one
-    is found, unless `terse` (for searches that are refused a thousand times).
+    the strategy that built the schedule. A refusal (`IllegalSchedule`) has a witness, the exact
+    sizes at which the step would be legal, and the smallest repair found; its one-line text names
+    the last two unless `terse` (for searches that are refused a thousand times). Every step that
+    changes the order takes `guarded=True`: the new order for the sizes at which it is legal, the
+    old one, its loops named `else.<loop>`, for all others.
     """
 
     @staticmethod
