@@ -47,7 +47,7 @@ def condition_source(where: isl.Set) -> str:
 
 def _conjunction(part: isl.BasicSet) -> str:
     rows = [_constraint_text(c) for c in part.remove_redundancies().get_constraints() if not c.is_div_constraint()]
-    return " and ".join(rows) or "True"
+    return " and ".join(sorted(rows, key=lambda r: (" == " not in r, ">" not in r, r))) or "True"
 
 
 def _constraint_text(c: isl.Constraint) -> str:

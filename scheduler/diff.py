@@ -59,6 +59,7 @@ class Difference:
 @dataclass(frozen=True)
 class _Loop:
     values: Mapping[str, str]
+    functions: Mapping[str, isl.Map]
     mark: str
     around: tuple[str, ...]
     permutable: bool
@@ -73,8 +74,8 @@ class _Facts:
     """Array -> (place, space, details)."""
     ways: dict[str, list[tuple[tuple[str, ...], tuple[int, ...]]]]
     """Statement -> (loops around, positions in sequences with the number of loops outside each)."""
-    parts: dict[str, list[str]]
-    """Statement -> the conditions of its parts."""
+    parts: dict[str, list[tuple[str, isl.Set]]]
+    """Statement -> the conditions of its parts, as text and as sets."""
 
 
 def compare(first: Scop, before: Node, second: Scop, after: Node) -> Difference:
@@ -110,11 +111,12 @@ def _visit(
     if isinstance(node, Band):
         for m in node.members:
             values = {s: value_source(on_instances(m.schedule[s], active[s])) for s in active if s in m.schedule}
+            functions = {s: isl.Map.from_pw_aff(m.schedule[s].intersect_domain(active[s])) for s in values}
             mark = m.kind if m.factor is None else f"{m.kind} {m.factor}"
             known = facts.loops.get(m.name)
             if known is not None:
-                values = {**known.values, **values}
-            facts.loops[m.name] = _Loop(values, mark, around, node.permutable)
+                values, functions = {**known.values, **values}, {**known.functions, **functions}
+            facts.loops[m.name] = _Loop(values, functions, mark, around, node.permutable)
             around = (*around, m.name)
         _visit(node.child, active, around, positions, limits, facts)
     elif isinstance(node, (Sequence, Filter)):
@@ -132,7 +134,7 @@ def _visit(
         assert isinstance(node, Leaf)
         for s in active:
             facts.ways[s].append((around, positions))
-            facts.parts[s].append(limits.get(s, ""))
+            facts.parts[s].append((limits.get(s, ""), active[s]))
 
 
 # ---- changes ---------------------------------------------------------------------------------------
@@ -145,9 +147,16 @@ def _statements(a: _Facts, b: _Facts) -> Iterator[Change]:
     for s in b.ways:
         if s not in a.ways:
             yield Change("statements", s, f"{s} is new")
-        elif sorted(a.parts[s]) != sorted(b.parts[s]):
-            was, now = (" / ".join(p or "all" for p in f.parts[s]) for f in (a, b))
-            yield Change("part", s, f"{s} runs in parts: {was} -> {now}", a.parts[s], b.parts[s])
+        elif not _same_parts(a.parts[s], b.parts[s]):
+            was, now = ([text or "all" for text, _ in f.parts[s]] for f in (a, b))
+            yield Change("part", s, f"{s} runs in parts: {' / '.join(was)} -> {' / '.join(now)}", was, now)
+
+
+def _same_parts(a: list[tuple[str, isl.Set]], b: list[tuple[str, isl.Set]]) -> bool:
+    """Whether a statement is cut into the same sets of instances (in any order of the parts)."""
+    if sorted(text for text, _ in a) == sorted(text for text, _ in b):
+        return True
+    return len(a) == len(b) and all(any(x.is_equal(y) for _, y in b) for _, x in a)
 
 
 def _block(facts: _Facts, name: str) -> int | None:
@@ -186,13 +195,18 @@ def _loops(a: _Facts, b: _Facts, told: set[str]) -> Iterator[Change]:
             continue
         if x.mark != y.mark:
             yield _marked(name, x.mark, y.mark)
-        if name not in told and (changed := [s for s in x.values if s in y.values and x.values[s] != y.values[s]]):
+        if name not in told and (changed := [s for s in x.values if s in y.values and not _same(x, y, s)]):
             was, now = x.values[changed[0]], y.values[changed[0]]
             whose = "" if set(changed) == set(y.values) else f" for {', '.join(changed)}"
             yield Change("values", name, f"{name} runs over {now}{whose}, was {was}", was, now)
         if x.permutable != y.permutable and x.around == y.around:
             text = f"the band of {name} is {'now' if y.permutable else 'no longer'} permutable"
             yield Change("permutable", name, text, x.permutable, y.permutable)
+
+
+def _same(x: _Loop, y: _Loop, stmt: str) -> bool:
+    """Whether two loops have one value for every instance: one function may have several texts."""
+    return x.values[stmt] == y.values[stmt] or bool(x.functions[stmt].is_equal(y.functions[stmt]))
 
 
 def _marked(name: str, was: str, now: str) -> Change:
