@@ -46,7 +46,7 @@ def operator_document(schedule: Schedule, target: Target, origin: str, sizes: Ma
         "schedule": {
             "origin": origin,
             "steps": [_step(s) for s in schedule.trace],
-            "notes": list(schedule.notes),
+            "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
             "codeNotes": [] if function is None else list(function.notes),
         },
         "sizes": {name: str(value) for name, value in sizes.items()},

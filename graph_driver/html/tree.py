@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import islpy as isl
 
-from poly.canonical import value_text
+from poly.affine_text import condition_source, value_source
+from poly.boxes import box_of
+from poly.regions import regions
 from poly.scop import Scop
-from poly.text import member_values, print_statement, relation_text
+from poly.text import layout_text, member_values, print_statement
 from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 
 
 def tree_data(tree: Node, scop: Scop) -> dict[str, Any]:
     """The tree as nested dictionaries; `key` is what the node's highlighting goes by."""
-    return _node(tree, scop, tuple(scop.statements))
+    found = ((r.node.buffer, box_of(scop, r)) for r in regions(scop, tree))
+    boxes = {buffer: box.text() for buffer, box in found if box is not None}
+    return _Tree(scop, boxes).node(tree, tuple(scop.statements))
 
 
-def _node(n: Node, scop: Scop, active: tuple[str, ...]) -> dict[str, Any]:
-    if isinstance(n, Band):
-        members = [_member(m, scop, active) for m in n.members]
-        return {
-            "type": "band",
-            "permutable": n.permutable,
-            "members": members,
-            "children": [_node(n.child, scop, active)],
-        }
-    if isinstance(n, Sequence):
-        return {"type": "sequence", "children": [_node(f, scop, active) for f in n.filters]}
-    if isinstance(n, Filter):
-        inner = tuple(n.domain)
-        parts = {s: relation_text(d) for s, d in n.domain.items() if not scop.statements[s].domain.is_subset(d)}
-        return {"type": "filter", "statements": list(inner), "parts": parts, "children": [_node(n.child, scop, inner)]}
-    if isinstance(n, Promote):
-        return {
-            "type": "promote", "key": f"copy:{n.buffer}", "array": n.array, "buffer": n.buffer, "space": n.space,
-            "in": n.copy_in, "out": n.copy_out, "packed": n.layout is not None,
-            "children": [_node(n.child, scop, active)],
-        }  # fmt: skip
-    assert isinstance(n, Leaf), type(n)
-    leaves = [{"key": f"stmt:{s}", "name": s, "text": print_statement(scop.statements[s])} for s in active]
-    return {"type": "leaf", "statements": leaves, "children": []}
+class _Tree:
+    def __init__(self, scop: Scop, boxes: Mapping[str, str]) -> None:
+        self.scop, self.boxes = scop, boxes
+
+    def node(self, n: Node, active: tuple[str, ...]) -> dict[str, Any]:
+        """A node and what is below it; `active` statements reach it."""
+        if isinstance(n, Band):
+            members = [_member(m, self.scop, active) for m in n.members]
+            child = self.node(n.child, active)
+            return {"type": "band", "permutable": n.permutable, "members": members, "children": [child]}
+        if isinstance(n, Sequence):
+            return {"type": "sequence", "children": [self.node(f, active) for f in n.filters]}
+        if isinstance(n, Filter):
+            return self.part(n)
+        if isinstance(n, Promote):
+            return {
+                "type": "promote", "key": f"copy:{n.buffer}", "array": n.array, "buffer": n.buffer, "space": n.space,
+                "in": n.copy_in, "out": n.copy_out, "box": self.boxes.get(n.buffer),
+                "layout": None if n.layout is None else layout_text(n.layout), "children": [self.node(n.child, active)],
+            }  # fmt: skip
+        assert isinstance(n, Leaf), type(n)
+        known = self.scop.statements
+        leaves = [{"key": f"stmt:{s}", "name": s, "text": print_statement(known[s])} for s in active]
+        return {"type": "leaf", "statements": leaves, "children": []}
+
+    def part(self, n: Filter) -> dict[str, Any]:
+        """A filter; `parts` are the conditions of the statements that it cuts."""
+        inner, known = tuple(n.domain), self.scop.statements
+        cut = {s: d for s, d in n.domain.items() if not known[s].domain.is_subset(d)}
+        parts = {s: condition_source(d.gist(known[s].domain)) for s, d in cut.items()}
+        return {"type": "filter", "statements": list(inner), "parts": parts, "children": [self.node(n.child, inner)]}
 
 
 def _member(m: Member, scop: Scop, active: tuple[str, ...]) -> dict[str, Any]:
@@ -62,8 +74,7 @@ def _most(m: Member, scop: Scop, active: tuple[str, ...]) -> str | None:
         values = isl.Map.from_pw_aff(m.schedule[s]).intersect_domain(domain).range()
         span = values.dim_max(0).sub(values.dim_min(0)).gist_params(scop.context).coalesce()
         if span.n_piece() == 1:
-            text = value_text(span.add_constant_val(isl.Val(1)))
-            found.add(text.rpartition("{")[2].partition("[(")[2].rpartition(")]")[0])
+            found.add(value_source(span.add_constant_val(isl.Val(1))))
         else:
             bound = span.max_val()
             found.add(str(bound.to_python() + 1) if bound.is_int() else "")

@@ -54,7 +54,7 @@ def test_a_saved_schedule_is_shown(polyc: Any, tmp_path: Path) -> None:
     assert [s["name"] for s in data["schedule"]["steps"]] == ["tile", "parallel"]
     assert data["schedule"]["origin"] == "mine.jsonl"
     assert data["tree"]["members"][0] | {"values": 0} == {
-        "key": "loop:i.out", "name": "i.out", "kind": "parallel", "factor": None, "values": 0, "most": "floor((3 + M)/4)",
+        "key": "loop:i.out", "name": "i.out", "kind": "parallel", "factor": None, "values": 0, "most": "(M + 3) // 4",
     }  # fmt: skip
     code, out, err = polyc("inspect", MATMUL, "--schedule", saved, "--stage", "loops", "--dim", "M=64")
     assert (code, err) == (0, "") and "for i_out in range(0, 16)" in out

@@ -5,7 +5,9 @@ const DATA = JSON.parse(byId("data").textContent);
 function decisionsView(data, links) {
   const { schedule, space } = data;
   const steps = schedule.steps.map((s) => el("li", {}, [el("b", {}, s.name), Object.keys(s.args).length ? el("code", {}, ` ${Object.entries(s.args).map(([k, v]) => `${k}=${v}`).join(", ")}`) : null]));
-  const notes = [...schedule.notes, ...schedule.codeNotes];
+  const figure = (v) => (typeof v === "number" && !Number.isInteger(v) ? v.toPrecision(3) : typeof v === "object" && v !== null ? JSON.stringify(v) : String(v));
+  const decisions = schedule.decisions.map((d) => el("tr", {}, [el("td", {}, el("span", { class: `verdict ${d.outcome === "done" ? "yes" : "no"}` }, d.outcome)), el("td", {}, d.stage), el("td", {}, d.subject), el("td", {}, [d.what, d.reason ? el("div", { class: "dim" }, d.reason) : null]),
+    el("td", {}, el("code", {}, Object.entries(d.figures).map(([k, v]) => `${k}=${figure(v)}`).join(", ")))]));
   const dependences = space.dependences.map((d) => {
     const kind = edgeKind(d);
     const row = el("tr", { tabindex: "0" }, [el("td", {}, [el("i", { class: `stroke e-${kind}` }), KIND[kind][0]]), el("td", {}, el("b", {}, d.array)),
@@ -18,7 +20,8 @@ function decisionsView(data, links) {
     el("p", { class: "dim" }, `Schedule: ${schedule.origin}. Every step was checked before it was accepted.`),
     steps.length ? el("ol", { class: "steps" }, steps) : el("p", {}, "None: the order of the program."),
     el("h3", {}, "Decisions"),
-    notes.length ? el("ul", { class: "steps" }, notes.map((n) => el("li", {}, n))) : el("p", {}, "No notes."),
+    decisions.length ? table(["", "Stage", "Of", "What", "Figures"], decisions) : el("p", {}, "None recorded."),
+    schedule.codeNotes.length ? el("ul", { class: "steps" }, schedule.codeNotes.map((n) => el("li", {}, n))) : null,
     el("h3", {}, "What the dependences leave free"),
     el("ul", { class: "steps" }, [
       el("li", {}, [data.free.parallel.length ? "Loops that carry none: " : "Every loop carries a dependence.", el("code", {}, data.free.parallel.join(", "))]),
