@@ -88,7 +88,9 @@ def coin_text(e: Expr) -> str:
         return f"({coin_text(e.a)} {e.op} {coin_text(e.b)})"
     if isinstance(e, Unary) and e.op == "not":
         return f"(not {coin_text(e.a)})"
-    if isinstance(e, Load) or not any(True for _ in loads(e)):
+    if isinstance(e, Load):
+        return f"({numpy_text(e)} % 2 == 1)"
+    if not any(True for _ in loads(e)):
         return numpy_text(e, 1)
     parts = ", ".join(tag_text(c) for c in e.children())
     return f"(make_tag({parts}) % 2 == 1)"
