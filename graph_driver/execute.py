@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +42,54 @@ def address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+class _Memory:
+    """What one run at a time needs: an arena and the addresses that the program gets."""
+
+    def __init__(self, plan: Plan, weights: np.ndarray, runtime: int) -> None:
+        self.arena = aligned_bytes(plan.peak)
+        self.bases = (ctypes.c_void_p * (entry.FIRST_INPUT + len(plan.inputs) + len(plan.outputs)))()
+        self.bases[entry.RUNTIME] = runtime or None
+        self.bases[entry.ARENA] = address(self.arena)
+        self.bases[entry.WEIGHTS] = address(weights)
+        self.at = ctypes.addressof(self.bases)
+
+
+class _Results:
+    """Arrays for one output, used again when nobody else holds them.
+
+    A caller that keeps a result (or a view of it) keeps a reference to the array, so the count
+    of references tells whether it may be handed out again; no copy and no page faults then.
+    """
+
+    KEPT = 4
+    ALONE = 2  # the list's reference and `getrefcount`'s own
+
+    def __init__(self, slot: Slot) -> None:
+        assert slot.dtype is not None and slot.shape is not None
+        self.shape, self.dtype = slot.shape, BY_NAME[slot.dtype].np
+        self._arrays: list[np.ndarray] = []
+
+    def take(self) -> np.ndarray:
+        """An array that nobody else refers to (the lock of the caller is held)."""
+        kept = self._arrays
+        for k in range(len(kept)):
+            if sys.getrefcount(kept[k]) == self.ALONE:
+                return kept[k]
+        try:
+            made = np.empty(self.shape, self.dtype)
+        except MemoryError:
+            raise ModelError(f"not enough memory for an output of shape {list(self.shape)}") from None
+        if len(kept) < self.KEPT:
+            kept.append(made)
+        return made
+
+
 class Executor:
-    """A plan with its memory and code, ready to run. One run at a time (a lock sees to it)."""
+    """A plan with its memory and code, ready to run from any number of threads.
+
+    Each run that is under way has an arena of its own (kept for later runs); runs that
+    share a pool of threads take turns.
+    """
 
     def __init__(
         self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode], symbols: Mapping[str, int], runtime: int
@@ -50,15 +98,27 @@ class Executor:
         self.plan = plan
         self.weights = weights
         check_memory("the model's arena", plan.peak)
-        self.arena = aligned_bytes(plan.peak)
         self._hosts = hosts
         self._runtime = runtime
         self._lock = threading.Lock()
+        self._turn = threading.Lock() if runtime else contextlib.nullcontext()
+        self._idle = [_Memory(plan, weights, runtime)]
         self._segments = entry.segments(plan)
         self._native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(self._segments))]
         self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
-        self._bases = (ctypes.c_void_p * (entry.FIRST_INPUT + len(plan.inputs) + len(plan.outputs)))()
         self._schedule = self._order()
+        slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
+        self._all_native = all(s.dtype is not None for s in slots) and not plan.host_steps
+        if self._all_native:
+            self._wanted = [
+                (n, plan.slots[n], BY_NAME[plan.slots[n].dtype or ""].np, plan.slots[n].shape) for n in plan.inputs
+            ]
+            self._results = [(n, _Results(plan.slots[n])) for n in plan.outputs]
+
+    @property
+    def arena(self) -> np.ndarray:
+        """The memory of the next run (to look at, or to poison in tests)."""
+        return self._idle[-1].arena
 
     def _order(self) -> list[int]:
         """What to do in turn: `k >= 0` is native segment k, `~k` host step k."""
@@ -71,17 +131,72 @@ class Executor:
                 order.append(starts[k])
         return order
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Outputs by name. Raises `ArgumentError` for inputs that do not fit."""
-        arrays = check_inputs(self.plan, inputs)
+    def run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+        """Outputs by name; those named in `out` are written there.
+
+        Raises:
+            ArgumentError: inputs or arrays of `out` do not fit.
+        """
+        if not self._all_native:
+            return self._run_with_host(inputs, out)
+        if len(inputs) != len(self._wanted):
+            check_inputs(self.plan, inputs)
+        arrays = []
+        for name, slot, dtype, shape in self._wanted:
+            value = inputs.get(name)
+            if not (
+                type(value) is np.ndarray and value.dtype == dtype and value.shape == shape and value.flags.carray
+            ):
+                if value is None:
+                    check_inputs(self.plan, inputs)
+                value = _checked(slot, value)
+            arrays.append(value)
+        results = {}
         with self._lock:
-            frame = self._frame(arrays)
+            memory = self._idle.pop() if self._idle else None
+            for name, pool in self._results:
+                given = None if out is None else out.get(name)
+                results[name] = pool.take() if given is None else _output(self.plan.slots[name], given)
+        if memory is None:
+            memory = _Memory(self.plan, self.weights, self._runtime)
+        bases, k = memory.bases, entry.FIRST_INPUT
+        for array in arrays:
+            bases[k] = array.__array_interface__["data"][0]
+            k += 1
+        for array in results.values():
+            bases[k] = array.__array_interface__["data"][0]
+            k += 1
+        with self._turn:
+            for segment in self._native:
+                segment(memory.at)
+        self._idle.append(memory)
+        return results
+
+    def _run_with_host(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None) -> dict[str, Any]:
+        arrays = check_inputs(self.plan, inputs)
+        with self._memory() as memory, self._turn:
+            frame = self._frame(memory, arrays)
             for what in self._schedule:
                 if what < 0:
                     frame.host(self.plan.steps[~what], self._hosts)
                 else:
-                    self._native[what](ctypes.addressof(self._bases))
-            return frame.results()
+                    self._native[what](memory.at)
+            results = frame.results()
+        for name, target in (out or {}).items():
+            np.copyto(_output(self.plan.slots[name], target), results[name])
+            results[name] = target
+        return results
+
+    @contextlib.contextmanager
+    def _memory(self) -> Iterator[_Memory]:
+        """An idle arena, or a new one."""
+        with self._lock:
+            memory = self._idle.pop() if self._idle else None
+        memory = memory or _Memory(self.plan, self.weights, self._runtime)
+        try:
+            yield memory
+        finally:
+            self._idle.append(memory)
 
     def run_eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
         """The same, step by step; `observer(number, step, look)` is called after each step.
@@ -89,8 +204,8 @@ class Executor:
         `look(name)` gives a copy of any tensor that is in memory at that point.
         """
         arrays = check_inputs(self.plan, inputs)
-        with self._lock:
-            frame = self._frame(arrays)
+        with self._memory() as memory, self._turn:
+            frame = self._frame(memory, arrays)
             for k, step in enumerate(self.plan.steps):
                 if step.kind == "host":
                     frame.host(step, self._hosts)
@@ -104,20 +219,30 @@ class Executor:
                     observer(k, step, lambda name: np.array(frame.value(name)))
             return frame.results()
 
-    def _frame(self, arrays: Sequence[Any]) -> _Frame:
+    def _frame(self, memory: _Memory, arrays: Sequence[Any]) -> _Frame:
         outputs = []
         for name in self.plan.outputs:
             slot = self.plan.slots.get(name)
             static = slot is not None and slot.dtype is not None
             outputs.append(aligned_bytes(_output_bytes(slot) if static and slot is not None else 0))
-        frame = _Frame(self.plan, self.arena, self.weights, arrays, outputs)
-        values = [self._runtime or None, address(self.arena), address(self.weights)]
         slots = [self.plan.slots.get(n) for n in self.plan.inputs]
-        values += [address(a) if s is not None and s.dtype else None for a, s in zip(arrays, slots, strict=True)]
+        values = [address(a) if s is not None and s.dtype else None for a, s in zip(arrays, slots, strict=True)]
         values += [address(a) for a in outputs]
-        for k, v in enumerate(values):
-            self._bases[k] = v
-        return frame
+        for k, v in enumerate(values, entry.FIRST_INPUT):
+            memory.bases[k] = v
+        return _Frame(self.plan, memory.arena, self.weights, arrays, outputs)
+
+
+def _output(slot: Slot, array: np.ndarray) -> np.ndarray:
+    """An array given for an output, checked."""
+    if slot.dtype is None:
+        raise ArgumentError(f"output '{slot.name}' has no fixed size: it cannot be written to a given array")
+    want = BY_NAME[slot.dtype].np
+    if type(array) is not np.ndarray or array.dtype != want or array.shape != slot.shape:
+        raise ArgumentError(f"the array for output '{slot.name}' must be {want} of shape {slot.shape}")
+    if not array.flags.carray:
+        raise ArgumentError(f"the array for output '{slot.name}' must be contiguous and writeable")
+    return array
 
 
 def _output_bytes(slot: Slot) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver import entry, groups, kernels, memo
+from graph_driver import entry, groups, kernels, memo, memory
 from graph_driver.execute import Executor, Observer, aligned_bytes
 from graph_driver.ir import Graph
 from graph_driver.joined import Group, on_host, split
@@ -111,19 +112,25 @@ class Model:
         self.weights = weights
         self._report = report
         self._executor: Executor | None = None
+        self._linking = threading.Lock()
 
     def executor(self) -> Executor:
         """The loaded program (linked at first use)."""
-        if self._executor is None:
-            from emit import threadpool
+        with self._linking:
+            if self._executor is None:
+                from emit import threadpool
 
-            runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
-            self._executor = Executor(self.plan, self.weights, self.hosts, self.code.link(), runtime or 0)
-        return self._executor
+                runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
+                self._executor = Executor(self.plan, self.weights, self.hosts, self.code.link(), runtime or 0)
+            return self._executor
 
-    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Run in `graph` mode. Raises `ArgumentError` when names, dtypes or shapes do not fit."""
-        return self.executor().run(inputs)
+    def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+        """Run in `graph` mode, from any thread; outputs named in `out` are written to those arrays.
+
+        Raises:
+            ArgumentError: names, dtypes or shapes do not fit.
+        """
+        return (self._executor or self.executor()).run(inputs, out)
 
     def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
         """Run step by step; see `Executor.run_eager`."""
@@ -281,10 +288,7 @@ def compile_graph(
     with report.stage("plan"):
         plan = build_plan(graph, found, {key: (c.symbol, c.order) for key, c in compiled.items()})
     if memory_limit is not None and plan.peak > memory_limit:
-        raise ModelError(
-            f"the arena needs {human(plan.peak)} (lower bound {human(plan.bound)}), "
-            f"more than the memory limit of {human(memory_limit)}"
-        )
+        raise ModelError(_too_large(plan, memory_limit))
     outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
     check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
     with report.stage("program"):
@@ -299,6 +303,18 @@ def compile_graph(
     report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
     report.notes += [*graph.notes, *cache.notes()]
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+
+
+def _too_large(plan: Plan, limit: int) -> str:
+    """Why the memory limit cannot be kept: what is alive when most is."""
+    live = memory.live_at_peak(plan.lifetimes)
+    named = ", ".join(f"'{t.name}' {human(t.size)}" for t in live[:6])
+    more = f" and {len(live) - 6} more" if len(live) > 6 else ""
+    step = max((t.first for t in live), default=0)
+    return (
+        f"the arena needs {human(plan.peak)} (lower bound {human(plan.bound)}), more than the memory limit of "
+        f"{human(limit)}; alive at step {step} ({plan.steps[step].label}): {named}{more}"
+    )
 
 
 def symbol_of(key: str) -> str:

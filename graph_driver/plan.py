@@ -64,7 +64,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`peak` is the arena's size, `bound` what no plan can go below, both in bytes."""
+    """`peak` is the arena's size, `bound` what no plan can go below, both in bytes.
+
+    `planner` made the placement; `peaks` are the arenas of all planners that were tried.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -74,6 +77,13 @@ class Plan:
     bound: int
     weight_bytes: int
     lifetimes: tuple[memory.Lifetime, ...] = field(default=())
+    planner: str = ""
+    peaks: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def fragmentation(self) -> float:
+        """How much larger the arena is than what is alive at once: 0 is ideal."""
+        return self.peak / self.bound - 1.0 if self.bound else 0.0
 
     @property
     def host_steps(self) -> tuple[Step, ...]:
@@ -91,6 +101,8 @@ class Plan:
             "peak": self.peak,
             "bound": self.bound,
             "weight_bytes": self.weight_bytes,
+            "planner": self.planner,
+            "peaks": dict(self.peaks),
         }
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
@@ -114,17 +126,22 @@ class Plan:
         return Plan(
             tuple(data["inputs"]), tuple(data["outputs"]), slots, steps,
             int(data["peak"]), int(data["bound"]), int(data["weight_bytes"]), lifetimes,
+            str(data["planner"]), {str(k): int(v) for k, v in data["peaks"].items()},
         )  # fmt: skip
 
     def __str__(self) -> str:
         return plan_text(self)
 
 
-def build_plan(graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tuple[str, tuple[str, ...]]]) -> Plan:
+def build_plan(
+    graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tuple[str, tuple[str, ...]]],
+    planner: str | None = None,
+) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
     `symbols` maps a group's key to its kernel's symbol and the Scop's array names in ABI order.
-    The placement is proved free of overlaps before it is returned.
+    `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
+    the exact search last). The placement is proved free of overlaps before it is returned.
     """
     root = _roots(graph)
     steps: list[Step] = []
@@ -145,8 +162,8 @@ def build_plan(graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tupl
     used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
     weight_bytes = _place_weights(graph, used, places)
     lifetimes = _lifetimes(graph, root, steps, places)
-    placement = memory.greedy_by_size(lifetimes)
-    memory.check_placement(lifetimes, placement)
+    planned = memory.plan_arena(lifetimes, planner)
+    placement = planned.placement
     for name, offset in placement.offsets.items():
         places[name] = Place("arena", 0, offset)
     slots = {n: _slot(graph.tensors[n], places[root[n]]) for n in graph.tensors if root[n] in places}
@@ -154,7 +171,7 @@ def build_plan(graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tupl
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
     return Plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
+        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes), planned.planner, planned.peaks,
     )  # fmt: skip
 
 
@@ -247,9 +264,11 @@ def memory_text(plan: Plan, detail: bool = True) -> str:
         by_class[s.place.kind] += s.nbytes
     lines = [
         f"inputs {human(by_class['input'])}, weights {human(plan.weight_bytes)}, outputs {human(by_class['output'])}",
-        f"arena  {human(plan.peak)} (peak of the plan), lower bound {human(plan.bound)}",
+        f"arena  {human(plan.peak)} (peak of the plan), lower bound {human(plan.bound)}, "
+        f"fragmentation {plan.fragmentation:.1%}, planner {plan.planner}",
     ]
     if detail:
+        lines += [f"planner {name:15s} {human(peak)}" for name, peak in plan.peaks.items()]
         for t in sorted(plan.lifetimes, key=lambda t: (t.first, t.name)):
             offset = plan.slots[t.name].place.offset
             lines.append(f"  {offset:>12d} +{t.size:<10d} steps {t.first}..{t.last}  {t.name}")

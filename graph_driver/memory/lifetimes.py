@@ -1,0 +1,67 @@
+"""What a planner gets and gives: tensors with lifetimes, and offsets in one arena (bytes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from poly.errors import PolycError
+
+ALIGNMENT = 64
+
+
+class PlanError(PolycError):
+    """A memory plan in which two live tensors overlap (found by `check_placement`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A tensor of `size` bytes, alive from step `first` to step `last`, both included."""
+
+    name: str
+    size: int
+    first: int
+    last: int
+
+    def meets(self, other: Lifetime) -> bool:
+        """Whether both are alive at some step."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Offsets by tensor name, and the arena's size."""
+
+    offsets: Mapping[str, int]
+    peak: int
+
+
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """`size` rounded up."""
+    return -(-size // alignment) * alignment
+
+
+def lower_bound(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> int:
+    """The largest number of bytes alive at one step: no plan can do with less."""
+    changes: dict[int, int] = {}
+    for t in tensors:
+        size = aligned(t.size, alignment)
+        changes[t.first] = changes.get(t.first, 0) + size
+        changes[t.last + 1] = changes.get(t.last + 1, 0) - size
+    peak = live = 0
+    for step in sorted(changes):
+        live += changes[step]
+        peak = max(peak, live)
+    return peak
+
+
+def live_at_peak(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> list[Lifetime]:
+    """The tensors alive at the step that sets the lower bound, largest first."""
+    best: list[Lifetime] = []
+    most = -1
+    for step in sorted({t.first for t in tensors}):
+        live = [t for t in tensors if t.first <= step <= t.last]
+        total = sum(aligned(t.size, alignment) for t in live)
+        if total > most:
+            best, most = live, total
+    return sorted(best, key=lambda t: (-t.size, t.name))
