@@ -1,0 +1,113 @@
+"""Running: from many threads, into given arrays, without allocating, and quickly."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from tiny_models import model_of, network, with_host_steps
+
+from graph_driver.check import random_input
+from graph_driver.model import Model, compile_model
+from poly.errors import ArgumentError
+
+
+def feeds_of(model: Model, seed: int = 1) -> dict[str, np.ndarray]:
+    return {n: random_input(n, d, s, seed) for n, (d, s) in model.inputs.items()}
+
+
+@pytest.fixture(scope="module")
+def net() -> Model:
+    return compile_model(network(), threads=1, dims={"N": 2})
+
+
+@pytest.mark.parametrize("make", [network, with_host_steps])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_eight_threads_agree_with_one_bit_for_bit(make: Any, threads: int) -> None:
+    model = compile_model(make(), threads=threads)
+    feeds = [feeds_of(model, seed) for seed in range(8)]
+    expected = [{n: np.array(v) for n, v in model(f).items()} for f in feeds]
+    wrong: list[int] = []
+    kept: list[list[dict[str, Any]]] = [[] for _ in feeds]
+
+    def work(me: int) -> None:
+        for k in range(200):
+            which = (me + k) % 8
+            out = model(feeds[which])
+            if any(not np.array_equal(out[n], expected[which][n]) for n in out):
+                wrong.append(me)
+            if k % 10 == 0:
+                kept[me].append({"which": which, **out})
+
+    threads_ = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads_:
+        t.start()
+    for t in threads_:
+        t.join()
+    assert not wrong
+    for runs in kept:  # results that are still held were not written again
+        for run in runs:
+            assert all(np.array_equal(run[n], v) for n, v in expected[run["which"]].items())
+
+
+def test_results_in_hand_are_never_reused(net: Model) -> None:
+    seen = [net(feeds_of(net, seed))["y"][:1] for seed in range(12)]  # views hold their array
+    again = [net(feeds_of(net, seed))["y"][:1] for seed in range(12)]
+    for a, b in zip(seen, again, strict=True):
+        assert np.array_equal(a, b) and not np.shares_memory(a, b)
+    assert len({v.__array_interface__["data"][0] for v in seen}) == 12
+
+
+def test_outputs_go_where_they_are_wanted(net: Model) -> None:
+    feeds = feeds_of(net)
+    target = np.full((2, 5), np.nan, np.float32)
+    assert net(feeds, out={"y": target})["y"] is target
+    assert np.array_equal(target, net(feeds)["y"])
+    with pytest.raises(ArgumentError, match="must be float32 of shape"):
+        net(feeds, out={"y": np.empty((2, 5))})
+    with pytest.raises(ArgumentError, match="contiguous"):
+        net(feeds, out={"y": np.empty((5, 2), np.float32).T})
+
+
+def test_a_thousand_runs_allocate_nothing(net: Model) -> None:
+    feeds = feeds_of(net)
+    for _ in range(3):
+        net(feeds)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.take_snapshot()
+    for _ in range(1000):
+        net(feeds)
+    after = tracemalloc.take_snapshot()
+    tracemalloc.stop()
+    grown = sum(d.size_diff for d in after.compare_to(before, "filename") if "tracemalloc" not in str(d.traceback))
+    assert grown < 2048
+    assert len(net.executor()._idle) == 1
+
+
+def test_calls_are_quick() -> None:
+    rng = np.random.default_rng(0)
+    nodes, weights, at = [], {}, "x"
+    for k in range(4):
+        weights |= {f"w{k}": rng.standard_normal((16, 16)).astype(np.float32), f"b{k}": np.ones(16, np.float32)}
+        nodes.append(helper.make_node("Gemm", [at, f"w{k}", f"b{k}"], [f"g{k}"]))
+        at = f"g{k}"
+        if k < 3:
+            nodes.append(helper.make_node("Relu", [at], [f"r{k}"]))
+            at = f"r{k}"
+    model = compile_model(model_of(nodes, {"x": [1, 16]}, {at: [1, 16]}, weights), threads=1)
+    feeds = feeds_of(model)
+    model(feeds)
+    times = []
+    for _ in range(20):
+        start = time.thread_time()
+        for _ in range(200):
+            model(feeds)
+        times.append((time.thread_time() - start) / 200)
+    assert min(times) < 15e-6
