@@ -44,11 +44,15 @@ def make_grid_sample(
     before = 1 if mode == "cubic" else 0
     every = (taps,) * rank
 
+    def edges(n: int) -> tuple[float, float]:
+        """Where -1 and 1 lie, in pixels."""
+        return (0.0, n - 1.0) if align else (-0.5, n - 0.5)
+
     def pixel(g: Any, n: int) -> Any:
         return (g + 1) * (0.5 * (n - 1)) if align else ((g + 1) * n - 1) * 0.5
 
     def reflected(x: Any, n: int) -> Any:
-        low, high = (0.0, n - 1.0) if align else (-0.5, n - 0.5)
+        low, high = edges(n)
         if high == low:
             return 0 * x
         off = abs(x - low)
@@ -58,9 +62,10 @@ def make_grid_sample(
 
     def moved(x: Any, n: int) -> Any:
         """A position brought into the image, as `padding` says."""
-        if padding == "zeros":
-            return x
-        return min(n - 1, max(0, x)) if padding == "border" else reflected(x, n)
+        if padding == "reflection":
+            return reflected(x, n)
+        low, high = edges(n)
+        return x if padding == "zeros" or (x >= low and x <= high) else min(n - 1, max(0, x))
 
     def first(x: Any) -> Any:
         return round(x) if mode == "nearest" else floor(x) - before
@@ -215,3 +220,49 @@ def make_roi_align(
         return Y
 
     return roi_align
+
+
+def make_max_roi_pool(
+    T: DType, batch: int, channels: int, size: tuple[int, int], rois: int, out: tuple[int, int], scale: float
+) -> Any:
+    """The largest element in each of `out` bins of region `R[r] = (image, x1, y1, x2, y2)`; 0 in an empty bin."""
+    N, C, (H, W), Q, (OH, OW) = batch, channels, size, rois, out
+
+    def first(x: Any) -> Any:
+        """A coordinate in pixels, halves away from 0."""
+        return trunc(x * scale + (0.5 if x * scale >= 0 else -0.5))
+
+    def bins(low: Any, high: Any, count: int) -> Any:
+        return max(high - low + 1, 1) / count
+
+    def bound(x: Any, n: int) -> Any:
+        return i32(min(n, max(0, x)))
+
+    @op
+    def max_roi_pool(X: T[N, C, H, W], R: T[Q, 5]) -> T[Q, C, OH, OW]:
+        J = empty((Q,), i32)
+        Y0 = empty((Q, OH), i32)
+        Y1 = empty((Q, OH), i32)
+        X0 = empty((Q, OW), i32)
+        X1 = empty((Q, OW), i32)
+        Y = empty((Q, C, OH, OW), T)
+        for r in range(Q):
+            J[r] = at(R[r, 0], N)
+        for r, h in grid(Q, OH):
+            step = bins(first(R[r, 2]), first(R[r, 4]), OH)
+            Y0[r, h] = bound(floor(T(h) * step) + first(R[r, 2]), H)
+            Y1[r, h] = bound(ceil(T(h + 1) * step) + first(R[r, 2]), H)
+        for r, w in grid(Q, OW):
+            step = bins(first(R[r, 1]), first(R[r, 3]), OW)
+            X0[r, w] = bound(floor(T(w) * step) + first(R[r, 1]), W)
+            X1[r, w] = bound(ceil(T(w + 1) * step) + first(R[r, 1]), W)
+        for r, c, h, w in grid(Q, C, OH, OW):
+            empty_bin = Y1[r, h] <= Y0[r, h] or X1[r, w] <= X0[r, w]
+            best = T(0) if empty_bin else T(float("-inf"))
+            for i in range(Y0[r, h], Y1[r, h]):
+                for j in range(X0[r, w], X1[r, w]):
+                    best = max(best, X[min(max(J[r], 0), N - 1), c, min(i, H - 1), min(j, W - 1)])
+            Y[r, c, h, w] = best
+        return Y
+
+    return max_roi_pool

@@ -15,8 +15,9 @@ def make_top_k(T: DType, outer: int, n: int, inner: int, k: int, largest: bool) 
     Every element in turn sinks into the sorted list of those before it, as in insertion sort.
     """
 
-    def better(a: Any, b: Any) -> Any:
-        return a > b if largest else a < b
+    def better(a: Any, i: Any, b: Any, j: Any) -> Any:
+        """Whether `a` from place `i` comes before `b` from place `j`."""
+        return (a > b if largest else a < b) or (a == b and i < j)
 
     @op
     def top_k(X: T[outer, n, inner]):  # type: ignore[no-untyped-def]
@@ -29,7 +30,7 @@ def make_top_k(T: DType, outer: int, n: int, inner: int, k: int, largest: bool) 
                 for r in range(min(j, k)):
                     held = V[o, r, i]
                     which = P[o, r, i]
-                    wins = better(value, held)
+                    wins = better(value, place, held, which)
                     V[o, r, i] = value if wins else held
                     P[o, r, i] = place if wins else which
                     value = held if wins else value

@@ -63,3 +63,13 @@ def roi_align(ctx: NodeContext) -> OperatorScop:
         mode == "half_pixel", ctx.attrs.get("mode", "avg") == "max",
     )  # fmt: skip
     return OperatorScop(scop, ((0, "X"), (1, "R"), (2, "J")), scop.results, False)
+
+
+@onnx_operator("MaxRoiPool")
+def max_roi_pool(ctx: NodeContext) -> OperatorScop:
+    """Regions with the image's number in front."""
+    need_float(ctx)
+    x, rois, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
+    sizes = (x.shape[0], x.shape[1], tuple(x.shape[2:]), rois.shape[0], tuple(y.shape[2:]))
+    scop = scop_of(lib.make_max_roi_pool, x.dtype, *sizes, float(ctx.attrs.get("spatial_scale", 1.0)))
+    return OperatorScop(scop, ((0, "X"), (1, "R")), scop.results, False)
