@@ -274,18 +274,19 @@ def _merged(pieces: Iterable[Piece], context: isl.Set) -> tuple[Piece, ...]:
         rest = rest.subtract(p.where)
     zero = [Piece(isl.Set.from_basic_set(b), Polynomial()) for b in rest.coalesce().get_basic_sets()]
     left = [Piece(isl.Set.from_basic_set(b), p.value) for p in left for b in p.where.get_basic_sets()] + zero
-    changed = True
-    while changed:
-        changed = False
-        for k, p in enumerate(left):
-            for j, q in enumerate(left):
-                if j != k and agree(p.value, q.value, q.where):
-                    left[k] = Piece(p.where.union(q.where).coalesce(), p.value)
-                    del left[j]
-                    changed = True
-                    break
-            if changed:
-                break
+    samples = [_sample(p.where) for p in left]
+    k = 0
+    while k < len(left):
+        p = left[k]
+        for j, q in enumerate(left):
+            if j == k or p.value(samples[j]) != q.value(samples[j]) or not agree(p.value, q.value, q.where):
+                continue
+            left[k] = Piece(p.where.union(q.where).coalesce(), p.value)
+            del left[j], samples[j]
+            k -= j < k
+            break
+        else:
+            k += 1
     left = _as_extreme(left, context)
     left = [p for p in left if p.value]
     return tuple(sorted(left, key=lambda p: (-len(p.value.sizes()), -len(p.value.terms), str(p.value))))
@@ -350,6 +351,16 @@ def agree(a: Polynomial, b: Polynomial, where: isl.Set, depth: int = 0) -> bool:
                 return False
         return True
     return _agree_by_equality(a, b, where, names, depth)
+
+
+def _sample(where: isl.Set) -> dict[str, int]:
+    """Some values in a region that is not empty."""
+    count = where.dim(isl.dim_type.param)
+    point = isl.Set.from_params(where).move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, count).sample_point()
+    return {
+        where.get_dim_name(isl.dim_type.param, k): int(point.get_coordinate_val(isl.dim_type.set, k).to_python())
+        for k in range(count)
+    }
 
 
 def _agree_by_equality(a: Polynomial, b: Polynomial, where: isl.Set, names: list[str], depth: int) -> bool:
