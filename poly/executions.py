@@ -90,14 +90,16 @@ def _touching(scop: Scop, witness: Witness) -> dict[str, isl.Set]:
 def _wrong(tree: Node, case: Case, w: Witness, own: Timeline, new: Timeline) -> Iterator[Execution]:
     """Executions that the refused tree allows, the most natural first."""
     if case.rule == "order":
-        yield Execution(tuple(new.in_order()), "the refused order")
+        yield Execution(tuple(new.in_order()), "the order of the refused schedule")
     elif case.rule == "unordered":
         tied = sorted(new.times, key=lambda x: (new.times[x], tuple(-t for t in own.times[x])))
-        yield Execution(tuple(tied), "the refused order (it gives the two one time: here the later one first)")
+        yield Execution(
+            tuple(tied), "the order of the refused schedule (it gives the two one time: here the later one first)"
+        )
     elif case.rule == "delayed":
         order = [x for x in own.in_order() if x != w.source]
         order.insert(order.index(w.sink) + 1, w.source)
-        yield Execution(tuple(order), f"the refused order ({w.instance('source')} comes that late)")
+        yield Execution(tuple(order), f"the order of the refused step ({w.instance('source')} comes that late)")
     elif case.rule == "promotion":
         yield Execution(tuple(_with_buffers(new)), f"the refused buffer '{case.promote and case.promote.buffer}'")
     elif own_update(case.scop, w):

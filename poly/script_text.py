@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import wrap
 from typing import Any
 
 from poly.access import accumulator_of
@@ -102,14 +103,13 @@ if __name__ == "__main__":
     def heading(self) -> str:
         w, scop = self.witness, self.case.scop
         at = f" with {w.sizes}" if w.params else ""
-        lines = [f"'{scop.name}'{at}: {w.why}."]
-        if w.located:
-            lines.append(f"Source: {w.located}")
-        lines += [
-            "",
-            "PROGRAM and REFUSED list (statement, its indices) in order of execution, enumerated by polyc",
-            f"from the program and from the refused schedule. REFUSED is {self.refused.words}.",
-        ]
+        lines = wrap(f"'{scop.name}'{at}: {w.why}.", 100)
+        lines += [f"    {span}: {span.text.strip()}" for span in dict.fromkeys((w.source_span, w.sink_span)) if span]
+        lines.append("")
+        lines += wrap(
+            "PROGRAM and REFUSED list (statement, its indices) in order of execution, enumerated by polyc "
+            f"from the program and from the refused schedule. REFUSED is {self.refused.words}.", 100
+        )  # fmt: skip
         if self.found.partial:
             lines.append(f"Of the instances only those run (in both) that touch {w.touched}.")
         if any(s.dynamic for s in scop.statements.values()):
@@ -265,7 +265,7 @@ if __name__ == "__main__":
         doc = '    """Run the instances in this order; a list is a group that all read before any of them writes."""\n'
         init = "    seen = None\n" if self.moment is not None else ""
         init += "    done = set()\n" if after else ""
-        init += "    written = set()\n" if self.case.promote is not None else ""
+        init += "    written = set()\n" if self.case.promote is not None and self.case.promote.copy_out else ""
         buffers, stored = self.buffer_text()
         keep = "if value is not None:\n                " if self.case.promote is not None else ""
         return (
@@ -283,12 +283,15 @@ if __name__ == "__main__":
         if p is None:
             return "", ""
         a = f'memory["{p.array}"]'
+        begin = f", written = {a}, set()" if p.copy_out else f" = {a}"
         out = f"            for where in written:\n                outer[where] = {a}[where]\n" if p.copy_out else ""
         return (
-            f'        if entry == "{NEW_BUFFER}":\n            outer, written = {a}, set()\n'
+            f'        if entry == "{NEW_BUFFER}":\n            outer{begin}\n'
             f"            {a} = buffer(outer)\n            continue\n"
             f'        if entry == "{DROP_BUFFER}":\n{out}            {a} = outer\n            continue\n',
-            f'            if array == "{p.array}" and order is REFUSED:\n                written.add(where)\n',
+            f'            if array == "{p.array}" and order is REFUSED:\n                written.add(where)\n'
+            if p.copy_out
+            else "",
         )
 
     def new_buffer_text(self) -> str:

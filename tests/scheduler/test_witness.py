@@ -115,7 +115,7 @@ def test_the_values_are_those_of_the_script() -> None:
     values = error.witness.values
     assert not values.tags and values.when == "at the end" and values.array == "A"
     printed = run(error)
-    assert f"order: {values.right}" in printed and f"order: {values.wrong}" in printed
+    assert f"own order: {values.right}" in printed and f"refused schedule: {values.wrong}" in printed
 
 
 def test_equal_stores_are_shown_by_tags() -> None:
