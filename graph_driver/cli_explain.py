@@ -45,7 +45,7 @@ def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _model(arguments: argparse.Namespace) -> dict[str, Any]:
-    from graph_driver.cli_stages import document_of_model
+    from graph_driver.cli_models import document_of_model
     from graph_driver.explain import explain_model
 
     path, target = Path(arguments.what), arguments.target or "cpu"
@@ -59,7 +59,7 @@ def _kernel_decisions(
     path: Path, target: str, threads: int | None, sizes: dict[str, int]
 ) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
-    from graph_driver.cli_stages import kernels_of_model
+    from graph_driver.cli_models import kernels_of_model
     from graph_driver.compile_operator import auto_schedule
 
     machine, found = kernels_of_model(path, target, sizes)

@@ -1,4 +1,4 @@
-"""`polyc inspect`: an operator's or a model's stages as text."""
+"""`polyc inspect`: an operator's or a model's stages as text, or everything as a page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli_compile import check_options
 from graph_driver.cli_inspect import (
-    OPERATOR_STAGES,
     UsageError,
-    dependences_text,
     document_of,
     is_operator,
     load_operator,
@@ -21,15 +18,7 @@ from graph_driver.cli_inspect import (
     parse_numbers,
     parse_sizes,
 )  # fmt: skip
-from graph_driver.groups import Group, form_groups, translate
-from graph_driver.importer import import_model
-from graph_driver.ir import Graph
-from graph_driver.layouts import Rearranged, pack_constants
-from graph_driver.model import compile_model, machine_of, symbol_of
-from graph_driver.package import is_package, load
-from graph_driver.plan import Plan, build_plan, memory_text, plan_text
-from poly.errors import BuildError
-from poly.target import Target
+from graph_driver.html.page import page, write_page
 
 
 def inspect_command(arguments: argparse.Namespace) -> int:
@@ -43,6 +32,9 @@ def inspect_command(arguments: argparse.Namespace) -> int:
             raise UsageError("--yaml goes with --stage schedule")
         parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
     else:
+        from graph_driver.cli_compile import check_options  # a model needs onnx, which is slow to import
+        from graph_driver.cli_models import document_of_kernel, document_of_model, model_stage
+
         sizes = parse_sizes(arguments.dim)
         if arguments.schedule is not None or arguments.yaml:
             raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
@@ -66,8 +58,6 @@ def inspect_command(arguments: argparse.Namespace) -> int:
 
 def _document(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
     """The whole document as a page, or printed."""
-    from graph_driver.html.page import page, write_page
-
     if arguments.html is None:
         print(json.dumps(document, sort_keys=True))
     else:
@@ -81,164 +71,9 @@ def _write_html(path: Path, title: str, parts: Sequence[tuple[str, str]]) -> Non
         (f"<h2>{html.escape(heading)}</h2>" if heading else "") + f"<pre>{html.escape(body)}</pre>"
         for heading, body in parts
     ]
-    page = (
+    text = (
         f"<!doctype html><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<style>body{font-family:sans-serif;margin:2em}pre{background:#f6f6f6;padding:1em;overflow-x:auto}</style>"
         f"<h1>{html.escape(title)}</h1>{''.join(sections)}\n"
     )
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise BuildError(f"cannot write {path}: {error.strerror}") from None
-
-
-def model_stage(
-    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, int], kernel: str | None
-) -> list[tuple[str, str]]:
-    """One stage of a model as titled parts (one per kernel, or one without a title).
-
-    Raises:
-        UsageError: the model has no such stage or kernel.
-    """
-    from graph_driver.passes import manager
-
-    if is_package(path):
-        if stage not in ("plan", "memory"):
-            raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
-        return [("", _plan_stage(load(path).plan, stage))]
-    graph = import_model(path, dims)
-    machine, backend = machine_of(target)
-    records = manager.run(graph, manager.for_target(machine))
-    if stage == "graph":
-        notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
-        return [("", "\n".join([str(graph), *notes]))]
-    groups, _ = _grouped(graph, machine)
-    if stage in ("plan", "memory"):
-        return [("", _plan_stage(_planned(graph, groups), stage))]
-    assert stage in OPERATOR_STAGES
-    return [(t, _kernel_stage(g, stage, machine, backend, threads)) for t, g in _chosen(groups, kernel)]
-
-
-def document_of_model(
-    path: Path, target: str, dims: dict[str, int], threads: int | None = None, measure: bool = False
-) -> dict[str, Any]:
-    """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
-
-    With `measure` it is compiled and run for the time of each step.
-
-    Raises:
-        ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
-    """
-    from graph_driver.html.measure import step_seconds
-    from graph_driver.html.model_page import model_document
-    from graph_driver.passes import manager
-
-    if is_package(path):
-        packed = load(path)
-        return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
-    graph = import_model(path, dims)
-    machine, _ = machine_of(target)
-    records = manager.run(graph, manager.for_target(machine))
-    groups, moved = _grouped(graph, machine)
-    plan, seconds = _planned(graph, groups), None
-    if measure:
-        model = compile_model(path, target, threads, dims)
-        plan, seconds = model.plan, step_seconds(model)
-        scops = {g.key: g for g in groups if g.key}
-        groups = [scops.get(g.key, g) for g in model.groups]  # those from the cache have no Scops
-    moves = [m.name for m in moved]
-    return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds)
-
-
-def kernels_of_model(path: Path, target: str, dims: dict[str, int]) -> tuple[Target, list[tuple[str, Group]]]:
-    """The target, and the distinct kernels of a model, each with a title. Raises `UsageError`, `ModelError`."""
-    from graph_driver.passes import manager
-
-    if is_package(path):
-        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    graph = import_model(path, dims)
-    machine, _ = machine_of(target)
-    manager.run(graph, manager.for_target(machine))
-    return machine, _chosen(_grouped(graph, machine)[0], None)
-
-
-def document_of_kernel(
-    path: Path, target: str, threads: int | None, dims: dict[str, int], kernel: str
-) -> dict[str, Any]:
-    """Everything about one kernel of a model, as of an operator.
-
-    Raises:
-        UsageError: there is no such kernel, or several have that label; ModelError, BuildError: as above.
-    """
-    from graph_driver.compile_operator import auto_schedule
-    from graph_driver.html.operator_page import operator_document
-    from graph_driver.passes import manager
-
-    if is_package(path):
-        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    graph = import_model(path, dims)
-    machine, _ = machine_of(target)
-    manager.run(graph, manager.for_target(machine))
-    chosen = _chosen(_grouped(graph, machine)[0], kernel)
-    if len(chosen) > 1:
-        raise UsageError(f"{len(chosen)} kernels are '{kernel}': give one by its number ({chosen[0][0]}, ...)")
-    title, group = chosen[0]
-    assert group.scop is not None
-    document = operator_document(auto_schedule(group.scop, machine, None, threads), machine, "automatic", {})
-    return document | {"name": f"{path.stem}, {title}"}
-
-
-def _grouped(graph: Graph, machine: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:
-    """Nodes joined into kernels, and the constants stored in another layout for them."""
-    from graph_driver.operators import lookup
-
-    return pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
-
-
-def _planned(graph: Graph, groups: Sequence[Group]) -> Plan:
-    """The plan without compiling anything."""
-    return build_plan(graph, groups, {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None})
-
-
-def _abi_order(group: Group) -> tuple[str, ...]:
-    """The arrays of the group's Scop that are arguments, in the order of the native ABI."""
-    assert group.scop is not None
-    return tuple(a.name for a in group.scop.arrays.values() if a.kind != "local")
-
-
-def _plan_stage(plan: Plan, stage: str) -> str:
-    return plan_text(plan) if stage == "plan" else memory_text(plan)
-
-
-def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Group]]:
-    """Distinct kernels with a title each, or the one asked for."""
-    distinct: dict[str, tuple[str, Group]] = {}
-    uses: dict[str, int] = {}
-    for g in groups:
-        if g.scop is not None:
-            uses[g.key] = uses.get(g.key, 0) + 1
-            distinct.setdefault(g.key, (f"kernel {len(distinct)}: {g.label} at '{g.nodes[0].name}'", g))
-    every = [(f"{title}, {uses[key]} times" if uses[key] > 1 else title, g) for key, (title, g) in distinct.items()]
-    if kernel is None:
-        return every
-    if kernel.isdigit() and int(kernel) < len(every):
-        return [every[int(kernel)]]
-    named = [(t, g) for t, g in every if kernel == g.label or any(kernel == n.name for n in g.nodes)]
-    if not named:
-        raise UsageError(f"no kernel '{kernel}': give a number below {len(every)}, a node or a label (Conv+Relu)")
-    return named
-
-
-def _kernel_stage(group: Group, stage: str, machine: Target, backend: str, threads: int | None) -> str:
-    from graph_driver.compile_operator import auto_schedule, compile_operator
-    from poly.text import print_tree
-
-    assert group.scop is not None
-    if stage == "scop":
-        return str(group.scop)
-    if stage == "deps":
-        return dependences_text(group.scop)
-    schedule = auto_schedule(group.scop, machine, None, threads)
-    if stage == "schedule":
-        return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    return compile_operator(group.scop, machine, schedule, threads, backend=backend).source(stage)
+    write_page(path, text)
