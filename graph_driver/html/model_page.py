@@ -127,20 +127,19 @@ def _drawing(
     boxes: list[dict[str, Any]] = [{"kind": "input", "tensor": n} for n in plan.inputs]
     boxes += [{"kind": "step", "step": k} for k in range(len(steps))]
     maker = {n: k for k, n in enumerate(plan.inputs)}
-    seen = _views(graph)
+    seen = _passed_on(graph, plan)
     edges: dict[tuple[int, int], list[str]] = {}
     for k, s in enumerate(plan.steps):
         number = len(plan.inputs) + k
         for tensor in (*s.args, *s.captures):
-            source = maker.get(_made(tensor, maker, seen))
-            if source is not None and tensor not in s.results:
-                edges.setdefault((source, number), []).append(tensor)
+            if tensor not in s.results:
+                for source in _makers(tensor, maker, seen):
+                    edges.setdefault((source, number), []).append(tensor)
         for r in s.results:
             maker[r] = number
     for name in plan.outputs:
-        source = maker.get(_made(name, maker, seen))
         boxes.append({"kind": "output", "tensor": name})
-        if source is not None:
+        for source in _makers(name, maker, seen):
             edges.setdefault((source, len(boxes) - 1), []).append(name)
     picture = drawn(len(boxes), list(edges))
     for box, (x, layer) in zip(boxes, picture.at, strict=True):
@@ -152,17 +151,19 @@ def _drawing(
     return boxes, lines, (picture.width, picture.layers)
 
 
-def _views(graph: Graph | None) -> dict[str, str]:
-    """Tensors that are other tensors looked at differently."""
+def _passed_on(graph: Graph | None, plan: Plan) -> dict[str, list[str]]:
+    """Tensors that no step makes: views and parts of others, and what they are made of."""
     if graph is None:
         return {}
-    return {n.outputs[0]: n.inputs[0] for n in graph.nodes if is_view(n)}
+    run = {n for s in plan.steps for n in s.nodes}
+    return {o: list(n.reads()) for n in graph.nodes if is_view(n) or n.name not in run for o in n.writes()}
 
 
-def _made(tensor: str, maker: Mapping[str, int], seen: Mapping[str, str]) -> str:
-    while tensor not in maker and tensor in seen:
-        tensor = seen[tensor]
-    return tensor
+def _makers(tensor: str, maker: Mapping[str, int], seen: Mapping[str, list[str]]) -> list[int]:
+    """The boxes that a tensor comes from."""
+    if tensor in maker:
+        return [maker[tensor]]
+    return list(dict.fromkeys(b for t in seen.get(tensor, ()) for b in _makers(t, maker, seen)))
 
 
 # ---- memory ------------------------------------------------------------------------------------
