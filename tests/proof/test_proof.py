@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from mutant_oracle import TARGET
-from proof_cases import guarded, library, matmul
+from mutant_oracle import TARGET, Case
+from proof_cases import by_hand, guarded, library, matmul, of_library, of_polybench, of_random_programs
 from random_programs import generate
 from random_schedules import random_schedule
 
 from emit import interp
 from emit.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
 from emit.lower import build_loops
+from emit.passes.simplify import simplify
+from emit.passes.tiles import separate_tiles
+from emit.passes.unroll import unroll
 from emit.printer import expr_text
 from emit.proof import proven as entry
 from emit.proof.proven import prove, proven
 from emit.proof.read_back import WrongLoops
-from emit.rewrite import with_bodies
+from emit.rewrite import unique_names, with_bodies
 from examples import polybench
 from frontend_dsl.library import pooling
 from poly.expr import Binary, Const, Expr, Load, Select, const_int
@@ -77,6 +81,29 @@ def test_random_programs_are_proved(first: int) -> None:
 @pytest.mark.parametrize("first", range(1000, 1500, 25))
 def test_many_random_programs_are_proved(first: int) -> None:
     prove_random(range(first, first + 25))
+
+
+# ---- after passes ----------------------------------------------------------------------------
+
+PASSES = (separate_tiles, unroll, simplify)
+
+
+def prove_after_passes(cases: Iterable[Case]) -> None:
+    for case in cases:
+        fn = case.fn
+        for step in PASSES:
+            fn = unique_names(step(fn))
+            prove(case.scop, fn)
+
+
+def test_passes_up_to_vectorisation_keep_the_proof() -> None:
+    prove_after_passes(by_hand())
+
+
+@pytest.mark.long
+def test_passes_up_to_vectorisation_keep_more_proofs() -> None:
+    for cases in (of_polybench(list(polybench.MODULES), 1), of_library(), of_random_programs(range(100, 200))):
+        prove_after_passes(cases)
 
 
 # ---- each rule -----------------------------------------------------------------------------
