@@ -29,14 +29,15 @@ def guarded(scop: Scop, old: Node, new: Node) -> Node:
     """
     check_coverage(scop, new)
     legal = Condition(legal_sizes(scop, new), scop.context).simple
-    other = scop.context.subtract(legal).coalesce()
-    if legal.is_empty() or other.is_empty():
+    other = Condition(scop.context.subtract(legal), scop.context).simple
+    if legal.intersect(scop.context).is_empty() or other.intersect(scop.context).is_empty():
         return new
     return Sequence((_under(scop, legal, new), _under(scop, other, _renamed(old, new))))
 
 
 def _under(scop: Scop, sizes: isl.Set, tree: Node) -> Filter:
-    return Filter({n: s.domain.intersect_params(sizes) for n, s in scop.statements.items()}, tree)
+    every = {n: isl.Set.universe(s.domain.get_space()) for n, s in scop.statements.items()}
+    return Filter({n: d.intersect_params(sizes) for n, d in every.items()}, tree)
 
 
 def _renamed(old: Node, new: Node) -> Node:
