@@ -11,8 +11,9 @@ import islpy as isl
 from poly.access import Access, accesses
 from poly.counting import count_or_bound, parametric_image
 from poly.errors import ScheduleError
-from poly.formula import CountingError, Formula
+from poly.formula import Formula
 from poly.operations import operations
+from poly.pieces import CountingError
 from poly.scop import Scop, Statement
 from poly.tree import Filter, Member, Node
 from scheduler.tree_edit import Path, locate, outer_members

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ class Observed:
 
     def memory(self, kind: str, names: frozenset[str]) -> set[Pair]:
         """Memory-based dependences through the arrays `names`."""
-        rank = {instance: k for k, instance in enumerate(self.order)}
+        rank = {instance: k for k, instance in enumerate(self.touched)}
         users: dict[Element, tuple[set[Instance], set[Instance]]] = {}
         for instance, (reads, writes) in self.touched.items():
             for w, some in enumerate((reads, writes)):
@@ -121,7 +122,7 @@ def watched(scop: Scop, names: frozenset[str]) -> frozenset[str]:
 
 def scalars(scop: Scop, names: frozenset[str]) -> frozenset[str]:
     """Local arrays of the Scop that are scalars of the source: the source never subscripts them."""
-    source = open(next(s.span.file for s in scop.statements.values() if s.span is not None), encoding="utf-8").read()
+    source = "".join(linecache.getlines(next(s.span.file for s in scop.statements.values() if s.span is not None)))
     return frozenset(
         a.name for a in scop.arrays.values()
         if a.kind == "local" and not re.search(rf"\b{re.escape(base(a.name, names))}\[", source)

@@ -32,8 +32,9 @@ class Event:
 class Traced:
     """A NumPy array that reports every access of an element."""
 
-    def __init__(self, array: np.ndarray, recorder: Recorder, filled: bool = False) -> None:
-        self.array, self.recorder, self.filled = array, recorder, filled
+    def __init__(self, array: np.ndarray, recorder: Recorder) -> None:
+        self.array, self.recorder = array, recorder
+        self.dtype, self.shape, self.ndim = array.dtype, array.shape, array.ndim
 
     def _index(self, index: Any) -> tuple[int, ...]:
         whole = index if isinstance(index, tuple) else (index,)
@@ -62,13 +63,18 @@ class Recorder:
         self.frame: FrameType | None = None
         self.line = 0
         self.names: dict[int, str] = {}
+        self.stored: str | None = None
 
     def run(self, arguments: Mapping[str, Any]) -> list[Event]:
         """The events of one call; arrays among the arguments are copied first."""
-        world = {**self.fn.__globals__, **self.sizes, "empty": self._empty, "zeros": self._zeros, "grid": _grid}
+        made = {"empty": self._empty, "zeros": self._zeros, "full": self._full, "grid": _grid}
+        world = {**self.fn.__globals__, **self.sizes, **made}
         fn = FunctionType(self.code, world, self.fn.__name__, self.fn.__defaults__, self.fn.__closure__)
         fn.__kwdefaults__ = self.fn.__kwdefaults__
+        self.kept: list[Traced] = []  # so that no two arrays have one id
         given = {k: Traced(v.copy(), self) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+        for name, value in given.items():
+            self._name(name, value)
         before = sys.gettrace()
         sys.settrace(self._call)
         try:
@@ -92,7 +98,10 @@ class Recorder:
         return Traced(np.full(shape, 1, dtype.np), self)
 
     def _zeros(self, shape: Any, dtype: Any) -> Traced:
-        array = Traced(np.zeros(shape, dtype.np), self)
+        return self._full(shape, 0, dtype)
+
+    def _full(self, shape: Any, value: Any, dtype: Any) -> Traced:
+        array = Traced(np.full(shape, value, dtype.np), self)
         self.raw.append((array, None, True, self.line, {}))
         return array
 
@@ -104,16 +113,24 @@ class Recorder:
         return self._step
 
     def _step(self, frame: FrameType, kind: str, _: Any) -> Any:
+        if self.stored is not None:
+            self._name(self.stored, frame.f_locals.get(self.stored))
+            self.stored = None
         if kind == "opcode":
             instruction = self.at[frame.f_lasti]
+            if instruction.opname == "STORE_FAST":
+                self.stored = instruction.argval
             if instruction.positions is not None and instruction.positions.lineno is not None:
                 self.line = instruction.positions.lineno
             if instruction.argval in self.watch and instruction.opname in ("LOAD_FAST", "STORE_FAST"):
                 write = instruction.opname == "STORE_FAST"
                 self.raw.append((instruction.argval, (), write, self.line, self._variables()))
-        elif kind == "return":
-            self.names = {id(v): k for k, v in frame.f_locals.items() if isinstance(v, Traced)}
         return self._step
+
+    def _name(self, name: str, value: Any) -> None:
+        """A variable now holds an array."""
+        if isinstance(value, Traced) and self.names.setdefault(id(value), name) == name:
+            self.kept.append(value)
 
 
 def _grid(*extents: Any) -> Any:

@@ -11,7 +11,8 @@ import pytest
 from examples import polybench
 from poly.counting import count_image, count_or_bound, count_set
 from poly.errors import ArgumentError
-from poly.formula import CountingError, Formula
+from poly.formula import Formula
+from poly.pieces import CountingError
 from poly.specialise import fix_params
 from scheduler.questions_counts import region
 from scheduler.schedule import Schedule

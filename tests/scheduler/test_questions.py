@@ -8,7 +8,7 @@ import pytest
 from examples import polybench
 from examples.matmul import matmul
 from poly.errors import ArgumentError, ScheduleError
-from poly.formula import CountingError
+from poly.pieces import CountingError
 from polyc import dims, empty, f32, f64, i64, op
 from scheduler.schedule import Schedule
 
