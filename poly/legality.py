@@ -19,7 +19,7 @@ from poly.narrowing import Tied, facts
 from poly.one_dim import OneDims
 from poly.promotion import promotion_faults
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Sequence, concurrency, loop_names, walk
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
 from poly.violation import Rule, Violation
 
 
@@ -130,12 +130,17 @@ class _Walk:
         self.facts = facts(scop)
 
     def run(self) -> list[Violation]:
-        members = [m for n in walk(self.tree) if isinstance(n, Band) for m in n.members]
-        # Reduction pairs may run in any order: only a parallel loop can break them.
-        overlap = any(self.rule_of(m) == "parallel" for m in members)
+        overlap = any(self.may_overlap(n) for n in walk(self.tree) if isinstance(n, Band))
         relaxed = self.known.relaxed if overlap else {}
         self.visit(self.tree, *({k: Tied(m) for k, m in group.items()} for group in (self.known.ordered, relaxed)))
         return self.found
+
+    def may_overlap(self, band: Band) -> bool:
+        """Whether a loop of the band could run updates of one reduction at once: in all other loops
+        they may come in any order."""
+        rules = {self.rule_of(m) for m in band.members}
+        updated = {self.scop.statements[s].array for s, _ in self.known.relaxed}
+        return "parallel" in rules or ("vector" in rules and not updated.isdisjoint(_promoted(band.child)))
 
     @property
     def done(self) -> bool:
@@ -156,8 +161,9 @@ class _Walk:
                 if self.fail("unordered", self.facts.pairs(pairs)):
                     return
         elif isinstance(node, Band):
+            promoted = _promoted(node.child)
             for member in node.members:
-                ordered, relaxed = self.member(member, ordered, relaxed)
+                ordered, relaxed = self.member(member, ordered, relaxed, promoted)
                 if self.done:
                     return
             self.visit(node.child, ordered, relaxed)
@@ -174,8 +180,9 @@ class _Walk:
             return None
         return concurrency(member.kind)
 
-    def member(self, m: Member, ordered: Pairs, relaxed: Pairs) -> tuple[Pairs, Pairs]:
-        """Check one loop; what it leaves tied."""
+    def member(self, m: Member, ordered: Pairs, relaxed: Pairs, promoted: set[str]) -> tuple[Pairs, Pairs]:
+        """Check one loop; what it leaves tied. `promoted`: arrays with a buffer inside the loop; the
+        lanes of a vector loop would each update a copy of its own, and lose the others' updates."""
         rule = self.rule_of(m)
         tied: Pairs = {}
         known = self.facts
@@ -199,7 +206,8 @@ class _Walk:
                 loose[s, t] = pairs
                 continue
             apart = a.lt_map(b).union(a.gt_map(b))
-            if rule == "parallel" and self.fail(rule, known.pairs(pairs).intersect(apart), m.name):
+            at_once = rule == "parallel" or (rule == "vector" and self.scop.statements[s].array in promoted)
+            if at_once and rule is not None and self.fail(rule, known.pairs(pairs).intersect(apart), m.name):
                 return {}, {}
             equal = known.left(pairs, a, b)
             if equal is not None:
@@ -230,3 +238,8 @@ class _Walk:
         """Whether a filter visibly lets all instances of the statement pass."""
         domain = self.scop.statements[stmt].domain
         return part is domain or bool(part.plain_is_equal(domain))
+
+
+def _promoted(tree: Node) -> set[str]:
+    """The arrays that have a buffer somewhere in the tree."""
+    return {n.array for n in walk(tree) if isinstance(n, Promote)}

@@ -27,6 +27,7 @@ from emit.proof.read_back import WrongLoops
 from emit.rewrite import unique_names, with_bodies
 from examples import polybench
 from frontend_dsl.library import pooling
+from poly.errors import IllegalSchedule
 from poly.expr import Binary, Const, Expr, Load, Select, const_int
 from polyc import dims, empty, f32, f64, inout, op
 from scheduler.auto import automatic
@@ -252,6 +253,10 @@ def test_lanes_that_copy_an_accumulator_lose_updates() -> None:
     prove(s.scop, fn)
     with pytest.raises(WrongLoops, match="S0 may run at the same time as S0"):
         prove(s.scop, edit(For, lambda s: replace(s, kind="vector"))(fn))
+    with pytest.raises(IllegalSchedule, match="different iterations of the vector loop 'k'"):
+        s.vectorize("k", 4)
+    with pytest.raises(IllegalSchedule, match="different iterations of the vector loop 'k'"):
+        Schedule.start(histogram.scop()).vectorize("k", 4).promote("C", "k", "local")
 
 
 def test_what_the_quota_leaves_open_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
