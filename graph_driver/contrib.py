@@ -63,6 +63,7 @@ def definition(
     make = _DEFINITIONS.get(node.op_type)
     if make is None:
         return None
+    _check_form(node, what)
     if not all(tensors[i].static for i in node.input if i):
         raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
     body = _Body(node.output, opset, fresh)
@@ -134,6 +135,32 @@ def _fast_gelu(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tens
     body.add("Mul", body.add("Mul", x, number(0.5)), factor, to=body.outputs[0])
 
 
+_INT, _FLOAT, _STRING = (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT, onnx.AttributeProto.STRING)
+_TYPES = {
+    "alpha": _FLOAT, "transA": _INT, "transB": _INT, "transBatchA": _INT, "transBatchB": _INT, "epsilon": _FLOAT,
+    "clip": _FLOAT, "direction": _STRING, "hidden_size": _INT, "input_forget": _INT,
+    "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
+    "activation_beta": onnx.AttributeProto.FLOATS,
+}  # fmt: skip
+# Operator -> number of inputs that must be there, of all inputs, of all outputs.
+_FORMS = {
+    "FusedMatMul": (2, 2, 1), "SkipLayerNormalization": (3, 5, 4), "FastGelu": (1, 2, 1),
+    "DynamicQuantizeLSTM": (3, 12, 3),
+}  # fmt: skip
+
+
+def _check_form(node: onnx.NodeProto, what: str) -> None:
+    """Raise `ModelError` when inputs or outputs are missing or too many, or an attribute has the wrong type."""
+    for a in node.attribute:
+        if a.name in _TYPES and a.type != _TYPES[a.name]:
+            raise ModelError(f"{what}: attribute {a.name} has the wrong type")
+    required, inputs, outputs = _FORMS[node.op_type]
+    if not required <= len(node.input) <= inputs or not all(node.input[:required]):
+        raise ModelError(f"{what}: {len(node.input)} inputs, expected {required} to {inputs}")
+    if not 1 <= len(node.output) <= outputs or not node.output[0]:
+        raise ModelError(f"{what}: {len(node.output)} outputs, expected the first and at most {outputs}")
+
+
 _DEFINITIONS: dict[str, Definition] = {
     "FusedMatMul": _fused_matmul,
     "SkipLayerNormalization": _skip_layer_norm,
@@ -146,9 +173,12 @@ def infer(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dic
     if node.op_type != "DynamicQuantizeLSTM":
         known = ", ".join(sorted([*_DEFINITIONS, "DynamicQuantizeLSTM"]))
         raise ModelError(f"{what}: unknown operator {node.op_type} in domain '{DOMAIN}' (known: {known})")
+    _check_form(node, what)
     x, recurrent = tensors[node.input[0]], tensors[node.input[2]]
     if not x.static or recurrent.shape is None:
         raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
+    if len(x.shape or ()) != 3 or len(recurrent.shape) != 3:
+        raise ModelError(f"{what}: its sequence and its weights must have rank 3")
     steps, batch, _ = x.shape or ()
     directions, hidden, _ = recurrent.shape
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]

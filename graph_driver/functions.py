@@ -15,6 +15,8 @@ from graph_driver.inference import schema_of
 from graph_driver.ir import Node, Tensor
 from graph_driver.operators import NodeContext, TensorInfo, Unsupported, lookup
 from graph_driver.subgraphs import nodes_of
+from graph_driver.wording import one_line
+from poly.errors import ModelError
 
 
 def has_loops(
@@ -71,13 +73,16 @@ def _definition(
     dependent = schema.has_context_dependent_function
     versions = schema.context_dependent_function_opset_versions if dependent else schema.function_opset_versions
     for version in [opset, *sorted((v for v in versions if v < opset), reverse=True)]:
-        if dependent:
-            text = schema.get_context_dependent_function_with_opset_version(
-                version, node.SerializeToString(), [t.SerializeToString() for t in types]
-            )
-        else:
-            text = schema.get_function_with_opset_version(version) if versions else b""
         function = onnx.FunctionProto()
+        try:
+            if dependent:
+                text = schema.get_context_dependent_function_with_opset_version(
+                    version, node.SerializeToString(), [t.SerializeToString() for t in types]
+                )
+            else:
+                text = schema.get_function_with_opset_version(version) if versions else b""
+        except Exception as error:  # the C++ builders raise several types on attributes out of range
+            raise ModelError(f"{node.op_type}: its definition cannot be built ({one_line(error)})") from error
         function.ParseFromString(text or b"")
         if function.node and (version == opset or _unchanged(function, opsets)):
             return function

@@ -20,7 +20,7 @@ from onnx import inliner
 from graph_driver import contrib, functions, subgraphs, unrolling
 from graph_driver.binding import Binder, symbol_of
 from graph_driver.functions import has_loops
-from graph_driver.inference import infer, type_proto
+from graph_driver.inference import check_attribute_types, infer, type_proto
 from graph_driver.ir import Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
 from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
@@ -112,7 +112,7 @@ class _Walker:
         """`owned`: the protobuf is ours, so weights may move out of it."""
         self.proto, self.folder, self.owned = model.graph, folder, owned
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
-        self.folded = 0
+        self.folded = self.visited = 0
         self.defined: dict[str, int] = {}  # operators replaced by their definition
 
     def run(self, binder: Binder) -> Graph:
@@ -189,6 +189,9 @@ class _Walker:
 
     def visit(self, proto: onnx.NodeProto, depth: int) -> None:
         """Define the outputs of one node: folded, replaced by other nodes, or as a graph node."""
+        self.visited += 1
+        if self.visited > MAX_NODES:
+            raise ModelError(f"the model becomes more than {MAX_NODES} nodes when its loops and functions are expanded")
         label = proto.name or next((o for o in proto.output if o), "") or "unnamed"
         what = f"{proto.op_type} '{label}'"
         captures = subgraphs.captured(proto)
@@ -285,12 +288,21 @@ class _Walker:
         if proto.op_type not in ("Loop", "Scan"):
             return False
         tensors = self.graph.tensors
+        check_attribute_types(proto, self.graph.opsets, what)
         around = unrolling.Surroundings(
-            lambda n: tensors[n].const, lambda n: tensors[n].shape, self.graph.fresh, self.graph.opsets.get("", 1)
+            self.graph.constant,
+            lambda n: tensors[n].shape if n else None,
+            self.graph.fresh,
+            self.graph.opsets.get("", 1),
         )
         loop = proto.op_type == "Loop"
-        parts = unrolling.loop(proto, around) if loop else unrolling.scan(proto, attributes(proto, what), around)
-        before, nodes = set(tensors), len(self.graph.nodes)
+        if loop and len(proto.input) < 2:
+            return False
+        if loop:
+            parts = unrolling.loop(proto, around, what)
+        else:
+            parts = unrolling.scan(proto, attributes(proto, what), around, what)
+        before, nodes, counted = set(tensors), len(self.graph.nodes), (self.folded, dict(self.defined))
         try:
             for part in parts:
                 self._body(part, depth)
@@ -298,6 +310,7 @@ class _Walker:
             for name in [n for n in tensors if n not in before]:
                 del tensors[name]
             del self.graph.nodes[nodes:]
+            self.folded, self.defined = counted
             self.graph.notes.append(f"{what} stays a loop of the host: {reason}")
             return False
         return True

@@ -42,6 +42,15 @@ def check_attributes(node: onnx.NodeProto, what: str) -> None:
             raise ModelError(f"{what}: attribute {a.name}={values} must be positive")
 
 
+def check_attribute_types(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> None:
+    """Raise `ModelError` for an attribute of another type than the operator's definition gives it."""
+    known = schema_of(node, opsets, what).attributes
+    for a in node.attribute:
+        if a.name in known and int(known[a.name].type) != int(a.type):
+            wanted = onnx.AttributeProto.AttributeType.Name(int(known[a.name].type))
+            raise ModelError(f"{what}: attribute {a.name} has the wrong type, it must be {wanted}")
+
+
 def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onnx.defs.OpSchema:
     """The operator's definition. Raises `ModelError` for an operator that onnx does not know."""
     domain = "" if node.domain == "ai.onnx" else node.domain
@@ -88,6 +97,7 @@ def infer(
     for position, name in enumerate(node.input):
         if not name and position < schema.min_input and schema.inputs[position].option.name == "Single":
             raise ModelError(f"{what}: required input {position} is missing")
+    check_attribute_types(node, opsets, what)
     check_attributes(node, what)
     if node.op_type == "Range" and not node.domain:
         tensors = {i: _scalar(tensors[i]) for i in node.input}

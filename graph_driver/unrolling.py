@@ -15,6 +15,7 @@ import onnx
 from onnx import helper
 
 from graph_driver.subgraphs import instantiate
+from poly.errors import ModelError
 
 MAX_UNROLLED = 4096  # nodes that one loop may become
 Fresh = Callable[[str], str]
@@ -38,19 +39,34 @@ class NotConstant(Exception):
     """The number of iterations depends on data; raised before or between iterations."""
 
 
-def body_of(node: onnx.NodeProto) -> onnx.GraphProto:
-    """The subgraph of a `Loop` or `Scan`."""
-    return next(a.g for a in node.attribute if a.name == "body")
+def body_of(node: onnx.NodeProto, states: int, inputs: int, what: str) -> onnx.GraphProto:
+    """The subgraph of a `Loop` or `Scan`.
+
+    Raises:
+        ModelError: there is none, it has not `inputs` inputs, or too few or too many outputs for
+            its `states` and the outputs of the node.
+    """
+    body = next((a.g for a in node.attribute if a.name == "body" and a.type == onnx.AttributeProto.GRAPH), None)
+    if body is None:
+        raise ModelError(f"{what}: it has no body")
+    first = 1 if node.op_type == "Loop" else 0
+    if states < 0 or len(body.input) != inputs or len(body.output) < first + states:
+        raise ModelError(f"{what}: {states} states do not fit a body of {len(body.input)} inputs and "
+                         f"{len(body.output)} outputs")  # fmt: skip
+    if len(node.output) > len(body.output) - first:
+        raise ModelError(f"{what}: it has more outputs than its body")
+    return body
 
 
-def loop(node: onnx.NodeProto, around: Surroundings) -> Iterator[onnx.GraphProto]:
+def loop(node: onnx.NodeProto, around: Surroundings, what: str) -> Iterator[onnx.GraphProto]:
     """The iterations of a `Loop`, then what joins its scan outputs.
 
     Raises:
         NotConstant: the trip count or a condition is not a constant, or there are too many nodes.
+        ModelError: the body does not fit the node.
     """
-    body = body_of(node)
-    names = [*node.input, "", ""]
+    body = body_of(node, len(node.input) - 2, len(node.input), what)
+    names = list(node.input)
     limit, condition, states = _trips(names[0], around), names[1], list(node.input[2:])
     for state in states:
         _shape(state, around)
@@ -108,21 +124,39 @@ def _holds(name: str, around: Surroundings) -> bool:
     return bool(value.reshape(-1)[0])
 
 
-def scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings) -> Iterator[onnx.GraphProto]:
+def scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings, what: str) -> Iterator[onnx.GraphProto]:
     """The iterations of a `Scan` along its (constant) sequence length.
 
     Raises:
         NotConstant: an input's shape is not known, or there are too many nodes.
+        ModelError: the body or the attributes do not fit the node.
     """
-    body, inputs = body_of(node), list(node.input)
+    first = 1 if around.opset < 9 else 0  # opset 8 begins with the sequence lengths
+    inputs = list(node.input[first:])
+    count = int(attrs.get("num_scan_inputs", 0))
+    if not 1 <= count <= len(inputs):
+        raise ModelError(f"{what}: num_scan_inputs is {count} and there are {len(inputs)} inputs")
+    body = body_of(node, len(inputs) - count, len(inputs), what)
+    scans = len(body.output) - (len(inputs) - count)
+    lengths = {
+        "scan_input_axes": count, "scan_input_directions": count, "directions": count,
+        "scan_output_axes": scans, "scan_output_directions": scans,
+    }  # fmt: skip
+    wrong = [n for n, wanted in lengths.items() if attrs.get(n) and len(attrs[n]) != wanted]
+    if wrong:
+        raise ModelError(f"{what}: attribute {wrong[0]} has {len(attrs[wrong[0]])} elements, not {lengths[wrong[0]]}")
     if around.opset < 9:
-        yield from _batched_scan(node, attrs, around)
+        yield from _batched_scan(node, body, attrs, around, what)
         return
-    count = int(attrs["num_scan_inputs"])
     states, sources = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
     shapes = [_shape(s, around) for s in sources]
-    scans = len(body.output) - len(states)
-    axes = [a % len(s) for a, s in zip(attrs.get("scan_input_axes") or [0] * count, shapes, strict=True)]
+    axes = []
+    for axis, shape in zip(attrs.get("scan_input_axes") or [0] * count, shapes, strict=True):
+        if not -len(shape) <= axis < len(shape):
+            raise ModelError(f"{what}: there is no axis {axis} to scan in an input of rank {len(shape)}")
+        axes.append(axis % len(shape))
+    if len({shape[axis] for shape, axis in zip(shapes, axes, strict=True)}) > 1:
+        raise ModelError(f"{what}: its sequences have different lengths")
     back = attrs.get("scan_input_directions") or [0] * count
     steps = shapes[0][axes[0]]
     if not steps:
@@ -147,14 +181,19 @@ def scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings) -
     yield from _results(node.output, states, rows, attrs.get("scan_output_axes") or [0] * scans, around)
 
 
-def _batched_scan(node: onnx.NodeProto, attrs: Mapping[str, Any], around: Surroundings) -> Iterator[onnx.GraphProto]:
+def _batched_scan(
+    node: onnx.NodeProto, body: onnx.GraphProto, attrs: Mapping[str, Any], around: Surroundings, what: str
+) -> Iterator[onnx.GraphProto]:
     """Scan of opset 8: a leading batch dimension everywhere, and a sequence length first."""
     if node.input[0]:
         raise NotConstant("it has sequence lengths")
-    body, inputs, label = body_of(node), list(node.input[1:]), _label(node)
+    inputs, label = list(node.input[1:]), _label(node)
     count = int(attrs["num_scan_inputs"])
     shapes = [_shape(i, around) for i in inputs]
-    batch, steps = shapes[-1][0], shapes[-1][1]
+    scanned = {shape[:2] for shape in shapes[len(inputs) - count :]}
+    if len(scanned) != 1 or min(map(len, scanned)) < 2 or not all(shapes):
+        raise ModelError(f"{what}: its inputs do not agree on batch and sequence length")
+    ((batch, steps),) = scanned
     back = attrs.get("directions") or [0] * count
     first = len(inputs) - count
     if not batch * steps:

@@ -77,6 +77,7 @@ _SCALES = {"SW": 8, "ZW": 9, "SR": 10, "ZR": 11}
 @onnx_operator("DynamicQuantizeLSTM", domain="com.microsoft")
 def quantized(ctx: NodeContext) -> OperatorScop:
     """Weights of 8 bits, one scale for each matrix or for each of its columns; full sequences."""
+    need_float(ctx)
     x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
     layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], r.shape[1], r.shape[0], False)
     forms = _forms(ctx, layer, None)
