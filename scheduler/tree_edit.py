@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from poly.errors import ScheduleError
-from poly.scop import Scop
+from poly.scop import Scop, Statement
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
 from poly.tree import Sequence as SequenceNode
 from scheduler.addressing import unknown
@@ -263,19 +263,28 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
             continue
         members = outer_members(path)
         for name in (s for s in scop.statements if all(s in m.schedule for m in members)):
-            known: set[str] = set()
-            bounds = {b.iter: b for b in scop.statements[name].dynamic}
-            for m in members:
-                new = _iters(scop, name, m.schedule[name])
-                for b in (bounds[i] for i in new & set(bounds)):
+            stmt = scop.statements[name]
+            bounds = {b.iter: b for b in stmt.dynamic}
+            for depth, m in enumerate(members):
+                for b in (bounds[i] for i in _iters(scop, name, m.schedule[name]) & set(bounds)):
                     used = {e.name for x in (b.lo, b.hi) for e in walk_expr(x) if isinstance(e, Var)}
-                    missing = (used & set(scop.statements[name].iters)) - known
+                    outer = [o.schedule[name] for o in members[:depth]]
+                    missing = {i for i in stmt.iters if i in used and not _decides(outer, stmt, i)}
                     if missing:
                         raise ScheduleError(
                             f"loop '{m.name}' has bounds that depend on data read at {', '.join(sorted(missing))}: "
                             f"it must stay inside"
                         )
-                known |= new
+
+
+def _decides(times: Sequence[isl.PwAff], stmt: Statement, iterator: str) -> bool:
+    """Whether the values of the loops with these times fix an iterator (of a block alone they do not)."""
+    k = stmt.iters.index(iterator)
+    of = isl.Map.from_domain_and_range(stmt.domain, isl.Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 0)))
+    for time in times:
+        of = of.flat_range_product(isl.Map.from_pw_aff(time))
+    back = of.reverse().project_out(isl.dim_type.out, k + 1, len(stmt.iters) - k - 1)
+    return bool(back.project_out(isl.dim_type.out, 0, k).is_single_valued())
 
 
 def hoist(scop: Scop, tree: Node, path: Path) -> Node:

@@ -15,6 +15,7 @@ from emit.loops import Function
 from emit.lower import lower
 from emit.mathlib import expand_function
 from emit.targets import host
+from emit.verify import verify
 from poly.binding import bind_sizes, evaluate
 from poly.scop import Scop
 from poly.tree import Node
@@ -42,7 +43,9 @@ def updated(scop: Scop) -> list[str]:
 
 def finished(scop: Scop, tree: Node) -> Function:
     """The loops that every back end gets, ready to be printed."""
-    return expand_function(lower(scop, tree, scop.name, host()))
+    fn = expand_function(lower(scop, tree, scop.name, host()))
+    verify(fn)
+    return fn
 
 
 def interpret(

@@ -18,6 +18,7 @@ from emit.loops import (
     Broadcast,
     For,
     Function,
+    HReduce,
     If,
     Let,
     Stmt,
@@ -156,7 +157,7 @@ class _Expansion:
         """(cond, guard and cond, guard and not cond), all bound and safe to evaluate."""
         lanes = max(cond.lanes, 1 if guard is None else guard.lanes)
         if guard is not None and _reads_memory(cond):
-            cond = Select(guard, cond, _const(False, bool_, cond.lanes), bool_)
+            cond = Select(self.wanted(guard, cond.lanes), cond, _const(False, bool_, cond.lanes), bool_)
         cond = self.bind(cond, cond.lanes)
         negated: Expr = Unary("not", cond, bool_)
         if guard is None:
@@ -165,6 +166,12 @@ class _Expansion:
         neither = self.bind(Binary("and", _widen(guard, lanes), _widen(negated, lanes), bool_), lanes)
         return cond, both, neither
 
+    def wanted(self, guard: Expr, lanes: int) -> Expr:
+        """`guard` for a value of `lanes` lanes: a scalar in vector code is evaluated if any lane wants it."""
+        if guard.lanes <= lanes:
+            return guard
+        return self.bind(HReduce("or", guard, bool_), 1)
+
     def call(self, name: str, operands: tuple[Expr, ...], guard: Expr | None) -> Expr:
         """The expansion of one call over already expanded operands."""
         dtype = operands[0].dtype
@@ -172,7 +179,7 @@ class _Expansion:
         args = []
         for o in operands:
             if guard is not None and _reads_memory(o):
-                o = Select(guard, o, _const(0, dtype, max(lanes, guard.lanes)), dtype)
+                o = Select(self.wanted(guard, lanes), _widen(o, lanes), _const(0, dtype, lanes), dtype)
             args.append(V(self.bind(o, lanes), lanes))
         compute = f32 if dtype in (f16, bf16) else dtype
         wide = [a.cast(compute) for a in args]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from mathlib_reference import evaluate, run, ulp_errors
 
-from emit.loops import Block, Broadcast, Buffer, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
 from emit.mathlib import BASIC, coefficients, expand_function
 from emit.mathlib.trig import RANGE
+from emit.verify import verify
 from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var
 from poly.expr import walk as nodes
@@ -178,6 +179,21 @@ def test_a_load_under_a_select_stays_under_it() -> None:
     s = expanded(Select(cond, Call("exp", (inner,), f32), Const(0.0, f32), f32))
     for value in values_of(s):
         assert not any(isinstance(n, Load) for n in unguarded(value)), value
+
+
+@pytest.mark.parametrize("all_or_none", [True, False])
+def test_a_scalar_call_under_a_vector_condition_stays_scalar(all_or_none: bool) -> None:
+    """Vector code guards the load of a scalar call by whether any lane wants it."""
+    i = Var("i")
+    cond: Expr = Binary(">", Ramp(i, 1, 8, i64), Broadcast(Const(2, i64), 8, i64), bool_)
+    if all_or_none:
+        cond = Broadcast(Binary(">", i, Const(2, i64), bool_), 8, bool_)
+    call = Broadcast(Call("atan", (Load("A", (Const(0, i64),), f32),), f32), 8, f32)
+    value = Select(cond, call, Broadcast(Const(0.0, f32), 8, f32), f32)
+    size = (Const(64, i64),)
+    body = For("i", Const(0, i64), Const(56, i64), 8, Store("B", (Ramp(i, 1, 8, i64),), value))
+    fn = Function("f", (Buffer("A", f32, size, "param", writable=False), Buffer("B", f32, size, "param")), (), body)
+    verify(expand_function(fn))
 
 
 def unguarded(e: Expr) -> list[Expr]:
