@@ -44,6 +44,11 @@ def observe(seed: int) -> tuple[Scop, Observed, frozenset[str]]:
     return scop, Observed.of(scop, [e for e in events if e.name in arrays], names), arrays
 
 
+def source_of(seed: int) -> str:
+    """The program's text without its imports."""
+    return generate(seed).source.partition("def ")[2]
+
+
 def size(relation: isl.UnionMap) -> int:
     """The number of pairs."""
     maps: list[isl.Map] = []
@@ -53,6 +58,8 @@ def size(relation: isl.UnionMap) -> int:
 
 def compare(seed: int) -> bool:
     """Whether the program was exact (and compared for equality)."""
+    if "where(" in source_of(seed):
+        return False  # Python reads both values that `where` chooses from, the model the chosen one
     scop, seen, arrays = observe(seed)
     here = [a for a in accesses(scop) if a.array in arrays]
     model: dict[Instance, tuple[set[object], set[object]]] = {}
