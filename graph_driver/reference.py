@@ -39,6 +39,8 @@ class HostNode:
         `values` are the present (not absent) inputs in order, `captures` the tensors that
         subgraphs use. Raises `ModelError` when the operator fails.
         """
+        if self.kind == "Optional" and values:
+            return [values[0]]  # onnx.reference wraps the value in a list; elsewhere an optional is the bare value
         given = [n for n in self._inputs if n not in captures]
         feeds = dict(zip(given, values, strict=True)) | dict(captures)
         try:

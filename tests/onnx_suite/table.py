@@ -23,6 +23,7 @@ COMMAND = "python -m tests.onnx_suite --table docs/onnx-coverage.md"
 KNOWN = {
     "test_bernoulli": "the expected output is one drawing of random numbers",
     "test_dft_inverse": "the expected output has rounding noise of 1.9e-7 where the exact value is 0; tolerance 1e-7",
+    "test_loop16_seq_none": "the suite's own comparison asks for the length of an array of rank 0 in the result",
     "test_attention_4d_causal_fp16": "sums in f32 round better than the expected output; 2 elements differ by one "
     "step of f16, which is more than the tolerance",
 }
