@@ -7,13 +7,14 @@ from functools import cached_property
 
 import islpy as isl
 
+from poly.affine_text import condition_source
 from poly.canonical import set_text
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """A set of sizes. `str` prints what must hold besides the program's own context; an empty
-    set is false and prints as "never"."""
+    """A set of sizes. `str` prints what must hold besides the program's own context, as a Python
+    expression of the sizes; an empty set is false and prints as "never", all sizes as "always"."""
 
     set: isl.Set
     context: isl.Set
@@ -55,7 +56,7 @@ def _simplified(wanted: isl.Set, context: isl.Set) -> isl.Set:
     outside = context.subtract(wanted)
     wide: list[isl.Set] = []
     for piece in wanted.make_disjoint().compute_divs().get_basic_sets():
-        grown = _widened(piece, outside)
+        grown = _widened(piece, outside, context)
         if not any(grown.intersect(context).is_subset(w) for w in wide):
             wide = [w for w in wide if not w.intersect(context).is_subset(grown)] + [grown]
     for candidate in sorted(wide, key=lambda s: -len(set_text(s))):
@@ -65,10 +66,10 @@ def _simplified(wanted: isl.Set, context: isl.Set) -> isl.Set:
     return _union(wide) if wide else wanted
 
 
-def _widened(piece: isl.BasicSet, outside: isl.Set) -> isl.Set:
+def _widened(piece: isl.BasicSet, outside: isl.Set, context: isl.Set) -> isl.Set:
     """`piece` without the constraints that are not needed to keep clear of `outside`."""
     if piece.dim(isl.dim_type.div):
-        return isl.Set.from_basic_set(piece)
+        return isl.Set.from_basic_set(piece).gist(context)
     kept = [h for c in piece.remove_redundancies().get_constraints() for h in _halves(c)]
 
     def built(constraints: list[isl.Constraint]) -> isl.Set:
@@ -103,8 +104,7 @@ def _union(sets: list[isl.Set]) -> isl.Set:
 def _conjunction(piece: isl.BasicSet) -> str:
     """The constraints of a basic set of parameters; "" when there are none."""
     if piece.dim(isl.dim_type.div):
-        text = set_text(isl.Set.from_basic_set(piece))
-        return text[text.index("{") + 1 : text.rindex("}")].strip().removeprefix(":").strip()
+        return condition_source(isl.Set.from_params(isl.Set.from_basic_set(piece)))
     exact = isl.Set.from_basic_set(piece).detect_equalities().get_basic_sets()
     return " and ".join(sorted(_comparison(c) for b in exact for c in b.remove_redundancies().get_constraints()))
 
@@ -122,7 +122,7 @@ def _comparison(c: isl.Constraint) -> str:
     minus = {n: -v for n, v in terms.items() if v < 0}
     if c.is_equality():
         left, right, sign = (plus, minus, constant) if plus else (minus, plus, -constant)
-        return f"{_sum(left, max(sign, 0))} = {_sum(right, max(-sign, 0))}"
+        return f"{_sum(left, max(sign, 0))} == {_sum(right, max(-sign, 0))}"
     if not minus:
         return f"{_sum(plus, 0)} >= {-constant}"
     return (

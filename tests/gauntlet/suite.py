@@ -95,7 +95,7 @@ def legal(condition: str, sizes: Mapping[str, int]) -> bool:
     """Whether a condition of the files holds (`N <= 2 or T <= 1`, "never", "always")."""
     if condition in ("never", "always"):
         return condition == "always"
-    return bool(eval(condition.replace(" = ", " == "), {}, dict(sizes)))
+    return bool(eval(condition, {}, dict(sizes)))
 
 
 def all_sizes(case: Case, upto: int) -> Iterator[dict[str, int]]:
