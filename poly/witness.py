@@ -110,7 +110,8 @@ class Witness:
         Its exit status is 0 only if they differ; its one optional argument is another seed.
 
         Raises:
-            ScheduleError: no data were found that show the difference.
+            ScheduleError: no data were found that show the difference. Subscripts that depend on data
+                are over-approximated, and such a refusal may have no real counterexample.
         """
         if self._shown is None:
             raise ScheduleError(f"no data were found that show the conflict: {self}")
