@@ -174,7 +174,7 @@ if __name__ == "__main__":
                  *(["    CHANCE[0] = seed"] if self.tags else []),
                  "    rng = np.random.default_rng(seed)", "    return {"]  # fmt: skip
         for a in self.found.scop.arrays.values():
-            shape = _tuple(tuple(evaluate(e, {}) for e in a.shape))
+            shape = _tuple(tuple(max(0, evaluate(e, {})) for e in a.shape))  # a local one may be empty
             lines.append(f'        "{a.name}": {self.values_text(a, shape)},')
         return "\n".join([*lines, "    }"])
 
