@@ -11,6 +11,7 @@ import islpy as isl
 from emit.accesses import AccessPlan, run_build
 from emit.dynamic import real_bounds
 from emit.isl_expr import arguments, to_expr
+from emit.lifetimes import guard_copies
 from emit.linear import difference, linear, operands, rebuild
 from emit.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
 from emit.passes.simplify import simplify, simplify_expr
@@ -61,7 +62,7 @@ def build_loops(scop: Scop, tree: Node, name: str) -> Function:
     buffers = tuple(_argument(a) for a in scop.arrays.values() if a.kind != "local")
     fn = Function(name, buffers, scop.params, body, fma=scop.reassociate, fast_math=scop.fast_math,
                   notes=tuple(walker.notes))  # fmt: skip
-    return simplify(fn)
+    return guard_copies(scop, simplify(fn))
 
 
 def _argument(array: Array) -> Buffer:

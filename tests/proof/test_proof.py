@@ -326,3 +326,22 @@ def test_conditions_that_the_loops_decide_may_go() -> None:
 
     with pytest.raises(WrongLoops, match="computes another value"):
         prove(scop, statement("S0", lambda s: replace(s, value=first(s.value)))(fn))
+
+
+@op
+def cut(A: inout(f64[L]), B: inout(f64[L])):
+    for i in range(L):
+        if i > 0 and i < L - 1:
+            B[i] = A[i] + 1.0
+        else:
+            A[i] = 2.0
+
+
+def test_a_buffer_in_parts_is_copied_where_it_is_used() -> None:
+    """isl repeats the copies in the part of the other statement; they would undo the results."""
+    s = Schedule.start(cut.scop()).promote("B", "i", "local")
+    fn = build_loops(s.scop, s.tree, "f")
+    prove(s.scop, fn)
+    arrays = {"A": np.arange(6.0), "B": np.zeros(6)}
+    interp.run(fn, arrays, {"L": 6})
+    assert list(arrays["A"]) == [2, 1, 2, 3, 4, 2] and list(arrays["B"]) == [0, 2, 3, 4, 5, 0]
