@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import inliner
+from onnx import inliner, version_converter
 
 from graph_driver import contrib, functions, subgraphs, unrolling
 from graph_driver.binding import Binder, symbol_of
 from graph_driver.functions import has_loops
-from graph_driver.inference import check_attribute_types, infer, type_proto
+from graph_driver.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
 from graph_driver.ir import Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
 from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
@@ -87,7 +87,7 @@ def import_model(
     """Read a model and make every size concrete.
 
     Args:
-        source: path, protobuf or serialised bytes; opset 7 or newer.
+        source: path, protobuf or serialised bytes; a model older than opset 7 is converted by onnx.
         dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`.
         shapes: concrete shapes of inputs, which bind the symbols in them.
 
@@ -97,6 +97,9 @@ def import_model(
     model, folder = read(source)
     check_text(model)
     opsets = opsets_of(model)
+    if 0 < opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
+        model = _renewed(model)
+        opsets = opsets_of(model)
     if model.functions:
         try:
             model = inliner.inline_local_functions(model)
@@ -105,6 +108,17 @@ def import_model(
         opsets = opsets_of(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
     return walker.run(Binder(dims or {}, shapes or {}))
+
+
+def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in the oldest opset that the library reads, if onnx can convert it.
+
+    Otherwise it stays as it is, and an operator whose form has changed since is refused by name.
+    """
+    try:
+        return version_converter.convert_version(model, OLDEST_OPSET)
+    except Exception:  # the converter raises whatever its C++ adapters do
+        return model
 
 
 class _Walker:
