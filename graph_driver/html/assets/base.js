@@ -89,7 +89,10 @@ function tabs(bar, place, views) {
 function choices(label, options, chosen, change) {
   const buttons = options.map(([value, text]) => el("button", {
     type: "button", "aria-pressed": String(value === chosen),
-    on: { click: () => { buttons.forEach((b, i) => b.setAttribute("aria-pressed", String(options[i][0] === value))); change(value); } },
+    on: { click: () => {
+      buttons.forEach((b, i) => b.setAttribute("aria-pressed", String(options[i][0] === value)));
+      change(value);
+    } },
   }, text));
   return el("div", { class: "seg", role: "group", "aria-label": label }, buttons);
 }

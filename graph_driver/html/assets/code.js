@@ -6,12 +6,20 @@ const PANES = [["loops", "Loops", "python"], ["c", "C", "c"], ["llvm", "LLVM IR"
 function listing(rows, language, label, links, register) {
   const digits = String(rows.length ? rows[rows.length - 1][0] : 1).length;
   const lines = rows.map(([number, text, subject], k) => {
-    const line = el("div", { class: `ln${subject ? " linked" : ""}` }, [el("span", { class: "no" }, String(number).padStart(digits)), el("span", { class: "tx" }, coloured(text, language))]);
+    const line = el(
+      "div",
+      { class: `ln${subject ? " linked" : ""}` },
+      [el("span", { class: "no" }, String(number).padStart(digits)), el("span", { class: "tx" }, coloured(text, language))],
+    );
     line.subject = subject;
     register(line, k);
     return line;
   });
-  const box = el("div", { class: "lines scroll", tabindex: "0", role: "region", "aria-label": label }, el("div", { class: "width" }, lines));
+  const box = el(
+    "div",
+    { class: "lines scroll", tabindex: "0", role: "region", "aria-label": label },
+    el("div", { class: "width" }, lines),
+  );
   const find = (e) => { const line = e.target.closest && e.target.closest(".ln"); return line && line.subject ? line : null; };
   box.addEventListener("mouseover", (e) => { const line = find(e); if (line) links.hover(line.subject); else links.leave(); });
   box.addEventListener("mouseleave", () => links.leave());
@@ -44,15 +52,34 @@ function begin(pane) {
 }
 
 function codeView(code, links) {
-  if (code.error) return el("div", { class: "view" }, el("p", { class: "note" }, `There is no code for this schedule: ${code.error}`));
+  if (code.error) return el(
+    "div",
+    { class: "view" },
+    el("p", { class: "note" }, `There is no code for this schedule: ${code.error}`),
+  );
   const panes = {}, made = {};
   const grid = el("div", { class: "panes" });
   const build = (id, name, language) => {
-    const rows = code[id].map(([text, origin], k) => [k + 1, text, id === "loops" ? { line: k + 1 } : origin ? { line: origin } : null]);
+    const rows = code[id].map(([text, origin], k) => [
+      k + 1,
+      text,
+      id === "loops" ? { line: k + 1 } : origin ? { line: origin } : null,
+    ]);
     if (id === "loops") code.loops.forEach(([, own], k) => { if (!own.length) rows[k][2] = null; });
     const register = (line, k) => links.addLine(id === "loops" ? k + 1 : code[id][k][1], line);
     const linked = rows.filter((r) => r[2]).length;
-    const head = el("div", { class: "bar" }, [el("h3", {}, name), el("span", { class: "dim" }, `${plural(rows.length, "line")}, ${plural(linked, "line")} linked${code.cut.includes(id) ? ", cut here" : ""}`)]);
+    const head = el(
+      "div",
+      { class: "bar" },
+      [
+        el("h3", {}, name),
+        el(
+          "span",
+          { class: "dim" },
+          `${plural(rows.length, "line")}, ${plural(linked, "line")} linked${code.cut.includes(id) ? ", cut here" : ""}`,
+        ),
+      ],
+    );
     return el("section", { class: "pane", data: { pane: id } }, [head, listing(rows, language, name, links, register)]);
   };
   const room = innerWidth;
@@ -61,7 +88,10 @@ function codeView(code, links) {
     for (const [id, name, language] of PANES) {
       if (shown.has(id) && !made[id]) made[id] = build(id, name, language);
     }
-    const boxes = Object.values(made).map((pane) => pane.querySelector(".lines")), places = boxes.map((box) => [box.scrollTop, box.scrollLeft]);
+    const boxes = Object.values(made).map((pane) => pane.querySelector(".lines")), places = boxes.map((box) => [
+      box.scrollTop,
+      box.scrollLeft,
+    ]);
     grid.replaceChildren(...PANES.filter(([id]) => shown.has(id)).map(([id]) => made[id]));
     boxes.forEach((box, k) => { [box.scrollTop, box.scrollLeft] = places[k]; }); // moving an element loses them
     grid.style.setProperty("--panes", String(shown.size));
@@ -88,7 +118,9 @@ function sourceView(place, sources, links) {
   for (const part of sources) {
     const byLine = (number) => {
       const last = part.blocks[number] || number;
-      const inside = Object.entries(part.statements).filter(([, [a, b]]) => (a <= number && number <= b) || (part.blocks[number] && a >= number && b <= last));
+      const inside = Object.entries(part.statements).filter(
+        ([, [a, b]]) => (a <= number && number <= b) || (part.blocks[number] && a >= number && b <= last),
+      );
       return inside.map(([name]) => `stmt:${name}`);
     };
     const rows = part.lines.map((text, k) => {

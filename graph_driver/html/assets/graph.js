@@ -17,7 +17,11 @@ class GraphView {
     this.choose = choose;
     this.element = el("div", { class: "view graphview" });
     this.scene = svg("g", {});
-    this.svg = svg("svg", { class: "graph", tabindex: "0", role: "application", "aria-label": "Graph of the model's steps" }, this.scene);
+    this.svg = svg(
+      "svg",
+      { class: "graph", tabindex: "0", role: "application", "aria-label": "Graph of the model's steps" },
+      this.scene,
+    );
     this.marks = [];
     this.draw();
     const tools = el("div", { class: "zoom" }, [["+", 1.3, "Zoom in"], ["−", 1 / 1.3, "Zoom out"]].map(([text, by, title]) => el("button", { type: "button", title, on: { click: () => this.zoom(by) } }, text)).concat(
@@ -46,12 +50,29 @@ class GraphView {
         d += `C${px} ${(py + top) / 2} ${x} ${(py + top) / 2} ${x} ${top - (k === points.length - 1 ? 5 : 0)}`;
         if (k < points.length - 1) d += `L${x} ${bottom}`;
       });
-      const element = svg("path", { d, class: "wire", "marker-end": "url(#wire-head)" }, svg("title", {}, l.tensors.map((t) => `${t}: ${(this.data.tensors[t] || {}).type || "?"}`).join("\n")));
+      const element = svg(
+        "path",
+        { d, class: "wire", "marker-end": "url(#wire-head)" },
+        svg("title", {}, l.tensors.map((t) => `${t}: ${(this.data.tensors[t] || {}).type || "?"}`).join("\n")),
+      );
       element.line = l;
       return element;
     });
     this.boxElements = boxes.map((b, k) => this.box(b, k));
-    const head = svg("marker", { id: "wire-head", viewBox: "0 0 8 8", refX: "6", refY: "4", markerWidth: "8", markerHeight: "8", orient: "auto", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0L8 4L0 8z", class: "wiretip" }));
+    const head = svg(
+      "marker",
+      {
+        id: "wire-head",
+        viewBox: "0 0 8 8",
+        refX: "6",
+        refY: "4",
+        markerWidth: "8",
+        markerHeight: "8",
+        orient: "auto",
+        markerUnits: "userSpaceOnUse",
+      },
+      svg("path", { d: "M0 0L8 4L0 8z", class: "wiretip" }),
+    );
     this.scene.append(svg("defs", {}, head), ...this.lineElements, ...this.boxElements);
   }
 
@@ -131,9 +152,20 @@ class GraphView {
   }
   connect() {
     let from = null;
-    this.svg.addEventListener("wheel", (e) => { const r = this.svg.getBoundingClientRect(); this.zoom(e.deltaY < 0 ? 1.15 : 1 / 1.15, e.clientX - r.left, e.clientY - r.top); e.preventDefault(); }, { passive: false });
+    this.svg.addEventListener(
+      "wheel",
+      (e) => {
+        const r = this.svg.getBoundingClientRect();
+        this.zoom(e.deltaY < 0 ? 1.15 : 1 / 1.15, e.clientX - r.left, e.clientY - r.top);
+        e.preventDefault();
+      },
+      { passive: false },
+    );
     this.svg.addEventListener("pointerdown", (e) => { from = [e.clientX - this.tx, e.clientY - this.ty]; });
-    this.svg.addEventListener("pointermove", (e) => { if (from && e.buttons) { this.tx = e.clientX - from[0]; this.ty = e.clientY - from[1]; this.apply(); } });
+    this.svg.addEventListener(
+      "pointermove",
+      (e) => { if (from && e.buttons) { this.tx = e.clientX - from[0]; this.ty = e.clientY - from[1]; this.apply(); } },
+    );
     addEventListener("pointerup", () => { from = null; });
     this.svg.addEventListener("keydown", (e) => {
       const next = { ArrowDown: () => this.walk("from", "to"), ArrowUp: () => this.walk("to", "from"), ArrowRight: () => this.beside(1), ArrowLeft: () => this.beside(-1),

@@ -10,11 +10,18 @@ class MemoryView {
       .map(([label, n]) => el("li", {}, [el("b", {}, bytesText(n)), label])));
     this.status = el("p", { class: "status", "aria-live": "polite" }, "Point at a rectangle to see its tensor.");
     if (!m.tensors.length) {
-      this.element.append(facts, el("p", { class: "note" }, "No tensor needs the arena: all live in the inputs, the weights and the outputs."));
+      this.element.append(
+        facts,
+        el("p", { class: "note" }, "No tensor needs the arena: all live in the inputs, the weights and the outputs."),
+      );
       return;
     }
     this.element.append(facts, this.picture(choose), this.status, el("div", { class: "legend" }, [
-      el("span", {}, [el("i", { class: "stroke peakline" }), "peak of the plan"]), el("span", {}, [el("i", { class: "stroke boundline" }), "lower bound: most bytes alive at one step"]),
+      el("span", {}, [el("i", { class: "stroke peakline" }), "peak of the plan"]), el(
+        "span",
+        {},
+        [el("i", { class: "stroke boundline" }), "lower bound: most bytes alive at one step"],
+      ),
       el("span", {}, [el("i", { class: "swatch liveswatch" }), "bytes alive at each step"]), el("span", {}, [el("i", { class: "swatch atpeak" }), "alive at the fullest step"])]));
     this.element.append(el("h3", {}, "Tensors, largest first"), this.list(choose));
   }
@@ -32,13 +39,24 @@ class MemoryView {
     const marks = [0, 0.25, 0.5, 0.75, 1].map((t) => svg("g", {}, [svg("line", { x1: left, x2: left + width, y1: Y(t * m.peak), y2: Y(t * m.peak), class: "grid" }),
       svg("text", { x: left - 8, y: Y(t * m.peak) + 4, class: "tick end" }, bytesText(t * m.peak))]));
     const every = Math.max(1, Math.ceil(steps / 12));
-    const ticks = m.live.map((_, k) => k).filter((k) => k % every === 0).map((k) => svg("text", { x: X(k + 0.5), y: liveTop + liveHeight + 18, class: "tick" }, String(k)));
+    const ticks = m.live.map((_, k) => k).filter((k) => k % every === 0).map((k) => svg(
+      "text",
+      { x: X(k + 0.5), y: liveTop + liveHeight + 18, class: "tick" },
+      String(k),
+    ));
     const most = Math.max(m.peak, ...m.live);
     const area = `M${left} ${liveTop + liveHeight}${m.live.map((b, k) => `L${X(k)} ${liveTop + liveHeight - (b / most) * liveHeight}L${X(k + 1)} ${liveTop + liveHeight - (b / most) * liveHeight}`).join("")}L${X(steps)} ${liveTop + liveHeight}Z`;
     const line = (b, cls) => svg("line", { x1: left, x2: left + width, y1: Y(b), y2: Y(b), class: cls });
     return svg("svg", { viewBox: `0 0 ${left + width + 16} ${liveTop + liveHeight + bottom}`, class: "memory", role: "img", "aria-label": "Memory of the arena over the steps" }, [
-      ...marks, svg("rect", { x: X(full), y: top, width: X(full + 1) - X(full), height: height, class: "fullstep" }), ...rects, line(m.bound, "boundline"), line(m.peak, "peakline"),
-      svg("path", { d: area, class: "livearea" }), svg("text", { x: left - 8, y: liveTop + 12, class: "tick end" }, "alive"), ...ticks,
+      ...marks, svg(
+        "rect",
+        { x: X(full), y: top, width: X(full + 1) - X(full), height: height, class: "fullstep" },
+      ), ...rects, line(m.bound, "boundline"), line(m.peak, "peakline"),
+      svg("path", { d: area, class: "livearea" }), svg(
+        "text",
+        { x: left - 8, y: liveTop + 12, class: "tick end" },
+        "alive",
+      ), ...ticks,
       svg("text", { x: left + width / 2, y: liveTop + liveHeight + 33, class: "tick" }, "step")]);
   }
   say(name, offset, size, first, last) {

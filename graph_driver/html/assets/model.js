@@ -2,7 +2,9 @@
 
 const DATA = JSON.parse(byId("data").textContent);
 
-function share(n, total) { return el("span", { class: "share" }, el("i", { css: { width: `${total ? (100 * n) / total : 0}%` } })); }
+function share(n, total) {
+  return el("span", { class: "share" }, el("i", { css: { width: `${total ? (100 * n) / total : 0}%` } }));
+}
 
 function kernelsView(data, choose) {
   const total = { flops: 0, bytes: 0, seconds: 0 };
@@ -10,28 +12,81 @@ function kernelsView(data, choose) {
   const spent = data.kernels.map((_, i) => data.steps.reduce((a, s) => a + (s.kernel === i ? s.seconds || 0 : 0), 0));
   total.seconds = data.steps.reduce((a, s) => a + (s.seconds || 0), 0);
   const first = data.measured ? (k, i) => spent[i] : (k) => (k.flops || 0) * k.uses;
-  const number = (n, unit) => (n === null ? el("span", { class: "dim", title: "depends on the data, or too hard to count" }, "–") : unit(n));
+  const number = (n, unit) => (n === null ? el(
+    "span",
+    { class: "dim", title: "depends on the data, or too hard to count" },
+    "–",
+  ) : unit(n));
   const rows = data.kernels.map((k, i) => [k, i]).sort((a, b) => first(...b) - first(...a)).map(([k, i]) => {
     const step = data.steps.findIndex((s) => s.kernel === i);
     const row = el("tr", { tabindex: "0", data: { step: String(step) }, on: { click: () => choose(step), keydown: (e) => { if (e.key === "Enter") choose(step); } } }, [
-      el("td", { class: "n" }, String(i)), el("th", { scope: "row" }, [el("i", { class: "dot", css: { background: family(k.label)[2] } }), " ", k.label]), el("td", { class: "n" }, String(k.uses)),
-      ...(data.measured ? [el("td", { class: "n" }, timeText(spent[i])), el("td", {}, share(spent[i], total.seconds)), el("td", { class: "n" }, spent[i] && k.flops ? `${bigText((k.flops * k.uses) / spent[i])}` : "–")] : []),
+      el("td", { class: "n" }, String(i)), el(
+        "th",
+        { scope: "row" },
+        [el("i", { class: "dot", css: { background: family(k.label)[2] } }), " ", k.label],
+      ), el("td", { class: "n" }, String(k.uses)),
+      ...(data.measured ? [
+        el("td", { class: "n" }, timeText(spent[i])),
+        el("td", {}, share(spent[i], total.seconds)),
+        el("td", { class: "n" }, spent[i] && k.flops ? `${bigText((k.flops * k.uses) / spent[i])}` : "–"),
+      ] : []),
       el("td", { class: "n" }, number(k.flops, bigText)), el("td", {}, share((k.flops || 0) * k.uses, total.flops)),
       el("td", { class: "n" }, number(k.bytes, bytesText)), el("td", {}, share((k.bytes || 0) * k.uses, total.bytes)),
       el("td", { class: "n" }, k.bytes ? ((k.flops || 0) / k.bytes).toPrecision(3) : "–"), el("td", {}, k.first)]);
     return row;
   });
-  const host = data.steps.map((s, i) => [s, i]).filter(([s]) => s.kind === "host").map(([s, i]) => el("tr", { tabindex: "0", on: { click: () => choose(i) } }, [el("td", { class: "n" }, String(i)), el("th", { scope: "row" }, s.label), el("td", {}, s.nodes.map(([n]) => n).join(", ")), el("td", {}, s.reason)]));
+  const host = data.steps.map((s, i) => [s, i]).filter(([s]) => s.kind === "host").map(([s, i]) => el(
+    "tr",
+    { tabindex: "0", on: { click: () => choose(i) } },
+    [
+      el("td", { class: "n" }, String(i)),
+      el("th", { scope: "row" }, s.label),
+      el("td", {}, s.nodes.map(([n]) => n).join(", ")),
+      el("td", {}, s.reason),
+    ],
+  ));
   return el("div", { class: "view prose" }, [
     data.measured ? roofline(data, choose) : null,
-    el("h3", {}, "Kernels"), el("p", { class: "dim" }, `Distinct kernels, most ${data.measured ? "time" : "work"} first. Bytes: every element of an argument read and of a result written once. ${data.measured ? "Time, flops per second and shares" : "Shares"} count all uses.`),
-    data.kernels.length ? table(["No.#", "Operators", "Uses#", ...(data.measured ? ["Time#", "of all", "Flops/s#"] : []), "Flops#", "of all", "Bytes#", "of all", "Flops/byte#", "First node"], rows, "kernels") : el("p", {}, "A compiled directory keeps no Scops: nothing to count."),
-    el("h3", {}, "Host operators"), host.length ? table(["Step#", "Operator", "Node", "Why"], host) : el("p", {}, "None: everything runs in compiled code."),
+    el("h3", {}, "Kernels"), el(
+      "p",
+      { class: "dim" },
+      `Distinct kernels, most ${data.measured ? "time" : "work"} first. Bytes: every element of an argument read and of a result written once. ${data.measured ? "Time, flops per second and shares" : "Shares"} count all uses.`,
+    ),
+    data.kernels.length ? table(
+      [
+        "No.#",
+        "Operators",
+        "Uses#",
+        ...(data.measured ? ["Time#", "of all", "Flops/s#"] : []),
+        "Flops#",
+        "of all",
+        "Bytes#",
+        "of all",
+        "Flops/byte#",
+        "First node",
+      ],
+      rows,
+      "kernels",
+    ) : el("p", {}, "A compiled directory keeps no Scops: nothing to count."),
+    el("h3", {}, "Host operators"), host.length ? table(["Step#", "Operator", "Node", "Why"], host) : el(
+      "p",
+      {},
+      "None: everything runs in compiled code.",
+    ),
   ]);
 }
 
 function decisionsView(data) {
-  const rows = data.decisions.map((d) => el("tr", {}, [el("td", {}, el("span", { class: `verdict ${d.joined ? "yes" : "no"}` }, d.joined ? "joined" : "apart")), el("td", {}, `${d.from} → ${d.to}`), el("td", {}, d.tensor), el("td", {}, d.reason)]));
+  const rows = data.decisions.map((d) => el(
+    "tr",
+    {},
+    [
+      el("td", {}, el("span", { class: `verdict ${d.joined ? "yes" : "no"}` }, d.joined ? "joined" : "apart")),
+      el("td", {}, `${d.from} → ${d.to}`),
+      el("td", {}, d.tensor),
+      el("td", {}, d.reason),
+    ],
+  ));
   const list = (items) => el("ul", { class: "steps" }, items.map((t) => el("li", {}, t)));
   return el("div", { class: "view prose" }, [
     el("h3", {}, "Fusion"), rows.length ? table(["", "Nodes", "Tensor", "Why"], rows) : el("p", {}, "No decisions recorded."),
@@ -45,7 +100,18 @@ function details(data, number, box) {
   const place = byId("details");
   const tensors = (names) => el("ul", { class: "plain" }, names.map((n) => {
     const t = data.tensors[n];
-    return el("li", {}, [el("b", {}, n), t ? el("div", { class: "dim" }, `${t.type}${t.bytes ? `, ${bytesText(t.bytes)}` : ""}, ${t.where}${t.where === "arena" || t.where === "weight" ? ` at ${t.offset.toLocaleString("en")}` : ""}`) : null]);
+    return el(
+      "li",
+      {},
+      [
+        el("b", {}, n),
+        t ? el(
+          "div",
+          { class: "dim" },
+          `${t.type}${t.bytes ? `, ${bytesText(t.bytes)}` : ""}, ${t.where}${t.where === "arena" || t.where === "weight" ? ` at ${t.offset.toLocaleString("en")}` : ""}`,
+        ) : null,
+      ],
+    );
   }));
   if (number === null) {
     byId("h-step").textContent = box.kind === "input" ? "Input" : "Output";
@@ -55,15 +121,37 @@ function details(data, number, box) {
   const s = data.steps[number], k = s.kernel === null ? null : data.kernels[s.kernel];
   byId("h-step").textContent = `Step ${number} of ${data.steps.length}`;
   const reads = s.args.filter((a) => !s.results.includes(a)), names = new Set(s.nodes.map(([n]) => n)), touching = data.decisions.filter((d) => [...names].some((n) => d.from.includes(`'${n}'`) || d.to.includes(`'${n}'`) || d.from === n || d.to === n));
-  const work = k && [...(data.measured ? [["Time, measured", timeText(s.seconds)], ["Flops per second", k.flops ? bigText(k.flops / s.seconds) : "–"]] : []), ["Flops", k.flops === null ? "–" : bigText(k.flops)], ["Bytes, at least", k.bytes === null ? "–" : bytesText(k.bytes)], ["Bytes, at most", k.traffic === null ? "–" : bytesText(k.traffic)], ["Flops per byte", k.bytes ? ((k.flops || 0) / k.bytes).toPrecision(3) : "–"], ["Kernel", `${s.kernel}, used ${k.uses} time${k.uses === 1 ? "" : "s"}`]];
+  const work = k && [
+    ...(data.measured ? [
+      ["Time, measured", timeText(s.seconds)],
+      ["Flops per second", k.flops ? bigText(k.flops / s.seconds) : "–"],
+    ] : []),
+    ["Flops", k.flops === null ? "–" : bigText(k.flops)],
+    ["Bytes, at least", k.bytes === null ? "–" : bytesText(k.bytes)],
+    ["Bytes, at most", k.traffic === null ? "–" : bytesText(k.traffic)],
+    ["Flops per byte", k.bytes ? ((k.flops || 0) / k.bytes).toPrecision(3) : "–"],
+    ["Kernel", `${s.kernel}, used ${k.uses} time${k.uses === 1 ? "" : "s"}`],
+  ];
   place.replaceChildren(...[
     el("p", { class: "steplabel" }, s.label || s.kind),
     s.reason ? el("p", { class: "note" }, `On the host: ${s.reason}`) : null,
-    work ? el("table", { class: "facts-table" }, el("tbody", {}, work.map(([a, b]) => el("tr", {}, [el("th", { scope: "row" }, a), el("td", { class: "n" }, b)])))) : null,
-    el("h3", {}, `${plural(s.nodes.length, "node")}`), el("ul", { class: "plain" }, s.nodes.map(([n, kind]) => el("li", {}, [el("b", {}, kind || ""), ` ${n}`]))),
+    work ? el(
+      "table",
+      { class: "facts-table" },
+      el("tbody", {}, work.map(([a, b]) => el("tr", {}, [el("th", { scope: "row" }, a), el("td", { class: "n" }, b)]))),
+    ) : null,
+    el("h3", {}, `${plural(s.nodes.length, "node")}`), el(
+      "ul",
+      { class: "plain" },
+      s.nodes.map(([n, kind]) => el("li", {}, [el("b", {}, kind || ""), ` ${n}`])),
+    ),
     el("h3", {}, "Reads"), reads.length ? tensors(reads) : el("p", {}, "Nothing."),
     el("h3", {}, "Makes"), tensors(s.results),
-    touching.length ? el("h3", {}, "Decisions") : null, touching.length ? el("ul", { class: "steps" }, touching.map((d) => el("li", {}, `${d.from} ${d.joined ? "joined" : "kept apart from"} ${d.to}: ${d.reason}`))) : null,
+    touching.length ? el("h3", {}, "Decisions") : null, touching.length ? el(
+      "ul",
+      { class: "steps" },
+      touching.map((d) => el("li", {}, `${d.from} ${d.joined ? "joined" : "kept apart from"} ${d.to}: ${d.reason}`)),
+    ) : null,
   ].filter(Boolean));
 }
 
@@ -71,12 +159,26 @@ function start() {
   connectTheme();
   const kernels = DATA.steps.filter((s) => s.kind === "kernel").length, host = DATA.steps.filter((s) => s.kind === "host").length;
   byId("title").textContent = DATA.name;
-  byId("subtitle").textContent = [`for ${DATA.target}`, DATA.nodes === null ? "a compiled directory" : plural(DATA.nodes, "node")].join(" · ");
+  byId("subtitle").textContent = [
+    `for ${DATA.target}`,
+    DATA.nodes === null ? "a compiled directory" : plural(DATA.nodes, "node"),
+  ].join(" · ");
   const total = (what) => DATA.kernels.reduce((a, k) => a + (k[what] || 0) * k.uses, 0);
-  const facts = [["kernel calls", `${kernels}`, `${DATA.distinct} distinct`], ["host operators", String(host)], ["arena", bytesText(DATA.memory.peak), `lower bound ${bytesText(DATA.memory.bound)}`], ["weights", bytesText(DATA.memory.weights)]];
+  const facts = [
+    ["kernel calls", `${kernels}`, `${DATA.distinct} distinct`],
+    ["host operators", String(host)],
+    ["arena", bytesText(DATA.memory.peak), `lower bound ${bytesText(DATA.memory.bound)}`],
+    ["weights", bytesText(DATA.memory.weights)],
+  ];
   if (DATA.measured) facts.unshift(["added up over the steps", timeText(DATA.steps.reduce((a, s) => a + s.seconds, 0))]);
-  if (DATA.kernels.length) facts.unshift(["flops", bigText(total("flops")), DATA.kernels.some((k) => k.flops === null) ? "of the kernels that can be counted" : ""]);
-  byId("facts").append(...facts.map(([label, value, more]) => el("li", {}, [el("b", {}, value), more ? `${label}, ${more}` : label])));
+  if (DATA.kernels.length) facts.unshift([
+    "flops",
+    bigText(total("flops")),
+    DATA.kernels.some((k) => k.flops === null) ? "of the kernels that can be counted" : "",
+  ]);
+  byId("facts").append(
+    ...facts.map(([label, value, more]) => el("li", {}, [el("b", {}, value), more ? `${label}, ${more}` : label])),
+  );
 
   let current = 0, open = null;
   const choose = (step, box) => { if (step !== null) current = step; details(DATA, step, box); };

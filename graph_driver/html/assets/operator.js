@@ -4,8 +4,18 @@ const DATA = JSON.parse(byId("data").textContent);
 
 function decisionsView(data, links) {
   const { schedule, space } = data;
-  const steps = schedule.steps.map((s) => el("li", {}, [el("b", {}, s.name), Object.keys(s.args).length ? el("code", {}, ` ${Object.entries(s.args).map(([k, v]) => `${k}=${v}`).join(", ")}`) : null]));
-  const figure = (v) => (typeof v === "number" && !Number.isInteger(v) ? v.toPrecision(3) : typeof v === "object" && v !== null ? JSON.stringify(v) : String(v));
+  const steps = schedule.steps.map((s) => el(
+    "li",
+    {},
+    [
+      el("b", {}, s.name),
+      Object.keys(s.args).length ? el("code", {}, ` ${Object.entries(s.args).map(([k, v]) => `${k}=${v}`).join(", ")}`) : null,
+    ],
+  ));
+  const figure = (v) => {
+    if (typeof v === "number" && !Number.isInteger(v)) return v.toPrecision(3);
+    return typeof v === "object" && v !== null ? JSON.stringify(v) : String(v);
+  };
   const decisions = schedule.decisions.map((d) => el("tr", {}, [el("td", {}, el("span", { class: `verdict ${d.outcome === "done" ? "yes" : "no"}` }, d.outcome)), el("td", {}, d.stage), el("td", {}, d.subject), el("td", {}, [d.what, d.reason ? el("div", { class: "dim" }, d.reason) : null]),
     el("td", {}, el("code", {}, Object.entries(d.figures).map(([k, v]) => `${k}=${figure(v)}`).join(", ")))]));
   const dependences = space.dependences.map((d) => {
@@ -24,12 +34,27 @@ function decisionsView(data, links) {
     schedule.codeNotes.length ? el("ul", { class: "steps" }, schedule.codeNotes.map((n) => el("li", {}, n))) : null,
     el("h3", {}, "What the dependences leave free"),
     el("ul", { class: "steps" }, [
-      el("li", {}, [data.free.parallel.length ? "Loops that carry none: " : "Every loop carries a dependence.", el("code", {}, data.free.parallel.join(", "))]),
-      data.free.sums.length ? el("li", {}, ["Loops that carry only a reduction's own updates: ", el("code", {}, data.free.sums.join(", "))]) : null,
+      el(
+        "li",
+        {},
+        [
+          data.free.parallel.length ? "Loops that carry none: " : "Every loop carries a dependence.",
+          el("code", {}, data.free.parallel.join(", ")),
+        ],
+      ),
+      data.free.sums.length ? el(
+        "li",
+        {},
+        ["Loops that carry only a reduction's own updates: ", el("code", {}, data.free.sums.join(", "))],
+      ) : null,
       ...data.free.bands.map((b) => el("li", {}, ["May be put in any order and tiled: ", el("code", {}, b.join(", "))]))]),
     el("h3", {}, "Dependences"),
     space.complete ? null : el("p", { class: "note" }, "isl's quota ended before all dependences were found."),
-    dependences.length ? table(["Kind", "Array", "Statements", "Distance", "Pairs of instances"], dependences, "deps") : el("p", {}, "None."),
+    dependences.length ? table(
+      ["Kind", "Array", "Statements", "Distance", "Pairs of instances"],
+      dependences,
+      "deps",
+    ) : el("p", {}, "None."),
     el("h3", {}, "Arrays"),
     el("ul", { class: "plain" }, data.arrays.map((a) => el("li", {}, el("code", {}, a.text)))),
     el("h3", {}, "Domains"),
@@ -51,7 +76,12 @@ function start() {
   const links = new Links(DATA.code);
   const view = new TreeView(byId("tree"), links);
   view.show(DATA.tree, DATA.free);
-  byId("whichtree").replaceWith(choices("Which tree", [["tree", "schedule"], ["programTree", "program"]], "tree", (which) => view.show(DATA[which], which === "tree" ? DATA.free : DATA.programFree)));
+  byId("whichtree").replaceWith(choices(
+    "Which tree",
+    [["tree", "schedule"], ["programTree", "program"]],
+    "tree",
+    (which) => view.show(DATA[which], which === "tree" ? DATA.free : DATA.programFree),
+  ));
   let folded = false;
   byId("foldall").addEventListener("click", () => {
     folded = !folded;
@@ -66,12 +96,20 @@ function start() {
   const code = codeView(DATA.code, links);
   const open = tabs(byId("tabs"), byId("views"), [
     ["code", "Code", code, () => code.redraw && code.redraw()],
-    ["space", "Iteration space", drawing ? drawing.element : el("div", { class: "view" }, "No statements."), () => { if (drawing && !drawing.instances) drawing.draw(); }],
+    [
+      "space",
+      "Iteration space",
+      drawing ? drawing.element : el("div", { class: "view" }, "No statements."),
+      () => { if (drawing && !drawing.instances) drawing.draw(); },
+    ],
     ["cost", "Work and traffic", costs.element()],
     ["why", "Decisions", decisionsView(DATA, links)],
   ]);
   document.addEventListener("keydown", (e) => { if (e.key === "Escape") links.unpin(); });
-  document.addEventListener("click", (e) => { if (!e.target.closest(".ln, .row, button, select, input, label, tr")) links.unpin(); });
+  document.addEventListener(
+    "click",
+    (e) => { if (!e.target.closest(".ln, .row, button, select, input, label, tr")) links.unpin(); },
+  );
   const [name, key] = decodeURIComponent(location.hash.slice(1)).split("/"); // page.html#code/stmt:S0
   if (byId(`view-${name}`)) open(name);
   if (key) links.pin({ keys: [key] });

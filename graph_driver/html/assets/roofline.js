@@ -12,8 +12,14 @@ function roofline(data, choose) {
   const left = 76, top = 12, width = 760, height = 330, wide = Math.max(1, x1 - x0), tall = Math.max(1, y1 - y0);
   const X = (v) => left + ((log(v) - x0) / wide) * width, Y = (v) => top + height - ((log(v) - y0) / tall) * height;
   const ticks = [];
-  for (let e = x0; e <= x0 + wide; e += 1) ticks.push(svg("line", { x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: top + height, class: "grid" }), svg("text", { x: X(10 ** e), y: top + height + 18, class: "tick" }, String(Number((10 ** e).toPrecision(1)))));
-  for (let e = y0; e <= y0 + tall; e += 1) ticks.push(svg("line", { x1: left, x2: left + width, y1: Y(10 ** e), y2: Y(10 ** e), class: "grid" }), svg("text", { x: left - 8, y: Y(10 ** e) + 4, class: "tick end" }, bigText(10 ** e)));
+  for (let e = x0; e <= x0 + wide; e += 1) ticks.push(
+    svg("line", { x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: top + height, class: "grid" }),
+    svg("text", { x: X(10 ** e), y: top + height + 18, class: "tick" }, String(Number((10 ** e).toPrecision(1)))),
+  );
+  for (let e = y0; e <= y0 + tall; e += 1) ticks.push(
+    svg("line", { x1: left, x2: left + width, y1: Y(10 ** e), y2: Y(10 ** e), class: "grid" }),
+    svg("text", { x: left - 8, y: Y(10 ** e) + 4, class: "tick end" }, bigText(10 ** e)),
+  );
   const diagonals = [];
   for (let e = 6; e <= 13; e += 1) {
     // the part of flops/s = 10^e bytes/s * flops/byte that is inside the frame
@@ -24,7 +30,9 @@ function roofline(data, choose) {
   }
   const status = el("p", { class: "status", "aria-live": "polite" }, "Point at a step. The larger a dot, the more time it takes.");
   const dots = points.sort((a, b) => b.s.seconds - a.s.seconds).map((p) => svg("circle", { cx: X(p.x), cy: Y(p.y), r: 3.5 + 12 * Math.sqrt(p.s.seconds / most), class: "spot", css: { fill: family(p.s.label)[2] }, on: {
-    mouseenter: () => { status.textContent = `Step ${p.k}, ${p.s.label}: ${timeText(p.s.seconds)}, ${bigText(p.y)}flops/s, ${p.x.toPrecision(3)} flops per byte, ${bytesText(p.kernel.bytes / p.s.seconds)}/s`; },
+    mouseenter: () => {
+      status.textContent = `Step ${p.k}, ${p.s.label}: ${timeText(p.s.seconds)}, ${bigText(p.y)}flops/s, ${p.x.toPrecision(3)} flops per byte, ${bytesText(p.kernel.bytes / p.s.seconds)}/s`;
+    },
     click: () => choose(p.k) } }, svg("title", {}, p.s.label)));
   return el("section", {}, [el("h3", {}, "Speed of the steps"),
     svg("svg", { viewBox: `0 0 ${left + width + 16} ${top + height + 42}`, class: "memory roofline", role: "img", "aria-label": "Flops per second over flops per byte" }, [

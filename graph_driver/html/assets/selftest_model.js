@@ -7,7 +7,10 @@ function selftest() {
     const { graph, memory, open, show } = APP;
     check("a box for each step", document.querySelectorAll("svg.graph .box").length === DATA.boxes.length);
     const spots = DATA.boxes.map((b) => [b.x, b.layer]);
-    check("no two boxes overlap", spots.every(([x, l], k) => spots.slice(k + 1).every(([y, m]) => l !== m || Math.abs(x - y) >= 1)));
+    check(
+      "no two boxes overlap",
+      spots.every(([x, l], k) => spots.slice(k + 1).every(([y, m]) => l !== m || Math.abs(x - y) >= 1)),
+    );
     const scale = graph.scale;
     graph.zoom(1.3);
     check("zooms", graph.scale > scale);
@@ -20,7 +23,10 @@ function selftest() {
     check("keys walk", graph.data.boxes[graph.at].step !== last);
     open("memory");
     check("a rectangle for each tensor", document.querySelectorAll("svg.memory .tensor").length === DATA.memory.tensors.length);
-    check("the plan is not below its bound", DATA.memory.peak >= DATA.memory.bound && Math.max(0, ...DATA.memory.live) === DATA.memory.bound);
+    check(
+      "the plan is not below its bound",
+      DATA.memory.peak >= DATA.memory.bound && Math.max(0, ...DATA.memory.live) === DATA.memory.bound,
+    );
     open("kernels");
     open("why");
     open("graph");

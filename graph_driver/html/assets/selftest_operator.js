@@ -73,7 +73,13 @@ function everything(space, size) {
   if (full) return { size, full };
   space.rank(instances, new Set());
   const { edges } = space.edges(instances, sizes, () => true, 1e6, (d) => d.kind);
-  return { size, legal: true, clipped, order: [...instances].sort((a, b) => a.rank - b.rank).map((x) => x.id), edges: edges.map(([a, b, d]) => `${d.kind} ${d.array} ${a.id} ${b.id}`).sort() };
+  return {
+    size,
+    legal: true,
+    clipped,
+    order: [...instances].sort((a, b) => a.rank - b.rank).map((x) => x.id),
+    edges: edges.map(([a, b, d]) => `${d.kind} ${d.array} ${a.id} ${b.id}`).sort(),
+  };
 }
 
 if (location.hash === "#selftest") selftest();

@@ -1,6 +1,8 @@
 // Colouring of code. One small tokeniser per language: a list of [class, pattern], first match wins.
 
 const NUMBER = /[-+]?\b(?:0x[\da-f.]+p[-+]?\d+f?|\d+(?:\.\d+)?(?:e[-+]?\d+)?[fuL]*)\b/iy;
+const OPCODES = "define declare internal call br ret load store phi add sub mul fadd fmul icmp fcmp select getelementptr " +
+  "inbounds alloca shufflevector insertelement extractelement sext zext trunc bitcast";
 const LANGUAGES = {
   python: [["com", /#.*/y], ["str", /"[^"]*"|'[^']*'/y], ["num", NUMBER],
     ["key", /\b(?:def|for|in|range|if|else|elif|return|and|or|not|where|pass|while|grid)\b/y],
@@ -10,7 +12,7 @@ const LANGUAGES = {
     ["typ", /\b(?:u?int\d+_t|float|double|size_t|char|[a-z]\w*x\d+)\b/y], ["wrd", /[A-Za-z_]\w*/y]],
   llvm: [["com", /;.*/y], ["str", /"[^"]*"/y], ["lab", /^[\w.]+:/y], ["var", /[%@!][\w.]+/y], ["num", NUMBER],
     ["typ", /\b(?:i\d+|float|double|half|bfloat|ptr|void|label)\b/y],
-    ["key", /\b(?:define|declare|internal|call|br|ret|load|store|phi|add|sub|mul|fadd|fmul|icmp|fcmp|select|getelementptr|inbounds|alloca|shufflevector|insertelement|extractelement|sext|zext|trunc|bitcast)\b/y],
+    ["key", new RegExp(`\\b(?:${OPCODES.split(" ").join("|")})\\b`, "y")],
     ["wrd", /[A-Za-z_][\w.]*/y]],
   asm: [["com", /#.*/y], ["lab", /^[\w.$]+:/y], ["pre", /^\s*\.\w+.*/y], ["key", /^\s+[a-z]\w*/y],
     ["var", /%\w+/y], ["num", /\$?-?\b(?:0x[\da-f]+|\d+)\b/iy], ["wrd", /[A-Za-z_.][\w.$]*/y]],

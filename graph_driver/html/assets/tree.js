@@ -32,14 +32,29 @@ class TreeView {
       const parts = Object.entries(node.parts);
       const inner = node.children.flatMap((c) => this.nodes(c, parts.length ? level + 1 : level));
       if (!parts.length) return inner;
-      return [this.item(parts.map(([s, text]) => this.row(null, [el("span", { class: "kw" }, "only "), el("code", {}, coloured(text, "python")), el("span", { class: "dim" }, ` for ${s}`)])), inner, level)];
+      return [this.item(
+        parts.map(([s, text]) => this.row(
+          null,
+          [
+            el("span", { class: "kw" }, "only "),
+            el("code", {}, coloured(text, "python")),
+            el("span", { class: "dim" }, ` for ${s}`),
+          ],
+        )),
+        inner,
+        level,
+      )];
     }
     if (node.type === "leaf") {
       return node.statements.map((s) => this.item([this.row(s.key, [
         el("span", { class: "stmtname" }, s.name), " ", el("code", {}, coloured(s.text, "python"))])], [], level));
     }
     const below = node.children.flatMap((c) => this.nodes(c, level + 1));
-    if (node.type === "sequence") return [this.item([this.row(null, [el("span", { class: "kw" }, "sequence"), el("span", { class: "dim" }, " one after another")])], below, level)];
+    if (node.type === "sequence") return [this.item(
+      [this.row(null, [el("span", { class: "kw" }, "sequence"), el("span", { class: "dim" }, " one after another")])],
+      below,
+      level,
+    )];
     if (node.type === "promote") return [this.item([this.promotion(node)], below, level)];
     const item = this.item(node.members.map((m) => this.member(m)), below, level);
     if (node.members.length > 1) {
@@ -87,18 +102,40 @@ class TreeView {
     const shown = (v) => el("code", {}, coloured(v, "python"));
     const values = m.values.length === 1 && m.values[0][0] === m.name ? [] :
       m.values.length === 1 ? [" = ", shown(m.values[0][0])] :
-      [" = ", ...m.values.flatMap(([v, names], k) => [k ? ", " : "", shown(v), el("span", { class: "dim" }, ` for ${names.join("/")}`)])];
+      [
+        " = ",
+        ...m.values.flatMap(([v, names], k) => [k ? ", " : "", shown(v), el("span", { class: "dim" }, ` for ${names.join("/")}`)]),
+      ];
     const marks = [];
-    if (m.kind !== "serial") marks.push(badge(m.kind.split(".")[0], `${m.kind}${m.factor ? ` ${m.factor}` : ""}`, (MARKS[m.kind] || ["", "bound to this axis of the device"])[1]));
-    else if (this.free.parallel.includes(m.name)) marks.push(badge("free", "free", "carries no dependence: its iterations may run in any order or at once"));
-    if (this.free.sums.includes(m.name)) marks.push(badge("free", "sum", "carries only the updates of a reduction, which may change places"));
+    if (m.kind !== "serial") marks.push(badge(
+      m.kind.split(".")[0],
+      `${m.kind}${m.factor ? ` ${m.factor}` : ""}`,
+      (MARKS[m.kind] || ["", "bound to this axis of the device"])[1],
+    ));
+    else if (this.free.parallel.includes(m.name)) marks.push(badge(
+      "free",
+      "free",
+      "carries no dependence: its iterations may run in any order or at once",
+    ));
+    if (this.free.sums.includes(m.name)) marks.push(badge(
+      "free",
+      "sum",
+      "carries only the updates of a reduction, which may change places",
+    ));
     const most = m.most ? el("span", { class: "most", title: `takes at most ${m.most} values` }, ` (≤ ${m.most})`) : null;
-    return this.row(m.key, [el("span", { class: "kw" }, "for "), el("b", {}, m.name), ...values, most, ...marks.flatMap((b) => [" ", b])]);
+    return this.row(
+      m.key,
+      [el("span", { class: "kw" }, "for "), el("b", {}, m.name), ...values, most, ...marks.flatMap((b) => [" ", b])],
+    );
   }
   promotion(n) {
     const copies = [n.in ? "copy in" : null, n.out ? "copy out" : null].filter(Boolean).join(", ");
     return this.row(n.key, [el("span", { class: "kw" }, n.in || n.out ? "promote " : "contract "), el("b", {}, n.array),
-      n.box ? el("code", {}, coloured(`[${n.box}]`, "python")) : null, el("span", { class: "dim" }, " to "), badge("buffer", `${n.space} ${n.buffer}`, "a small buffer that stands for a part of the array"),
+      n.box ? el("code", {}, coloured(`[${n.box}]`, "python")) : null, el("span", { class: "dim" }, " to "), badge(
+        "buffer",
+        `${n.space} ${n.buffer}`,
+        "a small buffer that stands for a part of the array",
+      ),
       n.layout ? [" ", badge("buffer", "packed", `stored in this order: ${n.layout}`)] : null, copies ? el("span", { class: "dim" }, ` ${copies}`) : null]);
   }
 
