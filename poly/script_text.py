@@ -182,8 +182,10 @@ if __name__ == "__main__":
         """The initial values of an array."""
         bound = self.index_bound(a.name)
         if bound is not None:
-            # used as a subscript or loop bound: stays inside the arrays
-            return f"rng.integers(0, {bound}, {shape}).astype({dtype_text(a.dtype)})"
+            # used as a subscript or loop bound: stays inside the arrays, and meets the element now and then
+            pool = sorted({c for c in self.witness.element if 0 <= c < bound})
+            drawn = f"rng.choice({pool}, {shape})" if pool and self.seed % 2 else f"rng.integers(0, {bound}, {shape})"
+            return f"{drawn}.astype({dtype_text(a.dtype)})"
         if a.kind in ("local", "out"):
             poison = "np.int64(-777)" if self.tags else "np.nan" if a.dtype.is_float else "77"
             return f"np.full({shape}, {poison}, {'np.int64' if self.tags else dtype_text(a.dtype)})"

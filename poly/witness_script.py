@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from poly.access import accesses
 from poly.enumeration import Instance
 from poly.executions import DROP_BUFFER, NEW_BUFFER, Entry, Enumerated, Execution, enumerate_orders, own_update
+from poly.expr import loads
 from poly.script_text import Moment, Script, Values, moment_of
 from poly.witness import Case, Witness, witnesses_at
 
@@ -52,13 +54,20 @@ class _Search:
     def run(self) -> Shown | None:
         """Real values before tags, the end before the moment, the witness's own pair before others."""
         own = [self.witness]
-        for tags, pairs, seeds in ((False, own, 6), (True, own, 6), (True, None, 12), (False, None, 12)):
+        patience = 5 if self.data_dependent else 1
+        stages = ((False, own, 6), (True, own, 6), (True, None, 12 * patience), (False, None, 12 * patience))
+        for tags, pairs, seeds in stages:
             for refused in self.found.refused:
                 for seed in range(seeds):
                     shown = self.attempt(refused, tags, self.others if pairs is None else pairs, seed)
                     if shown is not None:
                         return shown
         return None
+
+    @property
+    def data_dependent(self) -> bool:
+        """Whether some subscript is read from an array: then the data must meet to show a conflict."""
+        return any(True for a in accesses(self.found.scop) for index in a.load.index for _ in loads(index))
 
     @cached_property
     def others(self) -> Sequence[Witness]:
