@@ -198,8 +198,10 @@ class Executor:
         finally:
             self._idle.append(memory)
 
-    def run_eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
-        """The same, step by step; `observer(number, step, look)` is called after each step.
+    def run_eager(
+        self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None
+    ) -> dict[str, Any]:
+        """The same, step by step; `observer(number, step, look)` is called after each step, `before` before it.
 
         `look(name)` gives a copy of any tensor that is in memory at that point.
         """
@@ -207,6 +209,8 @@ class Executor:
         with self._memory() as memory, self._turn:
             frame = self._frame(memory, arrays)
             for k, step in enumerate(self.plan.steps):
+                if before is not None:
+                    before(k, step, lambda name: np.array(frame.value(name)))
                 if step.kind == "host":
                     frame.host(step, self._hosts)
                 elif step.kind == "copy":

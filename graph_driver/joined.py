@@ -28,7 +28,8 @@ class Group:
     `inputs` are tensors in the order of `scop.args`, `outputs` in the order of
     `scop.results`; `arrays` are the names of both in the Scop. `text` is the Scop as canonical
     JSON and `key` its hash: equal keys, equal code. Without a key the (single) node runs on
-    the host because of `reason`; a group from the cache has a key and no Scop.
+    the host because of `reason`; a group from the cache has a key and no Scop. `inplace`
+    has pairs (output, input): the output is written over the input and has no array.
     """
 
     nodes: tuple[Node, ...]
@@ -39,6 +40,12 @@ class Group:
     key: str = ""
     reason: str = ""
     arrays: tuple[str, ...] = ()
+    inplace: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The outputs that have an array of their own."""
+        return tuple(o for o in self.outputs if o not in dict(self.inplace))
 
     @property
     def label(self) -> str:

@@ -33,11 +33,13 @@ def inspect_tensors(model: Model, inputs: Mapping[str, Any], names: Sequence[str
         for name in names:
             if name in step.results or (name not in found and name in step.args):
                 found[name] = look(name)
+
+    def before(_: int, step: Step, look: Look) -> None:  # after the step an operand may be overwritten
         wanted = [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
         if wanted:
             found.update(_recompute(model, inside[wanted[0]], wanted, look))
 
-    outputs = model.eager(inputs, observe)
+    outputs = model.executor().run_eager(inputs, observe, before)
     for name in names:
         if name not in found:
             found[name] = outputs[name] if name in outputs else _still_there(model, name, inputs)

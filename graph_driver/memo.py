@@ -84,7 +84,8 @@ def store(key: str, graph: Graph, known: Known) -> None:
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     head = {
         "groups": [
-            [[place[id(n)] for n in g.nodes], g.inputs, g.outputs, g.arrays, g.key, g.reason] for g in known.groups
+            [[place[id(n)] for n in g.nodes], g.inputs, g.outputs, g.arrays, g.key, g.reason, g.inplace]
+            for g in known.groups
         ],
         "kernels": [[k, c.symbol, c.order, len(c.image)] for k, c in known.compiled.items()],
         "rearranged": [[r.name, r.source, r.shape, r.layout] for r in known.rearranged],
@@ -108,9 +109,9 @@ def find(key: str, graph: Graph) -> Known | None:
         groups = [
             Group(
                 tuple(graph.nodes[k] for k in nodes), tuple(inputs), tuple(outputs),
-                None, "", group_key, reason, tuple(arrays),
+                None, "", group_key, reason, tuple(arrays), tuple((y, x) for y, x in inplace),
             )
-            for nodes, inputs, outputs, arrays, group_key, reason in head["groups"]
+            for nodes, inputs, outputs, arrays, group_key, reason, inplace in head["groups"]
         ]  # fmt: skip
         rearranged = [
             Rearranged(name, source, tuple(shape), tuple((int(d), int(v), int(m)) for d, v, m in layout))

@@ -19,6 +19,7 @@ from graph_driver.ir import Graph
 from graph_driver.joined import Group, on_host, split
 from graph_driver.layouts import pack_constants, rearrange
 from graph_driver.limits import check_memory, human
+from graph_driver.overwriting import overwrite
 from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
 from graph_driver.worker import Compiled, Job
@@ -280,7 +281,8 @@ def compile_graph(
     else:
         with report.stage("groups"):
             pieces = groups.translate(graph, lookup)
-            found, rearranged = pack_constants(graph, groups.form_groups(graph, pieces, fuse, machine), machine)
+            found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
+            found, rearranged = pack_constants(graph, found, machine)
         with report.stage("kernels"):
             found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
         report.decisions = [str(d) for d in graph.decisions]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graph_driver.ir import Graph, Node
 from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
-from graph_driver.passes.views import is_view
+from graph_driver.passes.parts import is_alias
 from graph_driver.wording import one_line
 
 Lookup = Callable[[str, str], Builder | None]
@@ -26,7 +26,7 @@ class Piece:
 
 def translate(graph: Graph, lookup: Lookup) -> list[Piece]:
     """Each node (views excepted) as a Scop where the library has one."""
-    return [translate_one(graph, n, lookup) for n in graph.nodes if not is_view(n)]
+    return [translate_one(graph, n, lookup) for n in graph.nodes if not is_alias(n)]
 
 
 def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:

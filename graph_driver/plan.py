@@ -20,7 +20,7 @@ from graph_driver import memory
 from graph_driver.ir import Graph, GraphError, Tensor
 from graph_driver.joined import Group
 from graph_driver.limits import human
-from graph_driver.passes.views import is_view
+from graph_driver.passes.parts import storage
 
 PlaceKind = Literal["input", "weight", "arena", "output", "host"]
 
@@ -79,6 +79,13 @@ class Plan:
     lifetimes: tuple[memory.Lifetime, ...] = field(default=())
     planner: str = ""
     peaks: Mapping[str, int] = field(default_factory=dict)
+
+    def offset_of(self, lifetime: str) -> int:
+        """Where one of `lifetimes` lies in the arena: a tensor, or a run of its bytes (`NAME+BYTES`)."""
+        if lifetime in self.slots:
+            return self.slots[lifetime].place.offset
+        name, _, at = lifetime.rpartition("+")
+        return self.slots[name].place.offset + int(at)
 
     @property
     def fragmentation(self) -> float:
@@ -143,7 +150,8 @@ def build_plan(
     `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
     the exact search last). The placement is proved free of overlaps before it is returned.
     """
-    root = _roots(graph)
+    inside = _storage(graph, groups)
+    root = {name: where for name, (where, _) in inside.items()}
     steps: list[Step] = []
     hosts = 0
     for g in groups:
@@ -155,18 +163,18 @@ def build_plan(
             hosts += 1
         else:
             symbol, order = symbols[g.key]
-            by_array = dict(zip(g.arrays, (*g.inputs, *g.outputs), strict=True))
+            by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True))
             steps.append(Step("kernel", g.label, tuple(by_array[a] for a in order), g.outputs, names, symbol))
     places, copies = _fixed_places(graph, root)
     steps += (step for _, step in copies)
     used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
     weight_bytes = _place_weights(graph, used, places)
-    lifetimes = _lifetimes(graph, root, steps, places)
-    planned = memory.plan_arena(lifetimes, planner)
-    placement = planned.placement
+    shapes = _lifetimes(graph, inside, steps, places)
+    planned = memory.plan_shapes(shapes, planner)
+    placement, lifetimes = planned.placement, [t for s in shapes for _, t in s.runs]
     for name, offset in placement.offsets.items():
         places[name] = Place("arena", 0, offset)
-    slots = {n: _slot(graph.tensors[n], places[root[n]]) for n in graph.tensors if root[n] in places}
+    slots = {n: _slot(graph.tensors[n], _at(places[r], at)) for n, (r, at) in inside.items() if r in places}
     for k, step in copies:
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
     return Plan(
@@ -175,13 +183,23 @@ def build_plan(
     )  # fmt: skip
 
 
-def _roots(graph: Graph) -> dict[str, str]:
-    """The tensor whose memory each tensor uses (views are aliases)."""
-    root = {name: name for name in graph.tensors}
-    for node in graph.nodes:
-        if is_view(node):
-            root[node.outputs[0]] = root[node.inputs[0]]
-    return root
+def _storage(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int]]:
+    """The tensor whose memory each tensor uses, and where in it (views, parts, results in place)."""
+    inside = storage(graph)
+    over: dict[str, str] = {}
+    for g in groups:
+        over |= {inside[y][0]: inside[x][0] for y, x in g.inplace}
+
+    def first(root: str) -> str:
+        while root in over:
+            root = over[root]
+        return root
+
+    return {name: (first(root), at) for name, (root, at) in inside.items()}
+
+
+def _at(place: Place, offset: int) -> Place:
+    return place if offset == 0 or place.kind == "host" else replace(place, offset=place.offset + offset)
 
 
 def _slot(tensor: Tensor, place: Place) -> Slot:
@@ -220,21 +238,46 @@ def _place_weights(graph: Graph, used: set[str], places: dict[str, Place]) -> in
 
 
 def _lifetimes(
-    graph: Graph, root: Mapping[str, str], steps: Sequence[Step], places: Mapping[str, Place]
-) -> list[memory.Lifetime]:
-    """First write to last use of every tensor that belongs in the arena."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
+    graph: Graph, inside: Mapping[str, tuple[str, int]], steps: Sequence[Step], places: Mapping[str, Place]
+) -> list[memory.Shape]:
+    """What belongs in the arena: for each memory its runs of bytes, from first write to last use.
+
+    A whole whose parts are made one after another is alive part by part.
+    """
+    uses: dict[str, list[tuple[int, int, int]]] = {}  # memory -> (begin, end, step)
     for k, step in enumerate(steps):
-        for name in (*step.args, *step.results, *step.captures):
-            r = root.get(name)
-            if r is None or r in places:
+        for name in dict.fromkeys((*step.args, *step.results, *step.captures)):
+            root, at = inside.get(name, ("", 0))
+            if not root or root in places:
                 continue
-            if r not in first and name not in step.results:
+            begin, end = at, at + graph.tensors[name].nbytes
+            made = sum(min(e, end) - max(b, begin) for b, e in _union(uses.get(root, [])) if b < end and begin < e)
+            if name not in step.results and made < end - begin:
                 raise GraphError(f"step {k} ({step.label}) reads '{name}' before it is made")
-            first.setdefault(r, k)
-            last[r] = k
-    return [memory.Lifetime(r, graph.tensors[r].nbytes, first[r], last[r]) for r in first]
+            uses.setdefault(root, []).append((begin, end, k))
+    return [_shape(root, found) for root, found in uses.items()]
+
+
+def _union(uses: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """The bytes touched so far as disjoint runs."""
+    out: list[tuple[int, int]] = []
+    for begin, end, _ in sorted(uses):
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((begin, end))
+    return out
+
+
+def _shape(root: str, uses: Sequence[tuple[int, int, int]]) -> memory.Shape:
+    cuts = sorted({c for begin, end, _ in uses for c in (begin, end)})
+    runs = []
+    for begin, end in zip(cuts, cuts[1:]):
+        touching = [k for b, e, k in uses if b <= begin and end <= e]
+        if touching:
+            name = root if (begin, end) == (cuts[0], cuts[-1]) else f"{root}+{begin}"
+            runs.append((begin, memory.Lifetime(name, end - begin, min(touching), max(touching))))
+    return memory.Shape(root, tuple(runs))
 
 
 def plan_text(plan: Plan) -> str:
@@ -270,6 +313,6 @@ def memory_text(plan: Plan, detail: bool = True) -> str:
     if detail:
         lines += [f"planner {name:15s} {human(peak)}" for name, peak in plan.peaks.items()]
         for t in sorted(plan.lifetimes, key=lambda t: (t.first, t.name)):
-            offset = plan.slots[t.name].place.offset
+            offset = plan.offset_of(t.name)
             lines.append(f"  {offset:>12d} +{t.size:<10d} steps {t.first}..{t.last}  {t.name}")
     return "\n".join(lines)

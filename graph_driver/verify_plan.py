@@ -35,7 +35,7 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
             raise memory.PlanError(f"step {k} calls a host operator that is not there")
         if step.kind not in ("kernel", "copy", "host"):
             raise memory.PlanError(f"step {k} has the unknown kind '{step.kind}'")
-    offsets = {t.name: plan.slots[t.name].place.offset for t in plan.lifetimes if t.name in plan.slots}
+    offsets = {t.name: plan.offset_of(t.name) for t in plan.lifetimes}
     memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak))
 
 

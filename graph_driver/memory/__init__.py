@@ -1,13 +1,14 @@
 """Memory planning: offsets in one arena for tensors whose lifetimes overlap."""
 
 from graph_driver.memory.checker import check_placement
-from graph_driver.memory.choose import PLANNERS, Planned, plan_arena
-from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, two_cursor
+from graph_driver.memory.choose import PLANNERS, Planned, plan_arena, plan_shapes
+from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
 from graph_driver.memory.lifetimes import (
     ALIGNMENT,
     Lifetime,
     Placement,
     PlanError,
+    Shape,
     aligned,
     live_at_peak,
     lower_bound,
@@ -21,14 +22,17 @@ __all__ = [
     "Placement",
     "PlanError",
     "Planned",
+    "Shape",
     "aligned",
     "best_fit_in_time",
     "check_placement",
     "exact",
     "fit",
     "greedy_by_size",
+    "greedy_shapes",
     "live_at_peak",
     "lower_bound",
     "plan_arena",
+    "plan_shapes",
     "two_cursor",
 ]

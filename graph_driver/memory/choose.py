@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graph_driver.memory.checker import check_placement
-from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, two_cursor
-from graph_driver.memory.lifetimes import Lifetime, Placement, lower_bound
+from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
+from graph_driver.memory.lifetimes import Lifetime, Placement, Shape, lower_bound
 from graph_driver.memory.search import exact
 
 PLANNERS: dict[str, Callable[[Sequence[Lifetime]], Placement]] = {
@@ -47,3 +47,21 @@ def plan_arena(tensors: Sequence[Lifetime], planner: str | None = None) -> Plann
             best = (placement.peak, name, placement)
     assert best is not None
     return Planned(best[2], best[1], peaks)
+
+
+def plan_shapes(shapes: Sequence[Shape], planner: str | None = None) -> Planned:
+    """A placement of memories of which some are alive part by part, proved free of overlaps."""
+    hulls = [s.hull for s in shapes]
+    if planner is not None or all(len(s.runs) == 1 for s in shapes):
+        return plan_arena(hulls, planner)
+    runs = [t for s in shapes for _, t in s.runs]
+    by_parts = greedy_shapes(shapes)
+    check_placement(runs, Placement({t.name: by_parts.offsets[s.name] + at for s in shapes for at, t in s.runs},
+                                    by_parts.peak))  # fmt: skip
+    if by_parts.peak == lower_bound(runs):
+        return Planned(by_parts, "by parts", {"by parts": by_parts.peak})
+    whole = plan_arena(hulls)
+    peaks = {**whole.peaks, "by parts": by_parts.peak}
+    if by_parts.peak <= whole.placement.peak:
+        return Planned(by_parts, "by parts", peaks)
+    return Planned(whole.placement, whole.planner, peaks)

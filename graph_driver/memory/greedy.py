@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, aligned
+from graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, Shape, aligned
 
 
 def greedy_by_size(tensors: Iterable[Lifetime], alignment: int = ALIGNMENT) -> Placement:
@@ -51,6 +51,35 @@ def two_cursor(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Place
     meet = [ends[a.name] + depths[b.name] for a in long for b in short if a.meets(b)]
     peak = max([low.peak, high.peak, *meet])
     return Placement({**low.offsets, **{t.name: peak - depths[t.name] for t in short}}, peak)
+
+
+def greedy_shapes(shapes: Sequence[Shape], alignment: int = ALIGNMENT) -> Placement:
+    """Largest first, each as low as none of its runs meets a run that is alive with it.
+
+    Room of a whole whose parts do not exist yet, or are dead, goes to others.
+    """
+    placed: list[tuple[int, int, Lifetime]] = []
+    offsets: dict[str, int] = {}
+    peak = 0
+    for shape in sorted(shapes, key=lambda s: (-s.hull.size, s.hull.first, s.name)):
+        # Each clash forbids an open interval of offsets; the lowest offset outside of all is taken.
+        forbidden = sorted(
+            (begin - at - aligned(t.size, alignment), end - at)
+            for at, t in shape.runs
+            for begin, end, other in placed
+            if other.meets(t)
+        )
+        offset = 0
+        for low, high in forbidden:
+            if low < offset < high:
+                offset = high
+        offset = aligned(offset, alignment)
+        offsets[shape.name] = offset
+        for at, t in shape.runs:
+            end = offset + at + aligned(t.size, alignment)
+            placed.append((offset + at, end, t))
+            peak = max(peak, end)
+    return Placement(offsets, peak)
 
 
 def _in_order(order: Iterable[Lifetime], alignment: int) -> Placement:

@@ -29,6 +29,20 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """One memory whose bytes are not all alive at the same time: `runs` are (offset, lifetime) inside it."""
+
+    name: str
+    runs: tuple[tuple[int, Lifetime], ...]
+
+    @property
+    def hull(self) -> Lifetime:
+        """All of it, all the time."""
+        size = max(at + t.size for at, t in self.runs)
+        return Lifetime(self.name, size, min(t.first for _, t in self.runs), max(t.last for _, t in self.runs))
+
+
+@dataclass(frozen=True)
 class Placement:
     """Offsets by tensor name, and the arena's size."""
 

@@ -10,6 +10,7 @@ from graph_driver.ir import Graph, verify
 from graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from graph_driver.passes.cleanup import remove_dead, remove_identities
 from graph_driver.passes.fold import fold_constants
+from graph_driver.passes.parts import share_parts
 from graph_driver.passes.views import make_views
 from graph_driver.passes.winograd import use_winograd
 from poly.target import Target
@@ -24,6 +25,7 @@ DEFAULT: tuple[Pass, ...] = (
     fold_affine_into_convolutions,
     make_views,
     remove_dead,
+    share_parts,
 )
 
 

@@ -11,18 +11,23 @@ from graph_driver import memory
 from graph_driver.groups import form_groups, translate
 from graph_driver.importer import import_model
 from graph_driver.operators import lookup
+from graph_driver.overwriting import overwrite
 from graph_driver.passes import manager
+from graph_driver.passes.parts import share_parts
 from graph_driver.plan import Plan, build_plan
+from graph_driver.verify_plan import check_plan
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
-def plan_of(name: str, fuse: bool) -> Plan:
+def plan_of(name: str, fuse: bool, share: bool = False) -> Plan:
+    """The plan without machine code; `share` adds results in place and concatenations without copies."""
     graph = import_model(LIGHT / f"light_{name}.onnx")
-    manager.run(graph)
+    manager.run(graph, [p for p in manager.DEFAULT if share or p is not share_parts])
     found = form_groups(graph, translate(graph, lookup), fuse)
-    order = {g.key: ("k", tuple(a.name for a in g.scop.arrays.values() if a.kind != "local")) for g in found if g.scop}
-    return build_plan(graph, found, order)
+    if share:
+        found = overwrite(graph, found)
+    return build_plan(graph, found, {g.key: ("k", g.arrays) for g in found if g.key})
 
 
 @pytest.mark.parametrize(
@@ -35,5 +40,20 @@ def test_operator_by_operator(name: str, greedy: int, best: int) -> None:
     memory.check_placement(plan.lifetimes, memory.Placement(offsets, best))
 
 
-def test_fusion_needs_less() -> None:
-    assert plan_of("resnet50", fuse=True).peak < 9_633_792
+def below_the_bound(name: str) -> None:
+    """Strictly less than what is alive at once operator by operator, and nearly no fragmentation."""
+    apart, shared = plan_of(name, fuse=False), plan_of(name, fuse=True, share=True)
+    assert shared.peak < apart.bound and shared.fragmentation <= 0.01
+    check_plan(shared, {"k"}, 0)
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "resnet50"])
+def test_sharing_needs_less_than_the_bound(name: str) -> None:
+    below_the_bound(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "shufflenet", "vgg19",
+                                  "zfnet512"])  # fmt: skip
+def test_sharing_needs_less_everywhere(name: str) -> None:
+    below_the_bound(name)

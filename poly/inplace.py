@@ -1,0 +1,190 @@
+"""In place: may a result overwrite an operand? Decided from the access relations.
+
+The result `y` may lie where `x` lies when every element of `x` is read for the last time no
+later than the element of `y` at its address is written for the first time. Then both become one
+`inout` array of the Scop, so that every later schedule has to keep that order too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from poly.access import Access, accesses
+from poly.compose import rename
+from poly.errors import ScopError
+from poly.expr import Const
+from poly.order import in_order
+from poly.scop import Scop
+
+
+@dataclass(frozen=True)
+class Clash:
+    """`writer` stores `target[element]` before `reader` has read `source[element]` (same address).
+
+    Instances are (statement, iterators). Without instances `reason` alone says what is in the way.
+    """
+
+    source: str
+    target: str
+    reason: str
+    element: tuple[int, ...] = ()
+    writer: tuple[str, tuple[int, ...]] | None = None
+    reader: tuple[str, tuple[int, ...]] | None = None
+
+    def __str__(self) -> str:
+        return f"'{self.target}' cannot overwrite '{self.source}': {self.reason}"
+
+
+def clash(scop: Scop, source: str, target: str, every_order: bool = False) -> Clash | None:
+    """Why `target` cannot share its memory with `source`; None when it can.
+
+    Both are addressed row by row; where their shapes differ they must be constant. With
+    `every_order` sharing must also leave the scheduler all its freedom: each element's reader
+    is the instance that writes it, or one whose value that instance needs anyway.
+
+    Raises:
+        ScopError: an array does not exist.
+    """
+    for name in (source, target):
+        if name not in scop.arrays:
+            raise ScopError(f"no array '{name}': the arrays are {', '.join(scop.arrays)}")
+    x, y = scop.arrays[source], scop.arrays[target]
+    if x.kind != "in" or y.kind != "out":
+        return Clash(source, target, f"only a result overwrites a read-only operand, not {y.kind} {x.kind}")
+    if x.dtype != y.dtype:
+        return Clash(source, target, f"the elements are {x.dtype} and {y.dtype}")
+    address = _addresses(scop, source, target)
+    if address is None:
+        return Clash(source, target, "the sizes differ")
+    reads = [a for a in accesses(scop) if a.array == source and not a.write]
+    writes = [a for a in accesses(scop) if a.array == target and a.write]
+    pairs: dict[tuple[str, str], isl.Map] = {}
+    for w, r, both in _meeting(writes, reads, address):
+        key = (w.stmt, r.stmt)
+        pairs[key] = pairs[key].union(both) if key in pairs else both
+    if every_order and (hindered := _hindered(scop, pairs)) is not None:
+        writer, reader, late = hindered
+        return _example(source, target, writer, reader, late, writes, "might write")
+    for (writer, reader), late in in_order(scop, pairs).items():
+        return _example(source, target, writer, reader, late, writes)
+    return None
+
+
+def _hindered(scop: Scop, pairs: dict[tuple[str, str], isl.Map]) -> tuple[str, str, isl.Map] | None:
+    """A writer and readers that only sharing would put in order."""
+    reach = _needed(scop)
+    for (w, r), both in pairs.items():
+        free = both
+        if w == r:
+            free = free.subtract(isl.Map.identity(free.get_space()))
+        if (r, w) in reach:
+            free = free.subtract(reach[r, w].reverse())
+        if not free.is_empty():
+            return w, r, free
+    return None
+
+
+def _needed(scop: Scop) -> dict[tuple[str, str], isl.Map]:
+    """Pairs of instances of which the second needs the value of the first, directly or not."""
+    flow: dict[tuple[str, str], isl.Map] = {}
+    for w in accesses(scop):
+        for r in accesses(scop):
+            if w.write and not r.write and w.array == r.array and w.stmt != r.stmt:
+                both = w.map.apply_range(r.map.reverse())
+                key = (w.stmt, r.stmt)
+                flow[key] = flow[key].union(both) if key in flow else both
+    flow = in_order(scop, flow)
+    reach = dict(flow)
+    for _ in range(len(scop.statements)):
+        longer = {
+            (a, c): first.apply_range(second)
+            for (a, b), first in reach.items()
+            for (b2, c), second in flow.items()
+            if b == b2
+        }
+        new = {k: m for k, m in longer.items() if k not in reach or not m.is_subset(reach[k])}
+        if not new:
+            break
+        reach |= {k: (m.union(reach[k]) if k in reach else m).coalesce() for k, m in new.items()}
+    return reach
+
+
+def _addresses(scop: Scop, source: str, target: str) -> tuple[isl.Map, isl.Map] | None:
+    """Maps from elements of both arrays to their places."""
+    x, y = scop.arrays[source], scop.arrays[target]
+    if x.shape == y.shape:
+        spaces = (isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[f"e{k}" for k in range(len(x.shape))]),) * 2
+        same = [isl.Map.identity(s.map_from_set()) for s in spaces]
+        return (same[0].set_tuple_name(isl.dim_type.in_, source), same[1].set_tuple_name(isl.dim_type.in_, target))
+    shapes = []
+    for a in (x, y):
+        if not all(isinstance(e, Const) for e in a.shape):
+            return None
+        shapes.append([int(e.value) for e in a.shape if isinstance(e, Const)])
+    total = [1, 1]
+    for k, shape in enumerate(shapes):
+        for n in shape:
+            total[k] *= n
+    if total[0] != total[1]:
+        return None
+    return _row_major(source, shapes[0]), _row_major(target, shapes[1])
+
+
+def _row_major(name: str, shape: list[int]) -> isl.Map:
+    dims = [f"e{k}" for k in range(len(shape))]
+    terms, stride = [], 1
+    for dim, n in zip(reversed(dims), reversed(shape), strict=True):
+        terms.append(f"{stride}{dim}")
+        stride *= n
+    text = f"{{ {name}[{', '.join(dims)}] -> [{' + '.join(terms) or '0'}] }}"
+    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)
+
+
+def _meeting(
+    writes: list[Access], reads: list[Access], address: tuple[isl.Map, isl.Map]
+) -> Iterator[tuple[Access, Access, isl.Map]]:
+    """Instances that write and that read the same place."""
+    for w in writes:
+        for r in reads:
+            both = w.map.apply_range(address[1]).apply_range(r.map.apply_range(address[0]).reverse())
+            if not both.is_empty():
+                yield w, r, both
+
+
+def _example(
+    source: str, target: str, w: str, r: str, late: isl.Map, writes: list[Access], verb: str = "writes"
+) -> Clash:
+    pair = isl.Map.from_basic_map(late.sample())
+    writer, reader = _point(pair.domain()), _point(pair.range())
+    element = _point(next(a.map for a in writes if a.stmt == w).intersect_domain(pair.domain()).range())
+    at = ", ".join(map(str, element))
+    reason = (
+        f"{w}[{', '.join(map(str, writer))}] {verb} {target}[{at}] before "
+        f"{r}[{', '.join(map(str, reader))}] reads what lies there in {source}"
+    )
+    return Clash(source, target, reason, element, (w, writer), (r, reader))
+
+
+def _point(s: isl.Set) -> tuple[int, ...]:
+    point = s.sample_point()
+    return tuple(
+        int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(s.dim(isl.dim_type.set))
+    )
+
+
+def merged(scop: Scop, source: str, target: str) -> Scop:
+    """The Scop with `target` and `source` as one `inout` array, called `source`.
+
+    Raises:
+        ScopError: they clash (with the elements), or have different shapes.
+    """
+    problem = clash(scop, source, target)
+    if problem is not None:
+        raise ScopError(str(problem))
+    one = rename(scop, {target: source})
+    array = replace(one.arrays[source], kind="inout", scalar=False)
+    results = tuple(r for r in scop.results if r != target)
+    return replace(one, arrays={**one.arrays, source: array}, args=scop.args, results=results)

@@ -1,0 +1,117 @@
+"""In place or not: against running the program on shared memory."""
+
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
+
+import numpy as np
+import pytest
+from execute import execute
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poly.errors import ScopError
+from poly.inplace import clash, merged
+from poly.scop import Scop
+from poly.verify import verify
+from polyc import empty, f32, grid, op
+
+
+def shifted(n: int, m: int, a: int, b: int, reverse: bool, flip: bool) -> Scop:
+    """`Y[i, j] = X[i + a, j + b]` clipped to the array, in either order of rows, perhaps mirrored."""
+
+    @op
+    def program(X: f32[n, m]) -> f32[n, m]:
+        Y = empty((n, m), f32)
+        for i in range(n - 1, -1, -1) if reverse else range(n):
+            for j in range(m):
+                Y[i, j] = X[min(max(i + a, 0), n - 1), min(max((m - 1 - j if flip else j) + b, 0), m - 1)] + 1.0
+        return Y
+
+    return program.scop()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(-1, 1), st.integers(-1, 1), st.booleans(), st.booleans())
+def test_the_answer_is_what_shared_memory_does(n: int, m: int, a: int, b: int, reverse: bool, flip: bool) -> None:
+    scop = shifted(n, m, a, b, reverse, flip)
+    x = np.arange(n * m, dtype=np.float32).reshape(n, m) * 7 + 1
+    expected = execute(scop, {"X": x})["Y"]
+    problem = clash(scop, "X", "Y")
+    if problem is None:
+        one = merged(scop, "X", "Y")
+        verify(one)
+        assert one.results == () and one.arrays["X"].kind == "inout"
+        np.testing.assert_array_equal(execute(one, {"X": x})["X"], expected)
+        return
+    # The witness is real: the writer comes before the reader, and both touch that element.
+    assert problem.writer is not None and problem.reader is not None
+    i, j = problem.element
+    ri, rj = problem.reader[1]
+    rows = [n - 1 - k if reverse else k for k in range(n)]
+    assert (rows.index(i), j) < (rows.index(ri), rj)
+    read = (min(max(ri + a, 0), n - 1), min(max((m - 1 - rj if flip else rj) + b, 0), m - 1))
+    assert read == (i, j)
+    with pytest.raises(ScopError, match="before"):
+        merged(scop, "X", "Y")
+
+
+def test_a_stencil_is_refused_with_the_clashing_elements() -> None:
+    @op
+    def stencil(X: f32[8]) -> f32[8]:
+        Y = empty((8,), f32)
+        for i in range(8):
+            Y[i] = X[i]
+            if i >= 1:
+                Y[i] = X[i - 1] + X[i]
+        return Y
+
+    problem = clash(stencil.scop(), "X", "Y")
+    assert problem is not None and "writes Y[" in str(problem) and "reads what lies there in X" in str(problem)
+
+
+def test_another_shape_of_the_same_memory() -> None:
+    @op
+    def flat(X: f32[3, 4], B: f32[4]) -> f32[12]:
+        Y = empty((12,), f32)
+        for i, j in grid(3, 4):
+            Y[4 * i + j] = X[i, j] * B[j]
+        return Y
+
+    @op
+    def turned(X: f32[3, 4]) -> f32[4, 3]:
+        Y = empty((4, 3), f32)
+        for i, j in grid(4, 3):
+            Y[i, j] = X[j, i]
+        return Y
+
+    assert clash(flat.scop(), "X", "Y") is None
+    assert "sizes differ" in str(clash(flat.scop(), "B", "Y"))
+    assert clash(turned.scop(), "X", "Y") is not None
+
+
+def test_every_order_allows_chains_and_refuses_what_would_bind_the_scheduler() -> None:
+    @op
+    def chain(X: f32[4, 6], B: f32[6]) -> f32[4, 6]:
+        T = empty((4, 6), f32)
+        for i, j in grid(4, 6):
+            T[i, j] = X[i, j] * B[j]
+        Y = empty((4, 6), f32)
+        for i, j in grid(4, 6):
+            Y[i, j] = T[i, j] + 1.0
+        return Y
+
+    @op
+    def product(X: f32[4, 4], A: f32[4, 4], R: f32[4, 4]) -> f32[4, 4]:
+        T = empty((4, 4), f32)
+        for i, j in grid(4, 4):
+            T[i, j] = 0.0
+            for k in range(4):
+                T[i, j] += X[i, k] * A[k, j]
+        Y = empty((4, 4), f32)
+        for i, j in grid(4, 4):
+            Y[i, j] = T[i, j] + R[i, j]
+        return Y
+
+    assert clash(chain.scop(), "X", "Y", every_order=True) is None
+    assert clash(product.scop(), "R", "Y", every_order=True) is None
+    assert clash(product.scop(), "X", "Y") is None  # all products come first, as it is written
+    assert "might write" in str(clash(product.scop(), "X", "Y", every_order=True))
