@@ -164,7 +164,8 @@ class _Match:
         try:
             agree = to_pw_aff(e, self.place.space).eq_set(to_pw_aff(a, self.place.space))
         except NotAffine:
-            return Polynomials(where).equal(e, a)
+            forms = (e, simplify_expr(e, self.place.ranges))
+            return any(Polynomials(where).equal(form, a) for form in forms)
         return bool(where.is_subset(agree))
 
     def same_otherwise(self, e: Expr, a: Expr, where: isl.Set) -> bool:
