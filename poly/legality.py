@@ -16,7 +16,7 @@ from poly.coverage import check_coverage
 from poly.dependences import Conflicts, Pair, conflicts
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.narrowing import Tied, facts
-from poly.one_dim import OneDims
+from poly.one_dim import forms
 from poly.promotion import promotion_faults
 from poly.scop import Scop
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
@@ -126,7 +126,7 @@ class _Walk:
         self.scop, self.tree, self.marks, self.only, self.every = scop, tree, marks, only, every
         self.found: list[Violation] = []
         self.known: Conflicts = conflicts(scop)
-        self.forms = OneDims()
+        self.forms = forms(scop)
         self.facts = facts(scop)
 
     def run(self) -> list[Violation]:

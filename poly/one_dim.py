@@ -12,6 +12,11 @@ from dataclasses import dataclass
 
 import islpy as isl
 
+from poly.cache import per_scop
+from poly.scop import Scop
+
+LIMIT = 20_000  # forms kept for one Scop
+
 
 @dataclass(frozen=True, eq=False)
 class OneDim:
@@ -31,6 +36,8 @@ class OneDims:
         """The form of `pa`, None when it depends on no or on several dimensions."""
         entry = self._known.get(id(pa))
         if entry is None:  # the entry keeps `pa` alive, so its id stays its own
+            if len(self._known) > LIMIT:
+                self._known.clear()
             entry = self._known[id(pa)] = (pa, one_dim(pa))
         return entry[1]
 
@@ -40,6 +47,12 @@ class OneDims:
         if first is None or second is None or (first.position, second.position) not in equated:
             return False
         return bool(first.value.plain_is_equal(second.value))
+
+
+@per_scop
+def forms(scop: Scop) -> OneDims:
+    """The forms found so far for the loops of a Scop's trees."""
+    return OneDims()
 
 
 def one_dim(pa: isl.PwAff) -> OneDim | None:

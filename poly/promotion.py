@@ -18,7 +18,7 @@ from poly.access import Access, accesses
 from poly.boxes import check_layout
 from poly.cache import per_scop
 from poly.dependences import value_flow_among
-from poly.one_dim import OneDims, equated_dims
+from poly.one_dim import equated_dims, forms
 from poly.order import in_order
 from poly.regions import Region, prefix_map, regions
 from poly.scop import Scop
@@ -93,7 +93,7 @@ def _crosses(scop: Scop, region: Region) -> bool:
     only then can elements that are copied out unset do harm to a local array."""
     for f in value_flow(scop)(region.node.array):
         source, sink = (f.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
-        if any(True for _ in _escaping(region, f, source, sink, f.map)):
+        if any(True for _ in _escaping(scop, region, f, source, sink, f.map)):
             return True
     return False
 
@@ -110,15 +110,15 @@ def _lost_flow(scop: Scop, region: Region) -> Iterator[PromotionFault]:
         source, sink = (flow_of.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
         if not node.copy_in and sink in region.inside:
             missed = flow_of.map.intersect_range(region.inside[sink])
-            yield from faults(_escaping(region, flow_of, source, sink, missed),
+            yield from faults(_escaping(scop, region, flow_of, source, sink, missed),
                               f"the buffer '{node.buffer}' is not filled with it (no copy in)")  # fmt: skip
         if not node.copy_out and source in region.inside:
             lost = flow_of.map.intersect_domain(region.inside[source])
-            yield from faults(_escaping(region, flow_of, source, sink, lost),
+            yield from faults(_escaping(scop, region, flow_of, source, sink, lost),
                               f"the buffer '{node.buffer}' is dropped before (no copy out)")  # fmt: skip
 
 
-def _escaping(region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> Iterator[isl.Map]:
+def _escaping(scop: Scop, region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> Iterator[isl.Map]:
     """The `pairs` with an end outside the region or the ends in two iterations of a loop above it."""
     if source not in region.inside or sink not in region.inside:
         if not pairs.is_empty():
@@ -127,10 +127,10 @@ def _escaping(region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.
     inside = pairs.intersect_domain(region.inside[source]).intersect_range(region.inside[sink])
     if not pairs.plain_is_equal(inside) and not pairs.is_subset(inside):
         yield pairs.subtract(inside)
-    forms = OneDims()
+    known = forms(scop)
     for m in region.loops:
         a, b = m.schedule[source], m.schedule[sink]
-        if forms.equal(a, b, flow_of.equated):
+        if known.equal(a, b, flow_of.equated):
             continue
         for apart in (a.lt_map(b), a.gt_map(b)):
             escaping = inside.intersect(apart)
