@@ -19,8 +19,8 @@ RUNS = 5  # at least
 
 
 def step_seconds(model: Model, seed: int = 0) -> list[float]:
-    """The shortest time of each step on random inputs, in seconds; a call costs a few microseconds more
-    than in the one native call that `Model` makes.
+    """The shortest time of each step on random inputs, in seconds. A step costs a few microseconds more
+    than in the one native call that `Model` makes, and the first one carries the start of the run.
 
     Raises:
         ModelError: an input has no known shape or type, so that none can be made up.

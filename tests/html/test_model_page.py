@@ -51,7 +51,10 @@ def test_a_compiled_directory_has_a_page(tmp_path: Path) -> None:
     compile_model(str(saved(network(), tmp_path)), threads=1).save(tmp_path / "net")
     data = document_of_model(tmp_path / "net", "cpu", {})
     assert data["steps"] and data["kernels"] == [] and data["lines"]
-    json.dumps(data)
+    assert not data["measured"]
+    timed = document_of_model(tmp_path / "net", "cpu", {}, measure=True)
+    assert timed["measured"] and all(0 < s["seconds"] < 10 for s in timed["steps"])
+    json.dumps(timed)
 
 
 def test_names_in_a_model_do_nothing(tmp_path: Path) -> None:

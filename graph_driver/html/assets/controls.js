@@ -143,9 +143,21 @@ class SpaceControls {
       ],
     ));
 
-    rows.push(el("fieldset", {}, [el("legend", {}, "Colour"), this.select([["order", "execution order"], ["statement", "statement"],
-      ...this.loops.map((l) => [`loop:${l}`, `blocks of ${this.upTo(l)}`])], this.colour, (v) => { this.colour = v; this.draw(); }),
-      this.loops.some((l) => this.apart(l)) ? el("label", { class: "check" }, [el("input", { type: "checkbox", checked: this.together, on: { change: (e) => { this.together = e.target.checked; this.draw(); } } }), "parallel and vector iterations at once"]) : null]));
+    const colours = [["order", "execution order"], ["statement", "statement"]];
+    for (const l of this.loops) colours.push([`loop:${l}`, `blocks of ${this.upTo(l)}`]);
+    const together = el("label", { class: "check" }, [
+      el("input", {
+        type: "checkbox",
+        checked: this.together,
+        on: { change: (e) => { this.together = e.target.checked; this.draw(); } },
+      }),
+      "parallel and vector iterations at once",
+    ]);
+    rows.push(el("fieldset", {}, [
+      el("legend", {}, "Colour"),
+      this.select(colours, this.colour, (v) => { this.colour = v; this.draw(); }),
+      this.loops.some((l) => this.apart(l)) ? together : null,
+    ]));
     const known = new Set(this.space.dependences.map(edgeKind));
     if (known.size) {
       rows.push(el("fieldset", {}, [el("legend", {}, "Dependences"), ...Object.keys(KIND).filter((k) => known.has(k)).map((k) => el("label", { class: "check", title: KIND[k][1] }, [

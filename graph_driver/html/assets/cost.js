@@ -31,7 +31,10 @@ class Costs {
   formula(f, unit) {
     if (f.error) return el("span", { class: "dim", title: f.error }, "not counted");
     const number = el("span", { class: "dim" });
-    if (/^\d+$/.test(f.text)) return el("span", { class: "formula" }, [el("code", {}, Number(f.text).toLocaleString("en")), f.text.length > 4 ? el("span", { class: "dim" }, (unit || bigText)(Number(f.text))) : null]);
+    if (/^\d+$/.test(f.text)) {
+      const short = f.text.length > 4 ? el("span", { class: "dim" }, (unit || bigText)(Number(f.text))) : null;
+      return el("span", { class: "formula" }, [el("code", {}, Number(f.text).toLocaleString("en")), short]);
+    }
     if (f.names.length) this.cells.push([number, () => `${f.exact ? "" : "≤ "}${(unit || bigText)(this.value(f))}`]);
     return el("span", { class: "formula", title: f.why || "" }, [el("code", {}, coloured(f.text, "python")), number]);
   }

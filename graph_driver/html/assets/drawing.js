@@ -304,7 +304,10 @@ class Drawing extends SpaceControls {
         ],
       )),
     );
-    for (const k of Object.keys(KIND)) if (this.kinds.has(k) && this.edges.edges.some(([, , d]) => edgeKind(d) === k)) items.push(el("span", {}, [el("i", { class: `stroke e-${k}` }), `${KIND[k][0]}: ${KIND[k][1]}`]));
+    const drawn = new Set(this.edges.edges.map(([, , d]) => edgeKind(d)));
+    for (const k of Object.keys(KIND)) {
+      if (drawn.has(k)) items.push(el("span", {}, [el("i", { class: `stroke e-${k}` }), `${KIND[k][0]}: ${KIND[k][1]}`]));
+    }
     if (this.axes.length === 3) items.push(el("span", { class: "dim" }, "drag to turn"));
     this.key.replaceChildren(...items);
   }

@@ -24,8 +24,12 @@ class GraphView {
     );
     this.marks = [];
     this.draw();
-    const tools = el("div", { class: "zoom" }, [["+", 1.3, "Zoom in"], ["−", 1 / 1.3, "Zoom out"]].map(([text, by, title]) => el("button", { type: "button", title, on: { click: () => this.zoom(by) } }, text)).concat(
-      el("button", { type: "button", title: "Show everything", on: { click: () => this.fit(true) } }, "All")));
+    const button = (text, title, click) => el("button", { type: "button", title, on: { click } }, text);
+    const tools = el("div", { class: "zoom" }, [
+      button("+", "Zoom in", () => this.zoom(1.3)),
+      button("−", "Zoom out", () => this.zoom(1 / 1.3)),
+      button("All", "Show everything", () => this.fit(true)),
+    ]);
     const used = FAMILIES.filter((f) => data.steps.some((s) => s.kind === "kernel" && family(s.label) === f));
     const legend = el("div", { class: "legend" }, [...used.map(([name, , colour]) => el("span", {}, [el("i", { class: "dot", css: { background: colour } }), name])),
       data.steps.some((s) => s.kind === "host") ? el("span", {}, [el("i", { class: "swatch hostswatch" }), "on the host"]) : null,

@@ -45,7 +45,9 @@ class MemoryView {
       String(k),
     ));
     const most = Math.max(m.peak, ...m.live);
-    const area = `M${left} ${liveTop + liveHeight}${m.live.map((b, k) => `L${X(k)} ${liveTop + liveHeight - (b / most) * liveHeight}L${X(k + 1)} ${liveTop + liveHeight - (b / most) * liveHeight}`).join("")}L${X(steps)} ${liveTop + liveHeight}Z`;
+    const ground = liveTop + liveHeight, L = (b) => ground - (b / most) * liveHeight;
+    const stairs = m.live.map((b, k) => `L${X(k)} ${L(b)}L${X(k + 1)} ${L(b)}`).join("");
+    const area = `M${left} ${ground}${stairs}L${X(steps)} ${ground}Z`;
     const line = (b, cls) => svg("line", { x1: left, x2: left + width, y1: Y(b), y2: Y(b), class: cls });
     return svg("svg", { viewBox: `0 0 ${left + width + 16} ${liveTop + liveHeight + bottom}`, class: "memory", role: "img", "aria-label": "Memory of the arena over the steps" }, [
       ...marks, svg(
@@ -61,12 +63,20 @@ class MemoryView {
   }
   say(name, offset, size, first, last) {
     const type = (this.data.tensors[name] || {}).type || "";
-    this.status.textContent = `${name}: ${type}, ${bytesText(size)} at ${offset.toLocaleString("en")}, alive from step ${first} (${this.data.steps[first].label}) to step ${last} (${this.data.steps[last].label})`;
+    const label = (k) => `step ${k} (${this.data.steps[k].label})`;
+    this.status.textContent =
+      `${name}: ${type}, ${bytesText(size)} at ${offset.toLocaleString("en")}, alive from ${label(first)} to ${label(last)}`;
   }
 
   list(choose) {
-    const rows = [...this.memory.tensors].sort((a, b) => b[2] - a[2]).slice(0, 200).map(([name, offset, size, first, last]) => el("tr", { tabindex: "0", on: { click: () => choose(first) } }, [
-      el("td", {}, name), el("td", {}, (this.data.tensors[name] || {}).type || ""), el("td", { class: "n" }, bytesText(size)), el("td", { class: "n" }, offset.toLocaleString("en")), el("td", { class: "n" }, `${first} – ${last}`)]));
+    const largest = [...this.memory.tensors].sort((a, b) => b[2] - a[2]).slice(0, 200);
+    const rows = largest.map(([name, offset, size, first, last]) => el("tr", { tabindex: "0", on: { click: () => choose(first) } }, [
+      el("td", {}, name),
+      el("td", {}, (this.data.tensors[name] || {}).type || ""),
+      el("td", { class: "n" }, bytesText(size)),
+      el("td", { class: "n" }, offset.toLocaleString("en")),
+      el("td", { class: "n" }, `${first} – ${last}`),
+    ]));
     return table(["Tensor", "Type", "Bytes#", "Offset#", "Steps#"], rows);
   }
 }

@@ -50,7 +50,11 @@ function kernelsView(data, choose) {
     el("h3", {}, "Kernels"), el(
       "p",
       { class: "dim" },
-      `Distinct kernels, most ${data.measured ? "time" : "work"} first. Bytes: every element of an argument read and of a result written once. ${data.measured ? "Time, flops per second and shares" : "Shares"} count all uses.`,
+      [
+        `Distinct kernels, most ${data.measured ? "time" : "work"} first. `,
+        "Bytes: every element of an argument read and of a result written once. ",
+        `${data.measured ? "Time, flops per second and shares" : "Shares"} count all uses.`,
+      ],
     ),
     data.kernels.length ? table(
       [
@@ -120,7 +124,9 @@ function details(data, number, box) {
   }
   const s = data.steps[number], k = s.kernel === null ? null : data.kernels[s.kernel];
   byId("h-step").textContent = `Step ${number} of ${data.steps.length}`;
-  const reads = s.args.filter((a) => !s.results.includes(a)), names = new Set(s.nodes.map(([n]) => n)), touching = data.decisions.filter((d) => [...names].some((n) => d.from.includes(`'${n}'`) || d.to.includes(`'${n}'`) || d.from === n || d.to === n));
+  const reads = s.args.filter((a) => !s.results.includes(a));
+  const isOneOf = (text) => s.nodes.some(([n]) => text === n || text.includes(`'${n}'`));
+  const touching = data.decisions.filter((d) => isOneOf(d.from) || isOneOf(d.to));
   const work = k && [
     ...(data.measured ? [
       ["Time, measured", timeText(s.seconds)],

@@ -16,8 +16,13 @@ function decisionsView(data, links) {
     if (typeof v === "number" && !Number.isInteger(v)) return v.toPrecision(3);
     return typeof v === "object" && v !== null ? JSON.stringify(v) : String(v);
   };
-  const decisions = schedule.decisions.map((d) => el("tr", {}, [el("td", {}, el("span", { class: `verdict ${d.outcome === "done" ? "yes" : "no"}` }, d.outcome)), el("td", {}, d.stage), el("td", {}, d.subject), el("td", {}, [d.what, d.reason ? el("div", { class: "dim" }, d.reason) : null]),
-    el("td", {}, el("code", {}, Object.entries(d.figures).map(([k, v]) => `${k}=${figure(v)}`).join(", ")))]));
+  const decisions = schedule.decisions.map((d) => el("tr", {}, [
+    el("td", {}, el("span", { class: `verdict ${d.outcome === "done" ? "yes" : "no"}` }, d.outcome)),
+    el("td", {}, d.stage),
+    el("td", {}, d.subject),
+    el("td", {}, [d.what, d.reason ? el("div", { class: "dim" }, d.reason) : null]),
+    el("td", {}, el("code", {}, Object.entries(d.figures).map(([k, v]) => `${k}=${figure(v)}`).join(", "))),
+  ]));
   const dependences = space.dependences.map((d) => {
     const kind = edgeKind(d);
     const row = el("tr", { tabindex: "0" }, [el("td", {}, [el("i", { class: `stroke e-${kind}` }), KIND[kind][0]]), el("td", {}, el("b", {}, d.array)),

@@ -29,13 +29,28 @@ function roofline(data, choose) {
       svg("text", { x: X(10 ** to) - 4, y: Y(10 ** (to + e)) + 14, class: "tick end" }, `${bigText(10 ** e)}B/s`));
   }
   const status = el("p", { class: "status", "aria-live": "polite" }, "Point at a step. The larger a dot, the more time it takes.");
-  const dots = points.sort((a, b) => b.s.seconds - a.s.seconds).map((p) => svg("circle", { cx: X(p.x), cy: Y(p.y), r: 3.5 + 12 * Math.sqrt(p.s.seconds / most), class: "spot", css: { fill: family(p.s.label)[2] }, on: {
-    mouseenter: () => {
-      status.textContent = `Step ${p.k}, ${p.s.label}: ${timeText(p.s.seconds)}, ${bigText(p.y)}flops/s, ${p.x.toPrecision(3)} flops per byte, ${bytesText(p.kernel.bytes / p.s.seconds)}/s`;
-    },
-    click: () => choose(p.k) } }, svg("title", {}, p.s.label)));
-  return el("section", {}, [el("h3", {}, "Speed of the steps"),
-    svg("svg", { viewBox: `0 0 ${left + width + 16} ${top + height + 42}`, class: "memory roofline", role: "img", "aria-label": "Flops per second over flops per byte" }, [
-      ...ticks, ...diagonals, ...dots, svg("text", { x: left + width / 2, y: top + height + 37, class: "tick" }, "flops per byte"), svg("text", { x: 14, y: top + height / 2, class: "tick", transform: `rotate(-90 14 ${top + height / 2})` }, "flops per second")]),
-    status]);
+  const say = (p) => {
+    const speed = `${bigText(p.y)}flops/s, ${bytesText(p.kernel.bytes / p.s.seconds)}/s`;
+    status.textContent = `Step ${p.k}, ${p.s.label}: ${timeText(p.s.seconds)}, ${speed}, ${p.x.toPrecision(3)} flops per byte`;
+  };
+  const dots = points.sort((a, b) => b.s.seconds - a.s.seconds).map((p) => svg("circle", {
+    cx: X(p.x),
+    cy: Y(p.y),
+    r: 3.5 + 12 * Math.sqrt(p.s.seconds / most),
+    class: "spot",
+    css: { fill: family(p.s.label)[2] },
+    on: { mouseenter: () => say(p), click: () => choose(p.k) },
+  }, svg("title", {}, p.s.label)));
+  const middle = top + height / 2, sideways = `rotate(-90 14 ${middle})`;
+  const names = [
+    svg("text", { x: left + width / 2, y: top + height + 37, class: "tick" }, "flops per byte"),
+    svg("text", { x: 14, y: middle, class: "tick", transform: sideways }, "flops per second"),
+  ];
+  const picture = svg("svg", {
+    viewBox: `0 0 ${left + width + 16} ${top + height + 42}`,
+    class: "memory roofline",
+    role: "img",
+    "aria-label": "Flops per second over flops per byte",
+  }, [...ticks, ...diagonals, ...dots, ...names]);
+  return el("section", {}, [el("h3", {}, "Speed of the steps"), picture, status]);
 }
