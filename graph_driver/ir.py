@@ -17,6 +17,7 @@ from poly.dtypes import DType
 from poly.errors import PolycError
 
 if TYPE_CHECKING:
+    from graph_driver.overwriting import Overwriting
     from graph_driver.prologues import Decision
 
 
@@ -98,7 +99,8 @@ class Node:
 class Graph:
     """`nodes` are in a valid execution order. `opsets` maps a domain to its version.
 
-    `decisions` say which nodes joined which kernel, and why others did not.
+    `decisions` say which nodes joined which kernel and which results overwrite an operand,
+    and why others do not.
     """
 
     name: str
@@ -108,7 +110,7 @@ class Graph:
     tensors: dict[str, Tensor]
     nodes: list[Node]
     notes: list[str] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[Decision | Overwriting] = field(default_factory=list)
 
     def producers(self) -> dict[str, Node]:
         """Which node makes each tensor."""

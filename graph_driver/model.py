@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 TARGETS = ("cpu", "c")
-NAME_IN_DECISION = re.compile(r" \('.*?'\)|'[^']*' ")
+NAME_IN_DECISION = re.compile(r" \('.*?'\)|'[^']*' |(?<=: )\w+\[.*(?= reads what)")
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Report:
         if self.kernel_seconds:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
-        lines += [f"prologue {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
+        lines += [f"decision {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
 
 

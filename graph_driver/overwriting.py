@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from graph_driver.ir import Graph
 from graph_driver.joined import Group
@@ -18,11 +18,27 @@ from poly import json_io
 from poly.inplace import clash, merged
 from poly.verify import verify
 
+
+@dataclass(frozen=True, slots=True)
+class Overwriting:
+    """Whether `output` of a group is written over its operand `source`, and why."""
+
+    group: str
+    output: str
+    source: str
+    joined: bool
+    reason: str
+
+    def __str__(self) -> str:
+        verb = "is" if self.joined else "is not"
+        return f"{self.group} {verb} in place ('{self.output}' over '{self.source}'): {self.reason}"
+
+
 MINIMUM = 4096  # bytes; below that it makes no difference to the arena
 
 
 def overwrite(graph: Graph, groups: Sequence[Group]) -> list[Group]:
-    """The groups, those that can overwriting an operand of theirs; refusals go to `graph.notes`."""
+    """The groups, those that can overwriting an operand of theirs; decisions go to `graph.decisions`."""
     where = storage(graph)
     last = _last_use(graph, groups, where)
     fixed = {where[n][0] for n in (*graph.inputs, *graph.outputs)}
@@ -62,8 +78,7 @@ def _overwriting(
         array = scop.args[group.inputs.index(name)]
         problem = clash(scop, array, scop.results[0], every_order=True)
         if problem is not None:
-            here = f"{group.label} at '{group.nodes[0].name}'"
-            graph.notes.append(f"{here} is not in place on '{name}': {problem.reason}")
+            graph.decisions.append(Overwriting(group.label, output, name, False, problem.reason))
             continue
         if scop.arrays[array].shape != scop.arrays[scop.results[0]].shape:
             continue
@@ -72,5 +87,7 @@ def _overwriting(
         text = json_io.dumps(one)
         key = hashlib.sha256(text.encode()).hexdigest()
         arrays = (*one.args, *one.results)
+        reason = "each element is read before, or by, what writes it"
+        graph.decisions.append(Overwriting(group.label, output, name, True, reason))
         return replace(group, scop=one, text=text, key=key, arrays=arrays, inplace=((output, name),))
     return group
