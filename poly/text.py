@@ -98,10 +98,27 @@ def _without_params(text: str) -> str:
 
 
 def print_tree(tree: Node, scop: Scop | None = None) -> str:
-    """The schedule tree with box-drawing lines: loop names, values, kinds, statements at the leaves."""
-    drawing = _Drawing({} if scop is None else scop.statements, {} if scop is None else _boxes(scop, tree))
+    """The schedule tree with box-drawing lines: loop names, values, kinds, statements at the leaves.
+
+    Without `scop` the statements are those that the leaves know (a Schedule's do), else their names.
+    """
+    whole = scop is not None
+    if scop is None:
+        leaf, depth = _first_leaf(tree)
+        scop, whole = leaf.source, leaf.depth == depth
+    # In a part of a tree the loops around are not known, and with them not what a buffer holds.
+    boxes = _boxes(scop, tree) if scop is not None and whole else {}
+    drawing = _Drawing({} if scop is None else scop.statements, boxes)
     drawing.draw(tree, "", "", tuple(drawing.statements))
     return "\n".join(drawing.lines)
+
+
+def _first_leaf(tree: Node) -> tuple[Leaf, int]:
+    """The first leaf, and the number of nodes above it."""
+    depth = 0
+    while tree.children():
+        tree, depth = tree.children()[0], depth + 1
+    return tree if isinstance(tree, Leaf) else Leaf(), depth
 
 
 def _boxes(scop: Scop, tree: Node) -> dict[str, str]:

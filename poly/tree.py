@@ -15,8 +15,8 @@ converts to `isl.Schedule` for AST generation (`emit`) and to time maps for lega
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import islpy as isl
 
@@ -77,7 +77,13 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Leaf(Node):
     """End of a branch: the instances that reach it (one statement, or several in any order
-    only if no dependence joins them; builders always separate statements by a Sequence)."""
+    only if no dependence joins them; builders always separate statements by a Sequence).
+
+    `source` is the Scop whose statements these are and `depth` the number of nodes above, where
+    that is known: for printing only."""
+
+    source: Any = field(default=None, compare=False, repr=False)
+    depth: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +163,15 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children():
         yield from walk(child)
+
+
+def of_scop(node: Node, scop: Any, depth: int = 0) -> Node:
+    """The same (whole) tree with leaves that know the Scop, so that it prints the statements."""
+    if isinstance(node, Leaf):
+        return node if node.source is scop and node.depth == depth else Leaf(scop, depth)
+    children = node.children()
+    new = tuple(of_scop(c, scop, depth + 1) for c in children)
+    return node if all(a is b for a, b in zip(children, new, strict=True)) else node.with_children(new)
 
 
 def loop_names(node: Node) -> tuple[str, ...]:

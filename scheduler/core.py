@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from poly.errors import IllegalSchedule
 from poly.scop import Scop
-from poly.tree import Node, loop_names
+from poly.tree import Node, loop_names, of_scop
 from scheduler import addressing, guarding, repair
 from scheduler.decision import Decision
 from scheduler.step import Step
@@ -36,6 +36,9 @@ class Core:
     terse: bool = field(default=False, compare=False, repr=False)
     _deferred: bool = field(default=False, compare=False, repr=False)
     _original: Scop | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tree", of_scop(self.tree, self.scop))
 
     @property
     def original(self) -> Scop:

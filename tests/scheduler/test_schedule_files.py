@@ -286,3 +286,28 @@ def test_order_of_statements() -> None:
     scop = kernel_scop("gesummv")
     s = Schedule.start(scop)  # type: ignore[arg-type]
     assert str(s.diff(s.reorder_statements(["S1", "S0"]))) == "S1 now runs before S0 in i"
+
+
+# ---- the tree as text --------------------------------------------------------------------------------
+
+
+def test_a_tree_prints_its_statements_and_its_buffers() -> None:
+    s = tiled()
+    assert (
+        str(s.tree)
+        == str(s)
+        == """\
+┌ for i.out = i // 64 [parallel]
+│ for j.out = j // 64
+└ for k.out = 0 for S0, k // 64 for S1
+└─ promote A[64i.out : 64, 64k.out : 64] to local A_buf (copy in)
+   └─ ┌ for i.in = i % 64
+      │ for j.in = j % 64 [vector 16]
+      └ for k.in = 0 for S0, k % 64 for S1
+      └─ sequence
+         ├─ S0: C[i, j] = 0.0
+         └─ S1: C[i, j] = C[i, j] + A[i, k] * B[k, j]  (reduction +)"""
+    )
+    part = s.tree.children()[0]
+    assert str(part).startswith("promote A to local A_buf (copy in)\n") and "S0: C[i, j] = 0.0" in str(part)
+    assert str(matmul.scop().tree).endswith("└─ S1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,8 @@ def start(make) -> Schedule:
 
 
 def text(s: Schedule) -> str:
-    return "\n".join(line.rstrip() for line in str(s.tree).splitlines())
+    """The tree with the statements' names only."""
+    return "\n".join(re.sub(r"(S\d+): .*", r"\1", line).rstrip() for line in str(s.tree).splitlines())
 
 
 def picture(drawing: str) -> str:
@@ -214,7 +216,7 @@ def test_marks() -> None:
 def test_contract_at_the_deepest_place() -> None:
     assert text(start(sb.rowsum).contract("s")) == picture("""
         for i
-        └─ contract s to register s_buf
+        └─ contract s[i : 1] to register s_buf
            └─ sequence
               ├─ S0
               ├─ for j
