@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
@@ -16,6 +17,12 @@ from poly.dtypes import from_numpy
 from poly.verify import verify
 
 rng = np.random.default_rng(7)
+
+
+def in_part(cases: list[Any], *kept: Any) -> list[Any]:
+    """Parameters of a test of which only `kept` are run each time, the others among the long tests."""
+    assert set(kept) <= set(cases)
+    return [c if c in kept else pytest.param(*c, marks=pytest.mark.long) for c in cases]
 
 
 def f32(*shape: int) -> np.ndarray:

@@ -1,14 +1,20 @@
 """Operators that read at positions which are data, sort, transform or quantise, against their references."""
 
+from itertools import product
+
 import numpy as np
 import pytest
-from onnx_case import built, check, f32, ints, rng, run
+from onnx_case import built, check, f32, in_part, ints, rng, run
 from test_onnx_windows import ort
 
+GRIDS = list(product(("nearest", "linear", "cubic"), ("zeros", "border", "reflection"), (0, 1)))
+ROIS = list(product((0, 2), ("avg", "max"), ("half_pixel", "output_half_pixel")))
 
-@pytest.mark.parametrize("align", [0, 1])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+
+@pytest.mark.parametrize(
+    ("mode", "padding", "align"),
+    in_part(GRIDS, ("linear", "zeros", 0), ("cubic", "reflection", 1), ("cubic", "border", 0)),
+)
 def test_grid_sample(mode: str, padding: str, align: int) -> None:
     """Positions up to half an image outside."""
     grid = (rng.random((2, 3, 4, 2)) * 3 - 1.5).astype(np.float32)
@@ -28,9 +34,7 @@ def test_no_position_leaves_the_image() -> None:
         assert set(y.reshape(-1)) <= {0.0, 1.0}
 
 
-@pytest.mark.parametrize("ratio", [0, 2])
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("transform", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize(("ratio", "mode", "transform"), in_part(ROIS, (0, "avg", "half_pixel")))
 def test_roi_align(ratio: int, mode: str, transform: str) -> None:
     low = rng.random((3, 2)) * 6
     rois = np.concatenate([low, low + rng.random((3, 2)) * 9], 1).astype(np.float32)
@@ -57,8 +61,7 @@ def test_top_k_of_equal_elements(largest: int) -> None:
     check("TopK", x, np.array([5]), opset=11, const=(1,), outputs=2, axis=1, largest=largest)
 
 
-@pytest.mark.parametrize("length", [None, 5, 8])
-@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize(("length", "inverse"), in_part(list(product((None, 5, 8), (0, 1))), (8, 0), (5, 1)))
 def test_dft(length: int | None, inverse: int) -> None:
     x = f32(2, 6, 3, 2)
     n = length or 6
