@@ -47,8 +47,10 @@ def enumerate_orders(witness: Witness, case: Case) -> Enumerated | None:
     bound = count_bound(scop)
     if bound is None:
         return None
-    partial = bound > LIMIT
-    points = instances(scop, _touching(scop, witness) if partial else None)
+    points = instances(scop) if bound <= 20 * LIMIT else {}  # the bound may be far too large
+    partial = not 0 < len(points) <= LIMIT
+    if partial:
+        points = instances(scop, _touching(scop, witness))
     if len(points) > LIMIT:
         points = {x: p for x, p in points.items() if x in (witness.source, witness.sink)}
     buffer = case.promote.buffer if case.promote else None

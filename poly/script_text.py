@@ -111,7 +111,9 @@ if __name__ == "__main__":
             f"from the program and from the refused schedule. REFUSED is {self.refused.words}.", 100
         )  # fmt: skip
         if self.found.partial:
-            lines.append(f"Of the instances only those run (in both) that touch {w.touched}.")
+            lines.append(
+                f"Of the instances only those run (in both) that touch {w.touched}; the arrays hold random data."
+            )
         if any(s.dynamic for s in scop.statements.values()):
             lines.append("Data-dependent loops are listed with their first iterations; each checks its real bounds.")
         if self.tags:
@@ -170,7 +172,8 @@ if __name__ == "__main__":
 
     def data_text(self) -> str:
         """`data(seed)`: one array a line, with what its values are."""
-        lines = ["def data(seed):", '    """Fresh arrays: random where the caller passes values, poison elsewhere."""',
+        doc = "Fresh arrays: random where values come from elsewhere, poison where nothing is set yet."
+        lines = ["def data(seed):", f'    """{doc}"""',
                  *(["    CHANCE[0] = seed"] if self.tags else []),
                  "    rng = np.random.default_rng(seed)", "    return {"]  # fmt: skip
         for a in self.found.scop.arrays.values():
@@ -186,7 +189,7 @@ if __name__ == "__main__":
             pool = sorted({c for c in self.witness.element if 0 <= c < bound})
             drawn = f"rng.choice({pool}, {shape})" if pool and self.seed % 2 else f"rng.integers(0, {bound}, {shape})"
             return f"{drawn}.astype({dtype_text(a.dtype)})"
-        if a.kind in ("local", "out"):
+        if a.kind in ("local", "out") and not self.found.partial:
             poison = "np.int64(-777)" if self.tags else "np.nan" if a.dtype.is_float else "77"
             return f"np.full({shape}, {poison}, {'np.int64' if self.tags else dtype_text(a.dtype)})"
         if a.dtype.kind == "bool" and not (self.tags and a.kind == "inout"):
