@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
     run.add_argument("--tolerance", type=float, default=1e-4, metavar="E", help="of --check, relative to the scale")
     run.add_argument("--mode", choices=("graph", "eager"), default="graph", help="one native call, or step by step")
+    run.add_argument("--profile", type=Path, metavar="FILE", help="time each step, write a Chrome trace")
     run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
     _compiling(run)

@@ -63,6 +63,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     tensors = model.inspect(inputs, arguments.tensor) if arguments.tensor else {}
     if arguments.save is not None:
         _save(arguments.save, outputs)
+    if arguments.profile is not None:
+        from graph_driver.profile import write_profile
+
+        write_profile(model, inputs, arguments.profile)
     differences: list[Difference] = []
     reference = ""
     if arguments.check:

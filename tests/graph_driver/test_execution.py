@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import time
 import tracemalloc
@@ -111,3 +112,19 @@ def test_calls_are_quick() -> None:
             model(feeds)
         times.append((time.thread_time() - start) / 200)
     assert min(times) < 15e-6
+
+
+def test_a_profile_is_a_chrome_trace_with_work_and_traffic(net: Model, tmp_path: Any) -> None:
+    from graph_driver.profile import profile, write_profile
+
+    write_profile(net, feeds_of(net), tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    events = trace["traceEvents"]
+    assert len(events) == 5 * len(net.plan.steps) and all(e["ph"] == "X" and e["dur"] >= 0 for e in events)
+    assert [e["name"] for e in events[: len(net.plan.steps)]] == [s.label for s in net.plan.steps]
+    conv = events[0]["args"]
+    # 2 images, 8 filters of 3x3x3 on 5x6 pixels: a product and a sum each, a bias, a maximum
+    assert 2 * 8 * 30 * 27 * 2 <= conv["flops"] <= 2 * 8 * 30 * (27 * 2 + 4)
+    assert conv["bytes"] == 4 * (2 * 3 * 10 * 12 + 8 * 27 + 8 + 2 * 8 * 30)
+    assert set(trace["otherData"]) == {s.label for s in net.plan.steps}
+    assert profile(net, feeds_of(net), 1)["traceEvents"]
