@@ -111,9 +111,7 @@ if __name__ == "__main__":
             f"from the program and from the refused schedule. REFUSED is {self.refused.words}.", 100
         )  # fmt: skip
         if self.found.partial:
-            lines.append(
-                f"Of the instances only those run (in both) that touch {w.touched}; the arrays hold random data."
-            )
+            lines.append(f"Only the instances that touch {w.touched} run (in both); all arrays hold random data.")
         if any(s.dynamic for s in scop.statements.values()):
             lines.append("Data-dependent loops are listed with their first iterations; each checks its real bounds.")
         if self.tags:
