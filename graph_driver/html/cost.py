@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOTALS = ("instances", "flops", "loads", "stores", "bytes", "traffic")
 LONG = 400  # characters of a formula
-MOST_PAIRS = 30  # of a loop and an array; the page says what was left out
+MOST_PAIRS = 24  # of a loop and an array; the page says what was left out
 
 
 def cost_data(schedule: Schedule) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def cost_data(schedule: Schedule) -> dict[str, Any]:
     loops: list[dict[str, Any]] = []
     pairs, left_out = 0, 0
     for member in _members(schedule.tree):
-        arrays = list(dict.fromkeys(a for s in member.schedule for a in touched[s]))
+        arrays = list(dict.fromkeys(a for s in member.schedule for a in touched[s] if scop.arrays[a].shape))
         if pairs + len(arrays) > MOST_PAIRS:
             left_out += 1
             continue
