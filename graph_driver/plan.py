@@ -66,7 +66,8 @@ class Step:
 class Plan:
     """`peak` is the arena's size, `bound` what no plan can go below, both in bytes.
 
-    `planner` made the placement; `peaks` are the arenas of all planners that were tried.
+    `inside` has, for each tensor that shows another's memory (views, parts), that tensor and the
+    offset in bytes. `planner` made the placement; `peaks` are the arenas of all planners that were tried.
     """
 
     inputs: tuple[str, ...]
@@ -77,6 +78,7 @@ class Plan:
     bound: int
     weight_bytes: int
     lifetimes: tuple[memory.Lifetime, ...] = field(default=())
+    inside: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     planner: str = ""
     peaks: Mapping[str, int] = field(default_factory=dict)
 
@@ -108,6 +110,7 @@ class Plan:
             "peak": self.peak,
             "bound": self.bound,
             "weight_bytes": self.weight_bytes,
+            "inside": {name: list(where) for name, where in self.inside.items()},
             "planner": self.planner,
             "peaks": dict(self.peaks),
         }
@@ -133,6 +136,7 @@ class Plan:
         return Plan(
             tuple(data["inputs"]), tuple(data["outputs"]), slots, steps,
             int(data["peak"]), int(data["bound"]), int(data["weight_bytes"]), lifetimes,
+            {str(k): (str(r), int(o)) for k, (r, o) in data["inside"].items()},
             str(data["planner"]), {str(k): int(v) for k, v in data["peaks"].items()},
         )  # fmt: skip
 
@@ -179,7 +183,9 @@ def build_plan(
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
     return Plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes), planned.planner, planned.peaks,
+        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
+        {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
+        planned.planner, planned.peaks,
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
             raise memory.PlanError(f"step {k} has the unknown kind '{step.kind}'")
     offsets = {t.name: plan.offset_of(t.name) for t in plan.lifetimes}
     memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak))
+    _check_contents(plan)
 
 
 def _check_slot(plan: Plan, slot: Slot) -> None:
@@ -63,3 +64,54 @@ def _check_slot(plan: Plan, slot: Slot) -> None:
             raise memory.PlanError(f"'{slot.name}' does not fit its input")
     else:
         raise memory.PlanError(f"'{slot.name}' is in unknown memory")
+
+
+def _check_contents(plan: Plan) -> None:
+    """Follow the arena step by step: every byte that a step reads was last written for that tensor.
+
+    Knows nothing of lifetimes: it sees results in place, parts and reuse only by what they do
+    to the bytes.
+    """
+    held: list[tuple[int, int, str, int]] = []  # begin, end, whose memory, where that begins
+    for k, step in enumerate(plan.steps):
+        made = set(step.results)
+        for name in dict.fromkeys((*step.args, *step.captures)):
+            if name not in made:
+                _check_read(plan, held, name, k)
+        for name in step.results:
+            span = _span(plan, name)
+            if span is not None:
+                begin, end, root, base = span
+                held = [piece for h in held for piece in _without(h, begin, end)]
+                held.append((begin, end, root, base))
+
+
+def _span(plan: Plan, name: str) -> tuple[int, int, str, int] | None:
+    """The bytes of a tensor in the arena, the tensor whose memory they are, and where that begins."""
+    slot = plan.slots.get(name)
+    if slot is None or slot.place.kind != "arena" or slot.nbytes == 0:
+        return None
+    root, at = plan.inside.get(name, (name, 0))
+    begin = slot.place.offset
+    return begin, begin + slot.nbytes, root, begin - at
+
+
+def _without(held: tuple[int, int, str, int], begin: int, end: int) -> list[tuple[int, int, str, int]]:
+    low, high, root, base = held
+    left = [(low, min(high, begin), root, base), (max(low, end), high, root, base)]
+    return [piece for piece in left if piece[0] < piece[1]]
+
+
+def _check_read(plan: Plan, held: list[tuple[int, int, str, int]], name: str, step: int) -> None:
+    span = _span(plan, name)
+    if span is None:
+        return
+    begin, end, root, base = span
+    known = 0
+    for low, high, owner, start in held:
+        if low < end and begin < high:
+            if (owner, start) != (root, base):
+                raise memory.PlanError(f"step {step} reads '{name}', whose memory holds '{owner}' by then")
+            known += min(high, end) - max(low, begin)
+    if known != end - begin:
+        raise memory.PlanError(f"step {step} reads '{name}' before all of it is written")

@@ -123,3 +123,20 @@ def test_a_limit_below_the_plan_names_what_is_alive(limit: int) -> None:
 
     with pytest.raises(ModelError, match=r"more than the memory limit of 1.00 kB; alive at step \d+ .*'a' "):
         compile_model(residual(), threads=1, memory_limit=limit)
+
+
+def test_the_checker_sees_a_value_that_was_overwritten() -> None:
+    from dataclasses import replace
+
+    from graph_driver.memory import PlanError
+    from graph_driver.verify_plan import check_plan
+
+    plan = checked(residual()).plan
+    symbols = {s.symbol for s in plan.steps}
+    check_plan(plan, symbols, 0)
+    first, second, third = plan.steps
+    late = replace(third, args=tuple("a" if n == "c" else n for n in third.args))  # 'c' lies over 'a' by then
+    with pytest.raises(PlanError, match="reads 'a', whose memory holds 'c' by then"):
+        check_plan(replace(plan, steps=(first, second, late)), symbols, 0)
+    with pytest.raises(PlanError, match="step 0 reads 'a' before all of it is written"):
+        check_plan(replace(plan, steps=(second, first, third)), symbols, 0)
