@@ -54,14 +54,30 @@ def two_cursor(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Place
 
 
 def greedy_shapes(shapes: Sequence[Shape], alignment: int = ALIGNMENT) -> Placement:
-    """Largest first, each as low as none of its runs meets a run that is alive with it.
+    """Each memory as low as none of its runs meets a run that is alive with it, in the best of some orders.
 
     Room of a whole whose parts do not exist yet, or are dead, goes to others.
     """
+    hulls = {s.name: s.hull for s in shapes}
+
+    def area(s: Shape) -> int:
+        return sum(t.size * (t.last - t.first + 1) for _, t in s.runs)
+
+    orders = (
+        sorted(shapes, key=lambda s: (-hulls[s.name].size, hulls[s.name].first, s.name)),
+        sorted(shapes, key=lambda s: (-area(s), s.name)),
+        sorted(shapes, key=lambda s: (hulls[s.name].first - hulls[s.name].last, -hulls[s.name].size, s.name)),
+        sorted(shapes, key=lambda s: (hulls[s.name].first, -hulls[s.name].size, s.name)),
+        sorted(shapes, key=lambda s: (len(s.runs) == 1, -hulls[s.name].size, s.name)),
+    )
+    return min((_shapes_in_order(order, alignment) for order in orders), key=lambda p: p.peak)
+
+
+def _shapes_in_order(shapes: Sequence[Shape], alignment: int) -> Placement:
     placed: list[tuple[int, int, Lifetime]] = []
     offsets: dict[str, int] = {}
     peak = 0
-    for shape in sorted(shapes, key=lambda s: (-s.hull.size, s.hull.first, s.name)):
+    for shape in shapes:
         # Each clash forbids an open interval of offsets; the lowest offset outside of all is taken.
         forbidden = sorted(
             (begin - at - aligned(t.size, alignment), end - at)

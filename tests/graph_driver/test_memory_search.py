@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_driver.memory import PLANNERS, Lifetime, Placement, check_placement, exact, fit, lower_bound, plan_arena
+from graph_driver.memory import (
+    PLANNERS,
+    Lifetime,
+    Placement,
+    Shape,
+    check_placement,
+    exact,
+    fit,
+    lower_bound,
+    plan_arena,
+    plan_shapes,
+)
 
 ROWS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=6)
 
@@ -92,3 +103,23 @@ def test_hard_instances(letter: str) -> None:
 @pytest.mark.parametrize("letter", ["B", "D", "E", "F"])
 def test_the_hardest_instances(letter: str) -> None:
     solve(letter)
+
+
+RUNS = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=3)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(RUNS, min_size=1, max_size=6))
+def test_memories_that_are_alive_part_by_part(rows: list[list[tuple[int, int, int]]]) -> None:
+    shapes = []
+    for k, runs in enumerate(rows):
+        at, found = 0, []
+        for n, (blocks, first, length) in enumerate(runs):
+            found.append((at, Lifetime(f"s{k}+{n}", 64 * blocks, first, first + length)))
+            at += 64 * blocks
+        shapes.append(Shape(f"s{k}", tuple(found)))
+    planned = plan_shapes(shapes)
+    parts = [t for s in shapes for _, t in s.runs]
+    offsets = {t.name: planned.placement.offsets[s.name] + at for s in shapes for at, t in s.runs}
+    check_placement(parts, Placement(offsets, planned.placement.peak))
+    assert lower_bound(parts) <= planned.placement.peak <= sum(s.hull.size for s in shapes)
