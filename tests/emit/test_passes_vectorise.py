@@ -387,7 +387,7 @@ def test_unrolled_rows_get_an_accumulator_each() -> None:
 def counted(alpha: i32, X: i32[N]) -> i32[()]:
     s = empty((), i32)
     s[()] = 0
-    for i in range(N):  # noqa: B007
+    for i in range(N):
         s[()] += alpha
     return s
 
