@@ -9,6 +9,3 @@ M, N = dims("M N")
 def program(A: inout(f32[M, N])):
     for i, j, k in grid(M, N):
         A[i, j] = 0.0
-
-
-# ruff: noqa: B007

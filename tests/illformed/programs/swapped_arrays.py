@@ -11,6 +11,3 @@ def program(A: inout(f32[N]), B: inout(f32[N])):
         for i in range(N):
             B[i] = A[i] * 0.5
         A, B = B, A
-
-
-# ruff: noqa: B007
