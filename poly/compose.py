@@ -252,4 +252,3 @@ def _in_order(scops: Sequence[Scop], statements: Mapping[str, Statement]) -> Nod
         else:
             filters.append(Filter({n: statements[n].domain for n in scop.statements}, scop.tree))
     return filters[0].child if len(filters) == 1 else SequenceNode(tuple(filters))
-

@@ -94,7 +94,9 @@ def test_a_thousand_runs_allocate_nothing(net: Model) -> None:
 
 def test_calls_are_quick() -> None:
     rng = np.random.default_rng(0)
-    nodes, weights, at = [], {}, "x"
+    nodes: list[Any] = []
+    weights: dict[str, np.ndarray] = {}
+    at = "x"
     for k in range(4):
         weights |= {f"w{k}": rng.standard_normal((16, 16)).astype(np.float32), f"b{k}": np.ones(16, np.float32)}
         nodes.append(helper.make_node("Gemm", [at, f"w{k}", f"b{k}"], [f"g{k}"]))

@@ -85,7 +85,8 @@ def recurrent() -> onnx.ModelProto:
         helper.make_tensor_value_info("p", F, None)])  # fmt: skip
     weights = {
         "W": w(1, 16, 6), "R": w(1, 16, 4), "scales": np.array([1, 1, 2], np.float32), "k": np.array([2]),
-        "q": np.array(0.05, np.float32), "zp": np.array(3, np.uint8), "cond": np.array(True), "shape": np.array([5, 2, 4]),
+        "q": np.array(0.05, np.float32), "zp": np.array(3, np.uint8), "cond": np.array(True),
+        "shape": np.array([5, 2, 4]),
     }  # fmt: skip
     nodes = [
         helper.make_node("LSTM", ["x", "W", "R"], ["h"], "lstm", hidden_size=4),
