@@ -288,3 +288,13 @@ def test_transformations_go_on_inside_a_guard() -> None:
     s = s.vectorize("else.j", 4, guarded=True)
     assert "else.else.j" not in s.loops and {"j.out", "else.j"} <= set(s.loops)
     assert polyc.IllegalSchedule is IllegalSchedule
+
+
+def test_a_guarded_fusion_needs_no_shift() -> None:
+    scop = sb.build("mirror", ["N"], {"A": "N", "C": "N"}, [
+        sb.loop("i", "0", "N", [sb.stmt("A[i] = 2.0")]), sb.loop("j", "0", "N", [sb.stmt("C[j] = A[N - 1 - j]")]),
+    ])  # fmt: skip
+    with pytest.raises(IllegalSchedule, match="no constant shift"):
+        Schedule.start(scop).fuse("i", "j", shift="auto")
+    guarded = Schedule.start(scop).fuse("i", "j", shift="auto", guarded=True)
+    assert guarded.loops == ("i", "else.i", "else.j") and "if N <= 1" in str(guarded)
