@@ -21,13 +21,14 @@ class Outcome:
     """How one case went.
 
     `state` is one of `STATES`; `host` lists (operator, reason) of what ran on the host.
-    `baked`: values of inputs were compiled in and left nothing to compute at run time.
+    `specialised`: values of inputs were compiled in; `baked`: they left nothing to compute at run time.
     """
 
     name: str
     state: str
     reason: str = ""
     host: tuple[tuple[str, str], ...] = ()
+    specialised: bool = False
     baked: bool = False
     seconds: float = 0.0
 
@@ -50,8 +51,9 @@ def run_case(case: Any) -> Outcome:
     def outcome(state: str, reason: str = "") -> Outcome:
         models = rep.models if rep is not None else []
         host = tuple((o, why) for m in models for o, _, why in m.report().host)
-        baked = rep is not None and bool(rep.specialised) and any(map(_constant, models))
-        return Outcome(case.name, state, reason, host, baked, time.thread_time() - start)
+        specialised = rep is not None and bool(rep.specialised)
+        baked = specialised and any(map(_constant, models))
+        return Outcome(case.name, state, reason, host, specialised, baked, time.thread_time() - start)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
