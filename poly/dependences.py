@@ -131,10 +131,44 @@ def value_flow_among(chosen: list[Access], kind: Kind, order: list[isl.Map]) -> 
     sources, sinks = _ends(chosen, kind)
     if kind == "WAR":
         return _anti_flow(sources, sinks, order)
-    info = isl.UnionAccessInfo.from_sink(_union(sinks)).set_schedule_map(_union_map(order))
+    schedule = _union_map(order)
+    relation = _union(sinks)
+    found = _last_writes(sources, relation, schedule)
+    dependences = found.get_may_dependence()
+    if not any(_has_remainders(a.map) for a in (*sources, *sinks)):
+        return dependences
+    # isl loses some sinks of relations with remainders: what certainly has a source is asked for again.
+    earlier = _earlier(_union(sources), relation, schedule)
+    for _ in range(ROUNDS):
+        missing = earlier.range().subtract(found.get_full_may_dependence().range())
+        if missing.is_empty():
+            return dependences
+        earlier = earlier.intersect_range(missing)
+        found = _last_writes(sources, missing.unwrap(), schedule)
+        dependences = dependences.union(found.get_may_dependence())
+    missing = earlier.range().subtract(found.get_full_may_dependence().range())
+    return dependences.union(earlier.intersect_range(missing).range_factor_domain())
+
+
+ROUNDS = 3
+
+
+def _last_writes(sources: list[Access], sinks: isl.UnionMap, schedule: isl.UnionMap) -> isl.UnionFlow:
+    """The flow from the last of the sources before each sink."""
+    info = isl.UnionAccessInfo.from_sink(sinks).set_schedule_map(schedule)
     info = info.set_must_source(_union([w for w in sources if w.must]))
-    info = info.set_may_source(_union([w for w in sources if not w.must]))
-    return info.compute_flow().get_may_dependence()
+    return info.set_may_source(_union([w for w in sources if not w.must])).compute_flow()
+
+
+def _has_remainders(m: isl.Map) -> bool:
+    return any(b.dim(isl.dim_type.div) for b in m.get_basic_maps())
+
+
+def _earlier(sources: isl.UnionMap, sinks: isl.UnionMap, schedule: isl.UnionMap) -> isl.UnionMap:
+    """`{ source[x] -> [sink[y] -> array[e]] }`: both touch `e`, x before y."""
+    touching = sources.apply_range(sinks.range_map().reverse())
+    before = schedule.lex_lt_union_map(schedule).apply_range(sinks.domain_map().reverse())
+    return touching.intersect(before)
 
 
 _READING = "@"
