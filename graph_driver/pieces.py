@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from graph_driver.ir import Graph, Node
 from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
 from graph_driver.passes.parts import is_alias
 from graph_driver.wording import one_line
+from poly.expr import Const
 
 Lookup = Callable[[str, str], Builder | None]
 
@@ -54,11 +56,25 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         tuple(_info(graph, o) for o in node.writes()),
     )
     try:
-        return Piece(node, builder(context), "", context, builder)
+        operator = builder(context)
+        misfit = _misfit(graph, node, operator)
+        return Piece(node, None, misfit) if misfit else Piece(node, operator, "", context, builder)
     except Unsupported as error:
         return Piece(node, None, str(error))
     except Exception as error:  # a bug of one builder costs one node, and the report says so
         return Piece(node, None, f"the library failed: {type(error).__name__}: {one_line(error)}")
+
+
+def _misfit(graph: Graph, node: Node, operator: OperatorScop) -> str:
+    """What the loops would read or write beyond a tensor's end (shape inference does not see every contradiction)."""
+    wired = [(node.inputs[position], array) for position, array in operator.inputs]
+    for name, array in (*wired, *zip(node.writes(), operator.outputs, strict=True)):
+        shape = operator.scop.arrays[array].shape
+        if all(isinstance(e, Const) for e in shape):
+            needed = prod(int(e.value) for e in shape if isinstance(e, Const))
+            if needed != graph.tensors[name].size:
+                return f"'{name}' has {graph.tensors[name].size} elements, its loops need {needed}"
+    return ""
 
 
 def _absent_before_present(node: Node) -> int | None:
