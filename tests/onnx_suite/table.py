@@ -11,9 +11,10 @@ from .cases import CLASSES
 from .running import Outcome
 
 EXPLANATION = (
-    "Each case is compiled for the shapes of its inputs, and for the values of small inputs that decide a shape "
-    '(see `docs/models.md`). "Without a host operator" are cases that polyc\'s kernels compute at run time alone; '
-    'where such values leave nothing to compute, the case counts as "computed at compile time" instead. '
+    "Each case is compiled for the shapes of its inputs, and for the values of small inputs that decide a shape or a "
+    "branch (see `docs/models.md`). 'Without a host operator' are cases that polyc's kernels compute at run time "
+    "alone; 'with values compiled in' are those among them that have such inputs. Where the values leave nothing to "
+    "compute, the case counts as 'computed at compile time' instead. "
     "`tests/onnx_suite/cases.py` has the rule of the classes."
 )
 COMMAND = "python -m tests.onnx_suite --table docs/onnx-coverage.md"
