@@ -21,8 +21,8 @@ from poly.dependences import conflicts
 from poly.errors import ScheduleError
 from poly.legality import is_legal
 from poly.scop import Scop
-from scheduler.auto import automatic
 from scheduler.schedule import Schedule
+from scheduler.strategies.auto import automatic
 
 
 def seconds(work: Callable[[], Any]) -> float:

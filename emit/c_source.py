@@ -164,7 +164,8 @@ class _Body:
         size = _constant(b.shape)
         if size is not None and size * b.dtype.bytes <= STACK_BYTES:
             return [Line(f"{t} {b.name}[{max(size, 1)}] __attribute__((aligned({b.align})));"), *self.block(stmt.body)]
-        total = f"((size_t){count} * sizeof({t}) + {b.align - 1}) / {b.align} * {b.align}"
+        # Extents may be negative where nothing runs (`K - 2` at K = 1).
+        total = f"((size_t)({count} > 0 ? {count} : 1) * sizeof({t}) + {b.align - 1}) / {b.align} * {b.align}"
         return [
             Line(f"{t} *restrict {b.name} = ({t} *)aligned_alloc({b.align}, {total});"),
             If(f"!{b.name}", Statement("abort()")),

@@ -177,6 +177,9 @@ class _Writer:
         strides = self.x.storage[b.name].strides
         elements = self._product(strides[0], self.x.index(b.shape[0])) if b.shape else 1
         count = constant(elements, i64) if isinstance(elements, int) else elements
+        # Extents may be negative where nothing runs (`K - 2` at K = 1).
+        some = self.x.arith.compare(">", count, constant(0, i64))
+        count = self.x.arith.select(some, count, constant(1, i64))
         size = self.x.arith.same(f"mul nsw {count.typed}, {b.dtype.bytes}", count)
         padded = self.x.arith.same(f"add nsw {size.typed}, 127", size)
         rounded = self.x.arith.same(f"and {padded.typed}, -64", size)

@@ -33,7 +33,7 @@ def auto_schedule(
     Raises:
         BuildError: the target is unknown.
     """
-    from scheduler.auto import automatic
+    from scheduler.strategies.auto import automatic
 
     machine = resolve_target(target)
     return automatic(specialise(scop, sizes or {}), machine, machine.threads if threads is None else threads)

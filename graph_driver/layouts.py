@@ -18,7 +18,7 @@ from poly.expr import Const
 from poly.relayout import Layout, lay_out, relayout
 from poly.scop import Array
 from poly.target import Target
-from scheduler.contraction_tree import constant_layouts
+from scheduler.strategies.contraction_tree import constant_layouts
 
 
 def pack_constants(

@@ -28,8 +28,8 @@ from poly.panels import stored_in_order
 from poly.relayout import Layout, relayout
 from poly.scop import Scop
 from poly.target import Target
-from scheduler.contraction import recognise
-from scheduler.contraction_tree import TilePlan, panel_layout, plain_dimension, plan_tile
+from scheduler.strategies.contraction import recognise
+from scheduler.strategies.contraction_tree import TilePlan, panel_layout, plain_dimension, plan_tile
 
 MEMORY_TRIP = 4.0
 """Cost of storing an element and loading it again, in vector operations."""

@@ -90,7 +90,7 @@ def compile_job(job: Job) -> Compiled:
     from emit import cache
     from emit.compile import compile_kernel
     from poly import json_io
-    from scheduler.auto import automatic
+    from scheduler.strategies.auto import automatic
 
     start = time.perf_counter()
     scop = json_io.loads(job.text)

@@ -86,7 +86,7 @@ def check(
 def _orders(program: Program, expected: list[np.ndarray]) -> Iterator[tuple[str, Schedule]]:
     """(name, schedule): program order, random orders, automatic; with reassociation where exact."""
     from emit.targets import host
-    from scheduler.auto import automatic
+    from scheduler.strategies.auto import automatic
 
     scop = program.operator().scop()
     start = Schedule.start(scop)

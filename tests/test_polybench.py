@@ -77,7 +77,7 @@ def test_the_interpreter_is_bit_equal_too_small(name: str) -> None:
 def automatic(name: str, size: str, backend: str, exact: bool) -> None:
     """The automatic schedule is legal and keeps the results (all bits when `exact`)."""
     from emit.targets import host
-    from scheduler.auto import automatic
+    from scheduler.strategies.auto import automatic
 
     k = kernel(name)
     args, constants = k.arguments(size)

@@ -14,7 +14,7 @@ from emit import targets
 from emit.c_source import to_c
 from emit.compile import compile_kernel
 from emit.llvm_ir import to_llvm
-from scheduler.auto import automatic
+from scheduler.strategies.auto import automatic
 
 texts = []
 for make in hand_ir.ALL.values():

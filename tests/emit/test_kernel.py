@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import polyc
-from emit import cc
+from emit import cc, targets
 from emit.compile import compile_kernel
 from emit.kernel import Kernel
 from poly.errors import ArgumentError, BuildError
-from polyc import dims, empty, f32, f64, grid, i32, inout, op
+from polyc import dims, empty, f32, f64, grid, i32, inout, op, zeros
 
 M, N, K = dims("M N K")
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler on this machine")
@@ -226,3 +226,25 @@ def test_code_for_another_machine_can_be_read_not_run() -> None:
     assert len(kernel.source("asm")) > 100
     with pytest.raises(BuildError, match="cannot run on this machine"):
         kernel(A, B)
+
+
+@op
+def middle(A: f32[N, K]) -> f32[N]:
+    T = empty((N, K - 2), f32)
+    y = zeros((N,), f32)
+    for i in range(N):
+        for j in range(1, K - 1):
+            T[i, j - 1] = A[i, j]
+    for i in range(N):
+        for j in range(1, K - 1):
+            y[i] += T[i, K - 2 - j]
+    return y
+
+
+@pytest.mark.parametrize("backend", BACK_ENDS)
+def test_local_arrays_may_be_empty(backend: str) -> None:
+    scop = middle.scop()
+    kernel = compile_kernel(scop, scop.tree, target=targets.get(None), backend=backend, threads=1)
+    for k in (2, 3, 5):
+        a = np.random.default_rng(k).standard_normal((4, k)).astype(np.float32)
+        assert np.allclose(kernel(a), a[:, 1 : max(k - 1, 1)].sum(1), atol=1e-6)

@@ -18,7 +18,7 @@ from emit.mathlib import expand_function
 from poly.binding import bind_sizes
 from poly.tree import Band, Filter, Leaf, Promote, Sequence
 from polyc import dims, empty, exp, f32, grid, op
-from scheduler.auto import automatic
+from scheduler.strategies.auto import automatic
 
 M, N, K = dims("M N K")
 RNG = np.random.default_rng(3)

@@ -25,8 +25,8 @@ from poly.binding import bind_sizes, evaluate
 from poly.scop import Array
 from poly.tree import Promote
 from polyc import dims, empty, exp, f32, f64, grid, inout, op
-from scheduler.auto import automatic
 from scheduler.schedule import Schedule
+from scheduler.strategies.auto import automatic
 
 M, N, K = dims("M N K")
 

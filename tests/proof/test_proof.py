@@ -30,8 +30,8 @@ from frontend_dsl.library import pooling
 from poly.errors import IllegalSchedule
 from poly.expr import Binary, Const, Expr, Load, Select, const_int
 from polyc import dims, empty, f32, f64, inout, op
-from scheduler.auto import automatic
 from scheduler.schedule import Schedule
+from scheduler.strategies.auto import automatic
 
 # ---- no false alarm ------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from poly.json_io import dump_tree
 from poly.legality import check
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
-from scheduler import auto
-from scheduler.auto import automatic
+from scheduler.strategies import auto
 from scheduler.schedule import Schedule
+from scheduler.strategies.auto import automatic
 
 
 def ten_steps(seed: int) -> Schedule:

@@ -10,10 +10,10 @@ from poly.relayout import lay_out, relayout
 from poly.scop import Scop
 from poly.tree import Band, Promote, walk
 from polyc import dims, empty, f32, f64, grid, i64, op
-from scheduler.auto import automatic
-from scheduler.contraction import recognise
-from scheduler.contraction_tree import constant_layouts
-from scheduler.register_tile import choose
+from scheduler.strategies.auto import automatic
+from scheduler.strategies.contraction import recognise
+from scheduler.strategies.contraction_tree import constant_layouts
+from scheduler.strategies.register_tile import choose
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")

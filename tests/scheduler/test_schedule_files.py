@@ -77,7 +77,7 @@ def test_the_same_text_fits_other_sizes() -> None:
 @pytest.mark.parametrize("name", polybench.MODULES)
 def test_automatic_schedules_of_polybench_come_back(name: str) -> None:
     from emit.targets import host
-    from scheduler.auto import automatic
+    from scheduler.strategies.auto import automatic
 
     scop = kernel_scop(name)
     schedule = automatic(scop, host(), 2)  # type: ignore[arg-type]

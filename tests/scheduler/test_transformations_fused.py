@@ -71,7 +71,7 @@ def reductions(s: Schedule) -> list[str]:
 
 
 def around(s: Schedule, statement: str) -> list[str]:
-    from scheduler.planner import loops_of
+    from scheduler.strategies.planner import loops_of
 
     return [m.name for m in loops_of(s.tree, statement)]
 

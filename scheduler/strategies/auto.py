@@ -13,14 +13,14 @@ from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Band, loop_names, walk
-from scheduler.blocking import block
-from scheduler.contraction_strategy import contractions
-from scheduler.joining import join
-from scheduler.planner import Planner
 from scheduler.schedule import Schedule
-from scheduler.shrinking import shrink
-from scheduler.threading_loops import parallelise
-from scheduler.vectorising import vectorise
+from scheduler.strategies.blocking import block
+from scheduler.strategies.contraction_strategy import contractions
+from scheduler.strategies.joining import join
+from scheduler.strategies.planner import Planner
+from scheduler.strategies.shrinking import shrink
+from scheduler.strategies.threading_loops import parallelise
+from scheduler.strategies.vectorising import vectorise
 
 OPERATIONS = 20_000_000
 """isl operations for one Scop (about two seconds)."""

@@ -23,8 +23,17 @@ from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, loop_dim
 from poly.tree import Sequence as InOrder
-from scheduler.contraction import Contraction, Operand, extent, recognise, recognise_sweep, slope, stride, variables
-from scheduler.register_tile import RegisterTile, choose
+from scheduler.strategies.contraction import (
+    Contraction,
+    Operand,
+    extent,
+    recognise,
+    recognise_sweep,
+    slope,
+    stride,
+    variables,
+)
+from scheduler.strategies.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays

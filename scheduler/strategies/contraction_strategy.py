@@ -7,8 +7,8 @@ from typing import Any
 import islpy as isl
 
 from poly.tree import Filter, Node, Sequence
-from scheduler.contraction_tree import Group, TilePlan, build, group_nests, plan_tile
-from scheduler.planner import Planner
+from scheduler.strategies.contraction_tree import Group, TilePlan, build, group_nests, plan_tile
+from scheduler.strategies.planner import Planner
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
 

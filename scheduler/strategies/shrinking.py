@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from scheduler.planner import Planner
 from scheduler.storage import covering_places, footprint, promoted_below, users
+from scheduler.strategies.planner import Planner
 
 
 def shrink(plan: Planner) -> None:

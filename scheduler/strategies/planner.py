@@ -12,8 +12,8 @@ from poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
 from scheduler.coincidence import Carried, Pair, all_pairs, analyse
 from scheduler.decision import Decision, Outcome
 from scheduler.schedule import Schedule
+from scheduler.strategies.vector_cost import constant_extent
 from scheduler.tree_edit import Path, chain_of, locate, outer_members, paths
-from scheduler.vector_cost import constant_extent
 
 
 class Planner:

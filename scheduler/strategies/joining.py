@@ -16,7 +16,7 @@ from poly.expr import Var, walk
 from poly.scop import Statement
 from poly.tree import Member
 from scheduler.coincidence import Pair, narrowed, same_time
-from scheduler.planner import Planner, first_loops, is_flat, loops_of, parts
+from scheduler.strategies.planner import Planner, first_loops, is_flat, loops_of, parts
 
 MAX_STATEMENTS = 32
 INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import islpy as isl
 
 from poly.tree import Band, Filter, Member, Node, walk
-from scheduler.planner import Planner, first_loops, is_flat, parts
 from scheduler.storage import footprint, users
+from scheduler.strategies.planner import Planner, first_loops, is_flat, parts
+from scheduler.strategies.vector_cost import iterator, lanes_for, vector_cost, work
 from scheduler.tree_edit import is_dynamic, locate
-from scheduler.vector_cost import iterator, lanes_for, vector_cost, work
 
 GAIN = 0.9  # a vector loop must cost less than this share of the serial one
 DISTRIBUTION_GAIN = 0.7

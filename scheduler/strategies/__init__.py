@@ -1,0 +1,1 @@
+"""Strategies: how the automatic schedule is found. `auto` runs them; each proposes, legality decides."""
