@@ -11,8 +11,8 @@ from poly.legality import check
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Band, Promote, walk
-from scheduler.strategies import auto
 from scheduler.schedule import Schedule
+from scheduler.strategies import auto
 from scheduler.strategies.auto import automatic, marked
 
 CPU = Target("test", "x86_64-linux-gnu", "x86-64-v3", "", 256, 16, 32768, 1 << 20, 1 << 24, 64, 2, 4)

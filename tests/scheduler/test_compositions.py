@@ -19,8 +19,8 @@ from poly.json_io import dump_tree
 from poly.legality import check
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
-from scheduler.strategies import auto
 from scheduler.schedule import Schedule
+from scheduler.strategies import auto
 from scheduler.strategies.auto import automatic
 
 
