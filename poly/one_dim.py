@@ -49,6 +49,9 @@ class OneDims:
         return bool(first.value.plain_is_equal(second.value))
 
 
+FEW_PARTS = 16
+
+
 @per_scop
 def forms(scop: Scop) -> OneDims:
     """The forms found so far for the loops of a Scop's trees."""
@@ -68,8 +71,9 @@ def one_dim(pa: isl.PwAff) -> OneDim | None:
 
 def equated_dims(pairs: isl.Map) -> frozenset[tuple[int, int]]:
     """Dimension pairs (p, q) with `x_p == y_q` for all `{ S[x] -> T[y] }` in `pairs`, as far as
-    the equalities of its affine hull say so one by one."""
-    hull = pairs.affine_hull()
+    the equalities of a hull say so one by one: the affine hull, or, where `pairs` has so many
+    parts that isl would take minutes, the constraints that all parts share."""
+    hull = pairs.affine_hull() if pairs.n_basic_map() <= FEW_PARTS else pairs.unshifted_simple_hull()
     n_in, n_out = pairs.dim(isl.dim_type.in_), pairs.dim(isl.dim_type.out)
     found = set()
     for c in hull.get_constraints():

@@ -101,6 +101,8 @@ class _Stage:
         name, array = self.update.name, self.update.array
         if any(isinstance(n, Promote) and n.array == array for n in walk(self.tree)):
             raise ScheduleError(f"array '{array}' is promoted already: rfactor first")
+        if self.update.dynamic:
+            raise ScheduleError(f"rfactor: {name} runs in a loop whose bounds depend on data")
         if not self.scop.statements[name].domain.intersect_params(self.scop.context).is_subset(self.active[name]):
             raise ScheduleError(f"some instances of {name} run outside of loop '{self.spot.member.name}'")
         faults = list(self.early())

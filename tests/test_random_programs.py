@@ -37,8 +37,9 @@ def test_back_ends_agree_on_random_programs(first: int) -> None:
 # Programs that once failed: an affine condition on a data-dependent iterator; a remainder for
 # which isl derives a wrong stride; arms of two types; bounds read outside their array; a block loop
 # taken for the loop that data-dependent bounds need; a scalar call under a vector condition; copies
-# to a buffer beside statements that do not use it; a local array of negative extent.
-@pytest.mark.parametrize("seed", [100_420, 100_472, 200_535, 400_033, 900_340, 900_375, 900_566, 2_000_132])
+# to a buffer beside statements that do not use it; a local array of negative extent;
+# rfactor around a data-dependent loop.
+@pytest.mark.parametrize("seed", [100_420, 100_472, 200_535, 400_033, 900_340, 900_375, 900_566, 2_000_132, 4_000_069])
 def test_what_failed_once(seed: int) -> None:
     run(range(seed, seed + 1))
 

@@ -36,7 +36,7 @@ class Program(Core):
         Before -> after: `k: C[i] += f(k)` -> `k.init: C_part[i, k] = 0; k: C_part[i, k] += f(k);
         k.join: C[i] += C_part[i, k]`.
         Refused when: something in the loop looks at a result before it is complete; the loop runs
-        over no reduction, or reassociation is forbidden.
+        over no reduction, bounds of loops around it depend on data, or reassociation is forbidden.
         """
         loop = self._one(loop)
         if self._deferred:  # the new program order is taken from the tree, so that must be legal
