@@ -202,6 +202,7 @@ def test_interrupting_a_compilation(model: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", "graph_driver.cli", "run", str(model), "--threads", "1"],
         env=environment(POLYC_CACHE=str(tmp_path / "cache")), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not children(process.pid) and time.monotonic() < deadline:
