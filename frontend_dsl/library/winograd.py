@@ -71,8 +71,9 @@ def transformed_filters(weights: Any, m: int) -> Any:
     """`U[a*T+b, c, o]` of weights `[o, c, 3, 3]`, computed in f64."""
     _, g, _ = matrices(m)
     g64 = np.array([[float(v) for v in row] for row in g])
-    u = np.einsum("ak,ockl,bl->abco", g64, weights.astype(np.float64), g64)
-    return np.ascontiguousarray(u.reshape(-1, *u.shape[2:])).astype(weights.dtype)
+    filters, channels = weights.shape[:2]
+    taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1).astype(np.float64)
+    return (np.kron(g64, g64) @ taps).astype(weights.dtype).reshape(-1, channels, filters)
 
 
 def _row(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
