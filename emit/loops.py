@@ -10,19 +10,25 @@ Rules (checked by `emit.verify`):
 * subscripts of a vector access have at most one vector index (a `Ramp`, or any i64 vector =
   gather/scatter); the mask, when present, has the access's lanes and dtype `bool_`;
 * a masked-off lane loads 0 and stores nothing; its address may be invalid.
+
+Code for a GPU is a host function: serial loops, conditions and `heap` Allocs (arrays of the
+device) around `Launch` statements. Inside a launch every thread of every block runs the body;
+`shared` Allocs stand directly in the body and exist once a block, `register` and `local` ones
+once a thread. A `Barrier` is reached by all threads of a block or by none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from poly.dtypes import DType
 from poly.expr import Expr, Span
-from poly.tree import Space
+from poly.tree import GpuAxis, Space
 
-ForKind = Literal["serial", "parallel", "vector", "unroll"]
+ForKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
 
 
 # ---- vector expressions (extend poly.expr) -------------------------------------------------
@@ -156,7 +162,7 @@ class Block(Stmt):
 class For(Stmt):
     """`for var in range(lo, hi, step)`, step a positive constant. `loop` is the schedule
     tree's loop name. `parallel`: iterations on the thread pool. `vector` (with `factor`
-    lanes) and `unroll` exist only before the passes that expand them."""
+    lanes), `unroll` and the axes of a GPU exist only before the passes that expand them."""
 
     var: str
     lo: Expr
@@ -236,6 +242,35 @@ class Alloc(Stmt):
 
     def bodies(self) -> tuple[Stmt, ...]:
         return (self.body,)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch(Stmt):
+    """One launch of a GPU kernel: `body` is run by every thread of every block.
+
+    `grid`: (block variable, number of blocks) for x, y, z in this order, one to three of them; the
+    numbers are expressions of the host, and where one is not positive nothing is launched. `threads`:
+    (thread variable, number of threads) likewise. The variables are i64 and bound in `body`.
+    `name` is unique within the function.
+    """
+
+    name: str
+    grid: tuple[tuple[str, Expr], ...]
+    threads: tuple[tuple[str, int], ...]
+    body: Stmt
+
+    def bodies(self) -> tuple[Stmt, ...]:
+        return (self.body,)
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of one block."""
+        return math.prod(n for _, n in self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Stmt):
+    """All threads of the block wait for each other; what they wrote before is seen by all after."""
 
 
 @dataclass(frozen=True, slots=True)

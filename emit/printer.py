@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
+from emit.loops import (
+    Alloc,
+    Barrier,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    HReduce,
+    If,
+    Launch,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+)
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
@@ -90,6 +106,12 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
     elif isinstance(s, Alloc):
         put(f"{s.buffer.name} = alloc_{s.buffer.space}({_type(s.buffer)})")
         _stmt(s.body, depth, lines)
+    elif isinstance(s, Launch):
+        grid = ", ".join(f"{v} < {expr_text(n)}" for v, n in s.grid)
+        put(f"launch {s.name}(blocks {grid}; threads {', '.join(f'{v} < {n}' for v, n in s.threads)}):")
+        _stmt(s.body, depth + 1, lines)
+    elif isinstance(s, Barrier):
+        put("barrier")
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
         put(f"{_access(s.array, s.index)} = {expr_text(s.value)}{where}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
 from poly.expr import Expr, Load, Var, rewrite, substitute
 
 
@@ -15,7 +15,7 @@ def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:
         return Block(bodies)
     if isinstance(stmt, If):
         return If(stmt.cond, bodies[0], bodies[1] if len(bodies) > 1 else None)
-    if isinstance(stmt, (For, Let, Alloc)):
+    if isinstance(stmt, (For, Let, Alloc, Launch)):
         return replace(stmt, body=bodies[0])
     return stmt
 
@@ -32,6 +32,9 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     if isinstance(stmt, Alloc):
         buffer = replace(stmt.buffer, shape=tuple(fn(e) for e in stmt.buffer.shape))
         return Alloc(buffer, map_exprs(stmt.body, fn))
+    if isinstance(stmt, Launch):
+        grid = tuple((name, fn(count)) for name, count in stmt.grid)
+        return replace(stmt, grid=grid, body=map_exprs(stmt.body, fn))
     if isinstance(stmt, Store):
         instance = stmt.instance
         if instance is not None:
@@ -61,6 +64,8 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
         yield stmt.value
     elif isinstance(stmt, Alloc):
         yield from stmt.buffer.shape
+    elif isinstance(stmt, Launch):
+        yield from (count for _, count in stmt.grid)
     elif isinstance(stmt, Store):
         yield from stmt.index
         yield stmt.value
@@ -93,7 +98,7 @@ def unique_names(fn: Function) -> Function:
 
 
 def binders(stmt: Stmt) -> set[str]:
-    """All names that loops, Lets and Allocs in `stmt` bind."""
+    """All names that loops, Lets, Allocs and Launches in `stmt` bind."""
     out: set[str] = set()
     for s in walk(stmt):
         if isinstance(s, For):
@@ -102,6 +107,8 @@ def binders(stmt: Stmt) -> set[str]:
             out.add(s.name)
         elif isinstance(s, Alloc):
             out.add(s.buffer.name)
+        elif isinstance(s, Launch):
+            out.update(name for name, _ in (*s.grid, *s.threads))
     return out
 
 
@@ -112,9 +119,7 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
     if isinstance(stmt, For):
         name = names.fresh(_stem(stmt.var, names))
         inner = _bound(vars, stmt.var, Var(name))
-        return replace(
-            stmt, var=name, lo=fix(stmt.lo), hi=fix(stmt.hi), body=_unique(stmt.body, inner, arrays, names)
-        )
+        return replace(stmt, var=name, lo=fix(stmt.lo), hi=fix(stmt.hi), body=_unique(stmt.body, inner, arrays, names))
     if isinstance(stmt, Let):
         name = names.fresh(_stem(stmt.name, names))
         inner = _bound(vars, stmt.name, Var(name))
@@ -126,6 +131,17 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         if name != stmt.buffer.name:
             here[stmt.buffer.name] = name
         return Alloc(buffer, _unique(stmt.body, vars, here, names))
+    if isinstance(stmt, Launch):
+        fresh = {v: names.fresh(_stem(v, names)) for v, _ in (*stmt.grid, *stmt.threads)}
+        inner = vars
+        for v in fresh:
+            inner = _bound(inner, v, Var(fresh[v]))
+        return Launch(
+            names.fresh(_stem(stmt.name, names)),
+            tuple((fresh[v], fix(count)) for v, count in stmt.grid),
+            tuple((fresh[v], count) for v, count in stmt.threads),
+            _unique(stmt.body, inner, arrays, names),
+        )
     if isinstance(stmt, If):
         then = _unique(stmt.then, vars, arrays, names)  # first: in the order of the text
         orelse = None if stmt.orelse is None else _unique(stmt.orelse, vars, arrays, names)

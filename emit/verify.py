@@ -1,15 +1,40 @@
-"""The loop-IR verifier: every rule of `emit.loops`, plus types of all expressions."""
+"""The loop-IR verifier: every rule of `emit.loops`, plus types of all expressions.
+
+Inside a launch each variable is uniform (the same for all threads of a block) or not: what is
+computed from thread variables or loaded is not. A barrier may stand only under uniform loops
+and conditions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
+from emit.linear import variables
+from emit.loops import (
+    Alloc,
+    Barrier,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    HReduce,
+    If,
+    Launch,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
 from poly.dtypes import DType, bool_, i64
 from poly.errors import BuildError
 from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.expr import walk as walk_expr
 from poly.intrinsics import TABLE
+from poly.tree import is_bound
 
 Type = tuple[DType, int]  # element type and lanes
 
@@ -30,13 +55,31 @@ class _Broken(Exception):
     pass
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Env:
+    """`launch`: the launch around; `varying`: variables whose values differ between the threads of a
+    block; `diverged`: the condition or loop around on which they may disagree."""
+
     vars: Mapping[str, Type]
     buffers: Mapping[str, Buffer]
+    launch: Launch | None = None
+    varying: frozenset[str] = frozenset()
+    diverged: str = ""
 
-    def bind(self, name: str, kind: Type) -> _Env:
-        return _Env({**self.vars, name: kind}, self.buffers)
+    def bind(self, name: str, kind: Type, *values: Expr) -> _Env:
+        """With one more variable, computed from `values`."""
+        varying = self.varying | {name} if any(self.differs(v) for v in values) else self.varying
+        return replace(self, vars={**self.vars, name: kind}, varying=varying)
+
+    def differs(self, e: Expr) -> bool:
+        """Whether the threads of a block may compute different values."""
+        if self.launch is None:
+            return False
+        return bool(variables(e) & self.varying) or any(isinstance(x, (Load, VLoad)) for x in walk_expr(e))
+
+    def under(self, what: str, *values: Expr) -> _Env:
+        """Inside a condition or loop that `values` decide."""
+        return replace(self, diverged=what) if any(self.differs(v) for v in values) else self
 
 
 class _Checker:
@@ -78,19 +121,28 @@ class _Checker:
             self.loop(s, env)
         elif isinstance(s, If):
             self.scalar(s.cond, bool_, env, "a condition")
-            self.stmt(s.then, env)
+            inside = env.under("a condition", s.cond)
+            self.stmt(s.then, inside)
             if s.orelse is not None:
-                self.stmt(s.orelse, env)
+                self.stmt(s.orelse, inside)
         elif isinstance(s, Let):
             kind = self.expr(s.value, env)
             self.fresh(s.name)
-            self.stmt(s.body, env.bind(s.name, kind))
+            self.stmt(s.body, env.bind(s.name, kind, s.value))
         elif isinstance(s, Alloc):
             self.fresh(s.buffer.name)
             if s.buffer.space == "param":
                 raise _Broken(f"allocated buffer '{s.buffer.name}' has space 'param'")
             self.shape(s.buffer, env)
-            self.stmt(s.body, _Env(env.vars, {**env.buffers, s.buffer.name: s.buffer}))
+            self.space(s.buffer, env)
+            self.stmt(s.body, replace(env, buffers={**env.buffers, s.buffer.name: s.buffer}))
+        elif isinstance(s, Launch):
+            self.launch(s, env)
+        elif isinstance(s, Barrier):
+            if env.launch is None:
+                raise _Broken("a barrier outside a launch")
+            if env.diverged:
+                raise _Broken(f"a barrier in '{env.launch.name}' under {env.diverged} on which threads may disagree")
         elif isinstance(s, Store):
             self.store(s, env)
         else:
@@ -99,12 +151,48 @@ class _Checker:
     def loop(self, s: For, env: _Env) -> None:
         if s.step <= 0:
             raise _Broken(f"loop '{s.var}' has step {s.step}")
-        if s.kind not in ("serial", "parallel", "vector", "unroll"):
+        if s.kind not in ("serial", "parallel", "vector", "unroll") and not is_bound(s.kind):
             raise _Broken(f"loop '{s.var}' has unknown kind '{s.kind}'")
         self.scalar(s.lo, i64, env, f"the lower bound of '{s.var}'")
         self.scalar(s.hi, i64, env, f"the upper bound of '{s.var}'")
         self.fresh(s.var)
-        self.stmt(s.body, env.bind(s.var, (i64, 1)))
+        inside = env.under(f"loop '{s.var}'", s.lo, s.hi)
+        self.stmt(s.body, inside.bind(s.var, (i64, 1), s.lo, s.hi))
+
+    def launch(self, s: Launch, env: _Env) -> None:
+        if env.launch is not None:
+            raise _Broken(f"launch '{s.name}' inside launch '{env.launch.name}'")
+        self.fresh(s.name)
+        for what, axes in (("grid", s.grid), ("block", s.threads)):
+            if not 1 <= len(axes) <= 3:
+                raise _Broken(f"the {what} of launch '{s.name}' has {len(axes)} dimensions")
+        for variable, blocks in s.grid:
+            self.scalar(blocks, i64, env, f"the extent of '{variable}'")
+        bound = [variable for variable, _ in (*s.grid, *s.threads)]
+        for variable in bound:
+            self.fresh(variable)
+        for variable, threads in s.threads:
+            if threads < 1:
+                raise _Broken(f"launch '{s.name}' has {threads} threads '{variable}'")
+        if any(isinstance(x, For) and (x.kind == "parallel" or is_bound(x.kind)) for x in walk(s.body)):
+            raise _Broken(f"launch '{s.name}' has a parallel or bound loop inside")
+        vars = {**env.vars, **{variable: (i64, 1) for variable in bound}}
+        varying = frozenset(variable for variable, count in s.threads if count > 1)
+        body = s.body
+        inside = _Env(vars, env.buffers, s, varying)
+        while isinstance(body, Alloc) and body.buffer.space == "shared":
+            self.fresh(body.buffer.name)
+            self.shape(body.buffer, inside)
+            if not all(isinstance(e, Const) for e in body.buffer.shape):
+                raise _Broken(f"shared buffer '{body.buffer.name}' has no constant shape")
+            inside = replace(inside, buffers={**inside.buffers, body.buffer.name: body.buffer})
+            body = body.body
+        self.stmt(body, inside)
+
+    def space(self, buffer: Buffer, env: _Env) -> None:
+        """Whether this space may be allocated here."""
+        if env.launch is not None and buffer.space not in ("register", "local"):
+            raise _Broken(f"'{buffer.name}' of space '{buffer.space}' is allocated inside launch '{env.launch.name}'")
 
     def store(self, s: Store, env: _Env) -> None:
         buffer = self.buffer(s.array, len(s.index), env)
@@ -161,9 +249,7 @@ class _Checker:
             return self.vector(e, env)
         return self.operation(e, env)
 
-    def load(
-        self, e: Expr, array: str, index: tuple[Expr, ...], lanes: int, mask: Expr | None, env: _Env
-    ) -> Type:
+    def load(self, e: Expr, array: str, index: tuple[Expr, ...], lanes: int, mask: Expr | None, env: _Env) -> Type:
         buffer = self.buffer(array, len(index), env)
         if e.dtype != buffer.dtype:
             raise _Broken(f"load of {e.dtype} from '{array}' of {buffer.dtype}")

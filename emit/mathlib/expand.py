@@ -14,20 +14,22 @@ from itertools import count
 
 from emit.loops import (
     Alloc,
+    Barrier,
     Block,
     Broadcast,
     For,
     Function,
     HReduce,
     If,
+    Launch,
     Let,
     Stmt,
     Store,
     VLoad,
-    walk,
 )
 from emit.mathlib import exp_log, power, special, trig
 from emit.mathlib.build import V
+from emit.rewrite import binders
 from poly.dtypes import DType, bf16, bool_, f16, f32
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
@@ -60,9 +62,7 @@ def expand_function(fn: Function) -> Function:
     A statement that has none of them is returned as it is.
     """
     names = (f"m{i}" for i in count())
-    taken = {s.name for s in walk(fn.body) if isinstance(s, Let)} | {s.var for s in walk(fn.body) if isinstance(s, For)}
-    taken |= {b.name for b in fn.buffers} | set(fn.params)
-    taken |= {s.buffer.name for s in walk(fn.body) if isinstance(s, Alloc)}
+    taken = {b.name for b in fn.buffers} | set(fn.params) | binders(fn.body)
     return replace(fn, body=_statement(fn.body, lambda: next(n for n in names if n not in taken)))
 
 
@@ -72,10 +72,10 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
 
     if isinstance(s, Block):
         return Block(tuple(sub(t) for t in s.stmts))
-    if isinstance(s, For):
+    if isinstance(s, (For, Alloc, Launch)):
         return replace(s, body=sub(s.body))
-    if isinstance(s, Alloc):
-        return replace(s, body=sub(s.body))
+    if isinstance(s, Barrier):
+        return s
     if isinstance(s, Let):
         e = _Expansion(fresh)
         value = e.run(s.value)

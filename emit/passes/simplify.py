@@ -10,7 +10,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from emit.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
-from emit.loops import Alloc, Block, Broadcast, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
+from emit.loops import (
+    Alloc,
+    Barrier,
+    Block,
+    Broadcast,
+    For,
+    Function,
+    HReduce,
+    If,
+    Launch,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+)
 from emit.rewrite import substitute_stmt
 from poly.dtypes import bool_, i64
 from poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
@@ -55,8 +70,25 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         body = simplify_stmt(stmt.body, ranges)
         buffer = replace(stmt.buffer, shape=tuple(ex(e) for e in stmt.buffer.shape))
         return EMPTY if body == EMPTY else Alloc(buffer, body)
+    if isinstance(stmt, Launch):
+        return _launch(stmt, ranges)
+    if isinstance(stmt, Barrier):
+        return stmt
     assert isinstance(stmt, Store)
     return _store(stmt, ex)
+
+
+def _launch(stmt: Launch, ranges: Mapping[str, Interval]) -> Stmt:
+    """The launch itself stays, of what size it may be: what it does is decided on the device."""
+    ex = _Exprs(ranges)
+    grid = tuple((name, ex(count)) for name, count in stmt.grid)
+    inner = dict(ranges)
+    for name, count in grid:
+        most = interval(linear(count), ranges)[1]
+        inner[name] = (0, None if most is None else max(0, most - 1))
+    inner.update({name: (0, count - 1) for name, count in stmt.threads})
+    body = simplify_stmt(stmt.body, inner)
+    return EMPTY if body == EMPTY else replace(stmt, grid=grid, body=body)
 
 
 def _store(stmt: Store, ex: _Exprs) -> Stmt:
@@ -68,9 +100,7 @@ def _store(stmt: Store, ex: _Exprs) -> Stmt:
     instance = stmt.instance
     if instance is not None:
         instance = (instance[0], tuple(ex(e) for e in instance[1]))
-    return replace(
-        stmt, index=tuple(ex(e) for e in stmt.index), value=ex(stmt.value), mask=mask, instance=instance
-    )
+    return replace(stmt, index=tuple(ex(e) for e in stmt.index), value=ex(stmt.value), mask=mask, instance=instance)
 
 
 def _for(stmt: For, ranges: Mapping[str, Interval]) -> Stmt:
