@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,41 @@ class Target:
     def lanes(self, bits: int) -> int:
         """Vector lanes for elements of `bits` bits (at least 1)."""
         return max(1, self.vector_bits // max(8, bits))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """A GPU: limits of a block and of a multiprocessor (SM). Sizes in bytes.
+
+    `kind` chooses the language, `arch` the compiler's name of the architecture (empty: the driver
+    compiles the text). `shared` is the most one block may have; beyond `shared_static` it must be
+    asked for at launch. `registers` is the most one thread may have, `block_registers` one block.
+    The rest is for occupancy: an SM holds at most `sm_threads` threads, `sm_blocks` blocks,
+    `sm_registers` registers (given to warps in units of `register_unit`) and `sm_shared` bytes (in
+    units of `shared_unit`, `shared_reserved` of them the system's for each block); 0 = unknown.
+    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`.
+    """
+
+    name: str
+    kind: Literal["cuda", "opencl"]
+    arch: str
+    warp: int
+    max_threads: int
+    max_block: tuple[int, ...]
+    max_grid: tuple[int, ...]
+    shared: int
+    shared_static: int
+    registers: int
+    block_registers: int
+    sms: int
+    sm_threads: int
+    sm_blocks: int
+    sm_registers: int
+    sm_shared: int
+    register_unit: int
+    shared_unit: int
+    shared_reserved: int
+    banks: int
+    l2: int
+    line: int
+    features: tuple[str, ...]

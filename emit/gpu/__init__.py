@@ -1,0 +1,1 @@
+"""Code for GPUs: lowering, CUDA C and OpenCL C, compilers, devices."""

@@ -1,0 +1,71 @@
+"""GPU targets: data files in `target_data/gpu/`, one a target. A new one needs no code."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+import typing
+from dataclasses import fields
+from pathlib import Path
+
+from emit.targets import DATA
+from poly.errors import BuildError
+from poly.target import GpuTarget
+
+DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
+
+
+def names() -> list[str]:
+    """All target names that `get` knows."""
+    return ["cuda", *sorted(p.stem for p in (DATA / "gpu").glob("*.toml"))]
+
+
+@functools.cache
+def get(name: str) -> GpuTarget:
+    """A GPU target by name; `cuda` is the device's own architecture, `sm_80` without a device.
+
+    Raises:
+        BuildError: there is no such target (valid names are listed).
+    """
+    if name not in names():
+        raise BuildError(f"unknown GPU target '{name}'; known: {', '.join(names())}")
+    if name == "cuda":
+        from emit.gpu.devices import cuda_architecture
+
+        name = cuda_architecture() or DEFAULT_CUDA
+    return from_toml(DATA / "gpu" / f"{name}.toml")
+
+
+def from_toml(path: Path) -> GpuTarget:
+    """A GPU target from a data file.
+
+    Raises:
+        BuildError: a key is missing, unknown or of the wrong type.
+    """
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    wanted = {f.name for f in fields(GpuTarget)} - {"name"}
+    wrong = sorted(wanted ^ set(data))
+    if wrong:
+        raise BuildError(f"target file {path.name}: the key '{wrong[0]}' is missing or unknown")
+    for key, kind in typing.get_type_hints(GpuTarget).items():
+        if key != "name" and not _fits(data[key], kind):
+            raise BuildError(f"target file {path.name}: '{key}' must be {_spelled(kind)}")
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    return GpuTarget(name=path.stem, **values)
+
+
+def _fits(value: object, kind: object) -> bool:
+    if typing.get_origin(kind) is tuple:
+        element = typing.get_args(kind)[0]
+        return isinstance(value, list) and all(isinstance(v, element) for v in value)
+    if typing.get_origin(kind) is typing.Literal:
+        return value in typing.get_args(kind)
+    return type(value) is kind
+
+
+def _spelled(kind: object) -> str:
+    if typing.get_origin(kind) is tuple:
+        return f"a list of {typing.get_args(kind)[0].__name__}"
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(typing.get_args(kind))
+    return getattr(kind, "__name__", str(kind))
