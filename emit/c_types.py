@@ -6,6 +6,9 @@ f16 is `_Float16`; bf16 is its bits in a `uint16_t`; both compute in `float`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from poly.dtypes import DType
 
 SCALAR = {
@@ -45,29 +48,52 @@ def typedefs(vectors: set[tuple[DType, int]]) -> list[str]:
     return lines
 
 
-def _float_math(name: str) -> dict[str, str]:
-    suffix = "f" if name == "f32" else ""
+@dataclass(frozen=True)
+class Dialect:
+    """How a language of the C family spells what our helper functions are made of.
+
+    `inline` starts a helper's definition; `math` names the function for `sqrt`, `floor`, `ceil`,
+    `rint`, `trunc`, `fabs`, `fma`, `fmod`, `copysign`, `isinf` of an element type; `reinterpret` gives
+    the statements that return the bits of `a` (arguments: the target's and the source's type).
+    """
+
+    inline: str
+    math: Callable[[str, str], str]
+    reinterpret: Callable[[str, str], str]
+
+
+def _builtin(function: str, name: str) -> str:
+    return f"__builtin_{function}{'f' if name == 'f32' and function != 'isinf' else ''}"
+
+
+def _copied(to: str, source: str) -> str:
+    return f"{SCALAR[to]} r; __builtin_memcpy(&r, &a, sizeof r); return r;"
+
+
+GNU = Dialect("static inline", _builtin, _copied)
+
+
+def _float_math(d: Dialect, name: str) -> dict[str, str]:
     t = SCALAR[name]
-    one = {f: f"__builtin_{b}{suffix}" for f, b in _BUILTINS.items()}
-    lines = {
-        f"{f}_{name}": f"static inline {t} {f}_{name}({t} a) {{ return {call}(a); }}" for f, call in one.items()
-    }
+    one = {f: d.math(b, name) for f, b in _BUILTINS.items()}
+    fmod, copysign, floor = (d.math(f, name) for f in ("fmod", "copysign", "floor"))
+    lines = {f"{f}_{name}": f"{d.inline} {t} {f}_{name}({t} a) {{ return {call}(a); }}" for f, call in one.items()}
     lines[f"fma_{name}"] = (
-        f"static inline {t} fma_{name}({t} a, {t} b, {t} c) {{ return __builtin_fma{suffix}(a, b, c); }}"
+        f"{d.inline} {t} fma_{name}({t} a, {t} b, {t} c) {{ return {d.math('fma', name)}(a, b, c); }}"
     )
-    lines[f"isnan_{name}"] = f"static inline uint8_t isnan_{name}({t} a) {{ return a != a; }}"
-    lines[f"isinf_{name}"] = f"static inline uint8_t isinf_{name}({t} a) {{ return __builtin_isinf(a) != 0; }}"
+    lines[f"isnan_{name}"] = f"{d.inline} uint8_t isnan_{name}({t} a) {{ return a != a; }}"
+    lines[f"isinf_{name}"] = f"{d.inline} uint8_t isinf_{name}({t} a) {{ return {d.math('isinf', name)}(a) != 0; }}"
     lines[f"mod_{name}"] = (
-        f"static inline {t} mod_{name}({t} a, {t} b) {{ {t} r = __builtin_fmod{suffix}(a, b); "
+        f"{d.inline} {t} mod_{name}({t} a, {t} b) {{ {t} r = {fmod}(a, b); "
         f"if (r != 0) {{ if ((b < 0) != (r < 0)) r += b; }} "
-        f"else r = __builtin_copysign{suffix}(0, b); return r; }}"
+        f"else r = {copysign}(({t})0, b); return r; }}"
     )
     lines[f"floordiv_{name}"] = (
-        f"static inline {t} floordiv_{name}({t} a, {t} b) {{ if (b == 0) return a / b; "
-        f"{t} m = __builtin_fmod{suffix}(a, b), d = (a - m) / b; "
+        f"{d.inline} {t} floordiv_{name}({t} a, {t} b) {{ if (b == 0) return a / b; "
+        f"{t} m = {fmod}(a, b), d = (a - m) / b; "
         f"if (m != 0 && ((b < 0) != (m < 0))) d -= 1; "
-        f"if (d == 0) return __builtin_copysign{suffix}(0, a / b); "
-        f"{t} f = __builtin_floor{suffix}(d); if (d - f > ({t})0.5) f += 1; return f; }}"
+        f"if (d == 0) return {copysign}(({t})0, a / b); "
+        f"{t} f = {floor}(d); if (d - f > ({t})0.5) f += 1; return f; }}"
     )
     return lines
 
@@ -75,59 +101,57 @@ def _float_math(name: str) -> dict[str, str]:
 _BUILTINS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc", "abs": "fabs"}
 
 
-def _integer_math(name: str, bits: int, signed: bool) -> dict[str, str]:
+def _integer_math(d: Dialect, name: str, bits: int, signed: bool) -> dict[str, str]:
     t = SCALAR[name]
     u = "u" + t if signed else t
     lines = {}
     if signed:
         lines[f"floordiv_{name}"] = (
-            f"static inline {t} floordiv_{name}({t} a, {t} b) {{ if (b == 0) return 0; "
+            f"{d.inline} {t} floordiv_{name}({t} a, {t} b) {{ if (b == 0) return 0; "
             f"if (b == -1) return ({t})(0 - ({u})a); {t} q = a / b; return q - ((a % b != 0) & ((a ^ b) < 0)); }}"
         )
         lines[f"mod_{name}"] = (
-            f"static inline {t} mod_{name}({t} a, {t} b) {{ if (b == 0 || b == -1) return 0; "
+            f"{d.inline} {t} mod_{name}({t} a, {t} b) {{ if (b == 0 || b == -1) return 0; "
             f"{t} r = a % b; return r + ((r != 0 && ((r ^ b) < 0)) ? b : 0); }}"
         )
-        lines[f"abs_{name}"] = f"static inline {t} abs_{name}({t} a) {{ return a < 0 ? ({t})(0 - ({u})a) : a; }}"
+        lines[f"abs_{name}"] = f"{d.inline} {t} abs_{name}({t} a) {{ return a < 0 ? ({t})(0 - ({u})a) : a; }}"
     else:
-        lines[f"floordiv_{name}"] = f"static inline {t} floordiv_{name}({t} a, {t} b) {{ return b ? a / b : 0; }}"
-        lines[f"mod_{name}"] = f"static inline {t} mod_{name}({t} a, {t} b) {{ return b ? a % b : 0; }}"
-        lines[f"abs_{name}"] = f"static inline {t} abs_{name}({t} a) {{ return a; }}"
+        lines[f"floordiv_{name}"] = f"{d.inline} {t} floordiv_{name}({t} a, {t} b) {{ return b ? a / b : 0; }}"
+        lines[f"mod_{name}"] = f"{d.inline} {t} mod_{name}({t} a, {t} b) {{ return b ? a % b : 0; }}"
+        lines[f"abs_{name}"] = f"{d.inline} {t} abs_{name}({t} a) {{ return a; }}"
     lines[f"shl_{name}"] = (
-        f"static inline {t} shl_{name}({t} a, {t} b) {{ return ({u})b < {bits} ? ({t})(({u})a << b) : 0; }}"
+        f"{d.inline} {t} shl_{name}({t} a, {t} b) {{ return ({u})b < {bits} ? ({t})(({u})a << b) : 0; }}"
     )
     sign = f"a < 0 ? ({t})-1 : 0" if signed else "0"
     lines[f"shr_{name}"] = (
-        f"static inline {t} shr_{name}({t} a, {t} b) {{ return ({u})b < {bits} ? ({t})(a >> b) : ({sign}); }}"
+        f"{d.inline} {t} shr_{name}({t} a, {t} b) {{ return ({u})b < {bits} ? ({t})(a >> b) : ({sign}); }}"
     )
     return lines
 
 
-def _common(name: str) -> dict[str, str]:
+def _common(d: Dialect, name: str) -> dict[str, str]:
     t = SCALAR[name]
     return {
-        f"min_{name}": f"static inline {t} min_{name}({t} a, {t} b) {{ return b < a ? b : a; }}",
-        f"max_{name}": f"static inline {t} max_{name}({t} a, {t} b) {{ return b > a ? b : a; }}",
+        f"min_{name}": f"{d.inline} {t} min_{name}({t} a, {t} b) {{ return b < a ? b : a; }}",
+        f"max_{name}": f"{d.inline} {t} max_{name}({t} a, {t} b) {{ return b > a ? b : a; }}",
     }
 
 
-def _bitcast(to: str, source: str) -> str:
+def _bitcast(d: Dialect, to: str, source: str) -> str:
     t, s = SCALAR[to], SCALAR[source]
-    return (
-        f"static inline {t} bitcast_{to}({s} a) {{ {t} r; __builtin_memcpy(&r, &a, sizeof r); return r; }}"
-    )
+    return f"{d.inline} {t} bitcast_{to}({s} a) {{ {d.reinterpret(to, source)} }}"
 
 
-def helper_functions() -> dict[str, str]:
+def helper_functions(d: Dialect = GNU) -> dict[str, str]:
     """Name -> definition of every scalar helper; printers emit those that are used."""
     out: dict[str, str] = {}
     for name in ("f32", "f64"):
-        out |= _float_math(name) | _common(name)
+        out |= _float_math(d, name) | _common(d, name)
     for bits in (8, 16, 32, 64):
-        out |= _integer_math(f"i{bits}", bits, True) | _integer_math(f"u{bits}", bits, False)
-        out |= _common(f"i{bits}") | _common(f"u{bits}")
+        out |= _integer_math(d, f"i{bits}", bits, True) | _integer_math(d, f"u{bits}", bits, False)
+        out |= _common(d, f"i{bits}") | _common(d, f"u{bits}")
     for a, b in (("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("i64", "f64")):
-        out[f"bitcast_{a}"] = _bitcast(a, b)
+        out[f"bitcast_{a}"] = _bitcast(d, a, b)
     out["bf16_to_f32"] = (
         "static inline float bf16_to_f32(uint16_t a) { uint32_t u = (uint32_t)a << 16; float r; "
         "__builtin_memcpy(&r, &u, 4); return r; }"
