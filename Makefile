@@ -11,7 +11,7 @@ $(VENV)/installed: pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
 	touch $@
 
-# Fetches a trained model from its PyPI package, compiles it and runs it on a drawn picture.
+# Fetches three trained networks from their PyPI package, compiles them and reads the text in a drawn picture.
 demo: $(VENV)/installed
 	$(PY) examples/demo.py
 

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from graph_driver.host_operators import replacements
 from graph_driver.inference import type_proto
 from graph_driver.ir import Node, Tensor
 from graph_driver.wording import one_line
@@ -24,7 +25,8 @@ class HostNode:
         self.kind, self.name, self.proto = kind, name, model
         self._inputs = [i.name for i in model.graph.input]
         try:
-            self._evaluator = ReferenceEvaluator(model)
+            opsets = {o.domain: o.version for o in model.opset_import}
+            self._evaluator = ReferenceEvaluator(model, new_ops=replacements(opsets))
         except Exception as error:  # the evaluator raises whatever an operator's constructor raises
             raise ModelError(f"{kind} '{name}': no loops and no host implementation ({one_line(error)})") from error
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in ("__init__.py", "fetch.py"))
+PARTS = ("__init__.py", "fetch.py", "ocr.py")
+SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in PARTS)
+LONG = ("demo.py",)  # compiles three networks
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [pytest.param(s, marks=pytest.mark.long) if s in LONG else s for s in SCRIPTS])
 def test_example_runs(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / script)], capture_output=True, text=True, cwd=ROOT, timeout=300
