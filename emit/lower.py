@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import islpy as isl
 
@@ -44,9 +43,10 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
     return run_passes(real_bounds(fn, scop, tree), target, vectorise=vectorise)
 
 
-def build_loops(scop: Scop, tree: Node, name: str) -> Function:
+def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False) -> Function:
     """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
-    data-dependent loops still have their static bounds."""
+    data-dependent loops still have their static bounds. Loops bound to a GPU's axes stay so only
+    for a `gpu`."""
     try:
         with quota(AST_QUOTA):
             schedule = to_isl(scop, tree)
@@ -54,7 +54,7 @@ def build_loops(scop: Scop, tree: Node, name: str) -> Function:
     except QuotaExceeded:
         schedule = to_isl(scop, tree, atomic=True)
         ast, plans = run_build(scop, schedule)
-    walker = _Walker(scop, schedule, plans)
+    walker = _Walker(scop, schedule, plans, gpu)
     body = walker.node(ast, _Scope({p: Var(p) for p in scop.params}, None))
     for array in reversed([a for a in scop.arrays.values() if a.kind == "local"]):
         if walker.uses(array.name):
@@ -88,10 +88,11 @@ class _Scope:
 
 
 class _Walker:
-    def __init__(self, scop: Scop, schedule: IslSchedule, plans: Mapping[str, AccessPlan]) -> None:
+    def __init__(self, scop: Scop, schedule: IslSchedule, plans: Mapping[str, AccessPlan], gpu: bool) -> None:
         self.scop = scop
         self.schedule = schedule
         self.plans = plans
+        self.gpu = gpu
         self.names = Names({*scop.params, *scop.arrays, *(p.buffer.name for p in schedule.promotions)})
         self.used: set[str] = set()
         self.notes: dict[str, None] = {}
@@ -140,10 +141,10 @@ class _Walker:
         return from_zero(For(var, lo, hi, step, body, kind, member.factor, member.name))
 
     def kind(self, member: Member, scope: _Scope) -> ForKind:
-        """How the loop runs on a CPU: of the loops bound to a GPU's grid, the outermost block loop is parallel."""
+        """How the loop runs: on a CPU, of the loops bound to a GPU's grid the outermost block loop is parallel."""
         bound = member.kind
-        if not is_bound(bound):
-            return cast(ForKind, bound)
+        if self.gpu or not is_bound(bound):
+            return bound
         around = [self.schedule.members[loop].kind for loop in scope.path[:-1]]
         shared = any(k == "parallel" or k.startswith("block.") for k in around)
         kind: ForKind = "parallel" if bound.startswith("block.") and not shared else "serial"

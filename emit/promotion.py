@@ -103,16 +103,28 @@ def element_of(stmt: Statement, load: Load) -> isl.MultiPwAff:
 
 
 def plan_promotion(
-    scop: Scop, node: Promote, at: isl.ScheduleNode, active: Mapping[str, isl.Set], number: int
-) -> Promotion | None:
-    """Box, buffer and copies of a Promote node standing at `at`; None if nothing touches it.
+    scop: Scop, node: Promote, at: isl.ScheduleNode, active: Mapping[str, isl.Set], number: int,
+    outer: tuple[Member, ...] = (),
+) -> Promotion | None:  # fmt: skip
+    """Box, buffer and copies of a Promote node standing at `at`, inside the loops `outer`; None if
+    nothing touches it. A shared buffer holds what all threads of the block touch: loops bound to
+    threads do not count.
 
     Raises:
-        BuildError: the box has no constant or parametric bound.
+        BuildError: the box has no constant or parametric bound, or the array of a shared buffer
+            inside loops over threads is written there.
     """
     prefix = at.get_prefix_schedule_relation()
     reads, sure, may = _touched(scop, node.array, prefix, active)
     writes = _join(sure, may)
+    threads = [d for d, m in enumerate(outer) if m.kind.startswith("thread.")] if node.space == "shared" else []
+    if threads and reads is not None:
+        if writes is not None:
+            raise BuildError(
+                f"'{node.array}' is written below loop '{outer[threads[-1]].name}', whose iterations are threads: "
+                f"promote it to shared memory outside that loop"
+            )
+        reads = _of_all_threads(reads, threads)
     touched = _join(reads, writes)
     if touched is None:
         return None
@@ -148,6 +160,16 @@ def _touched(
                 how = "read" if not write else "sure" if _writes_surely(stmt, array) else "may"
                 found[how] = _join(found[how], isl.Map.from_union_map(pairs))
     return found["read"], found["sure"], found["may"]
+
+
+def _of_all_threads(touched: isl.Map, threads: list[int]) -> isl.Map:
+    """`{ [t] -> A[x] }` with what the other threads touch at the same values of the other loops."""
+    prefixes = touched.domain()
+    alike = isl.Map.from_domain_and_range(prefixes, prefixes)
+    for d in range(prefixes.dim(isl.dim_type.set)):
+        if d not in threads:
+            alike = alike.equate(isl.dim_type.in_, d, isl.dim_type.out, d)
+    return alike.apply_range(touched)
 
 
 def read_first(

@@ -15,7 +15,7 @@ from emit.promotion import Promotion, copy_extension, plan_promotion
 from poly.affine import constant_of
 from poly.errors import BuildError
 from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, walk
+from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bound, walk
 
 LOOP = "loop:"
 PROMOTE = "promote:"
@@ -32,8 +32,9 @@ class IslSchedule:
 
 def to_isl(scop: Scop, tree: Node, atomic: bool = False) -> IslSchedule:
     """Convert. isl may cut a loop into several where the statements' domains have pieces;
-    loops over tiles are never cut, and none is when `atomic`. Nor are loops around a buffer with
-    copies: isl would repeat these in all parts, where the buffer may hold nothing yet.
+    loops over tiles or bound to a GPU's axes are never cut (one launch would become several), and
+    none is when `atomic`. Nor are loops around a buffer with copies: isl would repeat these in all
+    parts, where the buffer may hold nothing yet.
 
     Raises:
         BuildError: two loops share a name, or a buffer has no constant or parametric size.
@@ -99,7 +100,7 @@ class _Builder:
                 part = isl.UnionPwAff.from_pw_aff(times[s])
                 total = part if total is None else total.union_add(part)
             node = at.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(total))
-            if self.atomic or copies or member.name.endswith(".out"):
+            if self.atomic or copies or is_bound(member.kind) or member.name.endswith(".out"):
                 node = node.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic)
             at = _mark(node, LOOP + member.name).child(0).child(0)
             outer = (*outer, member)
@@ -131,7 +132,7 @@ class _Builder:
         self, tree: Promote, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
     ) -> isl.ScheduleNode:
         number = len(self.promotions)
-        promotion = plan_promotion(self.scop, tree, at, active, number)
+        promotion = plan_promotion(self.scop, tree, at, active, number, outer)
         if promotion is None:  # nothing below touches the array
             return self.build(tree.child, at, active, outer)
         self.promotions.append(promotion)

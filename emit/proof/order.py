@@ -17,6 +17,7 @@ from emit.proof.read_back import Place, WrongLoops
 from emit.proof.values import Executed
 from poly.dependences import conflicts
 from poly.scop import Scop
+from poly.tree import is_bound
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
@@ -47,8 +48,8 @@ def meeting(a: Place, b: Place) -> Meeting:
 
 
 def concurrent(loop: For) -> bool:
-    """Whether the order of the loop's iterations is open."""
-    return loop.kind in ("parallel", "vector")
+    """Whether the order of the loop's iterations is open (GPU blocks and threads included)."""
+    return loop.kind in ("parallel", "vector") or is_bound(loop.kind)
 
 
 def surely_before(pairs: isl.Map, a: Place, b: Place, tied: int = 0) -> list[isl.Map]:
@@ -111,7 +112,8 @@ def _pulled(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map:
 def _overlapping(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map | None:
     """Pairs, free to swap, that are different iterations of a loop in which they would overlap."""
     loops = meeting(a.place, b.place).loops
-    apart = [loop.kind == "parallel" or (loop.kind == "vector" and d < _copied(a, b)) for d, loop in enumerate(loops)]
+    copied = _copied(a, b)
+    apart = [concurrent(loop) and (loop.kind != "vector" or d < copied) for d, loop in enumerate(loops)]
     if not any(apart):
         return None
     pairs = _pulled(pairs, a, b)

@@ -1,0 +1,197 @@
+"""Barriers, where dependences between the threads of a block need them and nowhere else.
+
+Two accesses of one element conflict when one of them writes and two threads of a block make them. The
+text and the serial loops that both threads go through order them; a barrier must stand between. Where
+in a block of statements barriers go is the stabbing of intervals: from the latest end on, each interval
+without a barrier gets one at its end. Conflicts from one iteration of a loop to a later one that have
+no barrier on the way get one at the end of the loop's body. Inner loops come first, because a barrier
+inside may serve what is around.
+
+Conflicts between blocks, and those that no barrier can order, are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from emit.gpu.touches import Touch, touches
+from emit.loops import Alloc, Barrier, Block, For, Function, Launch, Let, Stmt
+from emit.printer import expr_text
+from emit.rewrite import with_bodies
+from poly.errors import BuildError
+from poly.scop import Scop
+
+IN, OUT = isl.dim_type.in_, isl.dim_type.out
+
+
+def place_barriers(fn: Function, scop: Scop) -> Function:
+    """`fn` with the barriers that its launches need.
+
+    Raises:
+        BuildError: two blocks, or two threads at one place of the text, conflict; or a barrier
+            would stand where only some threads of a block come.
+    """
+    return replace(fn, body=_host(fn.body, fn.params, scop.context))
+
+
+def _host(s: Stmt, params: tuple[str, ...], context: isl.Set) -> Stmt:
+    if isinstance(s, Launch):
+        return _Launch(s, params, context).run()
+    if isinstance(s, (For, Let)):
+        name = s.var if isinstance(s, For) else s.name
+        return replace(s, body=_host(s.body, (*params, name), context))
+    return with_bodies(s, tuple(_host(b, params, context) for b in s.bodies()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Need:
+    """`first` happens before `second`, in another thread of the block. They part at `path[depth]`: at a
+    Block, or in different iterations of a loop (`carried`)."""
+
+    first: Touch
+    second: Touch
+    depth: int
+    carried: bool
+
+
+class _Launch:
+    def __init__(self, launch: Launch, params: tuple[str, ...], context: isl.Set) -> None:
+        self.launch = launch
+        self.blocks = len(launch.grid)
+        self.ids = self.blocks + len(launch.threads)
+        self.shared = {s.buffer.name for s in _shared(launch.body)}
+        self.touches = touches(launch, context, params)
+        self.before: set[tuple[int, int]] = set()  # (id of a Block, number of the child that comes after)
+        self.at_end: set[int] = set()  # ids of loops
+
+    def run(self) -> Launch:
+        needs = sorted(self.needs(), key=lambda n: (-n.depth, n.carried, n.second.path[n.depth][1]))
+        for n in needs:
+            if not self.satisfied(n):
+                self.place(n)
+        return replace(self.launch, body=self.rebuilt(self.launch.body))
+
+    # ---- which conflicts there are -------------------------------------------------------------
+
+    def needs(self) -> Iterator[_Need]:
+        by_array: dict[str, list[Touch]] = {}
+        for t in self.touches:
+            by_array.setdefault(t.array, []).append(t)
+        for group in by_array.values():
+            for i, a in enumerate(group):
+                for b in group[i:]:
+                    if a.write or b.write:
+                        yield from self.between(a, b)
+
+    def between(self, a: Touch, b: Touch) -> Iterator[_Need]:
+        pairs = a.elements.apply_range(b.elements.reverse())
+        if a.array not in self.shared:
+            self.within_blocks(pairs, a, b)
+        for d in range(self.blocks):
+            pairs = pairs.equate(IN, d, OUT, d)
+        pairs = self.apart(pairs, range(self.blocks, self.ids))
+        if pairs.is_empty():
+            return
+        common, text = _meeting(a, b)
+        loops = 0
+        for depth in range(common):
+            node = a.path[depth][0]
+            if not isinstance(node, For):
+                continue
+            d = self.ids + loops
+            loops += 1
+            if not pairs.intersect(pairs.order_lt(IN, d, OUT, d)).is_empty():
+                yield _Need(a, b, depth, True)
+            if not pairs.intersect(pairs.order_gt(IN, d, OUT, d)).is_empty():
+                yield _Need(b, a, depth, True)
+            pairs = pairs.equate(IN, d, OUT, d)
+            if pairs.is_empty():
+                return
+        if text == 0:
+            raise self.refusal(a, b, "at the same time: no barrier can order them")
+        yield _Need(a, b, common, False) if text < 0 else _Need(b, a, common, False)
+
+    def within_blocks(self, pairs: isl.Map, a: Touch, b: Touch) -> None:
+        if not self.apart(pairs, range(self.blocks)).is_empty():
+            raise self.refusal(a, b, "in different blocks of one launch, which nothing orders")
+
+    def apart(self, pairs: isl.Map, dims: range) -> isl.Map:
+        """Where one of the variables differs."""
+        out = isl.Map.empty(pairs.get_space())
+        for d in dims:
+            out = out.union(pairs.order_lt(IN, d, OUT, d)).union(pairs.order_gt(IN, d, OUT, d))
+            pairs = pairs.equate(IN, d, OUT, d)
+        return out
+
+    def refusal(self, a: Touch, b: Touch, how: str) -> BuildError:
+        return BuildError(f"{self.launch.name}: {_said(a)} and {_said(b)} touch the same element {how}")
+
+    # ---- where barriers go ---------------------------------------------------------------------
+
+    def satisfied(self, n: _Need) -> bool:
+        start = n.depth + (0 if n.carried else 1)
+        if any(self.after(node, k) for node, k in n.first.path[start:]):
+            return True
+        if any(self.earlier(node, k) for node, k in n.second.path[start:]):
+            return True
+        if n.carried:
+            return False
+        block, i = n.first.path[n.depth]
+        j = n.second.path[n.depth][1]
+        return any((id(block), p) in self.before for p in range(i + 1, j + 1))
+
+    def after(self, node: Stmt, k: int) -> bool:
+        """Whether a barrier comes after the k-th body, before the statement ends."""
+        if isinstance(node, For):
+            return id(node) in self.at_end
+        return isinstance(node, Block) and any((id(node), p) in self.before for p in range(k + 1, len(node.stmts)))
+
+    def earlier(self, node: Stmt, k: int) -> bool:
+        """Whether a barrier comes before the k-th body, since the statement began."""
+        return isinstance(node, Block) and any((id(node), p) in self.before for p in range(1, k + 1))
+
+    def place(self, n: _Need) -> None:
+        node, _ = n.second.path[n.depth]
+        if n.carried:
+            assert isinstance(node, For)
+            self.at_end.add(id(node))
+        else:
+            self.before.add((id(node), n.second.path[n.depth][1]))
+
+    def rebuilt(self, s: Stmt) -> Stmt:
+        if isinstance(s, Block):
+            out: list[Stmt] = []
+            for k, child in enumerate(s.stmts):
+                if (id(s), k) in self.before:
+                    out.append(Barrier())
+                out.append(self.rebuilt(child))
+            return Block(tuple(out))
+        new = with_bodies(s, tuple(self.rebuilt(b) for b in s.bodies()))
+        if isinstance(new, For) and id(s) in self.at_end:
+            return replace(new, body=Block((new.body, Barrier())))
+        return new
+
+
+def _shared(s: Stmt) -> Iterator[Alloc]:
+    while isinstance(s, Alloc):
+        if s.buffer.space == "shared":
+            yield s
+        s = s.body
+
+
+def _meeting(a: Touch, b: Touch) -> tuple[int, int]:
+    """How many steps the two paths share, and the order of the text there: negative when `a` is first,
+    0 when nothing orders them."""
+    for depth, ((s, i), (t, j)) in enumerate(zip(a.path, b.path)):
+        if i != j:
+            return depth, (i - j if isinstance(s, Block) else 0)
+        assert s is t
+    return min(len(a.path), len(b.path)), 0
+
+
+def _said(t: Touch) -> str:
+    what = "the write to" if t.write else "the read of"
+    return f"{what} {t.array}[{', '.join(expr_text(e) for e in t.index)}]"

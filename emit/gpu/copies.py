@@ -1,0 +1,146 @@
+"""Copies of shared buffers are done by all threads of the block together.
+
+The loops of a copy become one loop over the threads: element number `e` of the box goes to thread
+`e % threads`, with the dimension that is contiguous in the array fastest, so that neighbouring
+threads touch neighbouring elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from emit.linear import linear, rebuild, variables
+from emit.loops import Buffer, For, If, Let, Stmt, Store
+from emit.passes.bounds import full
+from emit.rewrite import Names
+from poly.dtypes import bool_, i64
+from poly.errors import BuildError
+from poly.expr import Binary, Const, Expr, Load, Var, const_int
+
+
+def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
+    """The shared buffer that a perfect nest of loops and conditions around one copy fills or empties."""
+    loops: list[str] = []
+    while isinstance(s, (For, If)):
+        if isinstance(s, If):
+            if s.orelse is not None:
+                return None
+            s = s.then
+        else:
+            loops.append(s.loop)
+            s = s.body
+    if not isinstance(s, Store) or s.instance is not None or not isinstance(s.value, Load):
+        return None
+    name = s.origin.buffer if s.origin is not None else None
+    ours = name in (s.array, s.value.array) and all(loop.startswith(f"{name}.") for loop in loops)
+    return shared.get(name) if name is not None and ours else None
+
+
+def cooperative(
+    nest: Stmt, shared: Mapping[str, Buffer], thread: Expr, threads: int, names: Names, guards: Sequence[Expr]
+) -> Stmt:
+    """The copy, spread over the threads of the block; `thread` is the number of a thread. The
+    `guards` are those that hold for all threads or for none.
+
+    Raises:
+        BuildError: the extent of a loop of the copy has no constant bound.
+    """
+    buffer = copied_buffer(nest, shared)
+    assert buffer is not None
+    loops, conditions, store = _parts(nest)
+    order = _contiguous_last(loops, store, buffer)
+    trips = {x.var: _trip(x, store, buffer) for x in loops}
+    total = 1
+    for n, _ in trips.values():
+        total *= n
+    whole = [c for x in loops if (c := trips[x.var][1]) is not None]
+    body: Stmt = store
+    for c in reversed([*guards, *whole, *conditions]):
+        body = If(c, body)
+    if total == 1:
+        body = _first(thread, body)
+        for x in reversed(loops):
+            body = Let(x.var, _from(x, buffer, store), body)
+        return body
+    at = names.fresh(f"{buffer.name}_at")
+    digits = _digits(Var(at), [(x.var, trips[x.var][0]) for x in order])
+    for x in reversed(loops):
+        start = linear(_from(x, buffer, store)) + linear(digits[x.var]).scale(x.step)
+        body = Let(x.var, rebuild(start), body)
+    if total <= threads:
+        if total < threads:
+            body = If(Binary("<", Var(at), const_int(total), bool_), body)
+        return Let(at, thread, body)
+    first = names.fresh(f"{buffer.name}_chunk")
+    value = rebuild(linear(Var(first)) + linear(thread))
+    if total % threads:
+        body = If(Binary("<", Var(at), const_int(total), bool_), body)
+    return For(first, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", None, loops[0].loop)
+
+
+def _first(thread: Expr, body: Stmt) -> Stmt:
+    return If(Binary("==", thread, const_int(0), bool_), body) if variables(thread) else body
+
+
+def _parts(nest: Stmt) -> tuple[list[For], list[Expr], Store]:
+    loops: list[For] = []
+    conditions: list[Expr] = []
+    while not isinstance(nest, Store):
+        if isinstance(nest, For):
+            loops.append(nest)
+            nest = nest.body
+        else:
+            assert isinstance(nest, If)
+            conditions.append(nest.cond)
+            nest = nest.then
+    return loops, conditions, nest
+
+
+def _trip(loop: For, store: Store, buffer: Buffer) -> tuple[int, Expr | None]:
+    """How many values the loop is spread over, and the condition that one of them is in the loop."""
+    below = Binary("<", Var(loop.var), loop.hi, bool_)
+    limit = full(loop)
+    if limit is not None:
+        exact = not limit.conditions and limit.trip * loop.step == _constant_extent(loop)
+        return limit.trip, None if exact else below
+    size = _subscripted(loop, store, buffer)
+    if size is None or loop.step != 1:
+        raise BuildError(f"the copy of '{buffer.name}' has a loop '{loop.loop}' without a constant bound")
+    return size, Binary("and", Binary(">=", Var(loop.var), loop.lo, bool_), below, bool_)
+
+
+def _constant_extent(loop: For) -> int | None:
+    extent = linear(loop.hi) - linear(loop.lo)
+    return extent.const if extent.is_const else None
+
+
+def _subscripted(loop: For, store: Store, buffer: Buffer) -> int | None:
+    """The size of the buffer's dimension whose subscript the loop's variable is."""
+    assert isinstance(store.value, Load)
+    index = store.index if store.array == buffer.name else store.value.index
+    for e, n in zip(index, buffer.shape, strict=True):
+        if e == Var(loop.var) and isinstance(n, Const):
+            return int(n.value)
+    return None
+
+
+def _from(loop: For, buffer: Buffer, store: Store) -> Expr:
+    """The value of the loop's variable for digit 0."""
+    return const_int(0) if full(loop) is None else loop.lo
+
+
+def _contiguous_last(loops: Sequence[For], store: Store, buffer: Buffer) -> list[For]:
+    """The loops, the one that the array's last subscript moves by one with innermost."""
+    assert isinstance(store.value, Load)
+    outside = store.value.index if store.array == buffer.name else store.index
+    fast = [x for x in loops if outside and abs(linear(outside[-1]).coefficient(Var(x.var))) == 1]
+    return [x for x in loops if x not in fast[-1:]] + fast[-1:]
+
+
+def _digits(number: Expr, radices: Sequence[tuple[str, int]]) -> dict[str, Expr]:
+    """The mixed-radix digits of a number, the last radix fastest."""
+    out: dict[str, Expr] = {}
+    for k, (name, radix) in reversed(list(enumerate(radices))):
+        out[name] = number if k == 0 else Binary("%", number, const_int(radix), i64)
+        number = Binary("//", number, const_int(radix), i64)
+    return out

@@ -1,0 +1,47 @@
+"""Schedule tree to the loop IR of a GPU: host code around launches."""
+
+from __future__ import annotations
+
+from emit.dynamic import real_bounds
+from emit.gpu.barriers import place_barriers
+from emit.gpu.guards import hoist_guards
+from emit.gpu.mapping import launches
+from emit.loops import Function
+from emit.lower import build_loops
+from emit.passes.fma import contract
+from emit.passes.registers import check_registers
+from emit.passes.share import share_loads
+from emit.passes.simplify import simplify
+from emit.passes.unroll import unroll
+from emit.proof.proven import proven
+from emit.rewrite import unique_names
+from emit.verify import verify
+from poly.scop import Scop
+from poly.target import GpuTarget
+from poly.tree import Node
+
+
+def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
+    """The kernels that run `scop` in the order of `tree`, and the host code that launches them.
+
+    The loops are proved against the Scop while bound loops are still loops (`emit.proof`); then they
+    become launches, barriers are placed from the dependences of what is there, and the passes follow.
+
+    Raises:
+        BuildError: the loops do not execute exactly the Scop's domain, a conflict crosses blocks or
+            lies where no barrier can stand, or a launch exceeds the target.
+    """
+    fn = real_bounds(proven(scop, build_loops(scop, tree, name, gpu=True)), scop, tree)
+    fn = unique_names(fn)
+    verify(fn, "loop generation")
+    steps = (
+        ("mapping", lambda f: simplify(launches(contract(f), target))),
+        ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
+        ("unroll", lambda f: simplify(unroll(f))),
+        ("share", share_loads),
+        ("registers", check_registers),
+    )
+    for step, run in steps:
+        fn = unique_names(run(fn))
+        verify(fn, step)
+    return fn

@@ -1,0 +1,242 @@
+"""Loops bound to blocks and threads become launches.
+
+The outermost bound loop of a nest is a launch. Inside, `for v in range(lo, hi)` bound to an axis of
+`n` threads becomes `v = lo + id` under the guard `v < hi`, or a serial loop over chunks of `n` where
+there may be more iterations than threads; blocks likewise. A store that no loop of an axis is around
+runs on index 0 of that axis alone. Guards are put on the stores themselves, so that barriers find
+uniform control flow around them; `emit.gpu.guards` moves them out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from emit.gpu.copies import cooperative, copied_buffer
+from emit.gpu.extents import Extents, axis_of, bound_loops, reads
+from emit.gpu.guards import guarded, holds_for_some
+from emit.linear import linear, operands, rebuild
+from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
+from emit.passes.bounds import full
+from emit.rewrite import Names, binders, with_bodies
+from poly.dtypes import bool_
+from poly.errors import BuildError
+from poly.expr import Binary, Const, Expr, Unary, Var, const_int, substitute
+from poly.target import GpuTarget
+from poly.tree import is_bound
+
+
+def launches(fn: Function, target: GpuTarget) -> Function:
+    """`fn` with its bound loops as launches; what lies outside all of them runs in launches of one thread.
+
+    Raises:
+        BuildError: a loop around a launch depends on data, or a buffer does not fit where it stands.
+    """
+    host = _Host(fn, target)
+    body = host.visit(fn.body, frozenset(fn.params))
+    return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(host.notes)))
+
+
+class _Host:
+    """The statements outside launches."""
+
+    def __init__(self, fn: Function, target: GpuTarget) -> None:
+        self.fn = fn
+        self.target = target
+        self.names = Names({fn.name, *fn.params, *(b.name for b in fn.buffers)} | binders(fn.body))
+        self.notes: list[str] = []
+        self.count = 0
+
+    def visit(self, s: Stmt, known: frozenset[str]) -> Stmt:
+        """`known`: the variables that the host has here."""
+        if isinstance(s, Alloc) and s.buffer.space == "heap":
+            return replace(s, body=self.visit(s.body, known))
+        if isinstance(s, Block):
+            return self.block(s, known)
+        if (isinstance(s, For) and is_bound(s.kind)) or not (bound_loops(s) or _on_heap(s)):
+            return self.launch(s, known)
+        if isinstance(s, For):
+            if reads(s.lo, s.hi):
+                raise self.error(f"loop '{s.loop}' depends on data and is around loops of a GPU; bind it, or a "
+                                 "loop outside it, to blocks")  # fmt: skip
+            return replace(s, kind="serial", factor=None, body=self.visit(s.body, known | {s.var}))
+        if isinstance(s, If):
+            if reads(s.cond):
+                raise self.error("a condition on data is around loops of a GPU; bind a loop outside it to blocks")
+            orelse = None if s.orelse is None else self.visit(s.orelse, known)
+            return If(s.cond, self.visit(s.then, known), orelse)
+        if isinstance(s, Let):
+            return replace(s, body=self.visit(s.body, known | {s.name}))
+        assert isinstance(s, Alloc), type(s)
+        raise self.error(f"buffer '{s.buffer.name}' ({s.buffer.space}) is around several launches; promote it inside "
+                         "a loop over blocks")  # fmt: skip
+
+    def error(self, text: str) -> BuildError:
+        return BuildError(f"{self.fn.name}: {text}")
+
+    def block(self, block: Block, known: frozenset[str]) -> Stmt:
+        """Neighbours without bound loops share a launch."""
+        out: list[Stmt] = []
+        plain: list[Stmt] = []
+        for s in (*block.stmts, None):
+            if s is not None and not bound_loops(s) and not _on_heap(s):
+                plain.append(s)
+                continue
+            if plain:
+                out.append(self.launch(Block(tuple(plain)), known))
+                plain = []
+            if s is not None:
+                out.append(self.visit(s, known))
+        return Block(tuple(out))
+
+    def launch(self, s: Stmt, known: frozenset[str]) -> Stmt:
+        name = self.names.fresh(f"{self.fn.name}_{self.count}")
+        self.count += 1
+        extents = Extents(s, known, self.target)
+        device = _Device(name, self, extents)
+        body = device.visit(s, _Spot())
+        for buffer in reversed(device.shared.values()):
+            body = Alloc(buffer, body)
+        return Launch(name, tuple(device.grid.values()), tuple(device.threads.values()), body)
+
+
+def _on_heap(s: Stmt) -> bool:
+    return any(isinstance(x, Alloc) and x.buffer.space == "heap" for x in walk(s))
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where the device's code stands: `guards` still to be put on the stores, the axes that loops around
+    are bound to, and what the variables of these loops are."""
+
+    guards: tuple[Expr, ...] = ()
+    axes: frozenset[str] = frozenset()
+    values: Mapping[str, Expr] = field(default_factory=dict)
+
+    def under(self, *guards: Expr) -> _Spot:
+        return replace(self, guards=(*self.guards, *guards))
+
+    def free(self) -> _Spot:
+        return replace(self, guards=())
+
+
+class _Device:
+    """The statements of one launch. `grid` and `threads` by axis letter."""
+
+    def __init__(self, name: str, host: _Host, extents: Extents) -> None:
+        self.name = name
+        self.host = host
+        self.extents = extents
+        self.grid = {a: (host.names.fresh(f"b{a}"), n) for a, n in extents.blocks.items()}
+        self.threads = {a: (host.names.fresh(f"t{a}"), n) for a, n in extents.threads.items()}
+        self.shared: dict[str, Buffer] = {}
+        self.thread = _number(tuple(self.threads.values()))
+
+    def visit(self, s: Stmt, at: _Spot) -> Stmt:
+        if copied_buffer(s, self.shared) is not None:
+            guards = holds_for_some((*self.missing(at, "block"), *at.guards), at.values, tuple(self.threads.values()))
+            return cooperative(s, self.shared, self.thread, self.extents.block_threads, self.host.names, guards)
+        if isinstance(s, Store):
+            return guarded(s, (*self.missing(at, "block"), *self.missing(at, "thread"), *at.guards))
+        if isinstance(s, For):
+            if reads(s.lo, s.hi) and at.guards:  # bounds that read memory are right where the guards hold
+                return guarded(self.visit(s, at.free()), at.guards)
+            return self.bound(s, at) if is_bound(s.kind) else self.serial(s, at)
+        if isinstance(s, If):
+            return self.condition(s, at)
+        if isinstance(s, Alloc):
+            return self.alloc(s, at)
+        if isinstance(s, Let) and reads(s.value) and at.guards:
+            return guarded(self.visit(s, at.free()), at.guards)
+        return with_bodies(s, tuple(self.visit(b, at) for b in s.bodies()))
+
+    def missing(self, at: _Spot, level: str) -> tuple[Expr, ...]:
+        """`id == 0` for each axis that no loop around is bound to."""
+        axes: Mapping[str, tuple[str, Expr | int]] = self.grid if level == "block" else self.threads
+        return tuple(
+            Binary("==", Var(v), const_int(0), bool_)
+            for a, (v, n) in axes.items()
+            if axis_of(level, a) not in at.axes and n not in (1, const_int(1))
+        )
+
+    def serial(self, s: For, at: _Spot) -> Stmt:
+        kind = "serial" if s.kind == "parallel" else "unroll" if s.kind == "vector" else s.kind
+        factor = s.factor if s.kind == "unroll" else None
+        return replace(s, kind=kind, factor=factor, body=self.visit(s.body, at))
+
+    def condition(self, s: If, at: _Spot) -> Stmt:
+        """A condition becomes one of the stores below; one on data stays where it is."""
+        if reads(s.cond):
+            inner = at.free()
+            orelse = None if s.orelse is None else self.visit(s.orelse, inner)
+            return guarded(If(s.cond, self.visit(s.then, inner), orelse), at.guards)
+        then = self.visit(s.then, at.under(s.cond))
+        if s.orelse is None:
+            return then
+        return Block((then, self.visit(s.orelse, at.under(Unary("not", s.cond, bool_)))))
+
+    def alloc(self, s: Alloc, at: _Spot) -> Stmt:
+        b = s.buffer
+        if b.space == "shared":
+            if not all(isinstance(e, Const) for e in b.shape):
+                raise self.error(f"shared buffer '{b.name}' has no constant size; tile the loops around it")
+            self.shared[b.name] = b
+            return self.visit(s.body, at)
+        if b.space == "heap":
+            raise self.error(f"buffer '{b.name}' on the heap lies inside a launch; promote it to shared memory or "
+                             "registers, or outside the loops over blocks")  # fmt: skip
+        for inner in bound_loops(s.body):
+            raise self.error(f"each thread has its own '{b.name}' ({b.space}), but loop '{inner.loop}' ({inner.kind}) "
+                             "is inside it; promote inside that loop, or to shared memory")  # fmt: skip
+        return replace(s, body=self.visit(s.body, at))
+
+    def error(self, text: str) -> BuildError:
+        return BuildError(f"{self.name}: {text}")
+
+    def bound(self, s: For, at: _Spot) -> Stmt:
+        level, letter = s.kind.split(".")
+        variable, count = self.grid[letter] if level == "block" else self.threads[letter]
+        extent = count if isinstance(count, Expr) else const_int(count)
+        fits, exact = self.coverage(s, extent)
+        guard = () if fits and exact else (Binary("<", Var(s.var), s.hi, bool_),)
+        index = linear(Var(variable)).scale(s.step)
+        if fits:
+            first = rebuild(linear(s.lo) + index)
+            return Let(s.var, first, self.inside(s, at, first, guard))
+        self.host.notes.append(f"loop '{s.loop}' ({s.kind}) may have more iterations than there are {level}s: "
+                               "each takes several, one after another")  # fmt: skip
+        # A symbolic number of blocks is cut at the target's limit: it is the limit where there are several chunks.
+        stride = int(extent.value) if isinstance(extent, Const) else self.extents.limit(letter)
+        chunk = self.host.names.fresh(f"{s.var}_chunk")
+        first = rebuild(linear(Var(chunk)) + index)
+        body = Let(s.var, first, self.inside(s, at, first, guard))
+        return For(chunk, s.lo, s.hi, s.step * stride, body, "serial", None, s.loop)
+
+    def inside(self, s: For, at: _Spot, first: Expr, guard: Sequence[Expr]) -> Stmt:
+        """The body of a bound loop, whose variable is `first`."""
+        values = {**at.values, s.var: substitute(first, at.values)}
+        return self.visit(s.body, replace(at.under(*guard), axes=at.axes | {s.kind}, values=values))
+
+    def coverage(self, s: For, extent: Expr) -> tuple[bool, bool]:
+        """Whether there is an index for each iteration, and an iteration for each index."""
+        trip = full(s)
+        if isinstance(extent, Const):
+            if trip is None:
+                return False, False
+            exact = trip.trip == extent.value and not trip.conditions and linear(s.hi) == linear(trip.hi)
+            return trip.trip <= int(extent.value), exact
+        own = self.extents.trips.get(s)
+        if own is None or (isinstance(extent, Binary) and extent.op == "min"):
+            return False, False
+        return own in operands(extent, "max"), own == extent
+
+
+def _number(threads: Sequence[tuple[str, int]]) -> Expr:
+    """The number of a thread in its block, x fastest."""
+    out = linear(const_int(0))
+    stride = 1
+    for variable, count in threads:
+        if count != 1:
+            out = out + linear(Var(variable)).scale(stride)
+        stride *= count
+    return rebuild(out)

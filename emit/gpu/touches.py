@@ -1,0 +1,159 @@
+"""What the threads of a launch touch: every access with its place in the text and the points where it runs.
+
+A point is the values of the block variables, the thread variables and the serial loops around, in this
+order. What is not affine is approximated from above: a bound or condition is left out, a subscript is any
+element of its array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import islpy as isl
+
+from emit.linear import operands
+from emit.loops import Alloc, Block, For, If, Launch, Let, Ramp, Stmt, Store, VLoad
+from emit.rewrite import stmt_exprs
+from poly.affine import NotAffine, to_pw_aff, to_set
+from poly.dtypes import bool_
+from poly.errors import BuildError
+from poly.expr import Binary, Expr, Load, Unary, Var, const_int, substitute
+from poly.expr import walk as walk_expr
+
+SET = isl.dim_type.set
+Path = tuple[tuple[Stmt, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """One access. `path` leads to it from the launch's body, as (statement, number of the body);
+    `loops` are the loops on it."""
+
+    array: str
+    write: bool
+    stmt: Stmt
+    path: Path
+    loops: tuple[For, ...]
+    points: isl.Set
+    index: tuple[Expr, ...]
+
+    @cached_property
+    def elements(self) -> isl.Map:
+        """`{ [point] -> [element] }`."""
+        space = self.points.get_space()
+        rank = len(self.index)
+        out = isl.Map.from_domain_and_range(self.points, isl.Set.universe(_anonymous(space, rank)))
+        for d, e in enumerate(self.index):
+            try:
+                exact = isl.Map.from_pw_aff(to_pw_aff(e, space))
+            except NotAffine:
+                continue
+            out = out.intersect(_at(exact, rank, d))
+        return out
+
+
+def _anonymous(space: isl.Space, rank: int) -> isl.Space:
+    return isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, 0, rank).range().align_params(space.params())
+
+
+def _at(one: isl.Map, rank: int, d: int) -> isl.Map:
+    """`{ x -> [y] }` as `{ x -> [.., y, ..] }`."""
+    out = one.insert_dims(isl.dim_type.out, 0, d) if d else one
+    return out.insert_dims(isl.dim_type.out, d + 1, rank - d - 1) if rank - d - 1 else out
+
+
+@dataclass(frozen=True)
+class _At:
+    path: Path
+    loops: tuple[For, ...]
+    points: isl.Set
+    values: Mapping[str, Expr] = field(default_factory=dict)
+
+    @property
+    def space(self) -> isl.Space:
+        return self.points.get_space()
+
+    def step(self, s: Stmt, k: int) -> _At:
+        return replace(self, path=(*self.path, (s, k)))
+
+    def where(self, condition: Expr) -> _At:
+        try:
+            return replace(self, points=self.points.intersect(to_set(self.value(condition), self.space)))
+        except NotAffine:
+            return self
+
+    def value(self, e: Expr) -> Expr:
+        return substitute(e, self.values) if self.values else e
+
+    def inside(self, s: For) -> _At:
+        at = replace(self.with_dim(s.var), loops=(*self.loops, s))
+        for e in operands(s.lo, "max"):
+            at = at.where(Binary(">=", Var(s.var), e, bool_))
+        for e in operands(s.hi, "min"):
+            at = at.where(Binary("<", Var(s.var), e, bool_))
+        if s.step != 1:
+            rest = Binary("%", Binary("-", Var(s.var), s.lo, s.lo.dtype), const_int(s.step), s.lo.dtype)
+            at = at.where(Binary("==", rest, const_int(0), bool_))
+        return at
+
+    def with_dim(self, name: str) -> _At:
+        depth = self.points.dim(SET)
+        return replace(self, points=self.points.add_dims(SET, 1).set_dim_name(SET, depth, name))
+
+
+def touches(launch: Launch, context: isl.Set, params: tuple[str, ...]) -> list[Touch]:
+    """All accesses of a launch to memory that its threads share. `params`: the sizes, and the variables
+    of the host's loops around; `context`: what is known of them."""
+    space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(params))
+    at = _At((), (), isl.Set.universe(space).intersect_params(context))
+    for v, n in (*launch.grid, *((v, const_int(n)) for v, n in launch.threads)):
+        at = at.with_dim(v).where(Binary(">=", Var(v), const_int(0), bool_))
+        for bound in operands(n, "min"):
+            at = at.where(Binary("<", Var(v), bound, bool_))
+    return list(_Reader().visit(launch.body, at))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.private: set[str] = set()
+
+    def visit(self, s: Stmt, at: _At) -> Iterator[Touch]:
+        if isinstance(s, Store):
+            yield from self.store(s, at)
+            return
+        for e in stmt_exprs(s):
+            yield from self.reads(e, s, at)
+        if isinstance(s, For):
+            yield from self.visit(s.body, at.inside(s).step(s, 0))
+        elif isinstance(s, If):
+            yield from self.visit(s.then, at.where(s.cond).step(s, 0))
+            if s.orelse is not None:
+                yield from self.visit(s.orelse, at.where(Unary("not", s.cond, bool_)).step(s, 1))
+        elif isinstance(s, Let):
+            inner = replace(at, values={**at.values, s.name: at.value(s.value)}) if s.value.lanes == 1 else at
+            yield from self.visit(s.body, inner.step(s, 0))
+        elif isinstance(s, Alloc):
+            if s.buffer.space != "shared":
+                self.private.add(s.buffer.name)
+            yield from self.visit(s.body, at.step(s, 0))
+        elif isinstance(s, Block):
+            for k, child in enumerate(s.stmts):
+                yield from self.visit(child, at.step(s, k))
+
+    def store(self, s: Store, at: _At) -> Iterator[Touch]:
+        for e in stmt_exprs(s):
+            yield from self.reads(e, s, at)
+        if s.array not in self.private:
+            yield self.touch(s.array, True, s, at, s.index)
+
+    def reads(self, e: Expr, s: Stmt, at: _At) -> Iterator[Touch]:
+        for x in dict.fromkeys(walk_expr(e)):
+            if isinstance(x, (Load, VLoad)) and x.array not in self.private:
+                yield self.touch(x.array, False, s, at, x.index)
+
+    def touch(self, array: str, write: bool, s: Stmt, at: _At, index: tuple[Expr, ...]) -> Touch:
+        if any(isinstance(x, Ramp) for e in index for x in walk_expr(e)):
+            raise BuildError("barriers are placed before loops become vectors")
+        return Touch(array, write, s, at.path, at.loops, at.points, tuple(at.value(e) for e in index))
