@@ -87,34 +87,18 @@ def _scalar_helpers(names: set[str]) -> list[str]:
     return [table[n] for n in sorted(names)]
 
 
-class _Body:
-    """Prints the statements of one function."""
+class StatementPrinter:
+    """Prints statements as cgen nodes; languages differ in their loops, allocations and types."""
 
-    def __init__(self, fn: loops.Function, helpers: Helpers) -> None:
-        self.fn = fn
-        self.buffers = {b.name: b for b in fn.buffers}
-        self.printer = ExprPrinter(self.buffers, helpers)
-        self.helpers = helpers
+    def __init__(self, buffers: dict[str, loops.Buffer], printer: ExprPrinter) -> None:
+        self.buffers = buffers
+        self.printer = printer
         self.stmts: list[loops.Stmt] = []
 
     def traced(self, line: str) -> tuple[str, loops.Stmt | None]:
         """A generated line without its marks, and the innermost statement that they name."""
         text, *marks = line.split(PROVENANCE)
         return text, self.stmts[int(marks[0])] if marks else None
-
-    def function(self) -> FunctionBody:
-        lines: list[object] = []
-        for k, b in enumerate(self.fn.buffers):
-            t = c_type(b.dtype)
-            qualifier = "" if b.writable else "const "
-            lines.append(Line(f"{qualifier}{t} *restrict {b.name} = ({qualifier}{t} *)buffers[{k}];"))
-        for k, p in enumerate(self.fn.params):
-            lines.append(Initializer(Const(Value("int64_t", p)), f"params[{k}]"))
-        lines.append(Statement("(void)buffers, (void)params, (void)runtime"))
-        lines.extend(self.block(self.fn.body))
-        arguments = [Pointer(Pointer(Value("void", "buffers"))), Pointer(Value("int64_t", "params")),
-                     Pointer(Value("void", "runtime"))]  # fmt: skip
-        return FunctionBody(FunctionDeclaration(Value("void", self.fn.name), arguments), Block(lines))
 
     def block(self, stmt: loops.Stmt) -> list[object]:
         """The cgen nodes of a statement."""
@@ -134,12 +118,50 @@ class _Body:
             orelse = None if stmt.orelse is None else Block(self.block(stmt.orelse))
             return [If(self.printer.expr(stmt.cond), Block(self.block(stmt.then)), orelse)]
         if isinstance(stmt, loops.Let):
-            t = self.helpers.vector(stmt.value.dtype, stmt.value.lanes)
-            value = Initializer(Const(Value(t, stmt.name)), self.printer.expr(stmt.value))
+            value = Initializer(Const(Value(self.value_type(stmt.value), stmt.name)), self.printer.expr(stmt.value))
             return [Block([value, *self.block(stmt.body)])]
         if isinstance(stmt, loops.Alloc):
             return [Block(self.allocated(stmt))]
         raise BuildError(f"the C emitter has no rule for {type(stmt).__name__}")
+
+    def value_type(self, e: Expr) -> str:
+        """The type of a Let."""
+        raise NotImplementedError
+
+    def loop(self, stmt: loops.For) -> list[object]:
+        """The nodes of a loop."""
+        raise NotImplementedError
+
+    def allocated(self, stmt: loops.Alloc) -> list[object]:
+        """The nodes of a buffer and of what is in its scope."""
+        raise NotImplementedError
+
+
+class _Body(StatementPrinter):
+    """Prints the statements of one function for a CPU."""
+
+    def __init__(self, fn: loops.Function, helpers: Helpers) -> None:
+        buffers = {b.name: b for b in fn.buffers}
+        super().__init__(buffers, ExprPrinter(buffers, helpers))
+        self.fn = fn
+        self.helpers = helpers
+
+    def function(self) -> FunctionBody:
+        lines: list[object] = []
+        for k, b in enumerate(self.fn.buffers):
+            t = c_type(b.dtype)
+            qualifier = "" if b.writable else "const "
+            lines.append(Line(f"{qualifier}{t} *restrict {b.name} = ({qualifier}{t} *)buffers[{k}];"))
+        for k, p in enumerate(self.fn.params):
+            lines.append(Initializer(Const(Value("int64_t", p)), f"params[{k}]"))
+        lines.append(Statement("(void)buffers, (void)params, (void)runtime"))
+        lines.extend(self.block(self.fn.body))
+        arguments = [Pointer(Pointer(Value("void", "buffers"))), Pointer(Value("int64_t", "params")),
+                     Pointer(Value("void", "runtime"))]  # fmt: skip
+        return FunctionBody(FunctionDeclaration(Value("void", self.fn.name), arguments), Block(lines))
+
+    def value_type(self, e: Expr) -> str:
+        return self.helpers.vector(e.dtype, e.lanes)
 
     def loop(self, stmt: loops.For) -> list[object]:
         if stmt.kind not in ("serial", "parallel"):

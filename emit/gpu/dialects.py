@@ -1,0 +1,133 @@
+"""CUDA C and OpenCL C as two dialects of one language: what differs, as data.
+
+Both texts name element types as `<stdint.h>` does. f16 and bf16 are their bits in a `uint16_t` and
+compute in float, so no header of a vendor is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from emit.c_types import Dialect, helper_functions
+
+
+@dataclass(frozen=True)
+class GpuDialect:
+    """A language of kernels. `spaces` qualifies pointers by a buffer's space; `block` and `thread`
+    are the indices by axis; `{}` in `aligned` and `bounds` takes bytes and numbers of threads."""
+
+    name: str
+    preamble: tuple[str, ...]
+    helpers: Mapping[str, str]
+    inline: str
+    restrict: str
+    spaces: Mapping[str, str]
+    shared: str
+    aligned: str
+    barrier: str
+    block: tuple[str, str, str]
+    thread: tuple[str, str, str]
+    long_suffix: str
+    infinity: Mapping[str, str]
+    nan: Mapping[str, str]
+
+
+def _cuda_math(function: str, name: str) -> str:
+    return function + ("f" if name == "f32" and function != "isinf" else "")
+
+
+def _cuda_bits(to: str, source: str) -> str:
+    call = {"f32": "__int_as_float", "i32": "__float_as_int", "f64": "__longlong_as_double",
+            "i64": "__double_as_longlong"}[to]  # fmt: skip
+    return f"return {call}(a);"
+
+
+def _opencl_bits(to: str, source: str) -> str:
+    call = {"f32": "as_float", "i32": "as_int", "f64": "as_double", "i64": "as_long"}[to]
+    return f"return {call}(a);"
+
+
+_CUDA_INLINE = "static __device__ __forceinline__"
+
+# The conversions are instructions (cvt, rounding to nearest even); elsewhere (the header that runs
+# CUDA text on a CPU) the compiler's own 16-bit type does them.
+_CUDA_HALVES = {
+    "f16_to_f32": f"""{_CUDA_INLINE} float f16_to_f32(uint16_t a) {{
+#ifdef __CUDA_ARCH__
+  float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(a)); return r;
+#else
+  _Float16 h; __builtin_memcpy(&h, &a, 2); return (float)h;
+#endif
+}}""",
+    "f32_to_f16": f"""{_CUDA_INLINE} uint16_t f32_to_f16(float a) {{
+#ifdef __CUDA_ARCH__
+  uint16_t r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(a)); return r;
+#else
+  _Float16 h = (_Float16)a; uint16_t r; __builtin_memcpy(&r, &h, 2); return r;
+#endif
+}}""",
+    "bf16_to_f32": f"{_CUDA_INLINE} float bf16_to_f32(uint16_t a) {{ return __int_as_float((int)((uint32_t)a << 16)); }}",
+    "f32_to_bf16": f"{_CUDA_INLINE} uint16_t f32_to_bf16(float a) {{ uint32_t u = (uint32_t)__float_as_int(a); "
+    "if (a != a) return (uint16_t)((u >> 16) | 0x40); return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }",
+}
+
+_OPENCL_HALVES = {
+    "f16_to_f32": "static inline float f16_to_f32(uint16_t a) { return vload_half(0, (const half *)&a); }",
+    "f32_to_f16": "static inline uint16_t f32_to_f16(float a) "
+    "{ uint16_t r; vstore_half_rte(a, 0, (half *)&r); return r; }",
+    "bf16_to_f32": "static inline float bf16_to_f32(uint16_t a) { return as_float((uint32_t)a << 16); }",
+    "f32_to_bf16": "static inline uint16_t f32_to_bf16(float a) { uint32_t u = as_uint(a); "
+    "if (a != a) return (uint16_t)((u >> 16) | 0x40); return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }",
+}
+
+CUDA = GpuDialect(
+    name="cuda",
+    preamble=(
+        "#ifdef __CUDACC_RTC__",
+        "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;",
+        "typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t;",
+        "typedef long long int64_t; typedef unsigned long long uint64_t;",
+        "#else",
+        "#include <stdint.h>",
+        "#endif",
+    ),
+    helpers=helper_functions(Dialect(_CUDA_INLINE, _cuda_math, _cuda_bits)) | _CUDA_HALVES,
+    inline=_CUDA_INLINE,
+    restrict="__restrict__",
+    spaces={"param": "", "heap": "", "shared": "", "register": "", "local": ""},
+    shared="static __shared__ ",
+    aligned="__align__({})",
+    barrier="__syncthreads()",
+    block=("blockIdx.x", "blockIdx.y", "blockIdx.z"),
+    thread=("threadIdx.x", "threadIdx.y", "threadIdx.z"),
+    long_suffix="LL",
+    infinity={"f32": "__int_as_float(0x7f800000)", "f64": "__longlong_as_double(0x7ff0000000000000LL)"},
+    nan={"f32": "__int_as_float(0x7fc00000)", "f64": "__longlong_as_double(0x7ff8000000000000LL)"},
+)
+
+OPENCL = GpuDialect(
+    name="opencl",
+    preamble=(
+        "#ifdef cl_khr_fp64",
+        "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
+        "#endif",
+        "#pragma OPENCL FP_CONTRACT OFF",
+        "typedef char int8_t; typedef uchar uint8_t; typedef short int16_t; typedef ushort uint16_t;",
+        "typedef int int32_t; typedef uint uint32_t; typedef long int64_t; typedef ulong uint64_t;",
+    ),
+    helpers=helper_functions(Dialect("static inline", lambda f, name: f, _opencl_bits)) | _OPENCL_HALVES,
+    inline="static inline",
+    restrict="restrict",
+    spaces={"param": "__global ", "heap": "__global ", "shared": "__local ", "register": "", "local": ""},
+    shared="__local ",
+    aligned="__attribute__((aligned({})))",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)",
+    block=("get_group_id(0)", "get_group_id(1)", "get_group_id(2)"),
+    thread=("get_local_id(0)", "get_local_id(1)", "get_local_id(2)"),
+    long_suffix="L",
+    infinity={"f32": "as_float(0x7f800000)", "f64": "as_double(0x7ff0000000000000L)"},
+    nan={"f32": "as_float(0x7fc00000)", "f64": "as_double(0x7ff8000000000000L)"},
+)
+
+BY_NAME = {d.name: d for d in (CUDA, OPENCL)}

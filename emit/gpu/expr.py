@@ -1,0 +1,216 @@
+"""Loop-IR expressions as text of a GPU language.
+
+Scalars are those of standard C (`emit.c_plain`). A vector is a struct of its lanes, aligned to its
+size: reading or writing one whole is one wide access of memory, everything else a small generated
+function that the compiler unrolls over the lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from emit.c_expr import Helpers, literal
+from emit.c_plain import PLAIN, PlainPrinter
+from emit.gpu.dialects import GpuDialect
+from emit.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
+from poly.dtypes import BY_NAME, DType
+from poly.errors import BuildError
+from poly.expr import Binary, Const, Expr, Load, Var
+
+_LETTERS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "and", "|": "or", "^": "xor",
+    "<": "lt", ">": "gt", "=": "eq", "!": "n", "~": "not",
+}  # fmt: skip
+
+
+def struct_name(dtype: DType, lanes: int) -> str:
+    """The type of a vector."""
+    return PLAIN[dtype.name] if lanes == 1 else f"v{lanes}_{dtype.name}"
+
+
+def structs(vectors: set[tuple[DType, int]], dialect: GpuDialect) -> list[str]:
+    """Definitions of the vector types, sorted."""
+    lines = []
+    for dtype, lanes in sorted(vectors, key=lambda v: (v[0].name, v[1])):
+        size = lanes * dtype.bytes
+        aligned = dialect.aligned.format(min(16, size & -size))
+        lines.append(f"typedef struct {aligned} {{ {PLAIN[dtype.name]} s[{lanes}]; }} {struct_name(dtype, lanes)};")
+    return lines
+
+
+class GpuPrinter(PlainPrinter):
+    """Prints expressions over the given buffers in one dialect."""
+
+    def __init__(self, buffers: Mapping[str, Buffer], helpers: Helpers, dialect: GpuDialect) -> None:
+        super().__init__(buffers, helpers)
+        self.dialect = dialect
+
+    # ---- scalars ----
+
+    def expr(self, e: Expr) -> str:
+        if isinstance(e, Const):
+            return self._literal(e)
+        if isinstance(e, Var):
+            return e.name
+        if isinstance(e, HReduce):
+            return self._hreduce(e)
+        if e.lanes > 1:
+            return self._vector(e)
+        return super().expr(e)
+
+    def _literal(self, e: Const) -> str:
+        if e.dtype.is_float:
+            value = float(e.value)
+            wide = "f64" if e.dtype.name == "f64" else "f32"
+            if math.isnan(value):
+                text = self.dialect.nan[wide]
+            elif math.isinf(value):
+                text = self.dialect.infinity[wide] if value > 0 else f"(-{self.dialect.infinity[wide]})"
+            else:
+                text = literal(value, e.dtype)
+            return self._from_f32(text, e.dtype) if e.dtype.bits == 16 else text
+        text = literal(e.value, e.dtype)
+        return text.replace("LL", self.dialect.long_suffix) if e.dtype.bits == 64 else text
+
+    # ---- vectors ----
+
+    def _type(self, dtype: DType, lanes: int) -> str:
+        self.helpers.vector(dtype, lanes)
+        return struct_name(dtype, lanes)
+
+    def _define(self, name: str, result: str, parameters: list[str], body: str) -> None:
+        text = f"{self.dialect.inline} {result} {name}({', '.join(parameters)}) {{ {body} }}"
+        if self.helpers.functions.setdefault(name, text) != text:
+            raise BuildError(f"two different functions would be called {name}")
+
+    def _vector(self, e: Expr) -> str:
+        """A vector expression: a call of a function over its operands."""
+        lanes, t = e.lanes, self._type(e.dtype, e.lanes)
+        if isinstance(e, Broadcast):
+            name = f"splat_{t}"
+            self._define(name, t, [f"{PLAIN[e.dtype.name]} a"], self._each(t, lanes, "a"))
+            return f"{name}({self.expr(e.a)})"
+        if isinstance(e, Ramp):
+            name = f"ramp_{t}"
+            body = self._each(t, lanes, "a + stride * l")
+            self._define(name, t, ["int64_t a", "int64_t stride"], body)
+            return f"{name}({self.expr(e.base)}, {e.stride})"
+        if isinstance(e, VLoad):
+            return self._load(e)
+        if isinstance(e, Load):
+            raise BuildError(f"the load of '{e.array}' has a vector subscript")
+        return self._lanewise(e, t)
+
+    def _each(self, t: str, lanes: int, text: str) -> str:
+        return f"{t} r; for (int l = 0; l < {lanes}; l++) r.s[l] = {text}; return r;"
+
+    def _lanewise(self, e: Expr, t: str) -> str:
+        """An operator on vectors (some operands may be scalars): the scalar text for each lane."""
+        children = e.children()
+        names = [f"{letter}.s[l]" if c.lanes > 1 else letter for letter, c in zip("abcd", children)]
+        one = e.with_children(tuple(Var(n, c.dtype) for n, c in zip(names, children)))
+        before, self.wrapping = self.wrapping, True
+        body = self._each(t, e.lanes, super().expr(one))
+        self.wrapping = before
+        what = "".join(_LETTERS.get(ch, ch) for ch in str(getattr(e, "op", getattr(e, "fn", type(e).__name__.lower()))))
+        kinds = [f"{c.dtype.name}{'x' if c.lanes == 1 else ''}" for c in children]
+        name = "_".join([what, *kinds, "to", t])
+        parameters = [f"{struct_name(c.dtype, c.lanes)} {letter}" for letter, c in zip("abcd", children)]
+        for c in children:
+            self._type(c.dtype, c.lanes)
+        self._define(name, t, parameters, body)
+        return f"{name}({', '.join(self.expr(c) for c in children)})"
+
+    # ---- memory ----
+
+    def _whole(self, array: str, index: tuple[Expr, ...], mask: Expr | None, lanes: int, dtype: DType) -> str | None:
+        """The element at which one wide access starts, None when lanes are accessed one by one."""
+        ramp = index[-1] if index else None
+        if not isinstance(ramp, Ramp) or ramp.stride != 1 or mask is not None or any(i.lanes > 1 for i in index[:-1]):
+            return None
+        at = self.address(array, (*index[:-1], ramp.base))
+        size = lanes * dtype.bytes
+        return f"&{array}[{at}]" if size in (2, 4, 8, 16) else None
+
+    def _load(self, e: VLoad) -> str:
+        t, space = self._type(e.dtype, e.count), self.dialect.spaces[self.buffers[e.array].space]
+        pointer = f"{space}const {PLAIN[e.dtype.name]} *p"
+        suffix = f"{t}_{space.strip('_ ') or 'p'}"
+        whole = self._whole(e.array, e.index, e.mask, e.count, e.dtype)
+        if whole is not None:
+            self._define(f"load_{suffix}", t, [pointer], self._wide_load(t, e.dtype, e.count, space))
+            return f"load_{suffix}({whole})"
+        at = self._type(BY_NAME["i64"], e.count)
+        arguments, parameters = [e.array, self._addresses(e.array, e.index, e.count)], [pointer, f"{at} at"]
+        value = "p[at.s[l]]"
+        name = f"gather_{suffix}"
+        if e.mask is not None:
+            name, value = f"gather_masked_{suffix}", "m.s[l] ? p[at.s[l]] : 0"
+            parameters.append(f"{self._type(BY_NAME['bool_'], e.count)} m")
+            arguments.append(self.expr(e.mask))
+        self._define(name, t, parameters, self._each(t, e.count, value))
+        return f"{name}({', '.join(arguments)})"
+
+    def _wide_load(self, t: str, dtype: DType, lanes: int, space: str) -> str:
+        if self.dialect.name == "cuda":
+            return f"return *(const {t} *)p;"
+        cl = _OPENCL[dtype.name]
+        picks = ", ".join(f"x.s{l:x}" for l in range(lanes))
+        return f"{cl}{lanes} x = vload{lanes}(0, p); {t} r = {{{{{picks}}}}}; return r;"
+
+    def _wide_store(self, t: str, dtype: DType, lanes: int) -> str:
+        if self.dialect.name == "cuda":
+            return f"*({t} *)p = v;"
+        picks = ", ".join(f"v.s[{l}]" for l in range(lanes))
+        return f"vstore{lanes}(({_OPENCL[dtype.name]}{lanes})({picks}), 0, p);"
+
+    def _addresses(self, array: str, index: tuple[Expr, ...], lanes: int) -> str:
+        """Row-major element numbers, one a lane, as a vector of i64."""
+        i64 = BY_NAME["i64"]
+        shape = self.buffers[array].shape
+        total: Expr | None = None
+        for k, e in enumerate(index):
+            here = e if e.lanes > 1 else Broadcast(e, lanes, i64)
+            scaled = None if total is None else Binary("*", total, Broadcast(shape[k], lanes, i64), i64)
+            total = here if scaled is None else Binary("+", scaled, here, i64)
+        assert total is not None
+        return self.expr(total)
+
+    def store(self, array: str, index: tuple[Expr, ...], value: Expr, mask: Expr | None) -> str:
+        buffer = self.buffers[array]
+        lanes = max(value.lanes, *(i.lanes for i in index), 1) if index else value.lanes
+        if lanes == 1:
+            return f"{array}[{self.address(array, index)}] = {self.expr(value)}"
+        t, space = self._type(buffer.dtype, lanes), self.dialect.spaces[buffer.space]
+        pointer, suffix = f"{space}{PLAIN[buffer.dtype.name]} *p", f"{t}_{space.strip('_ ') or 'p'}"
+        if value.lanes == 1:
+            value = Broadcast(value, lanes, value.dtype)
+        whole = self._whole(array, index, mask, lanes, buffer.dtype)
+        if whole is not None:
+            self._define(f"store_{suffix}", "void", [pointer, f"{t} v"], self._wide_store(t, buffer.dtype, lanes))
+            return f"store_{suffix}({whole}, {self.expr(value)})"
+        at = self._type(BY_NAME["i64"], lanes)
+        parameters, guard, name = [pointer, f"{at} at", f"{t} v"], "", f"scatter_{suffix}"
+        arguments = [array, self._addresses(array, index, lanes), self.expr(value)]
+        if mask is not None:
+            name, guard = f"scatter_masked_{suffix}", "if (m.s[l]) "
+            parameters.append(f"{self._type(BY_NAME['bool_'], lanes)} m")
+            arguments.append(self.expr(mask))
+        self._define(name, "void", parameters, f"for (int l = 0; l < {lanes}; l++) {guard}p[at.s[l]] = v.s[l];")
+        return f"{name}({', '.join(arguments)})"
+
+    def _hreduce(self, e: HReduce) -> str:
+        """Halves combined pairwise, as the IR says."""
+        lanes, t, element = e.a.lanes, self._type(e.a.dtype, e.a.lanes), PLAIN[e.dtype.name]
+        step = super().expr(Binary(e.op, Var("v.s[l]", e.dtype), Var("v.s[l + h]", e.dtype), e.dtype))
+        name = f"reduce_{''.join(_LETTERS.get(ch, ch) for ch in e.op)}_{t}"
+        body = f"for (int h = {lanes // 2}; h > 0; h /= 2) for (int l = 0; l < h; l++) v.s[l] = {step}; return v.s[0];"
+        self._define(name, element, [f"{t} v"], body)
+        return f"{name}({self.expr(e.a)})"
+
+
+_OPENCL = {
+    "bool_": "uchar", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int", "u32": "uint",
+    "i64": "long", "u64": "ulong", "f16": "ushort", "bf16": "ushort", "f32": "float", "f64": "double",
+}  # fmt: skip
