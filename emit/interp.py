@@ -2,7 +2,7 @@
 
 A function is turned into Python closures and run on NumPy arrays. Every access is checked
 against its buffer, memory from an `Alloc` starts poisoned (NaN, or a garbage integer), and
-parallel loops may run in a shuffled order.
+parallel loops may run in a shuffled order. Launches are run by `emit.interp_launch`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,23 @@ from typing import Any
 import numpy as np
 
 from emit import interp_ops as ops
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Stmt, Store, VLoad
+from emit.interp_launch import DataRace, DivergentBarrier, Watch, launch
+from emit.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    HReduce,
+    If,
+    Launch,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+)
 from poly.dtypes import DType, bool_
 from poly.errors import ArgumentError, BuildError
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
@@ -38,19 +54,25 @@ def run(
     observer: Observer | None = None,
     shuffle: int | None = None,
     accesses: AccessObserver | None = None,
+    reverse: bool = False,
+    races: bool = False,
 ) -> None:
     """Execute `fn` in place on `arrays` (by buffer name; rank-0 arrays for scalars).
 
     `observer(statement, instance)` is called for every executed instance and
     `accesses(buffer, element, is_write)` for every access. `shuffle` seeds a random order of
-    parallel loops; None keeps the textual order.
+    parallel loops and of the blocks and threads of launches; None keeps the textual order, for
+    blocks and threads the `reverse` one if asked for. `races` looks for data races in launches.
 
     Raises:
         ArgumentError: an array or size is missing or of the wrong type or shape.
         OutOfBounds: an access leaves its buffer.
+        DivergentBarrier: threads of a block wait at different barriers.
+        DataRace: two threads touch an element, one of them writes, and no barrier is between.
     """
     env: Env = {p: _size(params, p) for p in fn.params}
-    compiler = _Compiler(observer, accesses, None if shuffle is None else random.Random(shuffle))
+    watch = Watch() if races else None
+    compiler = _Compiler(observer, accesses, None if shuffle is None else random.Random(shuffle), reverse, watch)
     for b in fn.buffers:
         if b.name not in arrays:
             raise ArgumentError(f"{fn.name}: no array for '{b.name}'")
@@ -81,13 +103,31 @@ def poisoned(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
     return np.full(shape, GARBAGE, np.int64).astype(dtype.np)
 
 
+def _both(first: AccessObserver | None, second: AccessObserver) -> AccessObserver:
+    if first is None:
+        return second
+
+    def both(array: str, at: tuple[int, ...], write: bool) -> None:
+        first(array, at, write)
+        second(array, at, write)
+
+    return both
+
+
 class _Compiler:
     def __init__(
-        self, observer: Observer | None, accesses: AccessObserver | None, order: random.Random | None
+        self,
+        observer: Observer | None,
+        accesses: AccessObserver | None,
+        order: random.Random | None,
+        reverse: bool,
+        watch: Watch | None,
     ) -> None:
         self.observer = observer
-        self.accesses = accesses
+        self.accesses = accesses if watch is None else _both(accesses, watch.access)
         self.order = order
+        self.reverse = reverse
+        self.watch = watch
 
     # ---- statements ------------------------------------------------------------------------
 
@@ -117,6 +157,8 @@ class _Compiler:
             return let
         if isinstance(s, Alloc):
             return self.alloc(s)
+        if isinstance(s, Launch):
+            return launch(self, s)
         assert isinstance(s, Store), type(s)
         return self.store(s)
 
@@ -136,14 +178,19 @@ class _Compiler:
         return loop
 
     def alloc(self, s: Alloc) -> Run:
-        buffer: Buffer = s.buffer
-        key, shape, body = "@" + buffer.name, [self.expr(e) for e in buffer.shape], self.stmt(s.body)
+        key, fresh, body = "@" + s.buffer.name, self.fresh(s), self.stmt(s.body)
 
         def alloc(env: Env) -> None:
-            env[key] = poisoned(tuple(max(0, e(env)) for e in shape), buffer.dtype)
+            env[key] = fresh(env)
             body(env)
 
         return alloc
+
+    def fresh(self, s: Alloc) -> Run:
+        """The memory of a buffer, new each time."""
+        buffer: Buffer = s.buffer
+        shape = [self.expr(e) for e in buffer.shape]
+        return lambda env: poisoned(tuple(max(0, e(env)) for e in shape), buffer.dtype)
 
     def store(self, s: Store) -> Run:
         value = self.expr(s.value)
@@ -305,4 +352,4 @@ def trace(
     return out
 
 
-__all__ = ["OutOfBounds", "poisoned", "run", "trace"]
+__all__ = ["DataRace", "DivergentBarrier", "OutOfBounds", "poisoned", "run", "trace"]
