@@ -10,10 +10,12 @@ from typing import Any
 
 from emit import cache, cc, jit, targets
 from emit.kernel import Kernel, Native, Report, unsupported
-from emit.loops import Function
+from emit.llvm_ir import STACK_BYTES, STACK_TOTAL
+from emit.loops import Buffer, Function
 from emit.lower import lower
 from emit.mathlib import expand_function
 from emit.targets import check_runs_here
+from emit.workspace import hoist
 from poly.errors import BuildError
 from poly.scop import Scop
 from poly.target import Target
@@ -44,16 +46,38 @@ def compile_kernel(
     if backend not in BACKENDS:
         raise BuildError(f"unknown back end '{backend}'; choose from {', '.join(BACKENDS)}")
     machine = target if isinstance(target, Target) else targets.get(target)
-    symbol = re.sub(r"\W", "_", name or scop.name)
     report = Report(notes=[*notes])
-    with _stage(report, "lower"):
-        function = lower(scop, tree, symbol, machine)
-    report.notes += function.notes
-    with _stage(report, "expand"):
-        function = expand_function(function)
+    function = _function(scop, tree, name or scop.name, machine, report)
     native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return Kernel(scop, function, machine, backend, threads, native, report)
+
+
+def compile_step(
+    scop: Scop, tree: Node, target: Target, backend: str, name: str, notes: Sequence[str] = ()
+) -> tuple[Function, tuple[Buffer, ...], Native, Report]:
+    """Machine code for one step of a program that plans its memory.
+
+    Large local arrays of constant size are buffer arguments after the Scop's own; they are returned
+    beside the function.
+
+    Raises:
+        BuildError: no C compiler, or no code for this tree.
+    """
+    report = Report(notes=[*notes])
+    function, scratch = hoist(_function(scop, tree, name, target, report), STACK_BYTES, STACK_TOTAL)
+    native = build(function, target, backend, report)
+    report.notes += [n for n in cache.notes() if n not in report.notes]
+    return function, scratch, native, report
+
+
+def _function(scop: Scop, tree: Node, name: str, target: Target, report: Report) -> Function:
+    """The finished loop IR."""
+    with _stage(report, "lower"):
+        function = lower(scop, tree, re.sub(r"\W", "_", name), target)
+    report.notes += function.notes
+    with _stage(report, "expand"):
+        return expand_function(function)
 
 
 def build(function: Function, target: Target, backend: str, report: Report) -> Native:

@@ -61,6 +61,8 @@ def compile_from(
 
 def compile_command(arguments: argparse.Namespace) -> int:
     """Compile, save, print the report."""
+    if arguments.target == "c":
+        return _compile_to_c(arguments)
     output: Path = arguments.output or arguments.model.with_suffix(".polyc")
     model = compile_from(arguments, memory_limit=arguments.memory_limit)
     with model.report().stage("save"):
@@ -69,4 +71,26 @@ def compile_command(arguments: argparse.Namespace) -> int:
         print(json.dumps({"output": str(output)} | model.report().to_dict(), indent=2, sort_keys=True))
     else:
         print(f"wrote    {output}\n{model.report()}")
+    return 0
+
+
+def _compile_to_c(arguments: argparse.Namespace) -> int:
+    """Write C sources instead of machine code."""
+    from graph_driver.c_export import export_c
+
+    check_options(arguments)
+    if is_package(arguments.model):
+        raise UsageError(f"{arguments.model} is a compiled model already; expected an ONNX file")
+    if arguments.threads not in (None, 1):
+        raise UsageError("C sources have one thread: leave out --threads")
+    output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")
+    with progress_bar(arguments.json) as progress:
+        report, files = export_c(
+            arguments.model, output, None, parse_sizes(arguments.dim), arguments.memory_limit, progress,
+            arguments.exact,
+        )  # fmt: skip
+    if arguments.json:
+        print(json.dumps({"output": str(output), "files": list(files)} | report.to_dict(), indent=2, sort_keys=True))
+    else:
+        print(f"wrote    {output}: {', '.join(files)}\n{report}")
     return 0

@@ -122,7 +122,9 @@ def _grouped(graph: Graph, machine: Target) -> tuple[list[Group], tuple[Rearrang
 
 def _planned(graph: Graph, groups: Sequence[Group]) -> Plan:
     """The plan without compiling anything."""
-    return build_plan(graph, groups, {g.key: (symbol_of(g.key), _abi_order(g)) for g in groups if g.scop is not None})
+    return build_plan(
+        graph, groups, {g.key: (symbol_of(g.key), _abi_order(g), ()) for g in groups if g.scop is not None}
+    )
 
 
 def _abi_order(group: Group) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
-from graph_driver.worker import Compiled, Job, answer, encode, find
+from graph_driver.worker import Compiled, Job, answer, encode, find, from_head
 
 WORKERS = 2
 IN_PROCESS = 2  # up to so many jobs are not worth starting a process
@@ -73,14 +74,10 @@ def compile_all(jobs: Sequence[Job], progress: Progress | None = None) -> dict[s
     return results
 
 
-def _result(head: dict[str, object], body: bytes) -> Compiled | str:
+def _result(head: dict[str, Any], body: bytes) -> Compiled | str:
     if "error" in head:
         return str(head["error"])
-    seconds = head["seconds"]
-    assert isinstance(seconds, dict)
-    return Compiled(
-        str(head["symbol"]), tuple(head["order"]), body, tuple(head["notes"]), seconds  # type: ignore[arg-type]
-    )  # fmt: skip
+    return from_head(head, body, head["seconds"], False)
 
 
 class _Worker:

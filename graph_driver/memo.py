@@ -87,7 +87,7 @@ def store(key: str, graph: Graph, known: Known) -> None:
             [[place[id(n)] for n in g.nodes], g.inputs, g.outputs, g.arrays, g.key, g.reason, g.inplace]
             for g in known.groups
         ],
-        "kernels": [[k, c.symbol, c.order, len(c.image)] for k, c in known.compiled.items()],
+        "kernels": [[k, c.symbol, c.order, len(c.image), c.scratch] for k, c in known.compiled.items()],
         "rearranged": [[r.name, r.source, r.shape, r.layout] for r in known.rearranged],
         "notes": known.notes,
         "decisions": known.decisions,
@@ -118,8 +118,9 @@ def find(key: str, graph: Graph) -> Known | None:
             for name, source, shape, layout in head["rearranged"]
         ]
         compiled, start = {}, 0
-        for group_key, symbol, order, size in head["kernels"]:
-            compiled[group_key] = Compiled(symbol, tuple(order), images[start : start + size], (), {}, True)
+        for group_key, symbol, order, size, scratch in head["kernels"]:
+            sizes = tuple((str(n), int(b)) for n, b in scratch)
+            compiled[group_key] = Compiled(symbol, tuple(order), images[start : start + size], (), {}, True, sizes)
             start += size
     except (ValueError, KeyError, TypeError, IndexError):
         return None  # written by something else under our key: compiled anew and overwritten

@@ -260,6 +260,21 @@ def compile_graph(
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
+    found, compiled, plan = plan_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
+    with report.stage("program"):
+        code = _program(plan, compiled, machine, backend, threads)
+        from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
+
+        hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
+        weights = weights_segment(graph, plan)
+    return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+
+
+def plan_graph(
+    graph: Graph, machine: Target, backend: str, threads: int, report: Report,
+    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
+) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
+    """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
     from graph_driver.operators import lookup
     from graph_driver.passes import manager
@@ -288,23 +303,17 @@ def compile_graph(
         report.decisions = [str(d) for d in graph.decisions]
         memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
     with report.stage("plan"):
-        plan = build_plan(graph, found, {key: (c.symbol, c.order) for key, c in compiled.items()})
+        plan = build_plan(graph, found, {key: c.abi for key, c in compiled.items()})
     if memory_limit is not None and plan.peak > memory_limit:
         raise ModelError(_too_large(plan, memory_limit))
     outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
     check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
-    with report.stage("program"):
-        code = _program(plan, compiled, machine, backend, threads)
-        from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
-
-        hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
-        weights = weights_segment(graph, plan)
     report.kernels = sum(s.kind == "kernel" for s in plan.steps)
     report.distinct = len(compiled)
     report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
     report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
     report.notes += [*graph.notes, *cache.notes()]
-    return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+    return found, compiled, plan
 
 
 def _too_large(plan: Plan, limit: int) -> str:
@@ -392,5 +401,3 @@ def load(folder: str | Path) -> Model:
     from graph_driver.package import load as load_package
 
     return load_package(Path(folder))
-
-

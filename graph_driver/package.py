@@ -37,7 +37,7 @@ from poly.target import Target
 if TYPE_CHECKING:
     from graph_driver.reference import HostNode
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST, WEIGHTS, CODE, HOST = "manifest.json", "weights.bin", "code.bin", "host.bin"
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 

@@ -22,6 +22,7 @@ from graph_driver.joined import Group
 from graph_driver.limits import human
 from graph_driver.passes.parts import storage
 
+Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 PlaceKind = Literal["input", "weight", "arena", "output", "host"]
 
 
@@ -49,7 +50,8 @@ class Slot:
 class Step:
     """`kernel`: machine code `symbol` over `args` (in ABI order); `copy`: args[0] to args[1];
     `host`: host node number `index` reads `args` and writes `results`. `nodes` and `label`
-    say where it comes from, `reason` why it is on the host."""
+    say where it comes from, `reason` why it is on the host; `scratch` are those of `args` that hold
+    no tensor: memory that the code uses while it runs."""
 
     kind: Literal["kernel", "copy", "host"]
     label: str
@@ -60,6 +62,7 @@ class Step:
     index: int = -1
     captures: tuple[str, ...] = ()
     reason: str = ""
+    scratch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ class Plan:
             Step(
                 s["kind"], str(s["label"]), tuple(s["args"]), tuple(s["results"]), tuple(s["nodes"]),
                 str(s["symbol"]), int(s["index"]), tuple(s["captures"]), str(s["reason"]),
+                tuple(s["scratch"]),
             )
             for s in data["steps"]
         )  # fmt: skip
@@ -145,18 +149,20 @@ class Plan:
 
 
 def build_plan(
-    graph: Graph, groups: Sequence[Group], symbols: Mapping[str, tuple[str, tuple[str, ...]]],
+    graph: Graph, groups: Sequence[Group], symbols: Mapping[str, Abi],
     planner: str | None = None,
 ) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
-    `symbols` maps a group's key to its kernel's symbol and the Scop's array names in ABI order.
+    `symbols` maps a group's key to its kernel's symbol, the names of its arguments in ABI order (the Scop's
+    arrays and its scratch), and name and bytes of its scratch.
     `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
     the exact search last). The placement is proved free of overlaps before it is returned.
     """
     inside = _storage(graph, groups)
     root = {name: where for name, (where, _) in inside.items()}
     steps: list[Step] = []
+    scratch: dict[str, int] = {}
     hosts = 0
     for g in groups:
         names = tuple(n.name for n in g.nodes)
@@ -166,19 +172,23 @@ def build_plan(
             steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
             hosts += 1
         else:
-            symbol, order = symbols[g.key]
-            by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True))
-            steps.append(Step("kernel", g.label, tuple(by_array[a] for a in order), g.outputs, names, symbol))
+            symbol, order, needs = symbols[g.key]
+            own = {name: f"{name}@step{len(steps)}" for name, _ in needs}
+            scratch |= {own[name]: size for name, size in needs}
+            by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True)) | own
+            args = tuple(by_array[a] for a in order)
+            steps.append(Step("kernel", g.label, args, g.outputs, names, symbol, scratch=tuple(own.values())))
     places, copies = _fixed_places(graph, root)
     steps += (step for _, step in copies)
     used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
     weight_bytes = _place_weights(graph, used, places)
-    shapes = _lifetimes(graph, inside, steps, places)
+    shapes = _lifetimes(graph, inside, steps, places) + _scratch(steps, scratch)
     planned = memory.plan_shapes(shapes, planner)
     placement, lifetimes = planned.placement, [t for s in shapes for _, t in s.runs]
     for name, offset in placement.offsets.items():
         places[name] = Place("arena", 0, offset)
     slots = {n: _slot(graph.tensors[n], _at(places[r], at)) for n, (r, at) in inside.items() if r in places}
+    slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
     for k, step in copies:
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
     return Plan(
@@ -262,6 +272,15 @@ def _lifetimes(
                 raise GraphError(f"step {k} ({step.label}) reads '{name}' before it is made")
             uses.setdefault(root, []).append((begin, end, k))
     return [_shape(root, found) for root, found in uses.items()]
+
+
+def _scratch(steps: Sequence[Step], sizes: Mapping[str, int]) -> list[memory.Shape]:
+    """Memory that one step alone needs."""
+    return [
+        memory.Shape(name, ((0, memory.Lifetime(name, sizes[name], k, k)),))
+        for k, step in enumerate(steps)
+        for name in step.scratch
+    ]
 
 
 def _union(uses: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:

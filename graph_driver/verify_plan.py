@@ -23,12 +23,14 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
         if name not in plan.slots:
             raise memory.PlanError(f"output '{name}' has no place")
     for k, step in enumerate(plan.steps):
-        for name in (*step.args, *step.captures):
+        for name in (*step.args, *step.captures, *step.scratch):
             if name not in plan.slots:
                 raise memory.PlanError(f"step {k} uses '{name}', which has no place")
         native = all(plan.slots[a].dtype is not None for a in step.args)
         if step.kind == "kernel" and (step.symbol not in symbols or not native):
             raise memory.PlanError(f"step {k} calls code that is not there")
+        if any(plan.slots[n].place.kind != "arena" for n in step.scratch if n in plan.slots):
+            raise memory.PlanError(f"step {k} has scratch memory outside of the arena")
         if step.kind == "copy" and (len(step.args) != 2 or not native):
             raise memory.PlanError(f"step {k} is not a copy")
         if step.kind == "host" and not 0 <= step.index < hosts:
@@ -74,7 +76,7 @@ def _check_contents(plan: Plan) -> None:
     """
     held: list[tuple[int, int, str, int]] = []  # begin, end, whose memory, where that begins
     for k, step in enumerate(plan.steps):
-        made = set(step.results)
+        made = {*step.results, *step.scratch}
         for name in dict.fromkeys((*step.args, *step.captures)):
             if name not in made:
                 _check_read(plan, held, name, k)
@@ -84,6 +86,10 @@ def _check_contents(plan: Plan) -> None:
                 begin, end, root, base = span
                 held = [piece for h in held for piece in _without(h, begin, end)]
                 held.append((begin, end, root, base))
+        for name in step.scratch:
+            slot = plan.slots[name]
+            begin, end = slot.place.offset, slot.place.offset + slot.nbytes
+            held = [piece for h in held for piece in _without(h, begin, end)]
 
 
 def _span(plan: Plan, name: str) -> tuple[int, int, str, int] | None:

@@ -16,10 +16,13 @@ from dataclasses import asdict, dataclass, field
 from functools import cache as once
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from poly.errors import BuildError, PolycError
+from poly.errors import PolycError
 from poly.target import Target
+
+if TYPE_CHECKING:
+    from scheduler.schedule import Schedule
 
 COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver")
 
@@ -37,7 +40,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code. `order` names the Scop's arrays in ABI order; `seconds` by stage."""
+    """Machine code (of back end `c99` a `PortableKernel` as JSON).
+
+    `order` names the Scop's arrays in ABI order, then `scratch` (name, bytes): memory that the code needs
+    while it runs. `seconds` by stage.
+    """
 
     symbol: str
     order: tuple[str, ...]
@@ -45,6 +52,12 @@ class Compiled:
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     cache_hit: bool = False
+    scratch: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def abi(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]:
+        """What a plan must know to call it: symbol, order, scratch."""
+        return self.symbol, self.order, self.scratch
 
 
 @once
@@ -76,7 +89,7 @@ def find(job: Job) -> Compiled | None:
     head, _, image = body.partition(b"\n")
     try:
         data = json.loads(head)
-        return Compiled(data["symbol"], tuple(data["order"]), image, tuple(data["notes"]), {}, True)
+        return from_head(data, image, {}, True)
     except (ValueError, KeyError, TypeError):
         return None  # not an entry of ours: it is rebuilt and overwritten
 
@@ -88,7 +101,8 @@ def compile_job(job: Job) -> Compiled:
         PolycError: the Scop has no schedule or no code.
     """
     from emit import cache
-    from emit.compile import compile_kernel
+    from emit.compile import compile_step
+    from emit.workspace import constant_bytes
     from poly import json_io
     from scheduler.strategies.auto import automatic
 
@@ -97,19 +111,43 @@ def compile_job(job: Job) -> Compiled:
     read = time.perf_counter()
     schedule = automatic(scop, job.target, job.threads)
     seconds = {"read": read - start, "schedule": time.perf_counter() - read}
-    kernel = compile_kernel(
-        schedule.scop, schedule.tree, target=job.target, backend=job.backend, threads=job.threads,
-        name=job.symbol, notes=schedule.notes,
-    )  # fmt: skip
-    if kernel.native is None:
-        raise BuildError(f"the back end '{job.backend}' makes no machine code")
-    report = kernel.report()
-    seconds |= report["seconds"]
-    order = tuple(b.name for b in kernel.function.buffers)
-    done = Compiled(kernel.name, order, kernel.native.image, tuple(report["notes"]), seconds)
-    head = json.dumps({"symbol": done.symbol, "order": list(order), "notes": list(done.notes)})
-    cache.put(cache_key(job), head.encode() + b"\n" + done.image, ".kernel")
+    if job.backend == "c99":
+        done = _portable(job, schedule, seconds)
+    else:
+        function, scratch, native, report = compile_step(
+            schedule.scop, schedule.tree, job.target, job.backend, job.symbol, schedule.notes
+        )
+        seconds |= report.seconds
+        order = tuple(b.name for b in function.buffers)
+        sizes = tuple((b.name, constant_bytes(b) or 0) for b in scratch)
+        done = Compiled(function.name, order, native.image, tuple(report.notes), seconds, False, sizes)
+    cache.put(cache_key(job), json.dumps(_head(done)).encode() + b"\n" + done.image, ".kernel")
     return done
+
+
+def _portable(job: Job, schedule: Schedule, seconds: dict[str, float]) -> Compiled:
+    """C99 text instead of machine code."""
+    from emit.c99 import portable_kernel
+
+    start = time.perf_counter()
+    kernel = portable_kernel(schedule.scop, schedule.tree, job.symbol, job.target)
+    order = tuple(a.name for a in kernel.arguments)
+    sizes = tuple((a.name, a.nbytes) for a in kernel.arguments if a.scratch)
+    image = kernel.to_json().encode()
+    seconds = seconds | {"print": time.perf_counter() - start}
+    return Compiled(job.symbol, order, image, (*schedule.notes, *kernel.notes), seconds, False, sizes)
+
+
+def _head(done: Compiled) -> dict[str, Any]:
+    """All but the image and the times."""
+    return {"symbol": done.symbol, "order": done.order, "notes": done.notes, "scratch": done.scratch}
+
+
+def from_head(head: Mapping[str, Any], image: bytes, seconds: Mapping[str, float], cache_hit: bool) -> Compiled:
+    """The result back from its parts."""
+    scratch = tuple((str(name), int(size)) for name, size in head["scratch"])
+    order, notes = tuple(head["order"]), tuple(head["notes"])
+    return Compiled(str(head["symbol"]), order, image, notes, seconds, cache_hit, scratch)
 
 
 def encode(job: Job) -> bytes:
@@ -137,11 +175,7 @@ def answer(job: Job) -> tuple[dict[str, Any], bytes]:
             place = place.tb_next
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}" if place else "?"
         return {"error": f"internal error at {where}: {type(error).__name__}: {error}", "size": 0}, b""
-    head = {
-        "symbol": done.symbol, "order": list(done.order), "notes": list(done.notes),
-        "seconds": dict(done.seconds), "size": len(done.image),
-    }  # fmt: skip
-    return head, done.image
+    return _head(done) | {"seconds": dict(done.seconds), "size": len(done.image)}, done.image
 
 
 def main() -> None:

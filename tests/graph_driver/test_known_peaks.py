@@ -27,7 +27,7 @@ def plan_of(name: str, fuse: bool, share: bool = False) -> Plan:
     found = form_groups(graph, translate(graph, lookup), fuse)
     if share:
         found = overwrite(graph, found)
-    return build_plan(graph, found, {g.key: ("k", g.arrays) for g in found if g.key})
+    return build_plan(graph, found, {g.key: ("k", g.arrays, ()) for g in found if g.key})
 
 
 @pytest.mark.parametrize(

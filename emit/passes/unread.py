@@ -1,0 +1,61 @@
+"""Local arrays and values that nobody reads.
+
+Machine code's compilers drop them silently; a C compiler warns about each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from emit.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
+from emit.rewrite import stmt_exprs, with_bodies
+from poly.expr import Var
+from poly.expr import walk as walk_expr
+
+
+def drop_unread(fn: Function) -> Function:
+    """`fn` without stores to local arrays that are never read, and without unused names."""
+    while True:
+        body = _dropped(fn.body, *_read(fn.body))
+        if body == fn.body:
+            return fn
+        fn = replace(fn, body=body)
+
+
+def _read(body: Stmt) -> tuple[set[str], set[str]]:
+    """Arrays and variables that expressions refer to (subscripts of stores included)."""
+    arrays: set[str] = set()
+    names: set[str] = set()
+    for s in walk(body):
+        for e in stmt_exprs(s):
+            for x in walk_expr(e):
+                if isinstance(x, Var):
+                    names.add(x.name)
+                elif isinstance(array := getattr(x, "array", None), str):
+                    arrays.add(array)
+    return arrays, names
+
+
+def _dropped(body: Stmt, arrays: set[str], names: set[str]) -> Stmt:
+    local = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, Store) and s.array in local and s.array not in arrays:
+            return Block(())
+        s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
+        if isinstance(s, Block):
+            return Block(tuple(b for b in s.stmts if not _empty(b)))
+        unused = (isinstance(s, Let) and s.name not in names) or (isinstance(s, Alloc) and s.buffer.name not in arrays)
+        if unused and isinstance(s, Let | Alloc):
+            return s.body
+        if isinstance(s, For | Let | Alloc) and _empty(s.body):
+            return Block(())
+        if isinstance(s, If) and _empty(s.then) and (s.orelse is None or _empty(s.orelse)):
+            return Block(())
+        return s
+
+    return visit(body)
+
+
+def _empty(s: Stmt) -> bool:
+    return isinstance(s, Block) and not s.stmts
