@@ -16,13 +16,13 @@ from poly.expr import Var, walk
 from poly.scop import Statement
 from poly.tree import Member
 from scheduler.coincidence import Pair, narrowed, same_time
-from scheduler.strategies.planner import Planner, first_loops, is_flat, loops_of, parts
+from scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
 
 MAX_STATEMENTS = 32
 INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over
 
 
-def join(plan: Planner) -> None:
+def join(plan: Plan) -> None:
     """Join greedily, sequence by sequence, outermost first, until nothing changes."""
     done: set[tuple[str, str]] = set()
     while True:
@@ -33,7 +33,7 @@ def join(plan: Planner) -> None:
         _try_join(plan, *pair)
 
 
-def _candidate(plan: Planner, done: set[tuple[str, str]]) -> tuple[str, str] | None:
+def _candidate(plan: Plan, done: set[tuple[str, str]]) -> tuple[str, str] | None:
     """The next neighbours (their first loops) not looked at yet."""
     for _, seq in plan.sequences():
         heads = [first_loops(f.child) for f in parts(seq)]
@@ -46,7 +46,7 @@ def _candidate(plan: Planner, done: set[tuple[str, str]]) -> tuple[str, str] | N
     return None
 
 
-def _try_join(plan: Planner, a: str, b: str) -> None:
+def _try_join(plan: Plan, a: str, b: str) -> None:
     (first, body_a), (second, body_b) = plan.nest(a), plan.nest(b)
     between = narrowed(_between(plan, first[0], second[0]), plan.around(a))
     if not between or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:
@@ -70,14 +70,14 @@ def _try_join(plan: Planner, a: str, b: str) -> None:
     plan.attempt(f"nests {a}, {b}", f"fuse {names}", lambda s: s.batch(*steps), depth=depth)
 
 
-def _stays_in_cache(plan: Planner, nest: list[Member], depth: int) -> bool:
+def _stays_in_cache(plan: Plan, nest: list[Member], depth: int) -> bool:
     """Whether one iteration of the outer `depth` loops writes few enough elements that what it
     leaves for the next nest is still in the L2 cache."""
     for stmt in nest[0].schedule:
         inside = [m for m in loops_of(plan.tree, stmt) if m.name not in {x.name for x in plan.around(nest[0].name)}]
         sizes = [plan.extent(m, [stmt]) for m in inside[depth:] if _moves_target(plan.scop.statements[stmt], m)]
         element = plan.scop.statements[stmt].value.dtype.bytes
-        if None in sizes or prod(n or 1 for n in sizes) * element > plan.target.l2 // 4:
+        if None in sizes or prod(n or 1 for n in sizes) * element > plan.near_bytes:
             return False
     return True
 
@@ -89,11 +89,11 @@ def _moves_target(stmt: Statement, loop: Member) -> bool:
                if n in stmt.iters)  # fmt: skip
 
 
-def _between(plan: Planner, a: Member, b: Member) -> list[Pair]:
+def _between(plan: Plan, a: Member, b: Member) -> list[Pair]:
     return [p for p in plan.pairs() if p.source in a.schedule and p.sink in b.schedule]
 
 
-def _common_depth(plan: Planner, first: list[Member], second: list[Member], between: list[Pair]) -> int:
+def _common_depth(plan: Plan, first: list[Member], second: list[Member], between: list[Pair]) -> int:
     """How many of the outer loops can be joined one to one."""
     carried = plan.carried()
     depth = 0
@@ -110,12 +110,12 @@ def _common_depth(plan: Planner, first: list[Member], second: list[Member], betw
     return depth
 
 
-def _same_values(plan: Planner, first: list[Member], second: list[Member]) -> bool:
+def _same_values(plan: Plan, first: list[Member], second: list[Member]) -> bool:
     """Whether the innermost of the loops take the same values in both nests."""
     return bool(_values(plan, first).is_equal(_values(plan, second)))
 
 
-def _values(plan: Planner, loops: list[Member]) -> isl.Set:
+def _values(plan: Plan, loops: list[Member]) -> isl.Set:
     out: isl.Set | None = None
     for stmt in loops[-1].schedule:
         domain = plan.scop.statements[stmt].domain.intersect_params(plan.scop.context)

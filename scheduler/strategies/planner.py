@@ -16,13 +16,15 @@ from scheduler.strategies.vector_cost import constant_extent
 from scheduler.tree_edit import Path, chain_of, locate, outer_members, paths
 
 
-class Planner:
-    """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted."""
+class Plan:
+    """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted.
 
-    def __init__(self, schedule: Schedule, target: Target, threads: int) -> None:
+    `near_bytes`: what one part of a schedule can leave for the next one close at hand.
+    """
+
+    def __init__(self, schedule: Schedule, near_bytes: int) -> None:
         self.schedule = schedule
-        self.target = target
-        self.threads = threads
+        self.near_bytes = near_bytes
         self.claimed: set[str] = set()
         self.stage = ""
         self._pairs: list[Pair] | None = None
@@ -105,6 +107,15 @@ class Planner:
     def sequences(self) -> list[tuple[Path, Sequence]]:
         """All Sequences with their paths, innermost last."""
         return [(p, n) for p, n in paths(self.tree) if isinstance(n, Sequence)]
+
+
+class Planner(Plan):
+    """The plan of a schedule for a CPU."""
+
+    def __init__(self, schedule: Schedule, target: Target, threads: int) -> None:
+        super().__init__(schedule, target.l2 // 4)
+        self.target = target
+        self.threads = threads
 
 
 def _shape(tree: Node) -> list[tuple[str, int]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from scheduler.storage import covering_places, footprint, promoted_below, users
-from scheduler.strategies.planner import Planner
+from scheduler.strategies.planner import Plan
 
 
-def shrink(plan: Planner) -> None:
+def shrink(plan: Plan) -> None:
     """Contract local arrays whose buffer has a small constant size and sits inside a loop."""
     names = [n for n in plan.scop.arrays if _worthwhile(plan, n)]
     if not names:
@@ -21,7 +21,7 @@ def shrink(plan: Planner) -> None:
         plan.attempt(f"local {name}", f"local {name} contracted", lambda s, n=name: s.contract(n))  # type: ignore[misc]
 
 
-def _worthwhile(plan: Planner, name: str) -> bool:
+def _worthwhile(plan: Plan, name: str) -> bool:
     """Whether the array can shrink to a small constant size, as far as its place in the tree tells."""
     array, who = plan.scop.arrays[name], users(plan.scop, name)
     if array.kind != "local" or not who or promoted_below(plan.tree, name):
@@ -31,10 +31,10 @@ def _worthwhile(plan: Planner, name: str) -> bool:
         plan.decline(f"local {name}", "stays an array", "no loop is around all its accesses")
         return False
     extents = footprint(plan.scop, name, place.loops())
-    if None in extents or prod(e or 1 for e in extents) * array.dtype.bytes > plan.target.l2 // 4:
+    if None in extents or prod(e or 1 for e in extents) * array.dtype.bytes > plan.near_bytes:
         plan.decline(
             f"local {name}", "stays an array", "its part per iteration has no small constant size",
-            extents=extents, limit_bytes=plan.target.l2 // 4,
+            extents=extents, limit_bytes=plan.near_bytes,
         )  # fmt: skip
         return False
     return True
