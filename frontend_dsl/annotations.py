@@ -97,6 +97,7 @@ class Dim:
     """
 
     __slots__ = ("expr",)
+    from_outside = False  # whether its symbols need not occur in the shapes of arguments
     __array_ufunc__ = None  # NumPy scalars leave `np.float32(2) * N` to us
 
     def __init__(self, expr: Expr) -> None:

@@ -95,6 +95,8 @@ def _run_time_call(
         return intrinsic(name, args)
     if isinstance(function, MethodType) and isinstance(function.__func__, FunctionType):
         args, function = [function.__self__, *args], function.__func__
+    if functions.is_static(function):
+        return native(frame, node, function, *args, **kwargs)
     if isinstance(function, FunctionType):
         return inline_function(frame, function, args, kwargs, node, whole)
     if not callable(function):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -25,6 +25,22 @@ def grid(*extents: Any) -> Iterator[tuple[int, ...]]:
     Each extent is a size `n`, a pair `(lo, hi)`, a triple `(lo, hi, step)` or a `range`.
     """
     return itertools.product(*[_extent(e) for e in extents])
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STATIC: set[Any] = set()
+
+
+def static(function: F) -> F:
+    """Mark a helper that only picks among its arguments by what is known at specialisation: Python runs it,
+    with sizes that are still symbols as they are."""
+    _STATIC.add(function)
+    return function
+
+
+def is_static(function: Any) -> bool:
+    """Whether `static` marked it."""
+    return function in _STATIC
 
 
 def _extent(extent: Any) -> range:

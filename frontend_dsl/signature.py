@@ -39,8 +39,12 @@ class Signature:
     results: tuple[ArrayType, ...] | None
 
     def dims(self) -> tuple[str, ...]:
-        """The size symbols in the annotations, in order of appearance."""
+        """The size symbols in the annotations of parameters, in order of appearance.
+
+        Those of results that are `from_outside` (sizes of a model, known without arguments) come after them.
+        """
         shapes = [p.shape or () for p in self.params]
+        shapes += [tuple(d for d in r.shape if isinstance(d, Dim) and d.from_outside) for r in self.results or ()]
         return tuple(dict.fromkeys(n for shape in shapes for d in shape if isinstance(d, Dim) for n in d.names()))
 
 

@@ -20,7 +20,7 @@ from poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from poly.intrinsics import TABLE
 
-from .fold import sub, tidy
+from .fold import difference, sub, tidy
 
 
 class TypeProblem(Exception):
@@ -251,11 +251,14 @@ def _power(a: Sym, b: Sym, kind: Type) -> Sym:
     return Sym(Binary("**", cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), kind.dtype), kind.weak)
 
 
-def compare(op: str, left: Any, right: Any) -> Sym:
-    """A comparison of two scalars."""
+def compare(op: str, left: Any, right: Any) -> Any:
+    """A comparison of two scalars; a `bool` for two sizes or loop variables a constant apart."""
     a, b = to_sym(left), to_sym(right)
     if a.weak and b.weak:
         a, b = _whole(a, b), _whole(b, a)
+        gap = difference(a.expr, b.expr) if a.expr.dtype == b.expr.dtype == i64 and a.pure and b.pure else None
+        if gap is not None:
+            return bool(PYTHON[op](gap, 0))
     kind = join(a.type, b.type)
     for constant, swapped in ((a.expr, True), (b.expr, False)):
         if isinstance(constant, Const) and constant.dtype == i64 and kind.dtype.is_int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import onnx
 
+from graph_driver.dynamic.size import Extent, Size
+from graph_driver.dynamic.symbols import Symbols
 from poly.errors import ModelError
 
+Dim = int | tuple[int, int | None]
 ANONYMOUS = ("", "?", "-1", "None", "unk", "unknown")
 
 
@@ -20,20 +24,38 @@ def symbol_of(input_name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) 
     return f"{input_name}.{axis}"
 
 
-class Binder:
-    """Collects bindings over all inputs; `notes` tells what was assumed."""
+SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+TYPICAL_BATCH = 4
+TYPICAL = (128, 96, 160, 192, 224, 256)
+"""Representative values of further sizes, in order: different ones, so that formulas of one symbol and of
+another are told apart, and multiples of 32, as the strides of networks want them."""
 
-    def __init__(self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> None:
+
+class Binder:
+    """Collects bindings over all inputs; `notes` tells what was assumed.
+
+    A value of `dims` is a number, or a range `(low, high)` (`high` None: no end) of a size that
+    stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic.
+    """
+
+    def __init__(self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool = False) -> None:
+        self.sizes: dict[str, Extent] = {}
+        self.keep: dict[str, tuple[int, int | None]] = {}
+        self.keep_all = keep
+        self.symbols = Symbols()
         for name, value in dims.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if isinstance(value, tuple):
+                self.keep[name] = _range(name, value)
+            elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ModelError(f"size {name}={value!r} is not a number of elements")
-        self.sizes: dict[str, int] = dict(dims)
+            else:
+                self.sizes[name] = value
         self.shapes = shapes
         self.used: set[str] = set()
         self.notes: list[str] = []
 
-    def bind(self, inputs: Mapping[str, list[int | str] | None]) -> dict[str, tuple[int, ...]]:
-        """The concrete shape of each input (None = the model states no rank).
+    def bind(self, inputs: Mapping[str, list[int | str] | None]) -> dict[str, tuple[Extent, ...]]:
+        """The shape of each input (None = the model states no rank).
 
         Raises:
             ModelError: a given shape contradicts the model, sizes are missing (all are
@@ -57,7 +79,7 @@ class Binder:
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
             raise ModelError(f"sizes not given: {listed} (pass --dim NAME=V, dims={{...}}, or an input array)")
-        unknown = sorted(set(self.sizes) - self.used)
+        unknown = sorted((set(self.sizes) | set(self.keep)) - self.used)
         if unknown:
             known = sorted({s for d in inputs.values() for s in d or () if isinstance(s, str)})
             raise ModelError(f"the model has no size named '{unknown[0]}'; it has {', '.join(known) or 'none'}")
@@ -72,10 +94,10 @@ class Binder:
             want = self.sizes.get(symbol) if isinstance(symbol, str) else symbol
             if want is not None and want != size:
                 raise ModelError(f"input '{name}' has size {size} on axis {axis}, the model wants {want}")
-            if isinstance(symbol, str):
+            if isinstance(symbol, str) and symbol not in self.keep and f"{name}.{axis}" not in self.keep:
                 self.sizes[symbol] = size
 
-    def _size(self, name: str, axis: int, symbol: int | str, missing: list[str]) -> int:
+    def _size(self, name: str, axis: int, symbol: int | str, missing: list[str]) -> Extent:
         by_axis = f"{name}.{axis}"
         if isinstance(symbol, int):
             return symbol
@@ -83,6 +105,11 @@ class Binder:
             if key in self.sizes:
                 self.used.add(key)
                 return self.sizes[key]
+        for key in (symbol, by_axis):
+            if key in self.keep or self.keep_all:
+                self.used.add(key)
+                self.sizes[key] = made = self._symbol(key, axis)
+                return made
         if axis == 0:
             self.notes.append(f"size {symbol} of input '{name}' taken as 1")
             self.sizes[symbol] = 1
@@ -90,3 +117,19 @@ class Binder:
             return 1
         missing.append(symbol)
         return 0
+
+    def _symbol(self, key: str, axis: int) -> Size:
+        """A new symbolic size."""
+        low, high = self.keep.get(key, (1, None))
+        name = key if SYMBOL.fullmatch(key) else "n" + re.sub(r"[^A-Za-z0-9_]+", "_", key)
+        others = len([n for n in self.symbols.ranges if n != "batch"])
+        typical = TYPICAL_BATCH if axis == 0 else TYPICAL[min(others, len(TYPICAL) - 1)]
+        typical = max(low, typical if high is None else min(typical, high))
+        return self.symbols.new(name, low, high, typical)
+
+
+def _range(name: str, value: tuple[int, int | None]) -> tuple[int, int | None]:
+    low, high = value
+    if low < 1 or (high is not None and high < low):
+        raise ModelError(f"size {name}: the range {low}..{'' if high is None else high} has no sizes from 1 on")
+    return low, high

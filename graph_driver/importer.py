@@ -18,7 +18,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, version_converter
 
 from graph_driver import contrib, functions, subgraphs, unrolling
-from graph_driver.binding import Binder, symbol_of
+from graph_driver.binding import Binder, Dim, symbol_of
+from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from graph_driver.functions import has_loops
 from graph_driver.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
 from graph_driver.ir import Graph, Node, Tensor, verify
@@ -81,15 +82,18 @@ def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
 
 def import_model(
     source: str | Path | onnx.ModelProto | bytes,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Dim] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    symbolic: bool = False,
 ) -> Graph:
-    """Read a model and make every size concrete.
+    """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
 
     Args:
         source: path, protobuf or serialised bytes; a model older than opset 7 is converted by onnx.
-        dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`.
+        dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`; a range
+            `(low, high)` keeps the size symbolic (`high` None: no end).
         shapes: concrete shapes of inputs, which bind the symbols in them.
+        symbolic: keep every size symbolic that nothing binds.
 
     Raises:
         ModelError: for anything wrong with the file or the sizes; one line.
@@ -107,7 +111,7 @@ def import_model(
             raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
         opsets = opsets_of(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
-    return walker.run(Binder(dims or {}, shapes or {}))
+    return walker.run(Binder(dims or {}, shapes or {}, symbolic))
 
 
 def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -134,6 +138,7 @@ class _Walker:
             raise ModelError(f"the model has {len(self.proto.node)} nodes; the limit is {MAX_NODES}")
         self._initializers()
         self._inputs(binder)
+        self.graph.symbols = binder.symbols if binder.symbols else None
         for node in self.proto.node:
             self.visit(node, 0)
         self._outputs()
@@ -181,7 +186,7 @@ class _Walker:
         for name, shape in binder.bind(symbols).items():
             dtype = dtype_of(types[name])
             assert dtype is not None
-            check_shape(f"input '{name}'", shape, dtype.bytes)
+            check_shape(f"input '{name}'", [n for n in shape if isinstance(n, int)], dtype.bytes)
             self._define(Tensor(name, dtype, shape))
 
     def _outputs(self) -> None:
@@ -217,6 +222,10 @@ class _Walker:
             return
         if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
             return
+        reads = [*proto.input, *captures]
+        if any(is_symbolic(self.graph.tensors[n]) for n in reads if n):
+            self._keep_symbolic(proto, what, captures, depth)
+            return
         proto = self._known_empty(proto)
         reads = [*proto.input, *captures]
         if domain == contrib.DOMAIN:
@@ -238,6 +247,23 @@ class _Walker:
         for t in outputs.values():
             self._define(t)
         self.graph.nodes.append(node)
+
+    def _keep_symbolic(self, proto: onnx.NodeProto, what: str, captures: tuple[str, ...], depth: int) -> None:
+        """A node that reads something of symbolic size: its results are formulas, or its value is one."""
+        assert self.graph.symbols is not None
+        attrs = attributes(proto, what)
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        label = what.partition("'")[2][:-1]
+        node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
+        outputs = infer_symbolic(node, proto, self.graph.tensors, self.graph.opsets, self.graph.symbols, what)
+        if all(t.sizes is not None or t.const is not None for t in outputs.values()):
+            self.folded += 1
+        elif depth < MAX_DEPTH and self._by_definition(node, outputs, depth):
+            return
+        else:
+            self.graph.nodes.append(node)
+        for t in outputs.values():
+            self._define(t)
 
     def _contributed(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
         """Put the definition of a `com.microsoft` operator in its place."""

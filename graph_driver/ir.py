@@ -1,7 +1,8 @@
 """The graph IR: named tensors and nodes in execution order, with a verifier and a printer.
 
-A `Tensor` knows its dtype and its concrete shape, or neither when only a run can tell
-(strings, sequences, data-dependent sizes): such a tensor lives on the host.
+A `Tensor` knows its dtype and its shape, or neither when only a run can tell (strings,
+sequences, data-dependent sizes): such a tensor lives on the host. Extents are numbers, or
+formulas of the model's symbolic sizes (`graph_driver.dynamic`).
 A graph is mutable; passes rewrite it in place and the verifier runs between them.
 """
 
@@ -17,6 +18,8 @@ from poly.dtypes import DType
 from poly.errors import PolycError
 
 if TYPE_CHECKING:
+    from graph_driver.dynamic.size import Extent
+    from graph_driver.dynamic.symbols import Symbols
     from graph_driver.overwriting import Overwriting
     from graph_driver.prologues import Decision
 
@@ -29,14 +32,17 @@ class GraphError(PolycError):
 class Tensor:
     """A value. `const` is set for weights and folded results (read-only, may be a broadcast view).
 
+    `sizes` holds the elements of a small integer tensor that follows from symbolic sizes, as an
+    array of integers and formulas: nothing computes it, its elements are written down before a run.
     `onnx_type` (an `onnx.TypeProto`) says what a value of the host is, as far as it is known.
     """
 
     name: str
     dtype: DType | None
-    shape: tuple[int, ...] | None
+    shape: tuple[Extent, ...] | None
     const: np.ndarray | None = None
     onnx_type: Any = None
+    sizes: np.ndarray | None = None
 
     @property
     def static(self) -> bool:
@@ -44,15 +50,15 @@ class Tensor:
         return self.dtype is not None and self.shape is not None
 
     @property
-    def size(self) -> int:
+    def size(self) -> Extent:
         """Number of elements; only of a static tensor."""
-        total = 1
+        total: Extent = 1
         for extent in self.shape or ():
             total *= extent
         return total
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Extent:
         """Bytes of the dense row-major storage; only of a static tensor."""
         assert self.dtype is not None
         return self.size * self.dtype.bytes
@@ -100,7 +106,7 @@ class Graph:
     """`nodes` are in a valid execution order. `opsets` maps a domain to its version.
 
     `decisions` say which nodes joined which kernel and which results overwrite an operand,
-    and why others do not.
+    and why others do not. `symbols` are the sizes that runs decide, None when all are numbers.
     """
 
     name: str
@@ -111,6 +117,7 @@ class Graph:
     nodes: list[Node]
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision | Overwriting] = field(default_factory=list)
+    symbols: Symbols | None = None
 
     def producers(self) -> dict[str, Node]:
         """Which node makes each tensor."""
@@ -156,6 +163,8 @@ def verify(graph: Graph) -> None:
             if name in defined:
                 raise GraphError(f"graph input '{name}' is a constant")
             defined.add(name)
+        elif tensor.sizes is not None:
+            defined.add(name)
     for node in graph.nodes:
         _check_node(graph, node, defined)
     for name in graph.outputs:
@@ -190,8 +199,9 @@ def _check_node(graph: Graph, node: Node, defined: set[str]) -> None:
 
 def to_text(graph: Graph) -> str:
     """The graph, one node a line; constants are summarised."""
-    weights = sum(t.nbytes for t in graph.tensors.values() if t.const is not None)
+    weights = sum(t.const.nbytes for t in graph.tensors.values() if t.const is not None)
     lines = [f"graph {graph.name}  # {len(graph.nodes)} nodes, {weights / 1e6:.2f} MB of constants"]
+    lines += [f"  {line}" for line in (graph.symbols.lines() if graph.symbols is not None else ())]
     lines += [f"  input  {graph.tensors[i]}" for i in graph.inputs]
     for node in graph.nodes:
         left = ", ".join(str(graph.tensors[o]) for o in node.writes())
@@ -205,7 +215,7 @@ def _operand(graph: Graph, name: str) -> str:
         return "-"
     tensor = graph.tensors[name]
     if tensor.const is None:
-        return name
+        return name if tensor.sizes is None else str(tensor.sizes.tolist())
     if tensor.size <= 4:
         return np.array2string(np.asarray(tensor.const), separator=",", threshold=8).replace("\n", "")
     return f"const {tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"

@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from frontend_dsl.functions import static
 
+
+@static
 def align(index: Sequence[Any], shape: Sequence[int], out: Sequence[int]) -> tuple[Any, ...]:
-    """The element of an operand of `shape` that broadcasts to `index` of an output of shape `out`."""
+    """The element of an operand of `shape` that broadcasts to `index` of an output of shape `out`.
+
+    A symbolic extent of the operand is the output's.
+    """
     lead = len(out) - len(shape)
-    return tuple(i if e == n else 0 for i, e, n in zip(index[lead:], shape, out[lead:], strict=True))
+    pairs = zip(index[lead:], shape, out[lead:], strict=True)
+    return tuple(i if e == n or not isinstance(e, int) else 0 for i, e, n in pairs)
 
 
 def pick(index: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
