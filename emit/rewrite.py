@@ -137,7 +137,7 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         for v in fresh:
             inner = _bound(inner, v, Var(fresh[v]))
         return Launch(
-            names.fresh(_stem(stmt.name, names)),
+            names.fresh(stmt.name),
             tuple((fresh[v], fix(count)) for v, count in stmt.grid),
             tuple((fresh[v], count) for v, count in stmt.threads),
             _unique(stmt.body, inner, arrays, names),

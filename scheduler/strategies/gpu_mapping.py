@@ -1,0 +1,120 @@
+"""Strategy: the loops of each nest that carry nothing become blocks and threads.
+
+The x axis gets the loop along which most accesses are contiguous, so that neighbouring threads touch
+neighbouring elements. Serial loops that cannot move inwards stay on the host, around the launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from poly.expr import loads
+from poly.tree import GpuAxis, Member
+from scheduler.strategies.gpu_plan import GpuPlan
+from scheduler.strategies.planner import first_loops
+from scheduler.strategies.vector_cost import access_cost, iterator
+from scheduler.tree_edit import is_dynamic
+
+ROW_THREADS = 256  # threads of a block along one loop
+TILE_THREADS = (32, 8)  # along two
+Step = tuple[str, dict[str, Any]]
+
+
+def bind_nests(plan: GpuPlan) -> None:
+    """One launch per nest."""
+    for loop in plan.top():
+        bind_nest(plan, loop)
+
+
+def bind_nest(plan: GpuPlan, loop: str) -> None:
+    """Bind the loops of the nest that begins with `loop`; where none can be, those inside it."""
+    members, body = plan.nest(loop)
+    free = [m for m in members if plan.parallel(m) and not is_dynamic(plan.scop, m)]
+    if not free:
+        inner = first_loops(body)
+        if not inner:
+            plan.decline(f"nest {loop}", "one thread", "every loop carries a dependence")
+        for name in inner:
+            bind_nest(plan, name)
+        return
+    for chosen in (free, _leading(members, free)):
+        steps = _steps(plan, members, chosen)
+        if plan.attempt(f"nest {loop}", _said(steps), lambda s, steps=steps: s.batch(*steps)):  # type: ignore[misc]
+            return
+
+
+def _leading(members: Sequence[Member], free: Sequence[Member]) -> list[Member]:
+    """The loops, next to each other, that begin with the first free one: they need not be moved."""
+    names = {m.name for m in free}
+    first = next(k for k, m in enumerate(members) if m.name in names)
+    out: list[Member] = []
+    for m in members[first:]:
+        if m.name not in names:
+            break
+        out.append(m)
+    return out
+
+
+def _steps(plan: GpuPlan, members: Sequence[Member], free: Sequence[Member]) -> list[Step]:
+    """Cut up to three loops in blocks and threads, move them outside, bind them."""
+    x = contiguous(plan, free)
+    others = [m for m in free if m is not x][::-1][:2]
+    start = members.index(free[0]) if free == _leading(members, free) else 0
+    threads = _threads(plan, x, others)
+    cuts: list[Step] = []
+    blocks: list[tuple[str, GpuAxis]] = []
+    inside: list[tuple[str, GpuAxis]] = []
+    axes: tuple[tuple[GpuAxis, GpuAxis], ...] = (
+        ("block.x", "thread.x"), ("block.y", "thread.y"), ("block.z", "thread.z"))  # fmt: skip
+    for m, n, (block, thread) in zip((x, *others), threads, axes):
+        extent = plan.extent(m)
+        if n == 1:
+            blocks.append((m.name, block))
+        elif extent is not None and extent <= n:
+            inside.append((m.name, thread))
+        else:
+            cuts.append(("split", {"loop": m.name, "size": n}))
+            blocks.append((f"{m.name}.out", block))
+            inside.append((f"{m.name}.in", thread))
+    bound = [n for n, _ in (*blocks[::-1], *inside[::-1])]
+    moved = {m.name for m in (x, *others)}
+    rest = [m.name for m in members[start:] if m.name not in moved]
+    order: list[Step] = [("permute", {"loops": [*bound, *rest]})] if len(bound) + len(rest) > 1 else []
+    return [*cuts, *order, *(("bind", {"loop": n, "axis": axis}) for n, axis in (*blocks, *inside))]
+
+
+def _threads(plan: GpuPlan, x: Member, others: Sequence[Member]) -> list[int]:
+    """Threads along x and the other loops."""
+    extent = plan.extent(x)
+    if not others:
+        return [ROW_THREADS if extent is None else min(ROW_THREADS, _power_above(extent))]
+    along = TILE_THREADS[0] if extent is None else min(TILE_THREADS[0], _power_above(extent))
+    across = ROW_THREADS // along
+    second = plan.extent(others[0])
+    if second is not None:
+        across = min(across, _power_above(second))
+    return [along, across, 1]
+
+
+def _power_above(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def contiguous(plan: GpuPlan, free: Iterable[Member]) -> Member:
+    """The loop along which accesses are cheapest for neighbouring threads; the innermost of equals."""
+    return min(reversed(list(free)), key=lambda m: _cost(plan, m))
+
+
+def _cost(plan: GpuPlan, m: Member) -> float:
+    total = 0.0
+    for name, time in m.schedule.items():
+        s = plan.scop.statements[name]
+        it = iterator(s, time)
+        for e in {s.target, *loads(s.value)}:
+            total += 1.0 if it is None else access_cost(e, it, plan.target.warp, e == s.target)
+    return total
+
+
+def _said(steps: Sequence[Step]) -> str:
+    return "bind " + ", ".join(f"{a['loop']} to {a['axis']}" for n, a in steps if n == "bind")
