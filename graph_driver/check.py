@@ -56,8 +56,12 @@ def reference_outputs(source: Path, inputs: Mapping[str, np.ndarray]) -> tuple[d
 
     refused = ""
     if find_spec("onnxruntime") is not None:
+        from graph_driver.unsigned_weights import without_signed_weights
+
         try:
-            return _onnxruntime(source, inputs), f"onnxruntime {version('onnxruntime')}"
+            return onnxruntime_outputs(
+                without_signed_weights(source) or source, inputs
+            ), f"onnxruntime {version('onnxruntime')}"
         except Exception as error:  # it raises its own hierarchy of pybind exceptions
             refused = f"; onnxruntime: {one_line(error)}"
     import onnx
@@ -72,12 +76,14 @@ def reference_outputs(source: Path, inputs: Mapping[str, np.ndarray]) -> tuple[d
         raise ModelError(f"no reference can run the model ({one_line(error)}{refused})") from error
 
 
-def _onnxruntime(source: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def onnxruntime_outputs(source: Path | bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What ONNX Runtime computes on the CPU for a file or a serialised model."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    model = source if isinstance(source, bytes) else str(source)
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
