@@ -67,7 +67,8 @@ _CUDA_HALVES = {
   _Float16 h = (_Float16)a; uint16_t r; __builtin_memcpy(&r, &h, 2); return r;
 #endif
 }}""",
-    "bf16_to_f32": f"{_CUDA_INLINE} float bf16_to_f32(uint16_t a) {{ return __int_as_float((int)((uint32_t)a << 16)); }}",
+    "bf16_to_f32": f"{_CUDA_INLINE} float bf16_to_f32(uint16_t a) "
+    "{ return __int_as_float((int)((uint32_t)a << 16)); }",
     "f32_to_bf16": f"{_CUDA_INLINE} uint16_t f32_to_bf16(float a) {{ uint32_t u = (uint32_t)__float_as_int(a); "
     "if (a != a) return (uint16_t)((u >> 16) | 0x40); return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }",
 }

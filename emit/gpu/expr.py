@@ -14,9 +14,9 @@ from emit.c_expr import Helpers, literal
 from emit.c_plain import PLAIN, PlainPrinter
 from emit.gpu.dialects import GpuDialect
 from emit.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
-from poly.dtypes import BY_NAME, DType
+from poly.dtypes import BY_NAME, DType, i64
 from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Load, Var
+from poly.expr import Binary, Const, Expr, Load, Unary, Var
 
 _LETTERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "and", "|": "or", "^": "xor",
@@ -45,10 +45,24 @@ class GpuPrinter(PlainPrinter):
     def __init__(self, buffers: Mapping[str, Buffer], helpers: Helpers, dialect: GpuDialect) -> None:
         super().__init__(buffers, helpers)
         self.dialect = dialect
+        self.data: set[str] = set()  # i64 variables whose values come from memory
+
+    def bind(self, name: str, value: Expr) -> None:
+        """Note what a Let binds."""
+        if not self._indexing(value):
+            self.data.add(name)
+
+    def _indexing(self, e: Expr) -> bool:
+        """Whether an expression is made of sizes and loop variables only: it never overflows."""
+        if isinstance(e, Var):
+            return e.name not in self.data
+        return isinstance(e, Const | Binary | Unary | Ramp | Broadcast) and all(map(self._indexing, e.children()))
 
     # ---- scalars ----
 
     def expr(self, e: Expr) -> str:
+        if self.wrapping and e.dtype == i64 and isinstance(e, Binary | Unary) and self._indexing(e):
+            return self.index(e)
         if isinstance(e, Const):
             return self._literal(e)
         if isinstance(e, Var):
@@ -167,7 +181,6 @@ class GpuPrinter(PlainPrinter):
 
     def _addresses(self, array: str, index: tuple[Expr, ...], lanes: int) -> str:
         """Row-major element numbers, one a lane, as a vector of i64."""
-        i64 = BY_NAME["i64"]
         shape = self.buffers[array].shape
         total: Expr | None = None
         for k, e in enumerate(index):

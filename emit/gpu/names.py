@@ -1,0 +1,79 @@
+"""Names of a kernel that a language has taken (`kernel`, `half`, `short`, ...) get a `_` appended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from emit.loops import Alloc, Buffer, For, Launch, Let, Stmt, Store, VLoad, walk
+from emit.rewrite import stmt_exprs, with_bodies
+from poly.expr import Expr, Load, Var, rewrite
+from poly.expr import walk as walk_expr
+
+RESERVED = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    asm bool catch class constexpr delete explicit export false friend mutable namespace new nullptr operator
+    private protected public template this throw true try typeid typename typeof using virtual wchar_t
+    kernel global local constant generic pipe half uchar ushort uint ulong size_t ptrdiff_t image1d_t image2d_t
+    image3d_t sampler_t event_t queue_t quad complex imaginary read_only write_only read_write uniform
+    threadIdx blockIdx blockDim gridDim warpSize dim3 linux unix NAN INFINITY NULL polyc_dynamic
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t""".split()
+)
+
+
+def used_names(stmt: Stmt) -> tuple[set[str], set[str]]:
+    """Variables and arrays that occur in `stmt`, bound there or not."""
+    variables: set[str] = set()
+    arrays: set[str] = set()
+    for s in walk(stmt):
+        if isinstance(s, Store):
+            arrays.add(s.array)
+        for top in stmt_exprs(s):
+            for e in walk_expr(top):
+                if isinstance(e, Var):
+                    variables.add(e.name)
+                elif isinstance(e, Load | VLoad):
+                    arrays.add(e.array)
+    return variables, arrays
+
+
+def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
+    """Replace names, where they are bound and where they are used."""
+
+    def one(e: Expr) -> Expr:
+        if isinstance(e, Var | Load | VLoad):
+            old = e.name if isinstance(e, Var) else e.array
+            if old in names:
+                return replace(e, name=names[old]) if isinstance(e, Var) else replace(e, array=names[old])
+        return e
+
+    def fix(e: Expr) -> Expr:
+        return rewrite(e, one)
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    stmt = with_bodies(stmt, tuple(renamed(b, names) for b in stmt.bodies()))
+    if isinstance(stmt, For):
+        return replace(stmt, var=new(stmt.var), lo=fix(stmt.lo), hi=fix(stmt.hi))
+    if isinstance(stmt, Let):
+        return replace(stmt, name=new(stmt.name), value=fix(stmt.value))
+    if isinstance(stmt, Alloc):
+        return replace(stmt, buffer=renamed_buffer(stmt.buffer, names))
+    if isinstance(stmt, Launch):
+        grid = tuple((new(v), fix(n)) for v, n in stmt.grid)
+        return replace(stmt, grid=grid, threads=tuple((new(v), n) for v, n in stmt.threads))
+    if isinstance(stmt, Store):
+        mask = None if stmt.mask is None else fix(stmt.mask)
+        return replace(stmt, array=new(stmt.array), index=tuple(map(fix, stmt.index)), value=fix(stmt.value), mask=mask)
+    return replace(stmt, cond=fix(stmt.cond)) if hasattr(stmt, "cond") else stmt
+
+
+def renamed_buffer(buffer: Buffer, names: Mapping[str, str]) -> Buffer:
+    """The buffer under its new name, its shape in new names."""
+
+    def one(e: Expr) -> Expr:
+        return replace(e, name=names[e.name]) if isinstance(e, Var) and e.name in names else e
+
+    return replace(buffer, name=names.get(buffer.name, buffer.name), shape=tuple(rewrite(e, one) for e in buffer.shape))

@@ -1,0 +1,119 @@
+"""What the host does for a GPU function, as plain data: arrays of the device and a list of launches.
+
+Host code decides with sizes only, never with data, so for given sizes a function is one fixed
+sequence of launches. Executors need no compiled host code, and may record the sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
+from poly.binding import evaluate
+from poly.dtypes import DType
+from poly.errors import ArgumentError, BuildError
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A parameter of a kernel: an array of the device by its name in the function, or an i64."""
+
+    name: str
+    kind: Literal["array", "size"]
+    dtype: DType
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """One kernel of a program. `name` is its symbol, `threads` those of a block (x, y, z);
+    `dynamic_shared` bytes are asked for at launch, `shared` is all that the text declares."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    threads: tuple[int, int, int]
+    shared: int
+    dynamic_shared: int
+    barriers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The text of all kernels of a function, and the function that says when they are launched.
+
+    `kernels` goes by the launches' names."""
+
+    language: Literal["cuda", "opencl"]
+    text: str
+    kernels: Mapping[str, KernelInfo]
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One launch: array arguments by name, sizes by value."""
+
+    kernel: KernelInfo
+    grid: tuple[int, int, int]
+    arguments: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """What running with given sizes needs: bytes of the device arrays that the function makes for
+    itself, and the launches in order."""
+
+    scratch: Mapping[str, int]
+    calls: tuple[Call, ...]
+
+
+def sequence(program: Program, sizes: Mapping[str, int]) -> Sequence:
+    """The launches for these values of the function's parameters.
+
+    Raises:
+        BuildError: the host code needs something that only the device knows.
+    """
+    scratch: dict[str, int] = {}
+    return Sequence(scratch, tuple(_calls(program, program.function.body, dict(sizes), scratch)))
+
+
+def _calls(program: Program, stmt: Stmt, values: dict[str, int], scratch: dict[str, int]) -> Iterator[Call]:
+    if isinstance(stmt, Block):
+        for s in stmt.stmts:
+            yield from _calls(program, s, values, scratch)
+    elif isinstance(stmt, For):
+        if stmt.kind != "serial":
+            raise BuildError(
+                f"loop '{stmt.loop or stmt.var}' around kernels is {stmt.kind}; the host's loops are serial"
+            )
+        for v in range(_value(stmt.lo, values), _value(stmt.hi, values), stmt.step):
+            yield from _calls(program, stmt.body, {**values, stmt.var: v}, scratch)
+    elif isinstance(stmt, If):
+        chosen = stmt.then if _value(stmt.cond, values) else stmt.orelse
+        if chosen is not None:
+            yield from _calls(program, chosen, values, scratch)
+    elif isinstance(stmt, Let):
+        yield from _calls(program, stmt.body, {**values, stmt.name: _value(stmt.value, values)}, scratch)
+    elif isinstance(stmt, Alloc):
+        count = math.prod(max(0, _value(e, values)) for e in stmt.buffer.shape)
+        scratch[stmt.buffer.name] = max(scratch.get(stmt.buffer.name, 0), count * stmt.buffer.dtype.bytes, 1)
+        yield from _calls(program, stmt.body, values, scratch)
+    elif isinstance(stmt, Launch):
+        grid = [_value(n, values) for _, n in stmt.grid]
+        if min(grid) > 0:
+            kernel = program.kernels[stmt.name]
+            arguments = tuple(a.name if a.kind == "array" else values[a.name] for a in kernel.arguments)
+            x, y, z = (*grid, 1, 1)[:3]
+            yield Call(kernel, (x, y, z), arguments)
+    else:
+        raise BuildError(f"{type(stmt).__name__} stands outside of every kernel: the host of a GPU does not compute")
+
+
+def _value(e: object, values: Mapping[str, int]) -> int:
+    try:
+        return evaluate(e, values)  # type: ignore[arg-type]
+    except ArgumentError as error:
+        raise BuildError(f"the host of a GPU cannot compute a bound: {error}") from None
