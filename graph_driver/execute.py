@@ -46,12 +46,33 @@ class _Memory:
     """What one run at a time needs: an arena and the addresses that the program gets."""
 
     def __init__(self, plan: Plan, weights: np.ndarray, runtime: int) -> None:
-        self.arena = aligned_bytes(plan.peak)
-        self.bases = (ctypes.c_void_p * (entry.FIRST_INPUT + len(plan.inputs) + len(plan.outputs)))()
+        self.table_at = entry.FIRST_INPUT + len(plan.inputs) + len(plan.outputs)
+        self.bases = (ctypes.c_void_p * (self.table_at + 1))()
         self.bases[entry.RUNTIME] = runtime or None
-        self.bases[entry.ARENA] = address(self.arena)
         self.bases[entry.WEIGHTS] = address(weights)
         self.at = ctypes.addressof(self.bases)
+        self.arena = aligned_bytes(0)
+        self.reserve(plan.peak)
+
+    def sized(self, size: int, table: int | None) -> None:
+        """Prepare for a run of other sizes: their table, and an arena of at least `size` bytes."""
+        self.bases[self.table_at] = table
+        self.reserve(size)
+
+    def reserve(self, size: int) -> None:
+        """Make the arena at least `size` bytes."""
+        if len(self.arena) < size or self.bases[entry.ARENA] is None:
+            self.arena = aligned_bytes(size)
+            self.bases[entry.ARENA] = address(self.arena)
+
+
+class Shared:
+    """What the runs of one program have in common, at whatever sizes: idle arenas and the turn of the pool."""
+
+    def __init__(self, runtime: int) -> None:
+        self.idle: list[_Memory] = []
+        self.lock = threading.Lock()
+        self.turn = threading.Lock() if runtime else contextlib.nullcontext()
 
 
 class _Results:
@@ -92,17 +113,25 @@ class Executor:
     """
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode], symbols: Mapping[str, int], runtime: int
-    ) -> None:
-        """`weights` is the weights segment; `symbols` has addresses of all kernels and segments."""
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode], symbols: Mapping[str, int], runtime: int,
+        table: np.ndarray | None = None, params: Sequence[int] = (), shared: Shared | None = None,
+    ) -> None:  # fmt: skip
+        """`weights` is the weights segment; `symbols` has addresses of all kernels and segments.
+
+        With symbolic sizes: `table` has what the program reads of them, `params` where in it the parameters
+        of each step begin, and `shared` is common to the executors of all sizes.
+        """
         self.plan = plan
+        self.table, self._params = table, params
+        self._table_address = None if table is None else address(table)
         self.weights = weights
         check_memory("the model's arena", plan.peak)
         self._hosts = hosts
         self._runtime = runtime
-        self._lock = threading.Lock()
-        self._turn = threading.Lock() if runtime else contextlib.nullcontext()
-        self._idle = [_Memory(plan, weights, runtime)]
+        shared = shared or Shared(runtime)
+        self._lock, self._turn, self._idle = shared.lock, shared.turn, shared.idle
+        if not self._idle:
+            self._idle.append(_Memory(plan, weights, runtime))
         self._segments = entry.segments(plan)
         self._native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(self._segments))]
         self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
@@ -157,8 +186,9 @@ class Executor:
             for name, pool in self._results:
                 given = None if out is None else out.get(name)
                 results[name] = pool.take() if given is None else _output(self.plan.slots[name], given)
-        if memory is None:
-            memory = _Memory(self.plan, self.weights, self._runtime)
+        memory = memory or _Memory(self.plan, self.weights, self._runtime)
+        if self.table is not None:
+            memory.sized(self.plan.peak, self._table_address)
         bases, k = memory.bases, entry.FIRST_INPUT
         for array in arrays:
             bases[k] = array.__array_interface__["data"][0]
@@ -193,6 +223,8 @@ class Executor:
         with self._lock:
             memory = self._idle.pop() if self._idle else None
         memory = memory or _Memory(self.plan, self.weights, self._runtime)
+        if self.table is not None:
+            memory.sized(self.plan.peak, self._table_address)
         try:
             yield memory
         finally:
@@ -218,7 +250,7 @@ class Executor:
                     np.copyto(target.reshape(source.shape), source)
                 else:
                     pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
-                    self._kernels[step.symbol](ctypes.addressof(pointers), None, self._runtime or None)
+                    self._kernels[step.symbol](ctypes.addressof(pointers), self._sizes(k), self._runtime or None)
                 if observer is not None:
                     observer(k, step, lambda name: np.array(frame.value(name)))
             return frame.results()
@@ -234,7 +266,13 @@ class Executor:
         values += [address(a) for a in outputs]
         for k, v in enumerate(values, entry.FIRST_INPUT):
             memory.bases[k] = v
-        return _Frame(self.plan, memory.arena, self.weights, arrays, outputs)
+        return _Frame(self.plan, memory.arena, self.weights, arrays, outputs, self.table)
+
+    def _sizes(self, step: int) -> int | None:
+        """Where the parameters of a kernel are."""
+        if self._table_address is None or self._params[step] < 0:
+            return None
+        return self._table_address + 8 * self._params[step]
 
 
 def _output(slot: Slot, array: np.ndarray) -> np.ndarray:
@@ -258,9 +296,10 @@ class _Frame:
 
     def __init__(
         self, plan: Plan, arena: np.ndarray, weights: np.ndarray,
-        inputs: Sequence[Any], outputs: Sequence[np.ndarray],
+        inputs: Sequence[Any], outputs: Sequence[np.ndarray], table: np.ndarray | None,
     ) -> None:  # fmt: skip
         self.plan, self.arena, self.weights = plan, arena, weights
+        self.table = table
         self.inputs, self.outputs = inputs, outputs
         self.host_values: dict[str, Any] = {
             n: v for n, v in zip(plan.inputs, inputs, strict=True) if plan.slots[n].dtype is None
@@ -271,6 +310,9 @@ class _Frame:
             return self.arena[place.offset : place.offset + size]
         if place.kind == "weight":
             return self.weights[place.offset : place.offset + size]
+        if place.kind == "table":
+            assert self.table is not None
+            return self.table.view(np.uint8)[place.offset : place.offset + size]
         if place.kind == "input":
             return self.inputs[place.index].reshape(-1).view(np.uint8)[:size]
         return self.outputs[place.index][:size]

@@ -44,7 +44,7 @@ def has_loops(
 
 def _info(t: Tensor) -> TensorInfo:
     assert t.dtype is not None and t.shape is not None
-    return TensorInfo(t.name, t.dtype, t.shape, t.const)
+    return TensorInfo(t.name, t.dtype, t.shape, t.const, t.sizes)
 
 
 KEPT = {"Range"}  # by definition a loop of run-time length: worse than the operator itself

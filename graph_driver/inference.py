@@ -29,7 +29,8 @@ def type_proto(tensor: Tensor) -> onnx.TypeProto:
         if tensor.const is not None:
             return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(tensor.const.dtype), tensor.shape)
         return onnx.TypeProto()
-    return helper.make_tensor_type_proto(elem_type_of(tensor.dtype), tensor.shape)
+    shape = None if tensor.shape is None else [n if isinstance(n, int) else str(n) for n in tensor.shape]
+    return helper.make_tensor_type_proto(elem_type_of(tensor.dtype), shape)
 
 
 def check_attributes(node: onnx.NodeProto, what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from graph_driver.ir import Node
 from graph_driver.passes.views import is_view
@@ -129,7 +130,7 @@ def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
     alias |= {name: f"y{k}" for k, name in enumerate(outputs)}
     for name in (o for m in members for o in m.node.writes()):
         alias.setdefault(name, f"t{len(alias)}")
-    stored: dict[str, tuple[int, ...]] = {}
+    stored: dict[str, tuple[Any, ...]] = {}
     parts = []
     for m in members:
         assert m.operator is not None
@@ -138,7 +139,7 @@ def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
         for position, argument in m.operator.inputs:
             name = m.node.inputs[position]
             name = _behind(source, name)
-            if name in stored:
+            if name in stored and stored[name] != array_shape(m.operator, argument):
                 scop = reshaped(scop, argument, stored[name])
             wiring[argument] = alias[name]
         parts.append((scop, wiring))

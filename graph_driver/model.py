@@ -29,6 +29,7 @@ from poly.target import Target
 if TYPE_CHECKING:
     import onnx
 
+    from graph_driver.binding import Dim
     from graph_driver.reference import HostNode
 
 Progress = Callable[[str, int, int], None]
@@ -55,6 +56,7 @@ class Report:
     peak: int = 0
     bound: int = 0
     weight_bytes: int = 0
+    sizes: list[str] = field(default_factory=list)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -86,6 +88,7 @@ class Report:
         if self.kernel_seconds:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
+        lines += [f"sizes    {line}" for line in self.sizes]
         lines += [f"decision {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
 
@@ -219,12 +222,13 @@ def compile_model(
     source: str | Path | onnx.ModelProto | bytes,
     target: str | Target = "cpu",
     threads: int | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Dim] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     fuse: bool = True,
     memory_limit: int | None = None,
     progress: Progress | None = None,
     exact: bool = False,
+    symbolic: bool = False,
 ) -> Model:
     """Compile an ONNX model for this machine.
 
@@ -232,12 +236,14 @@ def compile_model(
         source: a path, a `ModelProto`, or its bytes.
         target: `cpu`, or `c` (through a C compiler).
         threads: for parallel loops; None is all cores.
-        dims: values of symbolic sizes by name (or as `INPUT.AXIS`).
+        dims: values of symbolic sizes by name (or as `INPUT.AXIS`); a range `(low, high)` keeps the size
+            symbolic: the model is compiled once for all its values (`high` None: no end).
         shapes: concrete input shapes, which bind symbolic sizes too.
         fuse: join pointwise operators to their producers.
         memory_limit: bytes that the arena may take.
         progress: called as `progress(stage, done, total)`.
         exact: keep the rounding of each operator's definition (no Winograd convolutions).
+        symbolic: keep every size symbolic that nothing binds.
 
     Raises:
         ModelError: the file is broken, sizes are missing, or the memory limit is too small.
@@ -251,7 +257,7 @@ def compile_model(
         raise BuildError(f"threads must be at least 1, not {threads}")
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
-        graph = import_model(source, dims, shapes)
+        graph = import_model(source, dims, shapes, symbolic)
     return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
 
 
@@ -260,9 +266,14 @@ def compile_graph(
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
+    if graph.symbols is not None:
+        from graph_driver.dynamic.compiling import compile_symbolic
+
+        return compile_symbolic(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
     found, compiled, plan = plan_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
     with report.stage("program"):
-        code = _program(plan, compiled, machine, backend, threads)
+        text = entry.entry_text(plan, machine.triple)
+        code = link_program(text, plan, compiled, machine, backend, threads)
         from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
 
         hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
@@ -299,7 +310,7 @@ def plan_graph(
             found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
             found, rearranged = pack_constants(graph, found, machine)
         with report.stage("kernels"):
-            found, compiled = _compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
+            found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
         report.decisions = [str(d) for d in graph.decisions]
         memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
     with report.stage("plan"):
@@ -333,7 +344,7 @@ def symbol_of(key: str) -> str:
     return f"polyc_{key[:20]}"
 
 
-def _compile_groups(
+def compile_groups(
     graph: Graph, found: list[Group], pieces: Sequence[Piece], machine: Target, backend: str, threads: int,
     report: Report, progress: Progress | None,
 ) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
@@ -374,10 +385,12 @@ def _without(
     return kept
 
 
-def _program(plan: Plan, compiled: Mapping[str, Compiled], machine: Target, backend: str, threads: int) -> Code:
+def link_program(
+    text: str, plan: Plan, compiled: Mapping[str, Compiled], machine: Target, backend: str, threads: int
+) -> Code:
+    """The code of a model: its kernels, and the native program from LLVM IR."""
     from emit import cache, jit
 
-    text = entry.entry_text(plan, machine.triple)
     key = cache.make_key("program", text, repr(machine))
     program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
     images = {c.symbol: c.image for c in compiled.values()}

@@ -67,7 +67,7 @@ def _overwriting(
     (output,) = group.outputs
     home = where[output][0]
     size = graph.tensors[home].nbytes if alone[home] else 0
-    if graph.tensors[output].nbytes != size or size < MINIMUM:
+    if graph.tensors[output].nbytes != size or (isinstance(size, int) and size < MINIMUM):
         return group
     roots = [where[i][0] for i in group.inputs]
     for name, root in zip(group.inputs, roots, strict=True):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from graph_driver.ir import Graph, Node
-from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
+from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
 from graph_driver.passes.parts import is_alias
 from graph_driver.wording import one_line
-from poly.expr import Const
 
 Lookup = Callable[[str, str], Builder | None]
 
@@ -56,7 +55,7 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         tuple(_info(graph, o) for o in node.writes()),
     )
     try:
-        operator = builder(context)
+        operator = _built(graph, node, builder, context)
         misfit = _misfit(graph, node, operator)
         return Piece(node, None, misfit) if misfit else Piece(node, operator, "", context, builder)
     except Unsupported as error:
@@ -65,13 +64,21 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         return Piece(node, None, f"the library failed: {type(error).__name__}: {one_line(error)}")
 
 
+def _built(graph: Graph, node: Node, builder: Builder, context: NodeContext) -> OperatorScop:
+    """The node's Scop; what it asks of symbolic sizes becomes a guard."""
+    if graph.symbols is None:
+        return builder(context)
+    with graph.symbols.at(f"{node.kind} '{node.name}'"):
+        return replace(builder(context), symbols=graph.symbols)
+
+
 def _misfit(graph: Graph, node: Node, operator: OperatorScop) -> str:
     """What the loops would read or write beyond a tensor's end (shape inference does not see every contradiction)."""
     wired = [(node.inputs[position], array) for position, array in operator.inputs]
     for name, array in (*wired, *zip(node.writes(), operator.outputs, strict=True)):
-        shape = operator.scop.arrays[array].shape
-        if all(isinstance(e, Const) for e in shape):
-            needed = prod(int(e.value) for e in shape if isinstance(e, Const))
+        shape = array_shape(operator, array)
+        if shape is not None:
+            needed = prod(shape)
             if needed != graph.tensors[name].size:
                 return f"'{name}' has {graph.tensors[name].size} elements, its loops need {needed}"
     return ""
@@ -87,4 +94,4 @@ def _absent_before_present(node: Node) -> int | None:
 def _info(graph: Graph, name: str) -> TensorInfo:
     t = graph.tensors[name]
     assert t.dtype is not None and t.shape is not None
-    return TensorInfo(name, t.dtype, t.shape, t.const)
+    return TensorInfo(name, t.dtype, t.shape, t.const, t.sizes)

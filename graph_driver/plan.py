@@ -6,6 +6,7 @@ Memory classes (`Place.kind`):
     weight   an offset into the read-only weights segment
     arena    an offset into the one arena, shared by tensors that are never alive together
     output   an array made for each run and handed to the caller
+    table    an offset into a run's table of sizes (models with symbolic sizes only)
     host     a Python value (strings, sequences, shapes known only at run time)
 """
 
@@ -23,7 +24,7 @@ from graph_driver.limits import human
 from graph_driver.passes.parts import storage
 
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
-PlaceKind = Literal["input", "weight", "arena", "output", "host"]
+PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def build_plan(
     `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
     the exact search last). The placement is proved free of overlaps before it is returned.
     """
-    inside = _storage(graph, groups)
+    inside = memory_of(graph, groups)
     root = {name: where for name, (where, _) in inside.items()}
     steps: list[Step] = []
     scratch: dict[str, int] = {}
@@ -199,7 +200,7 @@ def build_plan(
     )  # fmt: skip
 
 
-def _storage(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int]]:
+def memory_of(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int]]:
     """The tensor whose memory each tensor uses, and where in it (views, parts, results in place)."""
     inside = storage(graph)
     over: dict[str, str] = {}

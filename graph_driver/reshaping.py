@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from graph_driver.ir import Node
-from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
+from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
 from graph_driver.pieces import Piece
-from poly.expr import Const
-from poly.reshape import blocks
+from poly.reshape import Blocks, blocks
+
+Shape = tuple[Any, ...]
 
 # Operators that mean the same over any shape of the same row-major memory (numpy broadcasting).
 ELEMENTWISE = frozenset(
@@ -26,25 +28,14 @@ ELEMENTWISE = frozenset(
 )
 
 
-def array_shape(operator: OperatorScop, name: str) -> tuple[int, ...] | None:
-    """The concrete shape of one of the Scop's arrays, None when it has symbols."""
-    shape = operator.scop.arrays[name].shape
-    return tuple(int(e.value) for e in shape if isinstance(e, Const)) if all_constant(operator, name) else None
-
-
-def all_constant(operator: OperatorScop, name: str) -> bool:
-    """Whether an array's shape has only numbers in it."""
-    return all(isinstance(e, Const) for e in operator.scop.arrays[name].shape)
-
-
-def operand_shape(operand: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
+def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:
     """How an operand that broadcasts to `old` is stored to broadcast to `new`; None when it cannot."""
     if not operand:
         return ()
     if len(operand) > len(old):
         return None
     padded = (1,) * (len(old) - len(operand)) + operand
-    matching = blocks(old, new)
+    matching = _blocks(old, new)
     if matching is None:
         return None
     out: list[int] = []
@@ -58,7 +49,28 @@ def operand_shape(operand: tuple[int, ...], old: tuple[int, ...], new: tuple[int
     return tuple(out)
 
 
-def over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | None:
+def _blocks(old: Shape, new: Shape) -> Blocks | None:
+    """`poly.reshape.blocks`; of formulas the one that divides the other is the smaller one."""
+    if all(isinstance(n, int) for n in (*old, *new)):
+        return blocks(old, new)
+    result: Blocks = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        a, b = i, j
+        left, right = old[i], new[j]
+        i, j = i + 1, j + 1
+        while left != right:
+            if right % left == 0 and i < len(old):
+                left, i = left * old[i], i + 1
+            elif left % right == 0 and j < len(new):
+                right, j = right * new[j], j + 1
+            else:
+                return None
+        result.append((tuple(range(a, i)), tuple(range(b, j))))
+    return result if i == len(old) and j == len(new) else None
+
+
+def over(ctx: NodeContext, shape: Shape) -> NodeContext | None:
     """The node's context with its one output stored as `shape`; None when that is impossible."""
     if ctx.domain or len(ctx.outputs) != 1:
         return None
@@ -79,7 +91,7 @@ def over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | None:
     return replace(ctx, inputs=tuple(inputs), outputs=(replace(output, shape=shape),))
 
 
-def _channels_over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | None:
+def _channels_over(ctx: NodeContext, shape: Shape) -> NodeContext | None:
     """Normalisation by channel: what comes after batch and channel may be stored in any shape."""
     data, (output,) = ctx.inputs[0], ctx.outputs
     if data is None or shape[:2] != output.shape[:2] or len(shape) < 2:
@@ -87,11 +99,11 @@ def _channels_over(ctx: NodeContext, shape: tuple[int, ...]) -> NodeContext | No
     return replace(ctx, inputs=(_as(data, shape), *ctx.inputs[1:]), outputs=(replace(output, shape=shape),))
 
 
-def _as(info: TensorInfo, shape: tuple[int, ...]) -> TensorInfo:
+def _as(info: TensorInfo, shape: Shape) -> TensorInfo:
     return replace(info, shape=shape, const=None if info.const is None else info.const.reshape(shape))
 
 
-def stored_as(piece: Piece, shape: tuple[int, ...], made: Sequence[str]) -> Piece | None:
+def stored_as(piece: Piece, shape: Shape, made: Sequence[str]) -> Piece | None:
     """The pointwise piece with its result and the operands in `made` stored as `shape`."""
     assert piece.context is not None and piece.builder is not None
     operator = piece.operator
@@ -102,13 +114,13 @@ def stored_as(piece: Piece, shape: tuple[int, ...], made: Sequence[str]) -> Piec
         if context is None or attempt:
             return None
         try:
-            operator = piece.builder(context)
+            operator = replace(piece.builder(context), symbols=operator.symbols if operator is not None else None)
         except Unsupported:
             return None
     return None
 
 
-def _fits(node: Node, operator: OperatorScop, shape: tuple[int, ...], made: Sequence[str]) -> bool:
+def _fits(node: Node, operator: OperatorScop, shape: Shape, made: Sequence[str]) -> bool:
     """Whether the Scop's arrays for the result and for tensors of the group have `shape`."""
     names = [*operator.outputs, *(a for position, a in operator.inputs if node.inputs[position] in made)]
     return all(array_shape(operator, a) == shape for a in names)

@@ -18,15 +18,15 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from frontend_dsl.annotations import Dim
+from graph_driver.operators.context import Unsupported
 from poly.dtypes import i64
-from poly.errors import PolycError
-from poly.expr import Binary, Const, Expr, Var
+from poly.expr import Binary, Const, Expr, Unary, Var
 
 if TYPE_CHECKING:
     from graph_driver.dynamic.symbols import Symbols
 
 
-class SizeError(PolycError):
+class SizeError(Unsupported):
     """A number is needed where the size is a formula."""
 
 
@@ -38,7 +38,8 @@ class Quotient:
     below: Extent
 
     def __str__(self) -> str:
-        return f"({self.above})//{self.below if isinstance(self.below, int) else f'({self.below})'}"
+        parts = (str(p) if isinstance(p, int) or p.simple else f"({p})" for p in (self.above, self.below))
+        return "//".join(parts)
 
 
 Atom = str | Quotient
@@ -81,6 +82,11 @@ class Size(Dim):
             if isinstance(atom.below, int) and isinstance(atom.above, Size) and atom.above.affine:
                 return Binary("//", atom.above.expr, Const(atom.below, i64), i64)
         return Var(self.home.parameter(Size(self.home, {monomial: 1})))
+
+    @property
+    def simple(self) -> bool:
+        """Whether it is one symbol."""
+        return len(self.terms) == 1 and self.terms[0][1] == 1 and self.symbols() == {str(self)}
 
     @property
     def affine(self) -> bool:
@@ -207,6 +213,23 @@ def evaluate(size: Extent, values: Mapping[str, int]) -> int:
     return total
 
 
+def size_of(home: Symbols, expr: Expr) -> Extent:
+    """The formula that an extent of a Scop's array stands for; the inverse of `Size.expr`.
+
+    Raises:
+        SizeError: the expression has no formula.
+    """
+    if isinstance(expr, Const):
+        return int(expr.value)
+    if isinstance(expr, Var):
+        return home.formula(expr.name)
+    if isinstance(expr, Unary) and expr.op == "neg":
+        return -size_of(home, expr.a)
+    if isinstance(expr, Binary) and expr.op in _FUNCTIONS:
+        return _FUNCTIONS[expr.op](home, size_of(home, expr.a), size_of(home, expr.b))
+    raise SizeError("an extent that is no formula of sizes")
+
+
 # ---- polynomials -------------------------------------------------------------------------------
 
 
@@ -295,9 +318,7 @@ def _divided_by_size(home: Symbols, a: Extent, b: Size) -> Extent:
     lead, factor = b.terms[0]
     rest, out = a, _size(home, {})
     while isinstance(rest, Size) or rest != 0:
-        m, f = max(_terms(rest).items(), key=lambda t: sum(p for _, p in t[0]))
-        found = next(((n, g) for n, g in [(m, f), *_terms(rest).items()]
-                      if _without(n, lead) is not None and g % factor == 0), None)  # fmt: skip
+        found = next(((n, g) for n, g in _terms(rest).items() if _without(n, lead) is not None and g % factor == 0), None)
         if found is None:
             return Size(home, {((Quotient(a, b), 1),): 1})
         quotient = _without(found[0], lead)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from graph_driver.dynamic.size import Extent, Quotient, Size, evaluate, symbol
+from graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
 from poly.errors import ArgumentError, ModelError, PolycError
 
 
@@ -54,6 +54,7 @@ class Symbols:
     guards: list[Guard] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)  # symbol -> why its range is narrower than asked for
     where: str = ""
+    frozen: bool = False  # nothing may become a guard any more: an optimisation is not worth one
     _parameters: dict[str, Size] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -139,6 +140,8 @@ class Symbols:
         if high is not None and high < 0:
             return True
         assert isinstance(size, Size)
+        if self.frozen:
+            raise SizeError(f"whether {size} is negative depends on the sizes")
         known = next((g.kind == "<" for g in self.guards if g.size == size and g.kind != "="), None)
         if known is not None:
             return known

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from poly.dtypes import DType
 from poly.errors import PolycError
+from poly.expr import Const
 from poly.scop import Scop
+
+if TYPE_CHECKING:
+    from graph_driver.dynamic.symbols import Symbols
 
 
 class Unsupported(PolycError):
@@ -23,17 +27,22 @@ class Unsupported(PolycError):
 
 @dataclass(frozen=True, eq=False)
 class TensorInfo:
-    """One operand: all sizes are known; `const` is its value when known at compile time."""
+    """One operand; `const` is its value when known at compile time, `sizes` when it follows from symbolic sizes.
+
+    Extents are numbers or formulas (`graph_driver.dynamic.size.Size`), with which a builder computes alike;
+    where only a number will do, the formula raises and the node is refused.
+    """
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     const: np.ndarray | None = None
+    sizes: np.ndarray | None = None
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         """Number of elements."""
-        total = 1
+        total: Any = 1
         for extent in self.shape:
             total *= extent
         return total
@@ -63,13 +72,25 @@ class OperatorScop:
     `inputs` wires node input positions to Scop argument names (an input whose constant is
     baked into the loops is left out); `outputs` names the Scop's results in node output
     order. `pointwise`: one statement nest over the output's shape whose instance reads only
-    elements that may be produced just before (it can be joined to a producer).
+    elements that may be produced just before (it can be joined to a producer). `symbols`: what the
+    Scop's parameters stand for, None without parameters.
     """
 
     scop: Scop
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[str, ...]
     pointwise: bool
+    symbols: Symbols | None = None
 
 
 Builder = Callable[[NodeContext], OperatorScop]
+
+
+def array_shape(operator: OperatorScop, name: str) -> tuple[Any, ...] | None:
+    """The shape of one of the Scop's arrays as numbers and formulas; None for symbols that stand for nothing."""
+    shape = operator.scop.arrays[name].shape
+    if operator.symbols is not None:
+        from graph_driver.dynamic.size import size_of
+
+        return tuple(size_of(operator.symbols, e) for e in shape)
+    return tuple(int(e.value) for e in shape if isinstance(e, Const)) if all(isinstance(e, Const) for e in shape) else None

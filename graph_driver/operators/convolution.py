@@ -17,6 +17,7 @@ from graph_driver.operators.registry import (
     scop_of,
 )  # fmt: skip
 from graph_driver.operators.windows import Sizes, Window, window_of
+from poly.expr import Const
 from poly.scop import Scop
 
 
@@ -56,10 +57,16 @@ def any_conv(ctx: NodeContext) -> OperatorScop:
     else:
         per_group = (channels // groups, filters // groups)
         scop = scop_of(make_grouped, x.dtype, batch, groups, per_group, size, *rest)
-    made = product(tuple(int(e.value) for e in scop.arrays[scop.results[0]].shape))  # type: ignore[attr-defined]
-    if made != y.size:
+    made = _elements(scop)
+    if made is not None and made != y.size:
         raise Unsupported(f"Conv whose output has {y.size} elements, not {made}")
     return _wired(scop, bias)
+
+
+def _elements(scop: Scop) -> int | None:
+    """How many the result has; None when its sizes are formulas (they are compared later)."""
+    shape = scop.arrays[scop.results[0]].shape
+    return product(tuple(int(e.value) for e in shape if isinstance(e, Const))) if all(isinstance(e, Const) for e in shape) else None
 
 
 def _lifted(size: Sizes, win: Window) -> tuple[Sizes, Window]:

@@ -65,7 +65,7 @@ def share_parts(graph: Graph) -> dict[str, int]:
         if is_view(node):
             source[node.outputs[0]] = source.get(node.inputs[0], node.inputs[0])
             continue
-        if node.domain or any(not graph.tensors[n].static for n in (*node.reads(), *node.writes())):
+        if node.domain or any(not _fixed(graph.tensors[n]) for n in (*node.reads(), *node.writes())):
             continue
         if node.op_type == "Concat":
             offsets = _whole(graph, node, source, fixed, placed | cut)
@@ -82,6 +82,11 @@ def share_parts(graph: Graph) -> dict[str, int]:
                 placed |= set(node.writes())
                 graph.nodes[k] = Node(node.name, "Part", node.inputs[:1], node.outputs, {"offsets": offsets}, "polyc")
     return made
+
+
+def _fixed(tensor: Tensor) -> bool:
+    """Whether the size is a number: with formulas no run of bytes begins at a constant."""
+    return tensor.static and all(isinstance(n, int) for n in tensor.shape or ())
 
 
 def _returned(graph: Graph) -> set[str]:

@@ -89,6 +89,8 @@ def shape_of(graph: Graph, node: Node) -> Shape | None:
     if not ones or node.attrs.get("group", 1) != 1:
         return None
     assert x.shape is not None and y.shape is not None
+    if not all(isinstance(n, int) for n in (*x.shape, *y.shape)):
+        return None  # whether it pays depends on the sizes
     begin = _begin(node, x.shape[2:], y.shape[2:])
     if begin is None:
         return None

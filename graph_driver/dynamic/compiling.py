@@ -1,0 +1,140 @@
+"""From a graph with symbolic sizes to a `DynamicModel`: the stages of `graph_driver.model` with formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import islpy as isl
+
+from graph_driver import groups
+from graph_driver.dynamic import entry
+from graph_driver.dynamic.model import DynamicModel
+from graph_driver.dynamic.plan import Template, build_template
+from graph_driver.dynamic.size import Extent
+from graph_driver.dynamic.symbols import GuardError, Symbols
+from graph_driver.ir import Graph
+from graph_driver.joined import Group
+from graph_driver.layouts import pack_constants
+from graph_driver.limits import human
+from graph_driver.model import Progress, Report, compile_groups, link_program, weights_segment
+from graph_driver.overwriting import overwrite
+from graph_driver.worker import Compiled
+from poly.errors import ModelError
+from poly.target import Target
+
+
+def compile_symbolic(
+    graph: Graph, machine: Target, backend: str, threads: int, report: Report,
+    fuse: bool, memory_limit: int | None, progress: Progress | None, exact: bool,
+) -> DynamicModel:  # fmt: skip
+    """The stages after import, for all sizes at once.
+
+    Raises:
+        ModelError: the memory limit cannot be kept, or a kernel's sizes contradict the guards.
+    """
+    found, compiled, template = plan_symbolic(
+        graph, machine, backend, threads, report, fuse, memory_limit, progress, exact
+    )
+    with report.stage("program"):
+        text = entry.entry_text(template, machine.triple)
+        code = link_program(text, template.typical, compiled, machine, backend, threads)
+        from graph_driver.reference import HostNode
+
+        hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
+        weights = weights_segment(graph, template.typical)
+    return DynamicModel(graph.name, code, template, weights, hosts, report, graph, found)
+
+
+def plan_symbolic(
+    graph: Graph, machine: Target, backend: str, threads: int, report: Report,
+    fuse: bool, memory_limit: int | None, progress: Progress | None, exact: bool,
+) -> tuple[list[Group], Mapping[str, Compiled], Template]:  # fmt: skip
+    """Groups in order, their code by key, and the plan as formulas."""
+    from emit import cache
+    from graph_driver.operators import lookup
+    from graph_driver.passes import manager
+
+    symbols = graph.symbols
+    assert symbols is not None
+    symbols.frozen = True
+    with report.stage("passes"):
+        report.passes = [str(r) for r in manager.run(graph, manager.for_target(machine, exact))]
+    report.nodes = len(graph.nodes)
+    with report.stage("groups"):
+        symbols.frozen = False
+        pieces = groups.translate(graph, lookup)
+        symbols.frozen = True
+        found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
+        found, _ = pack_constants(graph, found, machine)
+    with report.stage("kernels"):
+        found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
+    for g in found:
+        _assume(symbols, g)
+    report.decisions = [str(d) for d in graph.decisions]
+    with report.stage("plan"):
+        template = build_template(graph, found, {key: c.abi for key, c in compiled.items()})
+    if memory_limit is not None:
+        check_limit(template, memory_limit)
+    plan = template.typical
+    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
+    report.distinct = len(compiled)
+    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
+    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
+    report.sizes = template.lines()
+    report.notes += [*graph.notes, *cache.notes()]
+    return found, compiled, template
+
+
+def check_limit(template: Template, limit: int) -> None:
+    """Refuse a memory limit that some sizes break. Raises `ModelError`."""
+    symbols = template.symbols
+    free = [n for n, r in symbols.ranges.items() if r.high is None]
+    if free:
+        raise ModelError(
+            f"a memory limit needs an upper end of the sizes {', '.join(free)} (--dim {free[0]}=1..N): "
+            f"the arena grows with them"
+        )
+    most = {n: r.high for n, r in symbols.ranges.items() if r.high is not None}
+    _, peak = template.arena.place(most)
+    if peak > limit:
+        given = ", ".join(f"{n} = {v}" for n, v in most.items())
+        raise ModelError(f"the arena needs {human(peak)} at {given}, more than the memory limit of {human(limit)}")
+
+
+def _assume(symbols: Symbols, group: Group) -> None:
+    """What a kernel's Scop assumes of its parameters becomes guards."""
+    if group.scop is None or not group.scop.params:
+        return
+    for part in group.scop.context.get_basic_sets():
+        for c in part.get_constraints():
+            size, params = _constraint(symbols, c, group)
+            if not params:
+                continue
+            with symbols.at(f"{group.label} '{group.nodes[0].name}'"):
+                symbols.frozen = False
+                try:
+                    if c.is_equality():
+                        symbols.require_equal(size, 0, "a kernel's sizes")
+                    else:
+                        symbols.require_at_least(size, 0, "a kernel's sizes")
+                except GuardError as error:
+                    raise ModelError(f"{group.label} '{group.nodes[0].name}': {error}") from None
+                finally:
+                    symbols.frozen = True
+
+
+def _constraint(symbols: Symbols, c: isl.Constraint, group: Group) -> tuple[Extent, Sequence[str]]:
+    """The left side of `size >= 0` or `size == 0`, and which parameters are in it."""
+    assert group.scop is not None
+    size: Extent = int(c.get_constant_val().to_python())
+    params = []
+    for k in range(c.dim(isl.dim_type.div)):
+        if c.involves_dims(isl.dim_type.div, k, 1):
+            raise ModelError(f"{group.label} '{group.nodes[0].name}' assumes {group.scop.context} of its sizes")
+    for k in range(c.dim(isl.dim_type.param)):
+        factor = int(c.get_coefficient_val(isl.dim_type.param, k).to_python())
+        if factor:
+            name = c.get_dim_name(isl.dim_type.param, k)
+            params.append(name)
+            size = size + symbols.formula(name) * factor
+    return size, params

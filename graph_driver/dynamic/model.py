@@ -1,0 +1,133 @@
+"""A compiled model that runs for all sizes in the ranges of its symbols."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph_driver.dynamic.plan import Template
+from graph_driver.execute import Executor, Observer, Shared
+from graph_driver.ir import Graph
+from graph_driver.joined import Group
+from graph_driver.model import Code, Model, Report
+from poly.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from graph_driver.reference import HostNode
+
+KEPT_SIZES = 64
+"""How many combinations of sizes are remembered: a plan with its numbers each, no code."""
+
+
+class DynamicModel(Model):
+    """A model compiled once for all sizes; `plan` is the plan at the representative sizes.
+
+    The first call with new sizes evaluates the formulas (a millisecond or so); the last `KEPT_SIZES`
+    combinations are remembered. All share one set of arenas, which grow to the largest.
+    """
+
+    def __init__(
+        self, name: str, code: Code, template: Template, weights: np.ndarray, hosts: Sequence[HostNode],
+        report: Report, graph: Graph | None = None, groups: Sequence[Group] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(name, code, template.typical, weights, hosts, report, graph, groups)
+        self.template = template
+        self._bound: OrderedDict[tuple[tuple[int, ...], ...], Executor] = OrderedDict()
+        self._binding = threading.Lock()
+        self._addresses: tuple[dict[str, int], int] | None = None
+        self._shared: Shared | None = None
+
+    def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+        """Run in `graph` mode, from any thread, at the sizes of the arrays.
+
+        Raises:
+            ArgumentError: names, dtypes or shapes do not fit, or the sizes are outside of what the model
+                was compiled for (the guard is named).
+        """
+        return self.for_inputs(inputs).run(inputs, out)
+
+    def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
+        """Run step by step; see `Executor.run_eager`."""
+        return self.for_inputs(inputs).run_eager(inputs, observer)
+
+    def executor(self) -> Executor:
+        """The program at the representative sizes."""
+        return self.at(self.template.symbols.typical)
+
+    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
+        """The program for the sizes of these inputs."""
+        try:
+            key = tuple([inputs[n].shape for n in self.plan.inputs])
+        except (KeyError, AttributeError):
+            key = self._shapes(inputs)
+        found = self._bound.get(key)
+        if found is None:
+            self._check(key)
+            found = self._bind(key, self.template.values_of(dict(zip(self.plan.inputs, key, strict=True))))
+        return found
+
+    def at(self, values: Mapping[str, int]) -> Executor:
+        """The program for these values of the symbols. Raises `ArgumentError`."""
+        from graph_driver.dynamic.size import evaluate
+
+        missing = [n for n in self.template.symbols.ranges if n not in values]
+        if missing:
+            raise ArgumentError(f"size {missing[0]} is not given")
+        key = tuple(
+            tuple(evaluate(n, values) for n in self.template.shapes.get(name, self.plan.slots[name].shape or ()))
+            for name in self.plan.inputs
+        )
+        return self._bound.get(key) or self._bind(key, values)
+
+    def _shapes(self, inputs: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+        missing = [n for n in self.plan.inputs if n not in inputs]
+        if missing:
+            raise ArgumentError(f"input '{missing[0]}' is missing")
+        return tuple(np.shape(inputs[n]) if self.plan.slots[n].dtype else () for n in self.plan.inputs)
+
+    def _check(self, key: tuple[tuple[int, ...], ...]) -> None:
+        """Refuse shapes that contradict the model or each other."""
+        values: dict[str, tuple[int, str]] = {}
+        for name, shape in zip(self.plan.inputs, key, strict=True):
+            slot = self.plan.slots[name]
+            if slot.dtype is None:
+                continue
+            wanted = self.template.shapes.get(name, slot.shape or ())
+            text = f"[{', '.join(map(str, wanted))}]"
+            if len(shape) != len(wanted):
+                raise ArgumentError(f"input '{name}' has shape {list(shape)}, the model was compiled for {text}")
+            for axis, (want, given) in enumerate(zip(wanted, shape)):
+                known, origin = (want, "") if isinstance(want, int) else values.get(str(want), (given, ""))
+                if known != given:
+                    where = f" ({want} = {known} in input '{origin}')" if origin else ""
+                    raise ArgumentError(
+                        f"input '{name}' has size {given} on axis {axis}, the model was compiled for {text}{where}"
+                    )
+                if not isinstance(want, int):
+                    values.setdefault(str(want), (given, name))
+
+    def _bind(self, key: tuple[tuple[int, ...], ...], values: Mapping[str, int]) -> Executor:
+        self.template.symbols.check(values)
+        bound = self.template.bind(values)
+        with self._binding:
+            addresses, runtime = self._linked()
+            made = Executor(
+                bound.plan, self.weights, self.hosts, addresses, runtime, bound.table, self.template.params, self._shared
+            )
+            self._bound[key] = made
+            while len(self._bound) > KEPT_SIZES:
+                self._bound.popitem(last=False)
+        return made
+
+    def _linked(self) -> tuple[dict[str, int], int]:
+        if self._addresses is None:
+            from emit import threadpool
+
+            runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
+            self._addresses = self.code.link(), runtime or 0
+            self._shared = Shared(runtime or 0)
+        return self._addresses
