@@ -72,6 +72,8 @@ def _hoist(s: Stmt) -> Stmt:
     s = with_bodies(s, tuple(_hoist(b) for b in s.bodies()))
     if isinstance(s, Block):
         return _joined(s)
+    if isinstance(s, Alloc) and s.buffer.space == "shared":
+        return s  # stands directly in its launch
     if isinstance(s, (For, Let, Alloc)) and not _has_barrier(s):
         bound = s.buffer.name if isinstance(s, Alloc) else s.var if isinstance(s, For) else s.name
         conditions, inner = _chain(s.body)
