@@ -107,6 +107,10 @@ class Dim:
         """The symbols in it, in order of appearance."""
         return tuple(dict.fromkeys(e.name for e in walk(self.expr) if isinstance(e, Var)))
 
+    def ranges(self) -> dict[str, tuple[int, int | None]]:
+        """Smallest and largest value of its symbols, as far as they are known from outside."""
+        return {}
+
     def value(self) -> int | None:
         """Its integer during a plain-Python run, else None."""
         sizes = _bound.get()

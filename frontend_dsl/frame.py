@@ -31,6 +31,7 @@ class Program:
         self.assigned: frozenset[int] = frozenset()
         self.depth = 0
         self.kept: set[str] = set()  # arrays of values that never change once stored
+        self.outside: list[str] = []  # sizes from outside that no shape has: parameters in the next pass
         self.mixed: list[DslError] = []  # local scalars of two types, as far as the types are known
 
 
@@ -67,7 +68,7 @@ class Frame:
         self.program = program
         self.builder = program.builder
         self.source = source_of(fn)
-        self.sizes = sizes
+        self.sizes = dict(sizes)
         self.is_operator = is_operator
         self.env: dict[str, Any] = {}
         self.pinned: frozenset[str] = frozenset()
@@ -117,9 +118,13 @@ class Frame:
     def size(self, dim: Dim, node: Any) -> Any:
         """A size symbol's value: an `int`, or a weak `Sym` while it is symbolic."""
         for name in dim.names():
-            if name not in self.sizes:
+            if name not in self.sizes and dim.from_outside:
+                self.program.outside.append(name)
+                self.sizes[name] = Var(name)
+            elif name not in self.sizes:
                 hint = f"only sizes in the shapes of {self.fn.__name__}'s arguments are known: take it from A.shape"
                 raise self.error(node, f"the size {name} is not known here", hint)
+        self.builder.ranges |= dim.ranges()
         expr = tidy(substitute(dim.expr, self.sizes))
         return size_value(expr)
 

@@ -64,11 +64,14 @@ def _not_negative(extent: Expr, context: isl.Set, params: tuple[str, ...]) -> Ex
 
 
 def context_of(builder: Builder) -> isl.Set:
-    """Sizes are at least 1; no array has a negative extent."""
+    """Sizes are in their ranges, by default at least 1; no array has a negative extent."""
     space = set_space("size", [], builder.params)
     context = isl.Set.universe(space)
     for p in builder.params:
-        context = context.intersect(to_set(Binary(">=", Var(p), const_int(1), bool_), space))
+        low, high = builder.ranges.get(p, (1, None))
+        context = context.intersect(to_set(Binary(">=", Var(p), const_int(low), bool_), space))
+        if high is not None:
+            context = context.intersect(to_set(Binary("<=", Var(p), const_int(high), bool_), space))
     for array in builder.arrays.values():
         if array.prefix_shape:
             continue  # expansion: an empty nest needs no storage

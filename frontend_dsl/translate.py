@@ -38,8 +38,9 @@ def translate(
     from values that it meets later in the text.
     """
     types: dict[int, Type] = {}
+    outside: tuple[str, ...] = ()
     for _ in range(PASS_LIMIT):
-        program, frame, args = _start(operator, shapes, sizes, constants, types)
+        program, frame, args = _start(operator, shapes, sizes, constants, types, outside)
         problem: DslError | None = None
         returned: Returned | None = None
         try:
@@ -47,9 +48,9 @@ def translate(
         except DslError as error:
             problem = error
         found = {k: join(types[k], t) if k in types else t for k, t in program.seen.items()}
-        if all(types.get(k) == t for k, t in found.items()):
+        if all(types.get(k) == t for k, t in found.items()) and not program.outside:
             break
-        types = found
+        types, outside = found, tuple(dict.fromkeys((*outside, *program.outside)))
     for mistake in (problem, *program.mixed):
         if mistake is not None:
             raise mistake
@@ -63,10 +64,11 @@ def _start(
     known: Mapping[str, Expr],
     constants: Mapping[str, Any],
     types: Mapping[int, Type],
+    outside: tuple[str, ...],
 ) -> tuple[Program, Frame, tuple[str, ...]]:
     signature = operator.signature
     sizes = solve_sizes(signature, shapes, known)
-    for name in signature.dims():
+    for name in (*signature.dims(), *outside):
         sizes.setdefault(name, Var(name))
     every = [*sizes.values(), *(e for shape in shapes.values() for e in shape)]
     params = tuple(dict.fromkeys(v.name for e in every for v in walk(e) if isinstance(v, Var)))
@@ -89,6 +91,10 @@ def _start(
         array = builder.add_array(ArrayValue(p.name, p.dtype, shape, kind, span, scalar=p.shape is None))
         frame.env[p.name] = array
         args.append(array.name)
+    for shape_of in (*(p.shape for p in signature.params), *(r.shape for r in signature.results or ())):
+        for extent in shape_of or ():
+            if isinstance(extent, Dim):
+                builder.ranges |= extent.ranges()
     frame.env.update(constants)
     return program, frame, tuple(args)
 

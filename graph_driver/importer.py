@@ -17,7 +17,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, version_converter
 
-from graph_driver import contrib, functions, subgraphs, unrolling
+from graph_driver import bodies, contrib, functions, subgraphs, unrolling
 from graph_driver.binding import Binder, Dim, symbol_of
 from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from graph_driver.functions import has_loops
@@ -236,6 +236,13 @@ class _Walker:
             proto = self._without_empty_pieces(proto, outputs)
         attrs = attributes(proto, what)
         node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
+        if not domain and proto.op_type in bodies.KINDS and depth < MAX_DEPTH:
+            found = bodies.find(proto, attrs, self.graph.tensors, self.graph.opsets.get("", 1), self._subgraph, what)
+            if isinstance(found, str):
+                self.graph.notes.append(f"{what} runs on the host: {found}")
+            else:
+                node.bodies = found.graphs
+                outputs |= found.outputs
         constants = self._fold(node, outputs, what)
         if constants is not None:
             self.folded += 1
@@ -258,9 +265,10 @@ class _Walker:
         outputs = infer_symbolic(node, proto, self.graph.tensors, self.graph.opsets, self.graph.symbols, what)
         if all(t.sizes is not None or t.const is not None for t in outputs.values()):
             self.folded += 1
-        elif depth < MAX_DEPTH and self._by_definition(node, outputs, depth):
-            return
         else:
+            with self.graph.symbols.at(what):
+                if depth < MAX_DEPTH and self._by_definition(node, outputs, depth):
+                    return
             self.graph.nodes.append(node)
         for t in outputs.values():
             self._define(t)
@@ -351,7 +359,7 @@ class _Walker:
                 del tensors[name]
             del self.graph.nodes[nodes:]
             self.folded, self.defined = counted
-            self.graph.notes.append(f"{what} stays a loop of the host: {reason}")
+            self.graph.notes.append(f"{what} is not unrolled: {reason}")
             return False
         return True
 
@@ -361,6 +369,24 @@ class _Walker:
             self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
         for node in part.node:
             self.visit(node, depth + 1)
+
+    def _subgraph(self, body: onnx.GraphProto, inputs: Sequence[Tensor]) -> Graph:
+        """A subgraph as a graph of its own. `inputs`: its own, then captured tensors (constants stay constants)."""
+        model = onnx.ModelProto(graph=onnx.GraphProto(name=body.name))
+        walker = _Walker(model, self.folder, dict(self.graph.opsets), owned=False)
+        walker.visited = self.visited
+        for t in inputs:
+            if t.const is None:
+                walker.graph.inputs.append(t.name)
+            walker._define(t)
+        results = [f"{o.name}@result{k}" for k, o in enumerate(body.output)]
+        walker._body(body, 0)
+        for o, result in zip(body.output, results):
+            walker.visit(onnx.NodeProto(op_type="Identity", input=[o.name], output=[result]), 0)
+        walker.graph.outputs += results
+        self.visited = walker.visited
+        verify(walker.graph)
+        return walker.graph
 
     def _splice(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
         """Put the branch of an `If` with a known condition in its place."""

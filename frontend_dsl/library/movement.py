@@ -183,6 +183,19 @@ def make_trilu(T: DType, batch: int, rows: int, cols: int, k: int, upper: bool) 
     return trilu
 
 
+def make_range(T: DType, n: int, start: int, step: int) -> Any:
+    """`Y[i] = start + i * step`."""
+
+    @op
+    def range_() -> T[n]:
+        Y = empty((n,), T)
+        for i in range(n):
+            Y[i] = T(start + i * step)
+        return Y
+
+    return range_
+
+
 def make_eye(T: DType, rows: int, cols: int, k: int) -> Any:
     """Ones on the `k`-th diagonal, zeros elsewhere."""
 

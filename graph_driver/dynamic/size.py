@@ -100,6 +100,14 @@ class Size(Dim):
                     return False
         return True
 
+    def ranges(self) -> dict[str, tuple[int, int | None]]:
+        """What is known of the kernel parameters in it."""
+        found: dict[str, tuple[int, int | None]] = {}
+        for name in self.names():
+            low, high = self.home.bounds(self.home.formula(name))
+            found[name] = (low if low is not None else 1, high)
+        return found
+
     def value(self) -> None:
         """Never known outside of a run."""
         return None

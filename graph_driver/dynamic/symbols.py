@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import islpy as isl
+
 from graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
+from poly.affine import set_space, to_pw_aff
 from poly.errors import ArgumentError, ModelError, PolycError
 
 
@@ -140,6 +143,8 @@ class Symbols:
         if high is not None and high < 0:
             return True
         assert isinstance(size, Size)
+        if size.affine and (decided := self._decided(size)) is not None:
+            return decided
         if self.frozen:
             raise SizeError(f"whether {size} is negative depends on the sizes")
         known = next((g.kind == "<" for g in self.guards if g.size == size and g.kind != "="), None)
@@ -148,6 +153,21 @@ class Symbols:
         negative = evaluate(size, self.typical) < 0
         self._guard(size, "<" if negative else ">=", self.where)
         return negative
+
+    def _decided(self, size: Size) -> bool | None:
+        """Whether an affine `size < 0` holds for all sizes or for none, exactly; None when it depends on them."""
+        names = {self.parameter(symbol(self, n)): self.ranges[n] for n in sorted(size.symbols())}
+        space = set_space("", [], list(names))
+        value = to_pw_aff(size.expr, space)
+        sizes = isl.Set.universe(space)
+        for k, r in enumerate(names.values()):
+            sizes = sizes.lower_bound_val(isl.dim_type.param, k, isl.Val(r.low))
+            if r.high is not None:
+                sizes = sizes.upper_bound_val(isl.dim_type.param, k, isl.Val(r.high))
+        negative = sizes.intersect(value.lt_set(value.sub(value)))
+        if negative.is_empty():
+            return False
+        return True if sizes.is_subset(negative) else None
 
     def require_equal(self, a: Extent, b: Extent, why: str) -> None:
         """Make `a == b` a guard unless it is known. Raises `GuardError` when the representative sizes break it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from frontend_dsl.library.matrix import make_batched_matmul, make_determinant, make_gemm, make_matmul
 from graph_driver.operators.context import NodeContext, OperatorScop
 from graph_driver.operators.registry import (
@@ -36,7 +34,8 @@ def any_matmul(ctx: NodeContext) -> OperatorScop:
     if product(stack_b) == 1:
         scop = scop_of(make_matmul, a.dtype, product(stack_a) * rows, inner, cols)
     else:
-        batch = tuple(np.broadcast_shapes(stack_a, stack_b))
+        y = ctx.outputs[0].shape
+        batch = y[: len(y) - (len(a.shape) > 1) - (len(b.shape) > 1)]
         scop = scop_of(make_batched_matmul, a.dtype, stack_a, stack_b, batch, rows, inner, cols)
     return OperatorScop(scop, ((0, "A"), (1, "B")), scop.results, False)
 

@@ -20,6 +20,7 @@ from graph_driver.operators.registry import (
     optional,
     product,
     scop_of,
+    sizes_of,
 )  # fmt: skip
 from poly.dtypes import DType, u8, u16, u32, u64
 from poly.scop import Scop
@@ -125,12 +126,13 @@ def slice_(ctx: NodeContext) -> OperatorScop:
     if ctx.opset < 10:
         starts, axes, steps = ctx.attrs["starts"], ctx.attrs.get("axes"), None
     else:
-        starts, axes, steps = constant(ctx, 1, "bounds"), constant(ctx, 3, "axes"), constant(ctx, 4, "steps")
-    first = integers(starts)
+        starts, axes, steps = sizes_of(ctx, 1, "bounds"), constant(ctx, 3, "axes"), constant(ctx, 4, "steps")
+    first = tuple(starts)
     where = integers(axes) if axes is not None else tuple(range(len(first)))
     by = integers(steps) if steps is not None else (1,) * len(first)
     rank = len(x.shape)
-    origin, stride = [0] * rank, [1] * rank
+    origin: list[Any] = [0] * rank
+    stride = [1] * rank
     for a, s, b in zip(where, first, by, strict=True):
         n = x.shape[a % rank]
         s = s + n if s < 0 else s
@@ -198,6 +200,17 @@ def eye_like(ctx: NodeContext) -> OperatorScop:
     """Only the input's shape counts."""
     y = only_output(ctx)
     scop = scop_of(lib.make_eye, y.dtype, *y.shape, int(ctx.attrs.get("k", 0)))
+    return OperatorScop(scop, (), scop.results, False)
+
+
+@onnx_operator("Range")
+def range_(ctx: NodeContext) -> OperatorScop:
+    """Of a length that follows from symbolic sizes (of others it is a constant)."""
+    start, delta = sizes_of(ctx, 0, "its start"), sizes_of(ctx, 2, "its step")
+    y = only_output(ctx)
+    if start is None or delta is None or not y.dtype.is_int:
+        raise Unsupported(f"Range of {y.dtype}")
+    scop = scop_of(lib.make_range, y.dtype, y.shape[0], start[0], delta[0])
     return OperatorScop(scop, (), scop.results, False)
 
 

@@ -68,6 +68,15 @@ def constant(ctx: NodeContext, position: int, what: str) -> Any:
     return info.const
 
 
+def sizes_of(ctx: NodeContext, position: int, what: str) -> tuple[Any, ...] | None:
+    """The elements of an integer input that is constant or follows from symbolic sizes; None when absent."""
+    info = optional(ctx, position)
+    if info is not None and info.sizes is not None:
+        return tuple(info.sizes.reshape(-1))
+    found = constant(ctx, position, what)
+    return None if found is None else integers(found)
+
+
 def integers(value: Any) -> tuple[int, ...]:
     """A list attribute or a constant tensor as a tuple of ints."""
     return tuple(int(v) for v in (value.ravel() if hasattr(value, "ravel") else value))
