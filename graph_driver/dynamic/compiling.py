@@ -58,7 +58,7 @@ def plan_symbolic(
     assert symbols is not None
     symbols.frozen = True
     with report.stage("passes"):
-        report.passes = [str(r) for r in manager.run(graph, manager.for_target(machine, exact))]
+        report.passes = [str(r) for r in manager.run(graph, manager.select(exact=exact), machine)]
     report.nodes = len(graph.nodes)
     with report.stage("groups"):
         symbols.frozen = False
