@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emit import targets
+from emit.gpu.targets import get as get_gpu
+from emit.gpu.targets import is_gpu
 from poly.errors import ScheduleError
 from poly.scop import Scop
 from poly.specialise import specialise
-from poly.target import Target
+from poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
     from emit.kernel import Kernel
@@ -39,15 +41,23 @@ def auto_schedule(
     return automatic(specialise(scop, sizes or {}), machine, machine.threads if threads is None else threads)
 
 
+def gpu_schedule(scop: Scop, target: GpuTarget, sizes: Mapping[str, int] | None = None) -> Schedule:
+    """The automatic schedule of `scop` for a GPU; sizes not given stay symbolic."""
+    from scheduler.strategies.gpu import automatic_gpu
+
+    return automatic_gpu(specialise(scop, sizes or {}), target)
+
+
 def compile_operator(
     scop: Scop,
-    target: str | Target | None = None,
+    target: str | Target | GpuTarget | None = None,
     schedule: Schedule | None = None,
     threads: int | None = None,
     sizes: Mapping[str, int] | None = None,
     backend: str | None = None,
 ) -> Kernel:
-    """Compile one Scop. `target` is a target's name, or `c` for the C back end on this machine.
+    """Compile one Scop. `target` is a target's name, `c` for the C back end on this machine, or a
+    GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `emit.gpu.kernel.GpuKernel`.
 
     Raises:
         ScheduleError: `schedule` belongs to another Scop (other statements).
@@ -55,6 +65,8 @@ def compile_operator(
     """
     from emit.compile import compile_kernel
 
+    if isinstance(target, GpuTarget) or is_gpu(target):
+        return _compile_gpu(scop, target if isinstance(target, GpuTarget) else get_gpu(str(target)), schedule, sizes)
     if target == "c":
         target, backend = None, "c"
     machine = resolve_target(target)
@@ -62,12 +74,26 @@ def compile_operator(
     if schedule is None:
         schedule = auto_schedule(scop, machine, sizes, threads)
     else:
-        if set(schedule.original.statements) != set(scop.statements):
-            raise ScheduleError(f"the schedule given for {scop.name} belongs to another operator")
-        schedule = specialised(schedule, sizes or {})
+        schedule = _fitting(scop, schedule, sizes)
     return compile_kernel(
         schedule.scop, schedule.tree, target=machine, backend=backend or "llvm", threads=threads, notes=schedule.notes
     )
+
+
+def _compile_gpu(
+    scop: Scop, target: GpuTarget, schedule: Schedule | None, sizes: Mapping[str, int] | None
+) -> Kernel:  # fmt: skip
+    from emit.gpu.kernel import compile_gpu
+
+    chosen = gpu_schedule(scop, target, sizes) if schedule is None else _fitting(scop, schedule, sizes)
+    return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes)
+
+
+def _fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:
+    """A schedule given by the user, with sizes fixed."""
+    if set(schedule.original.statements) != set(scop.statements):
+        raise ScheduleError(f"the schedule given for {scop.name} belongs to another operator")
+    return specialised(schedule, sizes or {})
 
 
 def specialised(schedule: Schedule, sizes: Mapping[str, int]) -> Schedule:

@@ -20,6 +20,11 @@ def names() -> list[str]:
     return ["cuda", *sorted(p.stem for p in (DATA / "gpu").glob("*.toml"))]
 
 
+def is_gpu(target: object) -> bool:
+    """Whether this is a GPU target or the name of one."""
+    return isinstance(target, GpuTarget) or (isinstance(target, str) and target in names())
+
+
 @functools.cache
 def get(name: str) -> GpuTarget:
     """A GPU target by name; `cuda` is the device's own architecture, `sm_80` without a device.

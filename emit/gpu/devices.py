@@ -1,0 +1,165 @@
+"""The thin device layer: what every driver interface can do, and which one is there.
+
+Looked for in this order: pycuda, cuda-bindings (both need NVIDIA's driver), pyopencl (any device).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from emit.gpu.program import KernelInfo, Program
+from poly.errors import BuildError
+from poly.target import GpuTarget
+
+
+class DeviceError(BuildError):
+    """There is no device, or its driver refused something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A place in memory of a device: `memory` is the driver's object, `offset` counts bytes."""
+
+    memory: Any
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """A kernel with everything that a launch needs."""
+
+    kernel: KernelInfo
+    handle: Any
+    grid: tuple[int, int, int]
+    arguments: tuple[Pointer | int, ...]
+
+
+class Device(Protocol):
+    """One device through one driver interface. `stream=None` is the default stream; copies and
+    launches of one stream happen in order. `alignment`: of offsets in `Pointer`s, in bytes."""
+
+    name: str
+    interface: str
+    language: str
+    alignment: int
+
+    def architecture(self) -> str:
+        """The target's name (`sm_90`), or `opencl`."""
+
+    def load(self, program: Program, target: GpuTarget) -> dict[str, Any]:
+        """Handles of the program's kernels by their symbols."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """Uninitialised memory, freed when the last reference goes."""
+
+    def upload(self, to: Pointer, array: np.ndarray, stream: Any = None) -> None:
+        """Copy a contiguous array to the device (done when the call returns)."""
+
+    def download(self, array: np.ndarray, source: Pointer, stream: Any = None) -> None:
+        """Copy to a contiguous array, after everything before in the stream."""
+
+    def copy(self, to: Pointer, source: Pointer, nbytes: int, stream: Any = None) -> None:
+        """Copy within the device."""
+
+    def launch(self, spec: LaunchSpec, stream: Any = None) -> None:
+        """Start a kernel."""
+
+    def stream(self) -> Any:
+        """A new queue of work."""
+
+    def synchronize(self, stream: Any = None) -> None:
+        """Wait until all work of the stream is done."""
+
+    def event(self, stream: Any = None) -> Any:
+        """A mark in the stream."""
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Seconds between two events (waits for the second)."""
+
+
+# Interface -> (module of ours, its class, the package that it needs).
+_INTERFACES = {
+    "pycuda": ("emit.gpu.pycuda_device", "PycudaDevice", "pycuda"),
+    "cuda-bindings": ("emit.gpu.cuda_device", "CudaDevice", "cuda.bindings"),
+    "pyopencl": ("emit.gpu.opencl_device", "OpenclDevice", "pyopencl"),
+}
+LANGUAGES = {"cuda": ("pycuda", "cuda-bindings"), "opencl": ("pyopencl",)}
+
+
+@functools.cache
+def open_device(language: str) -> Device:
+    """The first device for `cuda` or `opencl` text that some interface finds.
+
+    Raises:
+        DeviceError: there is none; the message is one line that says what was looked for.
+    """
+    reasons = []
+    for interface in LANGUAGES[language]:
+        try:
+            return open_interface(interface)
+        except DeviceError as error:
+            reasons.append(str(error))
+    raise DeviceError(f"no GPU here for {language}: {'; '.join(reasons)}")
+
+
+def open_interface(interface: str) -> Device:
+    """The device that one interface finds.
+
+    Raises:
+        DeviceError: the package, the driver or a device is missing.
+    """
+    module, name, package = _INTERFACES[interface]
+    if not _installed(package):
+        raise DeviceError(f"{interface} is not installed")
+    make: Callable[[], Device] = getattr(importlib.import_module(module), name)
+    return make()
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name
+        return False
+
+
+def found() -> dict[str, str]:
+    """Interface -> the device that it finds, or why none (for `polyc doctor`)."""
+    out = {}
+    for interface in _INTERFACES:
+        try:
+            device = open_interface(interface)
+            out[interface] = f"{device.name} ({device.architecture()})"
+        except DeviceError as error:
+            out[interface] = f"none: {error}"
+    return out
+
+
+def cuda_architecture() -> str | None:
+    """The architecture of the CUDA device that is here (`sm_90`); None without one."""
+    try:
+        return open_device("cuda").architecture()
+    except DeviceError:
+        return None
+
+
+def packed(arguments: Sequence[Pointer | int]) -> list[int]:
+    """CUDA's arguments as 64-bit words: addresses and sizes."""
+    return [int(a.memory) + a.offset if isinstance(a, Pointer) else a for a in arguments]
+
+
+def cubin_for(program: Program, target: GpuTarget) -> bytes:
+    """Machine code for a CUDA device.
+
+    Raises:
+        BuildError: no CUDA compiler here.
+    """
+    from emit.gpu.nvidia import compile_cubin
+
+    return compile_cubin(program, target).image
