@@ -107,9 +107,11 @@ class CProgram:
             ModelError: steps run on the host, or sizes are known only at run time.
         """
         self.name, self.plan, self.kernels, self.weights = name, plan, kernels, weights
-        if plan.host_steps:
-            first = plan.host_steps[0]
-            more = f" (and {len(plan.host_steps) - 1} more)" if len(plan.host_steps) > 1 else ""
+        if plan.python_steps:
+            first = plan.python_steps[0]
+            more = f" (and {len(plan.python_steps) - 1} more)" if len(plan.python_steps) > 1 else ""
+            if first.kind == "control":
+                raise ModelError(f"no C for {first.label} '{first.nodes[0]}'{more}: its course is only known at run time")
             raise ModelError(f"no C for operator {first.label} '{first.nodes[0]}'{more}: it runs on the host, "
                              f"because {first.reason}")  # fmt: skip
         open_ended = [n for n in (*plan.inputs, *plan.outputs) if plan.slots[n].dtype is None]

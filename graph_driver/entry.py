@@ -16,7 +16,7 @@ def segments(plan: Plan) -> list[list[int]]:
     """Step numbers of each maximal run of native steps, in order."""
     found: list[list[int]] = []
     for k, step in enumerate(plan.steps):
-        if step.kind == "host":
+        if step.kind in ("host", "control"):
             continue
         if found and found[-1][-1] == k - 1:
             found[-1].append(k)

@@ -19,6 +19,7 @@ from poly.dtypes import BY_NAME
 from poly.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
+    from graph_driver.control import ControlNode
     from graph_driver.reference import HostNode
 
 SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -113,7 +114,8 @@ class Executor:
     """
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode], symbols: Mapping[str, int], runtime: int,
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], symbols: Mapping[str, int],
+        runtime: int,
         table: np.ndarray | None = None, params: Sequence[int] = (), shared: Shared | None = None,
     ) -> None:  # fmt: skip
         """`weights` is the weights segment; `symbols` has addresses of all kernels and segments.
@@ -334,8 +336,8 @@ class _Frame:
             return self.host_values[name]
         return self.array(name)
 
-    def host(self, step: Step, hosts: Sequence[HostNode]) -> None:
-        """Run one host step; results with known shapes are stored in their place."""
+    def host(self, step: Step, hosts: Sequence[HostNode | ControlNode]) -> None:
+        """Run one step that needs Python; results with known shapes are stored in their place."""
         captures = {c: self.value(c) for c in step.captures}
         results = hosts[step.index]([self.value(a) for a in step.args], captures)
         for name, result in zip(step.results, results, strict=True):

@@ -242,6 +242,7 @@ class _Walker:
                 self.graph.notes.append(f"{what} runs on the host: {found}")
             else:
                 node.bodies = found.graphs
+                self.graph.notes += found.notes
                 outputs |= found.outputs
         constants = self._fold(node, outputs, what)
         if constants is not None:

@@ -74,7 +74,8 @@ class Node:
     """One operator. Absent optional inputs and outputs are the empty name.
 
     `captures` are tensors of this graph that subgraphs inside `attrs` refer to. `proto` is the
-    `onnx.NodeProto` it came from (None once a pass has changed `attrs`): the host runs it.
+    `onnx.NodeProto` it came from (None once a pass has changed `attrs`): the host runs it. `bodies` are
+    the subgraphs of control flow that stays in the plan (`graph_driver.bodies`).
     """
 
     name: str
@@ -85,6 +86,7 @@ class Node:
     domain: str = ""
     captures: tuple[str, ...] = ()
     proto: Any = None
+    bodies: tuple[Graph, ...] = ()
 
     def reads(self) -> Iterator[str]:
         """Names of all tensors that the node needs."""

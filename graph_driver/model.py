@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver import entry, groups, kernels, memo, memory
+from graph_driver.control import ControlNode
 from graph_driver.execute import Executor, Observer, aligned_bytes
 from graph_driver.ir import Graph
 from graph_driver.joined import Group, on_host, split
@@ -65,6 +66,20 @@ class Report:
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
+    def include(self, what: str, bodies: Sequence[Report]) -> None:
+        """Add the reports on the compiled bodies of the control flow `what`."""
+        kernels = sum(b.kernels for b in bodies)
+        self.notes.append(f"{what} is part of the plan: {len(bodies)} compiled bodies with {kernels} kernels")
+        self.kernels += kernels
+        for body in bodies:
+            self.nodes += body.nodes
+            self.distinct += body.distinct
+            self.cache_hits += body.cache_hits
+            self.host += [(operator, f"{node} in {what}", reason) for operator, node, reason in body.host]
+            self.notes += body.notes
+            for stage, seconds in body.seconds.items():
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data (the `--json` form)."""
         data = dict(vars(self))
@@ -108,7 +123,8 @@ class Model:
     `plan` (steps, slots, peak, bound) and `graph` (None after `load`) can be looked at.
     """
 
-    def __init__(self, name: str, code: Code, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode],
+    def __init__(self, name: str, code: Code, plan: Plan, weights: np.ndarray,
+                 hosts: Sequence[HostNode | ControlNode],
                  report: Report, graph: Graph | None = None, groups: Sequence[Group] = ()) -> None:  # fmt: skip
         self.name, self.code, self.plan, self.graph = name, code, plan, graph
         self.groups = tuple(groups)
@@ -274,10 +290,21 @@ def compile_graph(
     with report.stage("program"):
         text = entry.entry_text(plan, machine.triple)
         code = link_program(text, plan, compiled, machine, backend, threads)
+        weights = weights_segment(graph, plan)
+    hosts: list[HostNode | ControlNode] = []
+    for node in (g.nodes[0] for g in found if not g.key):
         from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
 
-        hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
-        weights = weights_segment(graph, plan)
+        if node.bodies:
+            reports = [Report(report.target, threads) for _ in node.bodies]
+            bodies = [
+                compile_graph(b, machine, backend, threads, r, fuse, None, progress, exact)
+                for b, r in zip(node.bodies, reports, strict=True)
+            ]
+            hosts.append(ControlNode.of(node, bodies))
+            report.include(f"{node.op_type} '{node.name}'", reports)
+        else:
+            hosts.append(HostNode.of(node, graph.opsets, graph.tensors))
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
 
 

@@ -4,6 +4,7 @@
     weights.bin     the weights segment, mapped into memory at load
     code.bin        machine code of the kernels and the native program, one after another
     host.bin        serialised one-node ONNX models of host steps
+    body_N_K        body K of step N of control flow: a compiled directory of its own
 
 File names are fixed; nothing in the manifest is ever used as a path. Writing goes to a
 temporary directory that is renamed into place.
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graph_driver.control import ControlNode
 from graph_driver.execute import aligned_bytes
 from graph_driver.limits import MAX_TENSOR_BYTES
 from graph_driver.memory import PlanError
@@ -84,10 +86,23 @@ def _replace(temporary: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _write(model: Model, folder: Path) -> None:
+def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> dict[str, Any]:
+    """Write the bodies of control flow; what the manifest says about them."""
+    if not isinstance(node, ControlNode):
+        return {}
+    checksums = []
+    for k, body in enumerate(node.bodies):
+        place = folder / f"body_{number}_{k}"
+        place.mkdir()
+        checksums.append(_write(body, place))
+    return {"course": node.course, "bodies": checksums}
+
+
+def _write(model: Model, folder: Path) -> str:
+    """Write one model; the checksum of its manifest."""
     code = model.code
     blobs = [*code.images.values(), code.program]
-    hosts = [h.proto.SerializeToString(deterministic=True) for h in model.hosts]
+    hosts = [b"" if isinstance(h, ControlNode) else h.proto.SerializeToString(deterministic=True) for h in model.hosts]
     files = {
         WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
         CODE: _put(folder / CODE, blobs),
@@ -102,14 +117,17 @@ def _write(model: Model, folder: Path) -> None:
         "segments": code.segments,
         "symbols": list(code.images),
         "code": [len(b) for b in blobs],
-        "host": [{"kind": h.kind, "name": h.name, "size": len(p)} for h, p in zip(model.hosts, hosts, strict=True)],
+        "host": [
+            {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h)
+            for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
+        ],
         "plan": json.loads(model.plan.to_json()),
         "report": _kept(model.report()),
         "files": files,
     }
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-    manifest["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    manifest["checksum"] = _checksum(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")), encoding="utf-8")
+    return str(manifest["checksum"])
 
 
 def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
@@ -169,10 +187,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise BuildError(f"{folder} is damaged: the manifest is not one of polyc's") from None
     if data.get("format") != FORMAT:
         raise BuildError(f"{folder} has format {data.get('format')!r}; this polyc reads format {FORMAT}")
-    actual = hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    if actual != claimed:
+    if _checksum(data) != claimed:
         raise BuildError(f"{folder} is damaged: the manifest's checksum does not match")
     return dict(data)
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    """Of a manifest without its own checksum."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
@@ -187,8 +209,9 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     if len(blobs) != len(symbols) + 1:
         raise ValueError("number of symbols")
     host_sizes = [int(h["size"]) for h in data["host"]]
+    parts = _cut(_read(folder, HOST, data["files"][HOST]), host_sizes)
     hosts = [
-        _host(h, blob) for h, blob in zip(data["host"], _cut(_read(folder, HOST, data["files"][HOST]), host_sizes))
+        _control(folder, k, h) if "bodies" in h else _host(h, blob) for k, (h, blob) in enumerate(zip(data["host"], parts))
     ]
     plan = Plan.from_json(json.dumps(data["plan"]))
     check_plan(plan, set(symbols), len(hosts))
@@ -200,6 +223,18 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     images = dict(zip(symbols, blobs))
     code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], int(data["segments"]))
     return Model(str(data["name"]), code, plan, weights, hosts, report)
+
+
+def _control(folder: Path, number: int, entry: dict[str, Any]) -> ControlNode:
+    """A step of control flow with its bodies, which must be those that were saved with it."""
+    bodies = []
+    for k, checksum in enumerate(entry["bodies"]):
+        place = folder / f"body_{number}_{k}"
+        manifest = _manifest(place)
+        if _checksum(manifest) != checksum:
+            raise BuildError(f"{folder} is damaged: {place.name} belongs to another model")
+        bodies.append(_load(place, manifest, Report()))
+    return ControlNode(str(entry["kind"]), str(entry["name"]), entry["course"], bodies)
 
 
 def _host(entry: dict[str, Any], blob: bytes) -> HostNode:

@@ -50,11 +50,12 @@ class Slot:
 @dataclass(frozen=True, slots=True)
 class Step:
     """`kernel`: machine code `symbol` over `args` (in ABI order); `copy`: args[0] to args[1];
-    `host`: host node number `index` reads `args` and writes `results`. `nodes` and `label`
+    `host`: host node number `index` reads `args` and writes `results`; `control`: the same, but the node
+    is control flow whose bodies are compiled models. `nodes` and `label`
     say where it comes from, `reason` why it is on the host; `scratch` are those of `args` that hold
     no tensor: memory that the code uses while it runs."""
 
-    kind: Literal["kernel", "copy", "host"]
+    kind: Literal["kernel", "copy", "host", "control"]
     label: str
     args: tuple[str, ...]
     results: tuple[str, ...]
@@ -100,8 +101,13 @@ class Plan:
 
     @property
     def host_steps(self) -> tuple[Step, ...]:
-        """Steps that need Python."""
+        """Operators that run in Python."""
         return tuple(s for s in self.steps if s.kind == "host")
+
+    @property
+    def python_steps(self) -> tuple[Step, ...]:
+        """Steps that need Python: operators of the host, and control flow around compiled bodies."""
+        return tuple(s for s in self.steps if s.kind in ("host", "control"))
 
     def to_json(self) -> str:
         """Stable text of the whole plan."""
@@ -170,7 +176,10 @@ def build_plan(
         if not g.key:
             (node,) = g.nodes
             args = tuple(i for i in node.inputs if i)
-            steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
+            if node.bodies:
+                steps.append(Step("control", g.label, args, g.outputs, names, "", hosts, node.captures))
+            else:
+                steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
             hosts += 1
         else:
             symbol, order, needs = symbols[g.key]
@@ -296,6 +305,9 @@ def _union(uses: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
 
 
 def _shape(root: str, uses: Sequence[tuple[int, int, int]]) -> memory.Shape:
+    last = max(end for _, end, _ in uses)
+    # Parts begin at multiples of the alignment; one that ends elsewhere takes the rest of its cache line.
+    uses = [(begin, min(memory.aligned(end), last), k) for begin, end, k in uses]
     cuts = sorted({c for begin, end, _ in uses for c in (begin, end)})
     runs = []
     for begin, end in zip(cuts, cuts[1:]):

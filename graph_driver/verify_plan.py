@@ -33,9 +33,9 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
             raise memory.PlanError(f"step {k} has scratch memory outside of the arena")
         if step.kind == "copy" and (len(step.args) != 2 or not native):
             raise memory.PlanError(f"step {k} is not a copy")
-        if step.kind == "host" and not 0 <= step.index < hosts:
+        if step.kind in ("host", "control") and not 0 <= step.index < hosts:
             raise memory.PlanError(f"step {k} calls a host operator that is not there")
-        if step.kind not in ("kernel", "copy", "host"):
+        if step.kind not in ("kernel", "copy", "host", "control"):
             raise memory.PlanError(f"step {k} has the unknown kind '{step.kind}'")
     offsets = {t.name: plan.offset_of(t.name) for t in plan.lifetimes}
     memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak))
