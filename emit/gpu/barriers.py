@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from emit.gpu.touches import Touch, touches
-from emit.loops import Alloc, Barrier, Block, For, Function, Launch, Let, Stmt
+from emit.gpu.touches import Around, Touch, touches
+from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt
 from emit.printer import expr_text
 from emit.rewrite import with_bodies
+from poly.dtypes import bool_
 from poly.errors import BuildError
+from poly.expr import Binary, Unary, Var
 from poly.scop import Scop
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
@@ -34,16 +36,20 @@ def place_barriers(fn: Function, scop: Scop) -> Function:
         BuildError: two blocks, or two threads at one place of the text, conflict; or a barrier
             would stand where only some threads of a block come.
     """
-    return replace(fn, body=_host(fn.body, fn.params, scop.context))
+    return replace(fn, body=_host(fn.body, Around(scop.context, fn.params)))
 
 
-def _host(s: Stmt, params: tuple[str, ...], context: isl.Set) -> Stmt:
+def _host(s: Stmt, around: Around) -> Stmt:
     if isinstance(s, Launch):
-        return _Launch(s, params, context).run()
-    if isinstance(s, (For, Let)):
-        name = s.var if isinstance(s, For) else s.name
-        return replace(s, body=_host(s.body, (*params, name), context))
-    return with_bodies(s, tuple(_host(b, params, context) for b in s.bodies()))
+        return _Launch(s, around).run()
+    if isinstance(s, For):
+        return replace(s, body=_host(s.body, around.inside(s)))
+    if isinstance(s, Let):
+        return replace(s, body=_host(s.body, around.known(s.name, Binary("==", Var(s.name), s.value, bool_))))
+    if isinstance(s, If):
+        orelse = None if s.orelse is None else _host(s.orelse, around.under(Unary("not", s.cond, bool_)))
+        return If(s.cond, _host(s.then, around.under(s.cond)), orelse)
+    return with_bodies(s, tuple(_host(b, around) for b in s.bodies()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +64,12 @@ class _Need:
 
 
 class _Launch:
-    def __init__(self, launch: Launch, params: tuple[str, ...], context: isl.Set) -> None:
+    def __init__(self, launch: Launch, around: Around) -> None:
         self.launch = launch
         self.blocks = len(launch.grid)
         self.ids = self.blocks + len(launch.threads)
         self.shared = {s.buffer.name for s in _shared(launch.body)}
-        self.touches = touches(launch, context, params)
+        self.touches = touches(launch, around)
         self.before: set[tuple[int, int]] = set()  # (id of a Block, number of the child that comes after)
         self.at_end: set[int] = set()  # ids of loops
 

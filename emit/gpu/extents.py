@@ -41,13 +41,15 @@ class Extents:
 
     An axis has as many threads as its longest loop iterations, if that is a constant; a default of
     256 threads a block where no loop has one, or where all together are more than a block can have.
-    `trips`: the iterations of loops over blocks, where the host can compute them.
+    `trips`: the iterations of loops over blocks, where the host can compute them; `capped`: the axes
+    that may have fewer blocks than a loop has iterations.
     """
 
     def __init__(self, s: Stmt, known: frozenset[str], target: GpuTarget) -> None:
         self.known = known
         self.target = target
         self.trips: dict[For, Expr] = {}
+        self.capped: set[str] = set()
         loops: dict[str, list[For]] = {}
         for x in bound_loops(s):
             loops.setdefault(x.kind, []).append(x)
@@ -78,22 +80,25 @@ class Extents:
 
     def _blocks(self, loops: Mapping[str, Sequence[For]]) -> dict[str, Expr]:
         used = [a for a in LETTERS if loops[a]]
-        return {a: self._count(loops[a], self.target.max_grid[k]) for k, a in enumerate(_up_to_last(used))}
+        return {a: self._count(loops[a], a) for a in _up_to_last(used)}
 
-    def _count(self, loops: Sequence[For], limit: int) -> Expr:
+    def _count(self, loops: Sequence[For], letter: str) -> Expr:
         """The blocks of one axis: the longest of its loops, within the limit."""
         if not loops:
             return const_int(1)
         most: Expr | None = None
         for loop in loops:
             if reads(loop.lo, loop.hi) or (variables(loop.lo) | variables(loop.hi)) - self.known:
+                self.capped.add(letter)
                 return const_int(FALLBACK_BLOCKS)
             trip = self.trips[loop] = self._iterations(loop)
             most = trip if most is None or most == trip else Binary("max", most, trip, i64)
         assert most is not None
         above = interval_of(most, {p: (0, None) for p in self.known})[1]
+        limit = self.limit(letter)
         if limit >= UNLIMITED or (above is not None and above <= limit):
             return most
+        self.capped.add(letter)
         return Binary("min", most, const_int(limit), i64)
 
     def _iterations(self, loop: For) -> Expr:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from emit.gpu.copies import cooperative, copied_buffer
 from emit.gpu.extents import Extents, axis_of, bound_loops, reads
 from emit.gpu.guards import guarded, holds_for_some
-from emit.linear import linear, operands, rebuild
+from emit.linear import linear, rebuild
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
 from emit.passes.bounds import full
 from emit.rewrite import Names, binders, with_bodies
@@ -219,16 +219,15 @@ class _Device:
 
     def coverage(self, s: For, extent: Expr) -> tuple[bool, bool]:
         """Whether there is an index for each iteration, and an iteration for each index."""
-        trip = full(s)
-        if isinstance(extent, Const):
-            if trip is None:
+        if s in self.extents.trips and s.kind.startswith("block."):
+            if s.kind[-1] in self.extents.capped:
                 return False, False
-            exact = trip.trip == extent.value and not trip.conditions and linear(s.hi) == linear(trip.hi)
-            return trip.trip <= int(extent.value), exact
-        own = self.extents.trips.get(s)
-        if own is None or (isinstance(extent, Binary) and extent.op == "min"):
+            return True, self.extents.trips[s] == extent
+        trip = full(s)
+        if trip is None or not isinstance(extent, Const):
             return False, False
-        return own in operands(extent, "max"), own == extent
+        exact = trip.trip == extent.value and not trip.conditions and linear(s.hi) == linear(trip.hi)
+        return trip.trip <= int(extent.value), exact
 
 
 def _number(threads: Sequence[tuple[str, int]]) -> Expr:

@@ -17,7 +17,7 @@ from emit.linear import operands
 from emit.loops import Alloc, Block, For, If, Launch, Let, Ramp, Stmt, Store, VLoad
 from emit.rewrite import stmt_exprs
 from poly.affine import NotAffine, to_pw_aff, to_set
-from poly.dtypes import bool_
+from poly.dtypes import bool_, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Expr, Load, Unary, Var, const_int, substitute
 from poly.expr import walk as walk_expr
@@ -89,13 +89,8 @@ class _At:
 
     def inside(self, s: For) -> _At:
         at = replace(self.with_dim(s.var), loops=(*self.loops, s))
-        for e in operands(s.lo, "max"):
-            at = at.where(Binary(">=", Var(s.var), e, bool_))
-        for e in operands(s.hi, "min"):
-            at = at.where(Binary("<", Var(s.var), e, bool_))
-        if s.step != 1:
-            rest = Binary("%", Binary("-", Var(s.var), s.lo, s.lo.dtype), const_int(s.step), s.lo.dtype)
-            at = at.where(Binary("==", rest, const_int(0), bool_))
+        for c in _loop_conditions(s):
+            at = at.where(c)
         return at
 
     def with_dim(self, name: str) -> _At:
@@ -103,11 +98,43 @@ class _At:
         return replace(self, points=self.points.add_dims(SET, 1).set_dim_name(SET, depth, name))
 
 
-def touches(launch: Launch, context: isl.Set, params: tuple[str, ...]) -> list[Touch]:
-    """All accesses of a launch to memory that its threads share. `params`: the sizes, and the variables
-    of the host's loops around; `context`: what is known of them."""
-    space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(params))
-    at = _At((), (), isl.Set.universe(space).intersect_params(context))
+@dataclass(frozen=True)
+class Around:
+    """What the host knows where a launch stands: the `context` of the sizes, and `conditions` on the
+    `names`, the sizes and the variables of the host."""
+
+    context: isl.Set
+    names: tuple[str, ...]
+    conditions: tuple[Expr, ...] = ()
+
+    def under(self, *conditions: Expr) -> Around:
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+    def known(self, name: str, *conditions: Expr) -> Around:
+        """With one more variable."""
+        return replace(self.under(*conditions), names=(*self.names, name))
+
+    def inside(self, s: For) -> Around:
+        return self.known(s.var, *_loop_conditions(s))
+
+
+def _loop_conditions(s: For) -> tuple[Expr, ...]:
+    """What holds of the variable inside a loop, argument by argument of its bounds."""
+    v = Var(s.var)
+    out = [Binary(">=", v, e, bool_) for e in operands(s.lo, "max")]
+    out += [Binary("<", v, e, bool_) for e in operands(s.hi, "min")]
+    if s.step != 1:
+        rest = Binary("%", Binary("-", v, s.lo, i64), const_int(s.step), i64)
+        out.append(Binary("==", rest, const_int(0), bool_))
+    return tuple(out)
+
+
+def touches(launch: Launch, around: Around) -> list[Touch]:
+    """All accesses of a launch to memory that its threads share."""
+    space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(around.names))
+    at = _At((), (), isl.Set.universe(space).intersect_params(around.context))
+    for c in around.conditions:
+        at = at.where(c)
     for v, n in (*launch.grid, *((v, const_int(n)) for v, n in launch.threads)):
         at = at.with_dim(v).where(Binary(">=", Var(v), const_int(0), bool_))
         for bound in operands(n, "min"):
