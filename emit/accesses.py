@@ -145,4 +145,14 @@ def _of_statement(prefix: isl.UnionMap, domain: isl.Set) -> isl.Map:
 
 
 def _subscripts(index: list[isl.PwAff], build: isl.AstBuild, to_instance: isl.PwMultiAff) -> tuple[isl.AstExpr, ...]:
-    return tuple(build.expr_from_pw_aff(pa.pullback_pw_multi_aff(to_instance)) for pa in index)
+    return tuple(_subscript(pa.pullback_pw_multi_aff(to_instance), build) for pa in index)
+
+
+def _subscript(pa: isl.PwAff, build: isl.AstBuild) -> isl.AstExpr:
+    """The expression of a subscript; 0 in code of which isl does not see that no instance reaches it.
+
+    Unrolled copies of a loop can be such code. The proof of the loops sees that it does nothing.
+    """
+    if pa.domain().is_empty():
+        return isl.AstExpr.from_val(isl.Val(0))
+    return build.expr_from_pw_aff(pa)

@@ -16,6 +16,8 @@ FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
     "-fno-math-errno", "-fno-trapping-math", "-fno-tree-slp-vectorize", "-w",
 )  # fmt: skip
+# gcc 12 fails in forwprop on some conversions of vectors wider than a register (convert_mode_scalar).
+AFTER_INTERNAL_ERROR = ("-fno-tree-forwprop",)
 
 
 def flags(source: str) -> tuple[str, ...]:
@@ -45,9 +47,10 @@ def build_shared(source: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
             text, shared = Path(folder, "kernel.c"), Path(folder, "kernel.so")
             text.write_text(source, encoding="utf-8")
-            done = subprocess.run(
-                [compiler, *flags(source), str(text), "-o", str(shared), "-lm"], capture_output=True, text=True
-            )
+            command = [compiler, *flags(source), str(text), "-o", str(shared), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode and "internal compiler error" in done.stderr:
+                done = subprocess.run([*command, *AFTER_INTERNAL_ERROR], capture_output=True, text=True)
             if done.returncode:
                 first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
                 raise BuildError(f"{Path(compiler).name} refused the generated C: {first}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import islpy as isl
 
 from poly.affine import NotAffine, set_space, to_pw_aff, to_set
 from poly.cache import per_scop
-from poly.expr import Binary, Call, Expr, Load, Select, Unary
+from poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
 from poly.scop import Array, Scop, Statement
 
 
@@ -125,6 +125,17 @@ def guard(cond: Expr, truth: bool, where: isl.Set, space: isl.Space) -> tuple[is
         b, exact_b = guard(cond.b, truth, where, space)
         return a.union(b).coalesce(), exact_a and exact_b
     return where, False
+
+
+def array_elements(array: Array, params: Sequence[str]) -> isl.Set:
+    """`{ A[x] : 0 <= x < shape }`."""
+    names = [f"e{d}" for d in range(len(array.shape))]
+    space = set_space(array.name, names, params)
+    out = isl.Set.universe(space)
+    for name, size in zip(names, array.shape, strict=True):
+        out = out.intersect(to_set(compare(">=", Var(name), const_int(0)), space))
+        out = out.intersect(to_set(compare("<", Var(name), size), space))
+    return out
 
 
 def element_map(load: Load, array: Array, space: isl.Space) -> tuple[isl.Map, bool]:

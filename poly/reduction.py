@@ -7,9 +7,9 @@ from poly.expr import Const
 
 
 def identity(op: str, dtype: DType) -> Const:
-    """The value that `op` leaves everything unchanged with."""
+    """The value that `op` leaves everything unchanged with, the sign of zero included (-0.0 + x is x)."""
     if op in ("+", "|", "^", "or"):
-        return Const(False if dtype == bool_ else 0.0 if dtype.is_float else 0, dtype)
+        return Const(False if dtype == bool_ else -0.0 if dtype.is_float else 0, dtype)
     if op == "*":
         return Const(1.0 if dtype.is_float else 1, dtype)
     if op in ("and", "&"):

@@ -19,13 +19,12 @@ from functools import reduce
 
 import islpy as isl
 
-from poly.access import Access, accesses, accumulator_of
-from poly.affine import set_space, to_set
+from poly.access import Access, accesses, accumulator_of, array_elements
 from poly.affine_expr import function_expr
 from poly.dependences import conflicts
-from poly.dtypes import bool_, i64
+from poly.dtypes import i64
 from poly.errors import ScheduleError
-from poly.expr import Binary, Expr, Load, Var, compare, const_int
+from poly.expr import Binary, Expr, Load, Var, const_int
 from poly.order import in_order
 from poly.reduction import identity
 from poly.scop import Array, Scop, Statement
@@ -218,12 +217,8 @@ class _Stage:
     def in_bounds(self, elements: isl.Set) -> None:
         """Data-dependent conditions may keep updates inside the array; the stages do not see those."""
         array = self.scop.arrays[self.update.array]
-        names = [f"e{d}" for d in range(len(array.shape))]
-        space = set_space("", names, self.scop.params)
-        for name, size in zip(names, array.shape, strict=True):
-            inside = Binary("and", compare(">=", Var(name), const_int(0)), compare("<", Var(name), size), bool_)
-            if not elements.is_subset(to_set(inside, space).reset_tuple_id()):
-                raise ScheduleError(f"which elements of '{array.name}' {self.update.name} updates depends on data")
+        if not elements.is_subset(array_elements(array, self.scop.params).reset_tuple_id()):
+            raise ScheduleError(f"which elements of '{array.name}' {self.update.name} updates depends on data")
 
     def placed(self, first: Statement, last: Statement, outer: int) -> Node:
         """The tree with the first stage before the loop and the second after it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
+from poly.access import accesses, array_elements
 from poly.affine import is_affine
 from poly.errors import ScheduleError
 from poly.expr import Expr, Var, loads
@@ -111,8 +112,13 @@ def check_affine(stmts: Iterable[Statement], array: str) -> None:
             raise ScheduleError(f"array '{array}' cannot get a buffer: a loop bound of {s.name} reads it")
 
 
-def check_bounded(stmts: Iterable[Statement], array: str, around: set[str]) -> None:
-    """Refuse an array that a data-dependent loop inside the buffer's lifetime sweeps: its box has no known end."""
+def check_bounded(scop: Scop, stmts: Sequence[Statement], array: str, loops: list[Member]) -> None:
+    """Refuse an array of which data-dependent loops decide how much the buffer holds: its box has no known end.
+
+    Such a loop inside the buffer's lifetime sweeps the array; one around it may choose an
+    element far from the others (then only the end of the array bounds the box).
+    """
+    around = {m.name for m in loops}
     for s in stmts:
         inside = {d.iter for d in s.dynamic} - around
         used = {v.name for i in _subscripts(s, array) for v in walk_expr(i) if isinstance(v, Var)}
@@ -121,12 +127,30 @@ def check_bounded(stmts: Iterable[Statement], array: str, around: set[str]) -> N
                 f"array '{array}' cannot get a buffer here: in {s.name} the data-dependent loop "
                 f"'{min(inside & used)}' decides which elements are touched"
             )
+    dynamic = next((s for s in stmts if s.dynamic), None)
+    if dynamic and not _spread(scop, array, loops).is_equal(_spread(scop, array, loops, within=True)):
+        raise ScheduleError(
+            f"array '{array}' cannot get a buffer here: in {dynamic.name} the data-dependent loop "
+            f"'{dynamic.dynamic[0].iter}' decides how far apart its elements are"
+        )
 
 
-def footprint(scop: Scop, array: str, loops: list[Member], exact: bool = False) -> list[int | None]:
+def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
     """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
-    from poly.access import accesses
+    spread = _spread(scop, array, loops)
+    extents: list[int | None] = []
+    for d in range(len(scop.arrays[array].shape)):
+        top = spread.dim_max_val(d)
+        extents.append(int(top.to_python()) + 1 if top.is_int() else None)
+    return extents
 
+
+def _spread(scop: Scop, array: str, loops: list[Member], within: bool = False) -> isl.Set:
+    """Distances between two elements that one iteration of `loops` touches.
+
+    `within` leaves out what is outside the array: data-dependent loops do not get there.
+    """
+    real = array_elements(scop.arrays[array], scop.params)
     touched: isl.Map | None = None
     for a in accesses(scop):
         if a.array != array or any(a.stmt not in m.schedule for m in loops):
@@ -135,16 +159,11 @@ def footprint(scop: Scop, array: str, loops: list[Member], exact: bool = False) 
         time = isl.Map.from_domain(domain)
         for m in loops:
             time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[a.stmt]).intersect_domain(domain))
-        part = time.reverse().apply_range(a.map)
+        part = time.reverse().apply_range(a.map.intersect_range(real) if within else a.map)
         touched = part if touched is None else touched.union(part)
     assert touched is not None
     touched = touched.intersect_params(scop.context)
-    spread = touched.reverse().apply_range(touched).deltas()
-    extents: list[int | None] = []
-    for d in range(len(scop.arrays[array].shape)):
-        top = spread.dim_max_val(d)
-        extents.append(int(top.to_python()) + 1 if top.is_int() else None)
-    return extents
+    return touched.reverse().apply_range(touched).deltas()
 
 
 def choose_space(extents: list[int | None], element_bytes: int, limit: int = 16384) -> Space:
@@ -185,7 +204,7 @@ def promote(
         raise ScheduleError(f"array '{array}' is promoted already")
     check_affine(below, array)
     place = Place(spot.path, spot.band, spot.index + 1)
-    check_bounded(below, array, {m.name for m in place.loops()})
+    check_bounded(scop, below, array, place.loops())
     if space == "register" and None in footprint(scop, array, place.loops()):
         raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
     copy_in = True if moves.copy_in is None else moves.copy_in
@@ -228,8 +247,10 @@ def contractions(scop: Scop, tree: Node, array: str, space: Space | None) -> Ite
         raise ScheduleError(f"array '{array}' is promoted already")
     if not users(scop, array):
         raise ScheduleError(f"array '{array}' is not used")
-    check_affine((scop.statements[n] for n in users(scop, array)), array)
+    using = [scop.statements[n] for n in users(scop, array)]
+    check_affine(using, array)
     for place in covering_places(scop, tree, array):
+        check_bounded(scop, using, array, place.loops())
         chosen = space
         if chosen is None:
             chosen = choose_space(footprint(scop, array, place.loops()), scop.arrays[array].dtype.bytes)

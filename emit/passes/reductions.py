@@ -8,15 +8,15 @@ element after it. A store whose element changes in inner loops is combined lane 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from emit.linear import difference
+from emit.linear import difference, linear, nonnegative
 from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, If, Let, Origin, Ramp, Stmt, Store, VLoad, walk
-from emit.passes.vector_expr import Lanes
+from emit.passes.vector_expr import Lanes, negated
 from emit.rewrite import stmt_exprs
-from poly.dtypes import DType, i64
-from poly.expr import Binary, Expr, Load, Select, Var, const_int, loads, rewrite
+from poly.dtypes import DType, bool_, i64
+from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
 from poly.expr import walk as walk_expr
 from poly.reduction import identity
 
@@ -34,6 +34,7 @@ class Accumulator:
     dtype: DType
     names: list[str]
     origin: Origin | None
+    runs: Expr | None = None  # inside the loop: whether any update of it may happen (None: always, or harmless)
     lanes: int = 0
     used: int = 0
 
@@ -58,28 +59,58 @@ class Accumulator:
 class Accumulators:
     """The accumulators of one vector loop."""
 
-    def __init__(self, loop: For, names: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        loop: For,
+        names: Callable[[str], str],
+        buffers: Mapping[str, Buffer],
+        bounds: Mapping[str, tuple[Expr, Expr]],
+    ) -> None:
         self.found: dict[tuple[str, tuple[Expr, ...], str], Accumulator] = {}
         self.loop = loop
-        bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
-        bound |= {s.name for s in walk(loop.body) if isinstance(s, Let)}
+        self.bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
+        self.bound |= {s.name for s in walk(loop.body) if isinstance(s, Let)}
+        self.stored = {s.array for s in walk(loop.body) if isinstance(s, Store)}
         local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
-        stored = {s.array for s in walk(loop.body) if isinstance(s, Store)}
-        for s in walk(loop.body):
-            if isinstance(s, Store) and self._eligible(s, bound, local, stored):
-                assert s.reduction is not None
-                key = (s.array, s.index, s.reduction)
-                if key not in self.found:
-                    parts = [names(f"{s.array}_acc") for _ in range(INTERLEAVED)]
-                    self.found[key] = Accumulator(s.array, s.index, s.reduction, s.value.dtype, parts, s.origin)
+        for key, updates in self._updates().items():
+            s = updates[0][0]
+            if s.array in local or not self._eligible(s):
+                continue
+            runs: Expr | None = None
+            if not inside(s.index, buffers[s.array].shape, bounds):
+                conditions = [self._outside(guards) for _, guards in updates]
+                if None in conditions:
+                    continue  # an element that may not exist is updated where its condition is known
+                runs = _any_of(conditions)
+            parts = [names(f"{s.array}_acc") for _ in range(INTERLEAVED)]
+            self.found[key] = Accumulator(s.array, s.index, key[2], s.value.dtype, parts, s.origin, runs)
 
-    def _eligible(self, s: Store, bound: set[str], local: set[str], stored: set[str]) -> bool:
-        if s.reduction is None or s.array in local:
-            return False
-        inside = [x for e in s.index for x in walk_expr(e)]
-        if any(isinstance(x, Var) and x.name in bound for x in inside):
-            return False
-        if any(isinstance(x, Load) and x.array in stored for x in inside):
+    def _updates(self) -> dict[tuple[str, tuple[Expr, ...], str], list[tuple[Store, tuple[Expr, ...]]]]:
+        """The reduction stores by element and operation, each with the conditions around it."""
+        out: dict[tuple[str, tuple[Expr, ...], str], list[tuple[Store, tuple[Expr, ...]]]] = {}
+        for s, guards in guarded_stores(self.loop.body, ()):
+            if s.reduction is not None:
+                out.setdefault((s.array, s.index, s.reduction), []).append((s, guards))
+        return out
+
+    def _invariant(self, e: Expr) -> bool:
+        """Whether `e` has the same value before, in and after the loop."""
+        return not any(
+            (isinstance(x, Var) and x.name in self.bound) or (isinstance(x, Load) and x.array in self.stored)
+            for x in walk_expr(e)
+        )
+
+    def _outside(self, guards: tuple[Expr, ...]) -> Expr | None:
+        """The conjunction of the conditions, if it can be asked outside the loop."""
+        if not all(self._invariant(g) for g in guards):
+            return None
+        out: Expr = Const(True, bool_)
+        for k, g in enumerate(guards):
+            out = g if k == 0 else Binary("and", out, g, bool_)
+        return out
+
+    def _eligible(self, s: Store) -> bool:
+        if not all(self._invariant(e) for e in s.index):
             return False
         # nothing else in the loop may see the element before the end
         own = Load(s.array, s.index, s.value.dtype)
@@ -114,7 +145,7 @@ class Accumulators:
         """
         live = [a for a in self.found.values() if a.used]
         before = [s for a in live for s in _initialise(a)]
-        after: list[Stmt] = [_combine(a) for a in live]
+        after: list[Stmt] = [_combine(a) if a.runs is None else If(a.runs, _combine(a)) for a in live]
         if runs is not None and after:
             after = [If(runs, Block(tuple(after)))]
         out: Stmt = Block((*before, body, *after))
@@ -122,6 +153,40 @@ class Accumulators:
             for name in reversed(a.names[: a.used]):
                 out = Alloc(Buffer(name, a.dtype, (const_int(a.lanes),), "register"), out)
         return out
+
+
+def guarded_stores(s: Stmt, guards: tuple[Expr, ...]) -> Iterator[tuple[Store, tuple[Expr, ...]]]:
+    """The stores in `s` with the conditions under which they run; an inner loop must have an iteration."""
+    if isinstance(s, Store):
+        yield s, guards
+    elif isinstance(s, If):
+        yield from guarded_stores(s.then, (*guards, s.cond))
+        if s.orelse is not None:
+            yield from guarded_stores(s.orelse, (*guards, negated(s.cond)))
+    elif isinstance(s, For):
+        yield from guarded_stores(s.body, (*guards, Binary("<", s.lo, s.hi, bool_)))
+    else:
+        for body in s.bodies():
+            yield from guarded_stores(body, guards)
+
+
+def inside(index: tuple[Expr, ...], shape: tuple[Expr, ...], bounds: Mapping[str, tuple[Expr, Expr]]) -> bool:
+    """Whether the subscripts are inside the array for all values in `bounds` of the loops around."""
+    for e, n in zip(index, shape):
+        last = Binary("-", Binary("-", n, e, i64), const_int(1), i64)
+        if not (nonnegative(linear(e), bounds) and nonnegative(linear(last), bounds)):
+            return False
+    return True
+
+
+def _any_of(conditions: list[Expr | None]) -> Expr | None:
+    """Their disjunction; None when one of them is always true."""
+    out: Expr | None = None
+    for c in conditions:
+        if c is None or c == Const(True, bool_):
+            return None
+        out = c if out is None or out == c else Binary("or", out, c, bool_)
+    return out
 
 
 def _initialise(a: Accumulator) -> Iterator[Stmt]:
@@ -141,8 +206,11 @@ def _combine(a: Accumulator) -> Stmt:
     return Store(a.array, a.index, Binary(a.op, target, total, a.dtype), reduction=a.op, origin=a.origin)
 
 
-def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Store:
-    """`element = element OP HReduce(updates)` for one chunk."""
+def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Stmt:
+    """`element = element OP HReduce(updates)` for one chunk.
+
+    With no lane active the element must not be touched: it may not exist.
+    """
     assert s.reduction is not None
     dtype = s.value.dtype
     start = identity(s.reduction, dtype)
@@ -152,7 +220,13 @@ def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Store:
         value = Select(mask, value, Broadcast(start, at.count, dtype), dtype)
     total = HReduce(s.reduction, value, dtype)
     target = Load(s.array, index, dtype)
-    return replace(s, index=index, value=Binary(s.reduction, target, total, dtype))
+    instance = None
+    if s.instance is not None:
+        instance = (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
+    out = replace(s, index=index, value=Binary(s.reduction, target, total, dtype), instance=instance)
+    if at.guard is None or inside(index, at.buffers[s.array].shape, at.bounds):
+        return out
+    return If(HReduce("or", at.guard, bool_), out)
 
 
 def replaced(value: Expr, s: Store, by: Expr) -> Expr:

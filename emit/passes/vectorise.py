@@ -110,7 +110,7 @@ class _Vectoriser:
         masked = not exact and limit is not None and not isinstance(trip, Var)
         long = any(not isinstance(a, Var) for a, _ in linear(trip).terms)
         bound = self.names(f"{loop.var}_trip") if masked or long else None
-        accumulators = Accumulators(loop, self.names)
+        accumulators = Accumulators(loop, self.names, place.buffers, place.bounds)
         chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
         if limit is not None and limit.trip < lanes:
             bits = limit.trip.bit_length() - 1 if exact else (limit.trip - 1).bit_length()
@@ -270,18 +270,16 @@ class _Body:
         accumulator = self.accumulators.of(s)
         if accumulator is not None:
             return accumulator.update(s, at, self.copy)
-        instance = None
-        if s.instance is not None:
-            instance = (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
         index = at.subscripts(s.array, s.index)
         wide = [i for i in index if i.lanes > 1]
         if not wide:
             if s.reduction is None:
                 raise Cannot(f"all lanes store to one element of '{s.array}'")
-            return replace(combine_in_place(s, at, index), instance=instance)
+            return combine_in_place(s, at, index)
         if s.reduction is not None and not (isinstance(wide[0], Ramp) and wide[0].stride):
             raise Cannot(f"lanes may update one element of '{s.array}'")
         value = at.wide_expr(s.value)
+        instance = None if s.instance is None else (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
         mask = at.mask()
         if mask is not None and at.always_inside(s.array, index) and at.buffers[s.array].space == "register":
             if s.array in at.expanded and at.guard is None and at.scalar_guard is None:
