@@ -111,7 +111,7 @@ class CProgram:
             first = plan.python_steps[0]
             more = f" (and {len(plan.python_steps) - 1} more)" if len(plan.python_steps) > 1 else ""
             if first.kind == "control":
-                raise ModelError(f"no C for {first.label} '{first.nodes[0]}'{more}: its course is only known at run time")
+                raise ModelError(f"no C for {first.label} '{first.nodes[0]}'{more}: only a run can tell its course")
             raise ModelError(f"no C for operator {first.label} '{first.nodes[0]}'{more}: it runs on the host, "
                              f"because {first.reason}")  # fmt: skip
         open_ended = [n for n in (*plan.inputs, *plan.outputs) if plan.slots[n].dtype is None]

@@ -75,7 +75,7 @@ class Node:
 
     `captures` are tensors of this graph that subgraphs inside `attrs` refer to. `proto` is the
     `onnx.NodeProto` it came from (None once a pass has changed `attrs`): the host runs it. `bodies` are
-    the subgraphs of control flow that stays in the plan (`graph_driver.bodies`).
+    the subgraphs of control flow that stays in the plan (`graph_driver.bodies`; None: the host runs that branch).
     """
 
     name: str
@@ -86,7 +86,7 @@ class Node:
     domain: str = ""
     captures: tuple[str, ...] = ()
     proto: Any = None
-    bodies: tuple[Graph, ...] = ()
+    bodies: tuple[Graph | None, ...] = ()
 
     def reads(self) -> Iterator[str]:
         """Names of all tensors that the node needs."""

@@ -16,7 +16,7 @@ import numpy as np
 from graph_driver import entry, groups, kernels, memo, memory
 from graph_driver.control import ControlNode
 from graph_driver.execute import Executor, Observer, aligned_bytes
-from graph_driver.ir import Graph
+from graph_driver.ir import Graph, Node
 from graph_driver.joined import Group, on_host, split
 from graph_driver.layouts import pack_constants, rearrange
 from graph_driver.limits import check_memory, human
@@ -291,21 +291,25 @@ def compile_graph(
         text = entry.entry_text(plan, machine.triple)
         code = link_program(text, plan, compiled, machine, backend, threads)
         weights = weights_segment(graph, plan)
-    hosts: list[HostNode | ControlNode] = []
-    for node in (g.nodes[0] for g in found if not g.key):
-        from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
+    def compile_body(body: Graph, inner: Report) -> Model:
+        return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, exact)
 
-        if node.bodies:
-            reports = [Report(report.target, threads) for _ in node.bodies]
-            bodies = [
-                compile_graph(b, machine, backend, threads, r, fuse, None, progress, exact)
-                for b, r in zip(node.bodies, reports, strict=True)
-            ]
-            hosts.append(ControlNode.of(node, bodies))
-            report.include(f"{node.op_type} '{node.name}'", reports)
-        else:
-            hosts.append(HostNode.of(node, graph.opsets, graph.tensors))
+    hosts = [_python_node(g.nodes[0], graph, compile_body, report) for g in found if not g.key]
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+
+
+def _python_node(
+    node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report
+) -> HostNode | ControlNode:
+    """What runs a node that has no kernel; the report on its bodies goes into `report`."""
+    from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
+
+    if not node.bodies:
+        return HostNode.of(node, graph.opsets, graph.tensors)
+    reports = [Report(report.target, report.threads) for _ in node.bodies]
+    bodies = [None if b is None else compile_body(b, r) for b, r in zip(node.bodies, reports, strict=True)]
+    report.include(f"{node.op_type} '{node.name}'", [r for r, b in zip(reports, bodies, strict=True) if b is not None])
+    return ControlNode.of(node, bodies, HostNode.of(node, graph.opsets, graph.tensors) if None in bodies else None)
 
 
 def plan_graph(

@@ -90,8 +90,11 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
     """Write the bodies of control flow; what the manifest says about them."""
     if not isinstance(node, ControlNode):
         return {}
-    checksums = []
+    checksums: list[str | None] = []
     for k, body in enumerate(node.bodies):
+        if body is None:
+            checksums.append(None)
+            continue
         place = folder / f"body_{number}_{k}"
         place.mkdir()
         checksums.append(_write(body, place))
@@ -102,7 +105,8 @@ def _write(model: Model, folder: Path) -> str:
     """Write one model; the checksum of its manifest."""
     code = model.code
     blobs = [*code.images.values(), code.program]
-    hosts = [b"" if isinstance(h, ControlNode) else h.proto.SerializeToString(deterministic=True) for h in model.hosts]
+    nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
+    hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
     files = {
         WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
         CODE: _put(folder / CODE, blobs),
@@ -122,12 +126,21 @@ def _write(model: Model, folder: Path) -> str:
             for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
         ],
         "plan": json.loads(model.plan.to_json()),
+        **_formulas(model),
         "report": _kept(model.report()),
         "files": files,
     }
     manifest["checksum"] = _checksum(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")), encoding="utf-8")
     return str(manifest["checksum"])
+
+
+def _formulas(model: Model) -> dict[str, Any]:
+    """What a model with symbolic sizes has besides its plan."""
+    from graph_driver.dynamic.file import template_to_data
+    from graph_driver.dynamic.model import DynamicModel
+
+    return {"symbolic": template_to_data(model.template)} if isinstance(model, DynamicModel) else {}
 
 
 def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
@@ -211,7 +224,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     host_sizes = [int(h["size"]) for h in data["host"]]
     parts = _cut(_read(folder, HOST, data["files"][HOST]), host_sizes)
     hosts = [
-        _control(folder, k, h) if "bodies" in h else _host(h, blob) for k, (h, blob) in enumerate(zip(data["host"], parts))
+        _control(folder, k, h, blob) if "bodies" in h else _host(h, blob)
+        for k, (h, blob) in enumerate(zip(data["host"], parts))
     ]
     plan = Plan.from_json(json.dumps(data["plan"]))
     check_plan(plan, set(symbols), len(hosts))
@@ -222,19 +236,28 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     report.host = [(h["operator"], h["node"], h["reason"]) for h in data["report"]["host"]]
     images = dict(zip(symbols, blobs))
     code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], int(data["segments"]))
+    if "symbolic" in data:
+        from graph_driver.dynamic.file import template_from_data
+        from graph_driver.dynamic.model import DynamicModel
+
+        template = template_from_data(data["symbolic"], plan)
+        return DynamicModel(str(data["name"]), code, template, weights, hosts, report)
     return Model(str(data["name"]), code, plan, weights, hosts, report)
 
 
-def _control(folder: Path, number: int, entry: dict[str, Any]) -> ControlNode:
+def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes) -> ControlNode:
     """A step of control flow with its bodies, which must be those that were saved with it."""
-    bodies = []
+    bodies: list[Model | None] = []
     for k, checksum in enumerate(entry["bodies"]):
+        if checksum is None:
+            bodies.append(None)
+            continue
         place = folder / f"body_{number}_{k}"
         manifest = _manifest(place)
         if _checksum(manifest) != checksum:
             raise BuildError(f"{folder} is damaged: {place.name} belongs to another model")
         bodies.append(_load(place, manifest, Report()))
-    return ControlNode(str(entry["kind"]), str(entry["name"]), entry["course"], bodies)
+    return ControlNode(str(entry["kind"]), str(entry["name"]), entry["course"], bodies, _host(entry, blob) if blob else None)
 
 
 def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
