@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
-from emit.gpu.program import Program
+from emit.gpu.program import KernelText
 from poly.target import GpuTarget
 
 
@@ -28,7 +28,6 @@ class CudaDevice:
 
     interface = "cuda-bindings"
     language = "cuda"
-    alignment = 16
 
     def __init__(self) -> None:
         from cuda.bindings import driver
@@ -61,7 +60,7 @@ class CudaDevice:
         )  # fmt: skip
         return f"sm_{major}{minor}"
 
-    def load(self, program: Program, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
         driver = self._driver
         (module,) = self._checked(driver.cuModuleLoadData(cubin_for(program, target)))
         handles = {}

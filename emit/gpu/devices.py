@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from emit.gpu.program import KernelInfo, Program
+from emit.gpu.program import KernelInfo, KernelText
 from poly.errors import BuildError
 from poly.target import GpuTarget
 
@@ -43,17 +43,16 @@ class LaunchSpec:
 
 class Device(Protocol):
     """One device through one driver interface. `stream=None` is the default stream; copies and
-    launches of one stream happen in order. `alignment`: of offsets in `Pointer`s, in bytes."""
+    launches of one stream happen in order."""
 
     name: str
     interface: str
     language: str
-    alignment: int
 
     def architecture(self) -> str:
         """The target's name (`sm_90`), or `opencl`."""
 
-    def load(self, program: Program, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
         """Handles of the program's kernels by their symbols."""
 
     def allocate(self, nbytes: int) -> Any:
@@ -154,7 +153,7 @@ def packed(arguments: Sequence[Pointer | int]) -> list[int]:
     return [int(a.memory) + a.offset if isinstance(a, Pointer) else a for a in arguments]
 
 
-def cubin_for(program: Program, target: GpuTarget) -> bytes:
+def cubin_for(program: KernelText, target: GpuTarget) -> bytes:
     """Machine code for a CUDA device.
 
     Raises:

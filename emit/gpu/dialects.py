@@ -15,13 +15,15 @@ from emit.c_types import Dialect, helper_functions
 @dataclass(frozen=True)
 class GpuDialect:
     """A language of kernels. `spaces` qualifies pointers by a buffer's space; `block` and `thread`
-    are the indices by axis; `{}` in `aligned` and `bounds` takes bytes and numbers of threads."""
+    are the indices by axis; `{}` in `aligned` takes bytes. `offsets`: hosts pass arrays as a buffer and
+    the number of an element in it."""
 
     name: str
     preamble: tuple[str, ...]
     helpers: Mapping[str, str]
     inline: str
     restrict: str
+    offsets: bool
     spaces: Mapping[str, str]
     shared: str
     aligned: str
@@ -96,6 +98,7 @@ CUDA = GpuDialect(
     helpers=helper_functions(Dialect(_CUDA_INLINE, _cuda_math, _cuda_bits)) | _CUDA_HALVES,
     inline=_CUDA_INLINE,
     restrict="__restrict__",
+    offsets=False,
     spaces={"param": "", "heap": "", "shared": "", "register": "", "local": ""},
     shared="static __shared__ ",
     aligned="__align__({})",
@@ -120,6 +123,7 @@ OPENCL = GpuDialect(
     helpers=helper_functions(Dialect("static inline", lambda f, name: f, _opencl_bits)) | _OPENCL_HALVES,
     inline="static inline",
     restrict="restrict",
+    offsets=True,
     spaces={"param": "__global ", "heap": "__global ", "shared": "__local ", "register": "", "local": ""},
     shared="__local ",
     aligned="__attribute__((aligned({})))",

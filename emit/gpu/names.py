@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Buffer, For, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, walk
 from emit.rewrite import stmt_exprs, with_bodies
 from poly.expr import Expr, Load, Var, rewrite
 from poly.expr import walk as walk_expr
@@ -67,7 +67,9 @@ def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
     if isinstance(stmt, Store):
         mask = None if stmt.mask is None else fix(stmt.mask)
         return replace(stmt, array=new(stmt.array), index=tuple(map(fix, stmt.index)), value=fix(stmt.value), mask=mask)
-    return replace(stmt, cond=fix(stmt.cond)) if hasattr(stmt, "cond") else stmt
+    if isinstance(stmt, If):
+        return replace(stmt, cond=fix(stmt.cond))
+    return stmt
 
 
 def renamed_buffer(buffer: Buffer, names: Mapping[str, str]) -> Buffer:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from emit import cache
-from emit.gpu.program import Program
+from emit.gpu.program import KernelText
 from emit.gpu.resources import Resources, read_log
 from poly.errors import BuildError
 from poly.target import GpuTarget
@@ -46,7 +46,7 @@ def compiler() -> str | None:
     return f"nvcc {release.partition('release ')[2].partition(',')[0]}" if done.returncode == 0 else None
 
 
-def compile_cubin(program: Program, target: GpuTarget) -> Cubin:
+def compile_cubin(program: KernelText, target: GpuTarget) -> Cubin:
     """Machine code for `target`, from the cache when it is there.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from emit.gpu.devices import DeviceError, LaunchSpec, Pointer
-from emit.gpu.program import Program
+from emit.gpu.program import KernelText
 from poly.target import GpuTarget
 
 OPTIONS = "-cl-std=CL1.2"
@@ -40,14 +40,13 @@ class OpenclDevice:
         self._queue = cl.CommandQueue(self._context, properties=profiling)
         self._profiling = profiling
         self.name = f"{self._device.name.strip()}, {self._device.platform.name}"
-        self.alignment = max(64, self._device.mem_base_addr_align // 8)
         exact = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self.exact_division = bool(self._device.single_fp_config & exact)
 
     def architecture(self) -> str:
         return "opencl"
 
-    def load(self, program: Program, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
         options = OPTIONS + (" -cl-fp32-correctly-rounded-divide-sqrt" if self.exact_division else "")
         try:
             with warnings.catch_warnings():
@@ -63,10 +62,6 @@ class OpenclDevice:
             return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(1, nbytes))
         except self._cl.Error as error:
             raise DeviceError(f"no {nbytes} bytes on {self.name}: {error}") from None
-
-    def _at(self, p: Pointer) -> Any:
-        """The buffer that starts at a pointer (OpenCL 1.2 has no addresses)."""
-        return p.memory[p.offset :] if p.offset else p.memory
 
     def upload(self, to: Pointer, array: np.ndarray, stream: Any = None) -> None:
         if array.nbytes:
@@ -85,7 +80,12 @@ class OpenclDevice:
                                   src_offset=source.offset, dst_offset=to.offset)  # fmt: skip
 
     def launch(self, spec: LaunchSpec, stream: Any = None) -> None:
-        values = [self._at(a) if isinstance(a, Pointer) else np.int64(a) for a in spec.arguments]
+        values: list[Any] = []
+        for argument, value in zip(spec.kernel.arguments, spec.arguments):
+            if isinstance(value, Pointer):  # OpenCL 1.2 has no addresses: a buffer and an element number
+                values += [value.memory, np.int64(value.offset // argument.dtype.bytes)]
+            else:
+                values.append(np.int64(value))
         threads = spec.kernel.threads
         size = tuple(g * t for g, t in zip(spec.grid, threads))
         try:

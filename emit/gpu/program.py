@@ -6,14 +6,15 @@ sequence of launches. Executors need no compiled host code, and may record the s
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
 from poly.binding import evaluate
-from poly.dtypes import DType
+from poly.dtypes import BY_NAME, DType
 from poly.errors import ArgumentError, BuildError
 
 
@@ -40,15 +41,19 @@ class KernelInfo:
     barriers: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The text of all kernels of a function, and the function that says when they are launched.
-
-    `kernels` goes by the launches' names."""
+@dataclass(frozen=True)
+class KernelText:
+    """The text of some kernels; `kernels` goes by the launches' names."""
 
     language: Literal["cuda", "opencl"]
     text: str
     kernels: Mapping[str, KernelInfo]
+
+
+@dataclass(frozen=True)
+class Program(KernelText):
+    """The kernels of a function, and the function that says when they are launched."""
+
     function: Function
 
 
@@ -68,6 +73,45 @@ class Sequence:
 
     scratch: Mapping[str, int]
     calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Kernels and the sequence of launches for sizes that are fixed: all that a model needs of them."""
+
+    text: KernelText
+    sequence: Sequence
+
+    def to_json(self) -> str:
+        """As text."""
+        kernels = [
+            {
+                **asdict(k),
+                "launch": launch,
+                "arguments": [[a.name, a.kind, a.dtype.name, a.writable] for a in k.arguments],
+            }
+            for launch, k in self.text.kernels.items()
+        ]
+        numbers = {k.name: n for n, k in enumerate(self.text.kernels.values())}
+        calls = [[numbers[c.kernel.name], c.grid, c.arguments] for c in self.sequence.calls]
+        data = {"language": self.text.language, "text": self.text.text, "kernels": kernels, "calls": calls,
+                "scratch": dict(self.sequence.scratch)}  # fmt: skip
+        return json.dumps(data)
+
+    @staticmethod
+    def from_json(text: str) -> Recorded:
+        """Back from text. Raises `ValueError`, `KeyError` or `TypeError` when it is not one."""
+        data = json.loads(text)
+        kernels = {}
+        for k in data["kernels"]:
+            arguments = tuple(Argument(n, kind, BY_NAME[t], bool(w)) for n, kind, t, w in k["arguments"])
+            x, y, z = k["threads"]
+            kernels[str(k["launch"])] = KernelInfo(
+                str(k["name"]), arguments, (x, y, z), int(k["shared"]), int(k["dynamic_shared"]), bool(k["barriers"])
+            )
+        order = list(kernels.values())
+        calls = tuple(Call(order[n], (x, y, z), tuple(a)) for n, (x, y, z), a in data["calls"])
+        return Recorded(KernelText(data["language"], data["text"], kernels), Sequence(data["scratch"], calls))
 
 
 def sequence(program: Program, sizes: Mapping[str, int]) -> Sequence:

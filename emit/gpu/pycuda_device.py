@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
-from emit.gpu.program import Program
+from emit.gpu.program import KernelText
 from poly.target import GpuTarget
 
 
@@ -17,7 +17,6 @@ class PycudaDevice:
 
     interface = "pycuda"
     language = "cuda"
-    alignment = 16
 
     def __init__(self) -> None:
         try:
@@ -40,7 +39,7 @@ class PycudaDevice:
         major, minor = self._device.compute_capability()
         return f"sm_{major}{minor}"
 
-    def load(self, program: Program, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
         try:
             module = self._driver.module_from_buffer(cubin_for(program, target))
             handles = {}

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from emit.gpu.program import KernelInfo, Program
+from emit.gpu.program import KernelInfo, KernelText
 from poly.target import GpuTarget
 
 WARP_UNIT = 4  # an SM has four schedulers, each with a quarter of the registers
@@ -31,7 +31,7 @@ class Resources:
     occupancy: float
 
 
-def read_log(log: str, program: Program, target: GpuTarget) -> list[Resources]:
+def read_log(log: str, program: KernelText, target: GpuTarget) -> list[Resources]:
     """The resources of all kernels, from what `ptxas -v` printed."""
     found = []
     by_name = {k.name: k for k in program.kernels.values()}

@@ -41,6 +41,7 @@ from poly.expr import Expr
 from poly.target import GpuTarget
 
 DYNAMIC = "polyc_dynamic"
+BASE, AT = "__base", "__at"  # appended to an array's name: its buffer, and its first element there
 ALIGNMENT = 16  # of shared arrays: the widest access
 
 
@@ -189,9 +190,11 @@ class _Kernel(StatementPrinter):
             if b is None:
                 arguments.append(Const(Value("int64_t", n)))
                 continue
-            const = "" if self._written(n) else "const "
-            arguments.append(Value(f"{d.spaces['param']}{const}{PLAIN[b.dtype.name]} *{d.restrict}", n))
-        body: list[object] = [
+            arguments.append(Value(self._pointer(b), f"{n}{BASE}" if d.offsets else n))
+            if d.offsets:
+                arguments.append(Const(Value("int64_t", f"{n}{AT}")))
+        body: list[object] = self._starts()
+        body += [
             Initializer(Const(Value("int64_t", v)), where[k])
             for names, where in ((self.stmt.grid, d.block), (self.stmt.threads, d.thread))
             for k, (v, _) in enumerate(names)
@@ -200,6 +203,17 @@ class _Kernel(StatementPrinter):
         function = FunctionBody(self._declaration(FunctionDeclaration(Value("void", self.info.name), arguments)),
                                 Block(body))  # fmt: skip
         return [self.traced(line) for line in function.generate()]
+
+    def _pointer(self, b: loops.Buffer) -> str:
+        const = "" if self._written(b.name) else "const "
+        return f"{self.dialect.spaces['param']}{const}{PLAIN[b.dtype.name]} *{self.dialect.restrict}"
+
+    def _starts(self) -> list[object]:
+        """Where arrays begin, in languages whose hosts cannot point into memory."""
+        if not self.dialect.offsets:
+            return []
+        names = [n for n in self.parameters if n in self.buffers]
+        return [Initializer(Value(self._pointer(self.buffers[n]), n), f"{n}{BASE} + {n}{AT}") for n in names]
 
     def _declaration(self, function: FunctionDeclaration) -> object:
         threads = self.info.threads

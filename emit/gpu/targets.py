@@ -7,6 +7,7 @@ import tomllib
 import typing
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from emit.targets import DATA
 from poly.errors import BuildError
@@ -55,7 +56,7 @@ def from_toml(path: Path) -> GpuTarget:
     for key, kind in typing.get_type_hints(GpuTarget).items():
         if key != "name" and not _fits(data[key], kind):
             raise BuildError(f"target file {path.name}: '{key}' must be {_spelled(kind)}")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return GpuTarget(name=path.stem, **values)
 
 
