@@ -19,7 +19,7 @@ from emit.rewrite import stmt_exprs
 from poly.affine import NotAffine, to_pw_aff, to_set
 from poly.dtypes import bool_, i64
 from poly.errors import BuildError
-from poly.expr import Binary, Expr, Load, Unary, Var, const_int, substitute
+from poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, substitute
 from poly.expr import walk as walk_expr
 
 SET = isl.dim_type.set
@@ -139,7 +139,9 @@ def touches(launch: Launch, around: Around) -> list[Touch]:
         at = at.with_dim(v).where(Binary(">=", Var(v), const_int(0), bool_))
         for bound in operands(n, "min"):
             at = at.where(Binary("<", Var(v), bound, bool_))
-    return list(_Reader().visit(launch.body, at))
+    found = _Reader().visit(launch.body, at)
+    same = {(t.array, t.write, id(t.stmt), t.index, id(t.points)): t for t in found}
+    return list(same.values())
 
 
 class _Reader:
@@ -176,9 +178,20 @@ class _Reader:
             yield self.touch(s.array, True, s, at, s.index)
 
     def reads(self, e: Expr, s: Stmt, at: _At) -> Iterator[Touch]:
-        for x in dict.fromkeys(walk_expr(e)):
-            if isinstance(x, (Load, VLoad)) and x.array not in self.private:
-                yield self.touch(x.array, False, s, at, x.index)
+        """The loads, each where the conditions around it in the expression hold."""
+        if isinstance(e, (Load, VLoad)) and e.array not in self.private:
+            yield self.touch(e.array, False, s, at, e.index)
+        if isinstance(e, Select) and e.lanes == 1:
+            yield from self.reads(e.cond, s, at)
+            yield from self.reads(e.a, s, at.where(e.cond))
+            yield from self.reads(e.b, s, at.where(Unary("not", e.cond, bool_)))
+        elif isinstance(e, Binary) and e.op in ("and", "or") and e.lanes == 1:
+            yield from self.reads(e.a, s, at)
+            first = e.a if e.op == "and" else Unary("not", e.a, bool_)
+            yield from self.reads(e.b, s, at.where(first))
+        else:
+            for x in e.children():
+                yield from self.reads(x, s, at)
 
     def touch(self, array: str, write: bool, s: Stmt, at: _At, index: tuple[Expr, ...]) -> Touch:
         if any(isinstance(x, Ramp) for e in index for x in walk_expr(e)):
