@@ -26,6 +26,7 @@ from emit.c99 import PLAIN, PortableKernel, target
 from graph_driver.c_literals import literals, stored
 from graph_driver.importer import import_model
 from graph_driver.model import Progress, Report, plan_graph, weights_segment
+from graph_driver.passes.manager import Pass, select
 from graph_driver.plan import Plan, Slot, Step
 from poly.dtypes import BY_NAME
 from poly.errors import BuildError, ModelError
@@ -42,7 +43,8 @@ RESERVED = frozenset(
 
 def export_c(
     source: Any, folder: Path, name: str | None = None, dims: Mapping[str, int] | None = None,
-    memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
+    memory_limit: int | None = None, progress: Progress | None = None,
+    pipeline: Sequence[Pass] | None = None,
 ) -> tuple[Report, tuple[str, ...]]:  # fmt: skip
     """Write an ONNX model (a path, a proto or bytes) as C99 sources to `folder`, which is new or empty.
 
@@ -55,10 +57,12 @@ def export_c(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir()) and not (folder / MARK).is_file()):
         raise BuildError(f"cannot write {folder}: it exists and holds no C sources of polyc")
+    # Winograd's filters are up to four times as large: on a machine that nobody knows, size counts more.
+    chosen = [p for p in (select() if pipeline is None else pipeline) if p.name != "winograd"]
     report = Report("c99", 1)
     with report.stage("import"):
         graph = import_model(source, dims)
-    _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, True, memory_limit, progress, exact)
+    _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, True, memory_limit, progress, chosen)
     kernels = {c.symbol: PortableKernel.from_json(c.image) for c in compiled.values()}
     stem = name or (Path(source).stem if isinstance(source, str | Path) else graph.name)
     with report.stage("write"):

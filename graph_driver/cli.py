@@ -61,6 +61,8 @@ def parser() -> argparse.ArgumentParser:
     _compiling(look)
 
     _explaining(commands)
+    listed = commands.add_parser("passes", help="list the graph passes", allow_abbrev=False)
+    listed.add_argument("--json", action="store_true", help="machine-readable")
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     return root
@@ -92,6 +94,9 @@ def _compiling(p: argparse.ArgumentParser) -> None:
     p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
     p.add_argument("--threads", type=int, metavar="N", help="of parallel loops (default: all cores)")
     p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
+    p.add_argument("--passes", metavar="A,B", help="run these graph passes, in this order (polyc passes lists them)")
+    p.add_argument("--disable", default="", metavar="A,B", help="leave out these graph passes")
+    p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--json", action="store_true", help="machine-readable output")
 
 
@@ -160,6 +165,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from graph_driver import cli_explain
 
         return cli_explain.COMMANDS[arguments.command](arguments)
+    if arguments.command == "passes":
+        from graph_driver.cli_passes import passes_command
+
+        return passes_command(arguments)
     import json
 
     from graph_driver.doctor import doctor_lines, examine

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from graph_driver.cli_inspect import UsageError, parse_sizes
 from graph_driver.model import TARGETS, Model, Progress, compile_model
 from graph_driver.package import is_package
+from graph_driver.passes.manager import select
+from poly.errors import ArgumentError
 
 
 @contextmanager
@@ -36,6 +39,18 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
         yield update
 
 
+def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The choice of graph passes, as `compile_model` takes it. Raises `UsageError`."""
+    names = {"passes": None, "disable": ""} | vars(arguments)
+    chosen = None if names["passes"] is None else [n for n in names["passes"].split(",") if n]
+    disabled = [n for n in names["disable"].split(",") if n]
+    try:
+        select(chosen, disabled)
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    return {"passes": chosen, "disable": disabled, "fast_math": bool(names.get("fast_math"))}
+
+
 def check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that make no sense. Raises `UsageError`."""
     if arguments.target is not None and arguments.target not in TARGETS:
@@ -55,7 +70,7 @@ def compile_from(
         return compile_model(
             arguments.model, target=arguments.target or "cpu", threads=arguments.threads,
             dims=parse_sizes(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
-            exact=arguments.exact,
+            exact=arguments.exact, **pass_options(arguments),
         )  # fmt: skip
 
 
@@ -87,7 +102,7 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
     with progress_bar(arguments.json) as progress:
         report, files = export_c(
             arguments.model, output, None, parse_sizes(arguments.dim), arguments.memory_limit, progress,
-            arguments.exact,
+            select(**pass_options(arguments), exact=arguments.exact),
         )  # fmt: skip
     if arguments.json:
         print(json.dumps({"output": str(output), "files": list(files)} | report.to_dict(), indent=2, sort_keys=True))

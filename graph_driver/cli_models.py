@@ -33,7 +33,7 @@ def model_stage(
         return [("", _plan_stage(load(path).plan, stage))]
     graph = import_model(path, dims)
     machine, backend = machine_of(target)
-    records = manager.run(graph, manager.for_target(machine))
+    records = manager.run(graph, manager.select(), machine)
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
@@ -63,7 +63,7 @@ def document_of_model(
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
     graph = import_model(path, dims)
     machine, _ = machine_of(target)
-    records = manager.run(graph, manager.for_target(machine))
+    records = manager.run(graph, manager.select(), machine)
     groups, moved = _grouped(graph, machine)
     plan, seconds = _planned(graph, groups), None
     if measure:
@@ -83,7 +83,7 @@ def kernels_of_model(path: Path, target: str, dims: dict[str, int]) -> tuple[Tar
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
     graph = import_model(path, dims)
     machine, _ = machine_of(target)
-    manager.run(graph, manager.for_target(machine))
+    manager.run(graph, manager.select(), machine)
     return machine, _chosen(_grouped(graph, machine)[0], None)
 
 
@@ -103,7 +103,7 @@ def document_of_kernel(
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
     graph = import_model(path, dims)
     machine, _ = machine_of(target)
-    manager.run(graph, manager.for_target(machine))
+    manager.run(graph, manager.select(), machine)
     chosen = _chosen(_grouped(graph, machine)[0], kernel)
     if len(chosen) > 1:
         raise UsageError(f"{len(chosen)} kernels are '{kernel}': give one by its number ({chosen[0][0]}, ...)")

@@ -30,6 +30,8 @@ from poly.target import Target
 if TYPE_CHECKING:
     import onnx
 
+    from graph_driver.passes.manager import Pass
+
     from graph_driver.binding import Dim
     from graph_driver.reference import HostNode
 
@@ -245,6 +247,9 @@ def compile_model(
     progress: Progress | None = None,
     exact: bool = False,
     symbolic: bool = False,
+    passes: Sequence[str] | None = None,
+    disable: Sequence[str] = (),
+    fast_math: bool = False,
 ) -> Model:
     """Compile an ONNX model for this machine.
 
@@ -260,13 +265,18 @@ def compile_model(
         progress: called as `progress(stage, done, total)`.
         exact: keep the rounding of each operator's definition (no Winograd convolutions).
         symbolic: keep every size symbolic that nothing binds.
+        passes: names of the graph passes to run, in order (`graph_driver.passes.manager.PASSES`).
+        disable: passes to leave out.
+        fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
         ModelError: the file is broken, sizes are missing, or the memory limit is too small.
         BuildError: the target is unknown or code generation failed.
     """
     from graph_driver.importer import import_model
+    from graph_driver.passes import manager
 
+    pipeline = manager.select(passes, disable, fast_math, exact)
     machine, backend = machine_of(target)
     threads = machine.threads if threads is None else threads
     if threads < 1:
@@ -274,25 +284,26 @@ def compile_model(
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
         graph = import_model(source, dims, shapes, symbolic)
-    return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
+    return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
 
 
 def compile_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
+    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
+    pipeline: Sequence[Pass] | None = None,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
     if graph.symbols is not None:
         from graph_driver.dynamic.compiling import compile_symbolic
 
-        return compile_symbolic(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
-    found, compiled, plan = plan_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, exact)
+        return compile_symbolic(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
+    found, compiled, plan = plan_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
     with report.stage("program"):
         text = entry.entry_text(plan, machine.triple)
         code = link_program(text, plan, compiled, machine, backend, threads)
         weights = weights_segment(graph, plan)
     def compile_body(body: Graph, inner: Report) -> Model:
-        return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, exact)
+        return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, pipeline)
 
     hosts = [_python_node(g.nodes[0], graph, compile_body, report) for g in found if not g.key]
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
@@ -314,7 +325,8 @@ def _python_node(
 
 def plan_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None, exact: bool = False,
+    fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
+    pipeline: Sequence[Pass] | None = None,
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
     """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
@@ -322,7 +334,8 @@ def plan_graph(
     from graph_driver.passes import manager
 
     with report.stage("passes"):
-        report.passes = [str(r) for r in manager.run(graph, manager.for_target(machine, exact))]
+        chosen = manager.select() if pipeline is None else pipeline
+        report.passes = [str(r) for r in manager.run(graph, chosen, machine)]
     report.nodes = len(graph.nodes)
     with report.stage("key"):
         key = memo.graph_key(graph, machine, backend, threads, fuse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -22,10 +23,13 @@ from graph_driver.worker import Compiled
 from poly.errors import ModelError
 from poly.target import Target
 
+if TYPE_CHECKING:
+    from graph_driver.passes.manager import Pass
+
 
 def compile_symbolic(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool, memory_limit: int | None, progress: Progress | None, exact: bool,
+    fuse: bool, memory_limit: int | None, progress: Progress | None, pipeline: Sequence[Pass] | None,
 ) -> DynamicModel:  # fmt: skip
     """The stages after import, for all sizes at once.
 
@@ -33,7 +37,7 @@ def compile_symbolic(
         ModelError: the memory limit cannot be kept, or a kernel's sizes contradict the guards.
     """
     found, compiled, template = plan_symbolic(
-        graph, machine, backend, threads, report, fuse, memory_limit, progress, exact
+        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline
     )
     with report.stage("program"):
         text = entry.entry_text(template, machine.triple)
@@ -47,7 +51,7 @@ def compile_symbolic(
 
 def plan_symbolic(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool, memory_limit: int | None, progress: Progress | None, exact: bool,
+    fuse: bool, memory_limit: int | None, progress: Progress | None, pipeline: Sequence[Pass] | None,
 ) -> tuple[list[Group], Mapping[str, Compiled], Template]:  # fmt: skip
     """Groups in order, their code by key, and the plan as formulas."""
     from emit import cache
@@ -56,15 +60,13 @@ def plan_symbolic(
 
     symbols = graph.symbols
     assert symbols is not None
-    symbols.frozen = True
     with report.stage("passes"):
-        report.passes = [str(r) for r in manager.run(graph, manager.select(exact=exact), machine)]
+        chosen = manager.select() if pipeline is None else pipeline
+        report.passes = [str(r) for r in manager.run(graph, chosen, machine)]
     report.nodes = len(graph.nodes)
     with report.stage("groups"):
-        symbols.frozen = False
         pieces = groups.translate(graph, lookup)
-        symbols.frozen = True
-        found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
+            found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
         found, _ = pack_constants(graph, found, machine)
     with report.stage("kernels"):
         found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
@@ -111,8 +113,7 @@ def _assume(symbols: Symbols, group: Group) -> None:
             if not params:
                 continue
             with symbols.at(f"{group.label} '{group.nodes[0].name}'"):
-                symbols.frozen = False
-                try:
+                        try:
                     if c.is_equality():
                         symbols.require_equal(size, 0, "a kernel's sizes")
                     else:
@@ -120,8 +121,7 @@ def _assume(symbols: Symbols, group: Group) -> None:
                 except GuardError as error:
                     raise ModelError(f"{group.label} '{group.nodes[0].name}': {error}") from None
                 finally:
-                    symbols.frozen = True
-
+                
 
 def _constraint(symbols: Symbols, c: isl.Constraint, group: Group) -> tuple[Extent, Sequence[str]]:
     """The left side of `size >= 0` or `size == 0`, and which parameters are in it."""

@@ -1,41 +1,71 @@
-"""Runs passes in order; the verifier runs after each, and what each did is recorded."""
+"""The graph passes by name, and running them: in order, to a fixed point, verified before and after each."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from graph_driver.ir import Graph, verify
+from graph_driver.ir import Graph, GraphError, verify
+from graph_driver.passes.algebra import simplify, simplify_fast
 from graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from graph_driver.passes.cleanup import remove_dead, remove_identities
+from graph_driver.passes.common import share_common
 from graph_driver.passes.fold import fold_constants
 from graph_driver.passes.parts import share_parts
+from graph_driver.passes.transforms import cancel_transforms
 from graph_driver.passes.views import make_views
 from graph_driver.passes.winograd import use_winograd
+from poly.errors import ArgumentError
 from poly.target import Target
 
-# A pass changes the graph in place and says how often it did something, by what.
-Pass = Callable[[Graph], dict[str, int]]
-
-DEFAULT: tuple[Pass, ...] = (
-    remove_identities,
-    remove_dead,
-    fold_constants,
-    fold_affine_into_convolutions,
-    make_views,
-    remove_dead,
-    share_parts,
-)
+ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
+REWRITING, PLACING = "rewriting", "placing"
 
 
-def for_target(target: Target, exact: bool = False) -> tuple[Pass, ...]:
-    """The general passes, then those that know the machine; `exact` leaves out what changes rounding."""
+@dataclass(frozen=True)
+class Pass:
+    """A pass changes the graph in place and says how often it did something, by what.
 
-    def winograd(graph: Graph) -> dict[str, int]:
-        return use_winograd(graph, target)
+    `phase`: rewriting passes run in turns until nothing changes; placing passes, which decide where
+    tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
+    target. `default`: it runs when nothing else is asked for. `exact`: it keeps every operator's rounding.
+    """
 
-    return DEFAULT if exact else (*DEFAULT, winograd, remove_dead)
+    name: str
+    what: str
+    run: Callable[[Graph, Target | None], dict[str, int]]
+    phase: str = REWRITING
+    specific: bool = False
+    exact: bool = True
+    default: bool = True
+
+
+def _general(step: Callable[[Graph], dict[str, int]]) -> Callable[[Graph, Target | None], dict[str, int]]:
+    return lambda graph, target: step(graph)
+
+
+def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
+    return {} if target is None else use_winograd(graph, target)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("identities", "identities, dropout, casts to the same type", _general(remove_identities)),
+    Pass("dead-code", "nodes and tensors that no output needs", _general(remove_dead)),
+    Pass("constants", "nodes over constants are run at compile time", _general(fold_constants)),
+    Pass("common", "equal nodes and equal constants once", _general(share_common)),
+    Pass("algebra", "exact algebraic rules", _general(simplify)),
+    Pass("fast-math", "algebraic rules that change rounding, NaN or -0", _general(simplify_fast), exact=False,
+         default=False),
+    Pass("transforms", "chains of moves that cancel", _general(cancel_transforms)),
+    Pass("affine", "normalisation and scales into the weights before them", _general(fold_affine_into_convolutions),
+         exact=False),
+    Pass("views", "reshapes become aliases", _general(make_views), PLACING),
+    Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
+    Pass("winograd", "3x3 convolutions by Winograd's method where it pays", _winograd, PLACING, specific=True,
+         exact=False),
+)  # fmt: skip
+BY_NAME = {p.name: p for p in PASSES}
 
 
 @dataclass(frozen=True)
@@ -52,12 +82,78 @@ class PassRecord:
         return f"{self.name}: {done}"
 
 
-def run(graph: Graph, passes: Sequence[Pass] = DEFAULT) -> list[PassRecord]:
-    """Apply `passes` to `graph` in place. Raises `GraphError` when one breaks the graph."""
-    records = []
+def select(
+    passes: Sequence[str] | None = None, disable: Iterable[str] = (), fast_math: bool = False, exact: bool = False
+) -> tuple[Pass, ...]:
+    """The passes to run: rewriting ones in the given order, placing ones after them in their own.
+
+    Args:
+        passes: names; None is the default list.
+        disable: names to leave out.
+        fast_math: with the default list, also rules that change rounding.
+        exact: without Winograd's convolutions.
+
+    Raises:
+        ArgumentError: there is no such pass (the names are listed).
+    """
+    unknown = [n for n in (*(passes or ()), *disable) if n not in BY_NAME]
+    if unknown:
+        raise ArgumentError(f"there is no pass '{unknown[0]}'; passes are {', '.join(BY_NAME)}")
+    if passes is None:
+        chosen = [p for p in PASSES if p.default or (fast_math and p.name == "fast-math")]
+    else:
+        chosen = [BY_NAME[n] for n in passes]
+    left_out = {*disable} | ({"winograd"} if exact else set())
+    order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
+    return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
+
+
+DEFAULT = select(disable=("winograd",))  # what needs no target
+
+Watch = Callable[[PassRecord, Graph], None]
+
+
+def run(
+    graph: Graph, passes: Sequence[Pass] = DEFAULT, target: Target | None = None, watch: Watch | None = None
+) -> list[PassRecord]:
+    """Apply `passes` to `graph` in place; `watch` is called after each run of a pass that did something.
+
+    Raises:
+        GraphError: the graph is broken before, or a pass broke it (the message names the pass).
+    """
+    verify(graph)
+    records: dict[str, PassRecord] = {}
+
+    def once(step: Pass) -> bool:
+        start, before = time.perf_counter(), _mark(graph)
+        counts = step.run(graph, target)
+        try:
+            verify(graph)
+        except GraphError as error:
+            raise GraphError(f"pass {step.name}: {error}") from None
+        changed = _mark(graph) != before
+        old = records.get(step.name, PassRecord(step.name, {}, 0, 0.0))
+        total = {k: old.counts.get(k, 0) + v for k, v in counts.items()}
+        records[step.name] = PassRecord(step.name, total, len(graph.nodes), old.seconds + time.perf_counter() - start)
+        if changed and watch is not None:
+            watch(PassRecord(step.name, counts, len(graph.nodes), 0.0), graph)
+        return changed
+
+    rewriting = [p for p in passes if p.phase == REWRITING]
+    quiet = 0  # runs since the last change: after one of each nothing more will happen
+    for step in rewriting * ROUNDS:
+        quiet = 0 if once(step) else quiet + 1
+        if quiet >= len(rewriting):
+            break
     for step in passes:
-        start = time.perf_counter()
-        counts = step(graph)
-        verify(graph)
-        records.append(PassRecord(step.__name__, counts, len(graph.nodes), time.perf_counter() - start))
-    return records
+        if step.phase == PLACING:
+            once(step)
+            if any(p.name == "dead-code" for p in passes):
+                once(BY_NAME["dead-code"])
+    return [records[p.name] for p in passes]
+
+
+def _mark(graph: Graph) -> tuple[object, ...]:
+    """Equal before and after a pass that did nothing."""
+    nodes = tuple((id(n), n.kind, tuple(n.inputs), tuple(n.outputs), len(n.attrs), id(n.proto)) for n in graph.nodes)
+    return nodes, tuple((name, id(t.const)) for name, t in graph.tensors.items())

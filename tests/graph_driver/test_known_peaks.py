@@ -23,7 +23,7 @@ LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 def plan_of(name: str, fuse: bool, share: bool = False) -> Plan:
     """The plan without machine code; `share` adds results in place and concatenations without copies."""
     graph = import_model(LIGHT / f"light_{name}.onnx")
-    manager.run(graph, [p for p in manager.DEFAULT if share or p is not share_parts])
+    manager.run(graph, [p for p in manager.DEFAULT if share or p.name != "parts"])
     found = form_groups(graph, translate(graph, lookup), fuse)
     if share:
         found = overwrite(graph, found)

@@ -1,0 +1,141 @@
+"""Chains of operators that only move elements, cancelled by composing their maps.
+
+Transposes, SpaceToDepth, reversing slices, reshapes: each is a map from the elements of its result to
+those of its operand, read off the access relations of its loops. Where the composition over a chain
+leads every element to itself, the end of the chain is its beginning; where it keeps the row-major order
+and only the shape is another one, it is a reshape. No operator is known here by name.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import islpy as isl
+import numpy as np
+
+from graph_driver.ir import Graph, Node
+from graph_driver.operators import lookup
+from graph_driver.passes.rewriting import Answer, New, Sight, replace_results
+from graph_driver.pieces import translate_one
+from poly.access import accesses
+from poly.expr import Const, Load
+from poly.quota import QuotaExceeded, quota
+from poly.scop import Scop
+
+LONGEST = 6  # operators of a chain
+ISL_OPERATIONS = 300_000
+
+
+def cancel_transforms(graph: Graph) -> dict[str, int]:
+    """Replace the ends of chains that move every element back to its place (dead code is left behind)."""
+    sight = Sight(graph)
+    maps: dict[int, isl.Map | None] = {}
+    counts = {"cancelled": 0, "reshapes": 0}
+
+    def map_of(node: Node) -> isl.Map | None:
+        if id(node) not in maps:
+            maps[id(node)] = _move(sight, node)
+        return maps[id(node)]
+
+    def answer(node: Node) -> Answer | None:
+        total, at = None, node
+        for _ in range(LONGEST):
+            moved = map_of(at)
+            if moved is None:
+                return None
+            total = moved if total is None else total.apply_range(moved)
+            if at is not node and _keeps_order(total, sight.shape(node.outputs[0]), sight.shape(at.inputs[0])):
+                return _shortcut(sight, node, at.inputs[0], counts)
+            before = sight.made.get(at.inputs[0])
+            if before is None or before.outputs[0] != at.inputs[0]:
+                return None
+            at = before
+        return None
+
+    def tried(node: Node) -> Answer | None:
+        try:
+            with quota(ISL_OPERATIONS):
+                return answer(node)
+        except QuotaExceeded:
+            graph.notes.append(f"'{node.name}': whether a chain of moves cancels there is too much for isl")
+            return None
+
+    replace_results(sight, tried)
+    return counts
+
+
+def _shortcut(sight: Sight, node: Node, source: str, counts: dict[str, int]) -> Answer | None:
+    shape = sight.shape(node.outputs[0])
+    assert shape is not None
+    if shape == sight.shape(source):
+        counts["cancelled"] += 1
+        return source
+    if node.op_type in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
+        return None  # it is no more than a reshape now; what is before it may cancel alone
+    counts["reshapes"] += 1
+    return New("Reshape", (source, np.asarray(shape, np.int64)))
+
+
+def _move(sight: Sight, node: Node) -> isl.Map | None:
+    """Result element to operand element, both by their ONNX shapes; None when the node does more than move."""
+    inputs, outputs = [*node.reads()], [*node.writes()]
+    varying = [i for i in inputs if sight.tensor(i).const is None]
+    if node.captures or len(outputs) != 1 or len(varying) != 1 or varying[0] != node.inputs[0]:
+        return None
+    source, target = sight.shape(varying[0]), sight.shape(outputs[0])
+    same_type = sight.tensor(varying[0]).dtype == sight.tensor(outputs[0]).dtype
+    if source is None or target is None or prod(source) != prod(target) or not prod(source) or not same_type:
+        return None
+    piece = translate_one(sight.graph, node, lookup)
+    if piece.operator is None or len(piece.operator.inputs) != 1:
+        return None
+    scop, array = piece.operator.scop, piece.operator.inputs[0][1]
+    moved = _copied(scop, array, piece.operator.outputs[0])
+    if moved is None:
+        return None
+    to, of = _fixed_shape(scop, piece.operator.outputs[0]), _fixed_shape(scop, array)
+    if to is None or of is None:
+        return None
+    return _reshape(target, to).apply_range(moved).apply_range(_reshape(of, source))
+
+
+def _copied(scop: Scop, source: str, target: str) -> isl.Map | None:
+    """Element of `target` to the element of `source` that is stored there, when each is a plain copy."""
+    total = None
+    for s in scop.statements.values():
+        if s.array != target or not isinstance(s.value, Load) or s.value.array != source or s.predicate is not None:
+            return None
+    found = accesses(scop)
+    for s in scop.statements.values():
+        own = [a for a in found if a.stmt == s.name]
+        if len(own) != 2 or not all(a.must for a in own):
+            return None
+        write, read = (next(a for a in own if a.write), next(a for a in own if not a.write))
+        pair = write.map.reverse().apply_range(read.map)
+        total = pair if total is None else total.union(pair)
+    if total is None or not total.is_single_valued():
+        return None
+    return total.reset_tuple_id(isl.dim_type.in_).reset_tuple_id(isl.dim_type.out)
+
+
+def _fixed_shape(scop: Scop, name: str) -> tuple[int, ...] | None:
+    extents = [int(e.value) for e in scop.arrays[name].shape if isinstance(e, Const)]
+    return tuple(extents) if len(extents) == len(scop.arrays[name].shape) else None
+
+
+def _reshape(a: tuple[int, ...], b: tuple[int, ...]) -> isl.Map:
+    """Elements of shape `a` to those of shape `b` with the same row-major number."""
+    left, right = ([f"{letter}{k}" for k in range(len(s))] for letter, s in (("a", a), ("b", b)))
+    bounds = [f"0 <= {n} < {e}" for names, s in ((left, a), (right, b)) for n, e in zip(names, s)]
+    equal = [f"{n} = {m}" for n, m in zip(left, right)] if a == b else [f"{_number(left, a)} = {_number(right, b)}"]
+    where = " and ".join([*bounds, *equal])
+    return isl.Map(f"{{ [{', '.join(left)}] -> [{', '.join(right)}]{' : ' + where if where else ''} }}")
+
+
+def _number(names: list[str], shape: tuple[int, ...]) -> str:
+    terms = [f"{prod(shape[k + 1 :])}*{n}" for k, n in enumerate(names)]
+    return " + ".join(terms) or "0"
+
+
+def _keeps_order(total: isl.Map, target: tuple[int, ...] | None, source: tuple[int, ...] | None) -> bool:
+    return target is not None and source is not None and bool(total.is_equal(_reshape(target, source)))
