@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from emit.gpu.copies import cooperative, copied_buffer
 from emit.gpu.extents import Extents, axis_of, bound_loops, reads
@@ -23,7 +24,7 @@ from poly.dtypes import bool_
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Unary, Var, const_int, substitute
 from poly.target import GpuTarget
-from poly.tree import is_bound
+from poly.tree import GpuAxis, is_bound
 
 
 def launches(fn: Function, target: GpuTarget) -> Function:
@@ -134,29 +135,47 @@ class _Device:
 
     def visit(self, s: Stmt, at: _Spot) -> Stmt:
         if copied_buffer(s, self.shared) is not None:
-            guards = holds_for_some((*self.missing(at, "block"), *at.guards), at.values, tuple(self.threads.values()))
+            guards = holds_for_some(
+                (*self.missing(at.axes, "block"), *at.guards), at.values, tuple(self.threads.values())
+            )
             return cooperative(s, self.shared, self.thread, self.extents.block_threads, self.host.names, guards)
         if isinstance(s, Store):
-            return guarded(s, (*self.missing(at, "block"), *self.missing(at, "thread"), *at.guards))
+            return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
         if isinstance(s, For):
-            if reads(s.lo, s.hi) and at.guards:  # bounds that read memory are right where the guards hold
-                return guarded(self.visit(s, at.free()), at.guards)
+            if reads(s.lo, s.hi) and not self.settled(s, at):
+                return self.on_data(s, at)
             return self.bound(s, at) if is_bound(s.kind) else self.serial(s, at)
         if isinstance(s, If):
             return self.condition(s, at)
         if isinstance(s, Alloc):
             return self.alloc(s, at)
-        if isinstance(s, Let) and reads(s.value) and at.guards:
-            return guarded(self.visit(s, at.free()), at.guards)
+        if isinstance(s, Let) and reads(s.value) and not self.settled(s, at):
+            return self.on_data(s, at)
         return with_bodies(s, tuple(self.visit(b, at) for b in s.bodies()))
 
-    def missing(self, at: _Spot, level: str) -> tuple[Expr, ...]:
-        """`id == 0` for each axis that no loop around is bound to."""
-        axes: Mapping[str, tuple[str, Expr | int]] = self.grid if level == "block" else self.threads
+    def settled(self, s: Stmt, at: _Spot) -> bool:
+        """Whether all threads that come here run something of `s`."""
+        return not at.guards and not self.idle(s, at)
+
+    def idle(self, s: Stmt, at: _Spot) -> tuple[Expr, ...]:
+        """`id == 0` for each axis that no loop around or inside is bound to."""
+        all_axes = at.axes | {x.kind for x in bound_loops(s)}
+        return (*self.missing(all_axes, "block"), *self.missing(all_axes, "thread"))
+
+    def on_data(self, s: Stmt, at: _Spot) -> Stmt:
+        """What reads memory to decide how it goes on does so in the threads that run it alone: in others
+        the elements may not exist, or may be written at the same time."""
+        idle = self.idle(s, at)
+        alone = {axis for axis in get_args(GpuAxis) if axis not in {x.kind for x in bound_loops(s)}}
+        return guarded(self.visit(s, replace(at.free(), axes=at.axes | alone)), (*idle, *at.guards))
+
+    def missing(self, axes: frozenset[str], level: str) -> tuple[Expr, ...]:
+        """`id == 0` for each other axis of the grid or the block."""
+        ids: Mapping[str, tuple[str, Expr | int]] = self.grid if level == "block" else self.threads
         return tuple(
             Binary("==", Var(v), const_int(0), bool_)
-            for a, (v, n) in axes.items()
-            if axis_of(level, a) not in at.axes and n not in (1, const_int(1))
+            for a, (v, n) in ids.items()
+            if axis_of(level, a) not in axes and n not in (1, const_int(1))
         )
 
     def serial(self, s: For, at: _Spot) -> Stmt:
@@ -167,9 +186,10 @@ class _Device:
     def condition(self, s: If, at: _Spot) -> Stmt:
         """A condition becomes one of the stores below; one on data stays where it is."""
         if reads(s.cond):
-            inner = at.free()
-            orelse = None if s.orelse is None else self.visit(s.orelse, inner)
-            return guarded(If(s.cond, self.visit(s.then, inner), orelse), at.guards)
+            if not self.settled(s, at):
+                return self.on_data(s, at)
+            orelse = None if s.orelse is None else self.visit(s.orelse, at)
+            return If(s.cond, self.visit(s.then, at), orelse)
         then = self.visit(s.then, at.under(s.cond))
         if s.orelse is None:
             return then
