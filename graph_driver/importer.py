@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +21,7 @@ from onnx import inliner, version_converter
 from graph_driver import bodies, contrib, functions, subgraphs, unrolling
 from graph_driver.binding import Binder, Dim, symbol_of
 from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
+from graph_driver.bound_inputs import bound_values
 from graph_driver.functions import has_loops
 from graph_driver.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
 from graph_driver.ir import Graph, Node, Tensor, verify
@@ -28,7 +30,7 @@ from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_
 from graph_driver.reference import HostNode
 from graph_driver.text_check import check_text
 from graph_driver.wording import one_line
-from poly.dtypes import i64
+from poly.dtypes import from_numpy, i64
 from poly.errors import ModelError
 
 NEVER_FOLDED = {
@@ -85,6 +87,7 @@ def import_model(
     dims: Mapping[str, Dim] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     symbolic: bool = False,
+    bind: Mapping[str, Any] | None = None,
 ) -> Graph:
     """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
 
@@ -94,6 +97,7 @@ def import_model(
             `(low, high)` keeps the size symbolic (`high` None: no end).
         shapes: concrete shapes of inputs, which bind the symbols in them.
         symbolic: keep every size symbolic that nothing binds.
+        bind: values of inputs, which become constants.
 
     Raises:
         ModelError: for anything wrong with the file or the sizes; one line.
@@ -111,7 +115,7 @@ def import_model(
             raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
         opsets = opsets_of(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
-    return walker.run(Binder(dims or {}, shapes or {}, symbolic))
+    return walker.run(Binder(dims or {}, shapes or {}, symbolic), bound_values(model.graph, bind or {}))
 
 
 def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -133,10 +137,13 @@ class _Walker:
         self.folded = self.visited = 0
         self.defined: dict[str, int] = {}  # operators replaced by their definition
 
-    def run(self, binder: Binder) -> Graph:
+    def run(self, binder: Binder, bound: Mapping[str, np.ndarray]) -> Graph:
         if len(self.proto.node) > MAX_NODES:
             raise ModelError(f"the model has {len(self.proto.node)} nodes; the limit is {MAX_NODES}")
-        self._initializers()
+        for name, value in bound.items():
+            self._define(Tensor(name, from_numpy(value.dtype), value.shape, value))
+            self.graph.notes.append(f"input '{name}' is bound to {value.tolist()}")
+        self._initializers(bound)
         self._inputs(binder)
         self.graph.symbols = binder.symbols if binder.symbols else None
         for node in self.proto.node:
@@ -151,8 +158,10 @@ class _Walker:
         verify(self.graph)
         return self.graph
 
-    def _initializers(self) -> None:
+    def _initializers(self, bound: Mapping[str, np.ndarray]) -> None:
         for t in self.proto.initializer:
+            if t.name in bound:
+                continue  # it was the default
             value = to_numpy(t, self.folder, f"initializer '{t.name}'")
             self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
             if self.owned:

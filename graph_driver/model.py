@@ -250,6 +250,7 @@ def compile_model(
     passes: Sequence[str] | None = None,
     disable: Sequence[str] = (),
     fast_math: bool = False,
+    bind: Mapping[str, Any] | None = None,
 ) -> Model:
     """Compile an ONNX model for this machine.
 
@@ -267,6 +268,7 @@ def compile_model(
         symbolic: keep every size symbolic that nothing binds.
         passes: names of the graph passes to run, in order (`graph_driver.passes.manager.PASSES`).
         disable: passes to leave out.
+        bind: values of inputs that are fixed now; they become constants and are inputs no longer.
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -283,7 +285,7 @@ def compile_model(
         raise BuildError(f"threads must be at least 1, not {threads}")
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
-        graph = import_model(source, dims, shapes, symbolic)
+        graph = import_model(source, dims, shapes, symbolic, bind)
     return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
 
 
