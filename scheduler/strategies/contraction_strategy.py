@@ -8,7 +8,7 @@ import islpy as isl
 
 from poly.tree import Filter, Node, Sequence
 from scheduler.strategies.contraction_tree import Group, TilePlan, build, group_nests, plan_tile
-from scheduler.strategies.planner import Planner
+from scheduler.strategies.planner import Plan, Planner
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
 
@@ -27,7 +27,7 @@ def contractions(plan: Planner) -> None:
         position += 1
 
 
-def top_filters(plan: Planner) -> list[Filter]:
+def top_filters(plan: Plan) -> list[Filter]:
     """The parts of the tree's outermost sequence (one part when there is no sequence)."""
     tree = plan.tree
     if isinstance(tree, Sequence):

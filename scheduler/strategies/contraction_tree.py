@@ -208,7 +208,7 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
     arrays = [group.contraction.update.array, *(s.array for s in group.after)]
     for array in dict.fromkeys(arrays):
         if scop.arrays[array].kind == "local" or array == group.contraction.update.array:
-            node = maker.promoted(array, node, _used_outside(scop, group, array))
+            node = maker.promoted(array, node, used_outside(scop, group, array))
     outer = maker.outer_members(target)
     shared = len(group.contraction.single)  # the first loop of more than one iteration
     if threads > 1 and shared < len(outer):
@@ -223,7 +223,8 @@ def _with_kind(m: Member, kind: LoopKind) -> Member:
     return Member(m.name, m.schedule, kind, m.factor, m.coincident)
 
 
-def _used_outside(scop: Scop, group: Group, array: str) -> bool:
+def used_outside(scop: Scop, group: Group, array: str) -> bool:
+    """Whether the caller or another statement needs the array after the group."""
     inside = {s.name for s in group.statements()}
     if scop.arrays[array].kind != "local":
         return True

@@ -9,6 +9,7 @@ from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.target import GpuTarget
 from scheduler.schedule import Schedule
+from scheduler.strategies.gpu_contraction import gpu_contractions
 from scheduler.strategies.gpu_mapping import bind_nests
 from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_storage import keep_near
@@ -37,6 +38,7 @@ def automatic_gpu(scop: Scop, target: GpuTarget) -> Schedule:
 
 
 STRATEGIES: Mapping[str, Strategy] = {
+    "contraction": gpu_contractions,
     "fusion": join,
     "mapping": bind_nests,
     "storage": keep_near,

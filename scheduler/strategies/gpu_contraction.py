@@ -1,0 +1,250 @@
+"""Strategy: contractions on a GPU, in block tiles, thread tiles and panels in shared memory.
+
+    for blocks of rows, of columns
+      for threads of rows, of columns        (each with a tile of its own)
+        promote C to registers
+          C tile = init
+          for k.out
+            promote panels of A and B to shared memory, filled by all threads of the block
+              for k.in
+                promote a column of A's panel and a row of B's to registers
+                  C tile += A column * B row
+          epilogue statements on the tile
+
+The structure of SGEMM on GPUs since Volkov & Demmel, "Benchmarking GPUs to tune dense linear
+algebra" (SC 2008), for any contraction found in a Scop. Nothing here is trusted: the caller checks legality.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import islpy as isl
+
+from poly.expr import Var, loads
+from poly.scop import Scop, Statement
+from poly.target import GpuTarget
+from poly.tree import Band, Filter, Layout, Leaf, LoopKind, Member, Node, Promote, loop_dim
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.contraction import Contraction, Operand, extent
+from scheduler.strategies.contraction_strategy import top_filters
+from scheduler.strategies.contraction_tree import Group, group_nests, used_outside
+from scheduler.strategies.gpu_plan import GpuPlan
+
+LANES = 4  # neighbouring columns of a thread: one 16-byte access
+SMALLEST = 8  # iterations below which a dimension is not worth a tile
+UNKNOWN = 1 << 10  # what a symbolic size is taken for
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """`rows` x `columns` of C for a block, `thread_rows` x `thread_columns` of them for a thread, and
+    `depth` iterations of the reduction at once."""
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+TILES = (BlockTile(128, 128, 8, 8, 8), BlockTile(64, 64, 16, 4, 4), BlockTile(32, 32, 16, 2, 4))
+
+
+@dataclass(frozen=True)
+class TiledContraction:
+    """`rows` moves operand `left` alone, `columns` operand `right`; `depth` is the reduction loop that is cut."""
+
+    group: Group
+    left: Operand
+    right: Operand
+    rows: str
+    columns: str
+    depth: str
+    tile: BlockTile
+
+
+def gpu_contractions(plan: GpuPlan) -> None:
+    """Replace the top-level nests that hold a contraction (and the pointwise nests after it)."""
+    position = 0
+    while position < len(top_filters(plan)):
+        filters = top_filters(plan)
+        found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+        if found is not None:
+            _propose(plan, found[0], position, found[1])
+        position += 1
+
+
+def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
+    update = group.contraction.update
+    chosen = choose(plan.scop, group, plan.target)
+    if isinstance(chosen, str):
+        plan.decline(f"contraction {update.name}", "no block tile", chosen)
+        return
+    filters = top_filters(plan)
+    domain: dict[str, isl.Set] = {}
+    for f in filters[position : position + taken]:
+        domain.update(f.domain)
+    subtree = _Maker(plan.scop, chosen).tree()
+    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
+    tree: Node = rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+    t = chosen.tile
+    text = (
+        f"contraction {update.name}: block tile {t.rows} ({chosen.rows}) x {t.columns} ({chosen.columns}) x {t.depth} "
+        f"({chosen.depth}), {t.threads} threads with {t.thread_rows} x {t.thread_columns}"
+    )
+    figures: dict[str, Any] = {"threads": t.threads, "rows": t.rows, "columns": t.columns, "depth": t.depth}
+    if plan.attempt(f"contraction {update.name}", text, lambda s: s.set_order(tree), **figures):
+        plan.claimed |= set(domain)
+
+
+def choose(scop: Scop, group: Group, target: GpuTarget) -> TiledContraction | str:
+    """The tile for a contraction, or why it gets none."""
+    c = group.contraction
+    if c.sweep:
+        return "one operand: nothing to use again"
+    if not all(op.own for op in c.operands):
+        return "an operand moves with all outputs: no reuse to bring into shared memory"
+    columns = _columns(c)
+    right = next(op for op in c.operands if columns in op.own)
+    left = next(op for op in c.operands if op is not right)
+    rows = max(left.own, key=lambda o: extent(c.update, o) or UNKNOWN)
+    depth = max(c.inner, key=lambda o: extent(c.update, o) or UNKNOWN)
+    sizes = {o: extent(c.update, o) or UNKNOWN for o in (rows, columns, depth)}
+    if min(sizes.values()) < SMALLEST:
+        return f"a loop of fewer than {SMALLEST} iterations"
+    many = prod(extent(c.update, o) or UNKNOWN for o in c.outputs if o not in (rows, columns))
+    for tile in TILES:
+        blocks = many * -(-sizes[rows] // tile.rows) * -(-sizes[columns] // tile.columns)
+        fits = _panel_bytes(c, tile, depth) <= target.shared_static and tile.threads <= target.max_threads
+        enough = blocks >= target.sms or tile is TILES[-1]
+        if fits and enough and (tile is TILES[-1] or min(sizes[rows], sizes[columns]) >= tile.rows // 2):
+            return TiledContraction(group, left, right, rows, columns, depth, tile)
+    return f"its panels are larger than the {target.shared_static} bytes of shared memory"
+
+
+def _columns(c: Contraction) -> str:
+    """The output along which C is contiguous, if an operand alone moves with it."""
+    own = [o for op in c.operands for o in op.own]
+    last = c.update.index[-1]
+    return last.name if isinstance(last, Var) and last.name in own else own[-1]
+
+
+def _panel_bytes(c: Contraction, tile: BlockTile, depth: str) -> int:
+    """What both panels take, one element more a row, if every operand moves by single elements."""
+    others = prod(extent(c.update, o) or UNKNOWN for o in c.inner if o != depth)
+    return sum((tile.rows + 1) * tile.depth * others * op.load.dtype.bytes for op in c.operands)
+
+
+class _Maker:
+    """Builds the tree of one contraction."""
+
+    def __init__(self, scop: Scop, chosen: TiledContraction) -> None:
+        self.scop, self.chosen = scop, chosen
+        self.group, self.tile = chosen.group, chosen.tile
+        self.update = chosen.group.contraction.update
+
+    def tree(self) -> Node:
+        """Without the Filter."""
+        node = self.parts()
+        written = [self.update.array, *(s.array for s in self.group.after)]
+        for array in dict.fromkeys(written):
+            if self.scop.arrays[array].kind == "local" or array == self.update.array:
+                node = self.in_registers(array, node)
+        return Band(tuple(self.blocks()), Band(tuple(self.threads()), node))
+
+    def blocks(self) -> list[Member]:
+        """Loops over blocks, the other outputs outermost; of those only one has an axis left."""
+        c, tile = self.group.contraction, self.tile
+        others = [o for o in c.outputs if o not in (self.chosen.rows, self.chosen.columns)]
+        longest = max(others, key=lambda o: extent(c.update, o) or UNKNOWN, default=None)
+        out = [self.member(o, o, (0, 1), "block.z" if o == longest else "serial") for o in others]
+        out.sort(key=lambda m: m.kind != "block.z")
+        out.append(self.member(f"{self.chosen.rows}.out", self.chosen.rows, (0, tile.rows), "block.y"))
+        out.append(self.member(f"{self.chosen.columns}.out", self.chosen.columns, (0, tile.columns), "block.x"))
+        return out
+
+    def threads(self) -> list[Member]:
+        tile = self.tile
+        across = tile.columns // tile.thread_columns * LANES
+        return [
+            self.member(f"{self.chosen.rows}.thread", self.chosen.rows, (tile.rows, tile.thread_rows), "thread.y"),
+            self.member(f"{self.chosen.columns}.thread", self.chosen.columns, (across, LANES), "thread.x"),
+        ]
+
+    def member(self, name: str, output: str, cut: tuple[int, int], kind: LoopKind = "serial",
+               factor: int | None = None, only: Statement | None = None) -> Member:  # fmt: skip
+        """The loop `(output % cut[0]) // cut[1]` of all statements or one (0 = no modulo)."""
+        schedule = {}
+        for stmt in (only,) if only is not None else self.group.statements():
+            pa = loop_dim(stmt.domain, stmt.iters.index(self.group.iters[stmt.name][output]))
+            if cut[0]:
+                pa = pa.mod_val(isl.Val(cut[0]))
+            schedule[stmt.name] = pa.scale_down_val(isl.Val(cut[1])).floor() if cut[1] != 1 else pa
+        return Member(name, schedule, kind, factor, coincident=True)
+
+    def points(self, stmt: Statement) -> Band:
+        """The thread's tile, for one statement."""
+        tile, rows, columns = self.tile, self.chosen.rows, self.chosen.columns
+        across = tile.columns // tile.thread_columns * LANES
+        members = [self.member(f"{rows}.in@{stmt.name}", rows, (tile.thread_rows, 1), "unroll", None, stmt)]
+        if tile.thread_columns > LANES:
+            cut = (tile.columns, across)
+            members.append(self.member(f"{columns}.part@{stmt.name}", columns, cut, "unroll", None, stmt))
+        members.append(self.member(f"{columns}.in@{stmt.name}", columns, (LANES, 1), "vector", LANES, stmt))
+        return Band(tuple(members), Leaf(), permutable=True)
+
+    def parts(self) -> Node:
+        filters = []
+        for stmt in self.group.statements():
+            child: Node = self.points(stmt)
+            if stmt is self.update:
+                child = self.reduction(child)
+            filters.append(Filter({stmt.name: stmt.domain}, child))
+        return filters[0].child if len(filters) == 1 else InOrder(tuple(filters))
+
+    def reduction(self, node: Node) -> Node:
+        """The loops of the reduction, with the panels."""
+        update, depth = self.update, self.chosen.depth
+        time = loop_dim(update.domain, update.iters.index(depth))
+        cut = self.tile.depth
+        outside = Member(f"{depth}.out", {update.name: time.scale_down_val(isl.Val(cut)).floor()})
+        within = [Member(o, {update.name: loop_dim(update.domain, update.iters.index(o))})
+                  for o in self.group.contraction.inner if o != depth]  # fmt: skip
+        within.append(Member(f"{depth}.in", {update.name: time.mod_val(isl.Val(cut))}))
+        node = Band(tuple(within), node)
+        for operand in (self.chosen.right, self.chosen.left):
+            array = operand.load.array
+            node = Promote(array, f"{array}_panel", "shared", node, self.panel_layout(operand), True, False)
+        return Band((outside,), node)
+
+    def panel_layout(self, operand: Operand) -> Layout | None:
+        """The dimension that runs over the thread's tile innermost, so that a thread reads neighbours."""
+        name = self.chosen.rows if operand is self.chosen.left else self.chosen.columns
+        dims = list(range(len(operand.load.index)))
+        ours = [d for d in dims if operand.load.index[d] == Var(name)]
+        if len(ours) != 1 or ours[0] == dims[-1]:
+            return None
+        return tuple((d, 1, 0) for d in (*(d for d in dims if d != ours[0]), ours[0]))
+
+    def in_registers(self, array: str, node: Node) -> Node:
+        """The thread's tile of `array`, the columns in parts of neighbouring elements."""
+        stmt = next(s for s in self.group.statements() if s.array == array)
+        own = self.group.iters[stmt.name][self.chosen.columns]
+        lanes = next(k for k, e in enumerate(stmt.index) if e == Var(own))
+        across = self.tile.columns // self.tile.thread_columns * LANES
+        rest = [(k, 1, 0) for k in range(len(stmt.index)) if k != lanes]
+        parted = self.tile.thread_columns > LANES
+        layout = (*rest, (lanes, across, 0), (lanes, 1, LANES)) if parted else (*rest, (lanes, 1, 0))
+        first = self.group.statements()[0]
+        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
+        copy_in = array == self.update.array and (not self.group.before or reads_old)
+        outside = used_outside(self.scop, self.group, array)
+        return Promote(array, f"{array}_tile", "register", node, layout, copy_in, outside)
