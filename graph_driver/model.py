@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emit.gpu import targets as gpu_targets
+from emit.gpu.targets import is_gpu
 from graph_driver import entry, groups, kernels, memo, memory
 from graph_driver.control import ControlNode
 from graph_driver.execute import Executor, Observer, aligned_bytes
+from graph_driver.gpu.compiling import is_gpu_backend
 from graph_driver.ir import Graph, Node
 from graph_driver.joined import Group, on_host, split
-from graph_driver.layouts import pack_constants, rearrange
+from graph_driver.layouts import Rearranged, pack_constants, rearrange
 from graph_driver.limits import check_memory, human
 from graph_driver.overwriting import overwrite
 from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
 from graph_driver.worker import Compiled, Job
-from poly.errors import BuildError, ModelError
-from poly.target import Target
+from poly.errors import ArgumentError, BuildError, ModelError
+from poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
     import onnx
@@ -181,6 +184,22 @@ class Model:
         """What was compiled, what runs on the host and why, memory, times."""
         return self._report
 
+    def inputs_for(
+        self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
+    ) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """dtype and shape of all inputs beside arrays of the shapes `given`; `sizes` are values of symbolic sizes.
+
+        Raises:
+            ArgumentError: there is no such size.
+        """
+        if sizes:
+            raise ArgumentError(f"size {next(iter(sizes))} is fixed: the model was compiled for {self.shapes_text()}")
+        return self.inputs
+
+    def shapes_text(self) -> str:
+        """The inputs with their shapes in one line."""
+        return ", ".join(f"{n}{list(shape)}" for n, (_, shape) in self.inputs.items())
+
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """dtype and shape by input name."""
@@ -238,7 +257,7 @@ def machine_of(target: str | Target) -> tuple[Target, str]:
 
 def compile_model(
     source: str | Path | onnx.ModelProto | bytes,
-    target: str | Target = "cpu",
+    target: str | Target | GpuTarget = "cpu",
     threads: int | None = None,
     dims: Mapping[str, Dim] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -246,17 +265,17 @@ def compile_model(
     memory_limit: int | None = None,
     progress: Progress | None = None,
     exact: bool = False,
-    symbolic: bool = False,
+    symbolic: bool | None = None,
     passes: Sequence[str] | None = None,
     disable: Sequence[str] = (),
     fast_math: bool = False,
     bind: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Compile an ONNX model for this machine.
+    """Compile an ONNX model for this machine, or for a GPU.
 
     Args:
         source: a path, a `ModelProto`, or its bytes.
-        target: `cpu`, or `c` (through a C compiler).
+        target: `cpu`, `c` (through a C compiler), or a GPU: `cuda`, `opencl`, `sm_80`, ...
         threads: for parallel loops; None is all cores.
         dims: values of symbolic sizes by name (or as `INPUT.AXIS`); a range `(low, high)` keeps the size
             symbolic: the model is compiled once for all its values (`high` None: no end).
@@ -265,7 +284,8 @@ def compile_model(
         memory_limit: bytes that the arena may take.
         progress: called as `progress(stage, done, total)`.
         exact: keep the rounding of each operator's definition (no Winograd convolutions).
-        symbolic: keep every size symbolic that nothing binds.
+        symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size
+            (leading ones alone are taken as 1), False: never.
         passes: names of the graph passes to run, in order (`graph_driver.passes.manager.PASSES`).
         disable: passes to leave out.
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
@@ -279,6 +299,14 @@ def compile_model(
     from graph_driver.passes import manager
 
     pipeline = manager.select(passes, disable, fast_math, exact)
+    if is_gpu(target):
+        from graph_driver.gpu.model import compile_gpu_model
+
+        gpu = gpu_targets.get(target) if isinstance(target, str) else target
+        report = Report(gpu.name, 1)
+        with report.stage("import"):
+            graph = import_model(source, dims, shapes, bool(symbolic))
+        return compile_gpu_model(graph, gpu, report, fuse, memory_limit, progress, pipeline)
     machine, backend = machine_of(target)
     threads = machine.threads if threads is None else threads
     if threads < 1:
@@ -307,11 +335,11 @@ def compile_graph(
     def compile_body(body: Graph, inner: Report) -> Model:
         return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, pipeline)
 
-    hosts = [_python_node(g.nodes[0], graph, compile_body, report) for g in found if not g.key]
+    hosts = [python_node(g.nodes[0], graph, compile_body, report) for g in found if not g.key]
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
 
 
-def _python_node(
+def python_node(
     node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report
 ) -> HostNode | ControlNode:
     """What runs a node that has no kernel; the report on its bodies goes into `report`."""
@@ -354,7 +382,9 @@ def plan_graph(
         with report.stage("groups"):
             pieces = groups.translate(graph, lookup)
             found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
-            found, rearranged = pack_constants(graph, found, machine)
+            rearranged: Sequence[Rearranged] = ()
+            if not is_gpu_backend(backend):  # panels are for vectors of a CPU
+                found, rearranged = pack_constants(graph, found, machine)
         with report.stage("kernels"):
             found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
         report.decisions = [str(d) for d in graph.decisions]

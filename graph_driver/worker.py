@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graph_driver.gpu.compiling import compile_group, is_gpu_backend
 from poly.errors import PolycError
 from poly.target import Target
 
@@ -40,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code (of back end `c99` a `PortableKernel` as JSON).
+    """Machine code (of back end `c99` a `PortableKernel` as JSON, of a GPU a `Recorded` as JSON).
 
     `order` names the Scop's arrays in ABI order, then `scratch` (name, bytes): memory that the code needs
     while it runs. `seconds` by stage.
@@ -67,7 +68,7 @@ def fingerprint() -> str:
     digest = sha256()
     for package in COMPILER_PACKAGES:
         for path in sorted((root / package).rglob("*")):
-            if path.suffix in (".py", ".toml"):
+            if path.suffix in (".py", ".toml", ".h"):
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -100,7 +101,6 @@ def compile_job(job: Job) -> Compiled:
     Raises:
         PolycError: the Scop has no schedule or no code.
     """
-    from emit import cache
     from emit.compile import compile_step
     from emit.workspace import constant_bytes
     from poly import json_io
@@ -109,8 +109,14 @@ def compile_job(job: Job) -> Compiled:
     start = time.perf_counter()
     scop = json_io.loads(job.text)
     read = time.perf_counter()
+    seconds = {"read": read - start}
+    if is_gpu_backend(job.backend):
+        recorded, order, notes = compile_group(scop, job.backend, job.symbol, seconds)
+        scratch_bytes = tuple(recorded.sequence.scratch.items())
+        image = recorded.to_json().encode()
+        return _kept(job, Compiled(job.symbol, order, image, notes, seconds, False, scratch_bytes))
     schedule = automatic(scop, job.target, job.threads)
-    seconds = {"read": read - start, "schedule": time.perf_counter() - read}
+    seconds["schedule"] = time.perf_counter() - read
     if job.backend == "c99":
         done = _portable(job, schedule, seconds)
     else:
@@ -121,6 +127,13 @@ def compile_job(job: Job) -> Compiled:
         order = tuple(b.name for b in function.buffers)
         sizes = tuple((b.name, constant_bytes(b) or 0) for b in scratch)
         done = Compiled(function.name, order, native.image, tuple(report.notes), seconds, False, sizes)
+    return _kept(job, done)
+
+
+def _kept(job: Job, done: Compiled) -> Compiled:
+    """The result, put into the disk cache."""
+    from emit import cache
+
     cache.put(cache_key(job), json.dumps(_head(done)).encode() + b"\n" + done.image, ".kernel")
     return done
 

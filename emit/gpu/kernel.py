@@ -148,6 +148,16 @@ class GpuKernel(Kernel):
             self._loaded = device, device.load(self.program, self.gpu)
         return self._loaded[0]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was declined on the way, and why."""
+        return tuple(self._report.notes)
+
+    @property
+    def report_seconds(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return dict(self._report.seconds)
+
     # ---- looking inside ----
 
     def source(self, kind: str = "loops") -> str:

@@ -1,0 +1,46 @@
+"""One group of a model as kernels of a GPU: text and launches, all sizes known."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from poly.scop import Scop
+
+if TYPE_CHECKING:
+    from emit.gpu.program import Recorded
+
+BACKEND = "gpu:"  # followed by the target's name: what jobs and reports call it
+
+
+def is_gpu_backend(backend: str) -> bool:
+    """Whether a back end's name means kernels of a GPU."""
+    return backend.startswith(BACKEND)
+
+
+def compile_group(
+    scop: Scop, backend: str, symbol: str, seconds: dict[str, float]
+) -> tuple[Recorded, tuple[str, ...], tuple[str, ...]]:
+    """Kernels and launches of a Scop without parameters, its arrays (scratch memory last), notes.
+
+    Adds the seconds of each stage to `seconds`.
+
+    Raises:
+        BuildError: the Scop cannot be mapped to this target.
+    """
+    from emit.gpu import targets
+    from emit.gpu.kernel import compile_gpu
+    from emit.gpu.program import KernelText, Recorded, sequence
+    from scheduler.strategies.gpu import automatic_gpu
+
+    target = targets.get(backend.removeprefix(BACKEND))
+    start = time.perf_counter()
+    schedule = automatic_gpu(scop, target)
+    seconds["schedule"] = time.perf_counter() - start
+    kernel = compile_gpu(schedule.scop, schedule.tree, target, symbol, schedule.notes)
+    seconds |= kernel.report_seconds
+    program = kernel.program
+    text = KernelText(program.language, program.text, program.kernels)
+    recorded = Recorded(text, sequence(program, {}))
+    order = (*(b.name for b in kernel.function.buffers), *recorded.sequence.scratch)
+    return recorded, order, kernel.notes
