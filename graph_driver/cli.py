@@ -43,6 +43,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
     run.add_argument("--tolerance", type=float, default=1e-4, metavar="E", help="of --check, relative to the scale")
     run.add_argument("--mode", choices=("graph", "eager"), default="graph", help="one native call, or step by step")
+    run.add_argument(
+        "--differential", action="store_true", help="run after every graph pass, name the first that changes outputs"
+    )
     run.add_argument("--profile", type=Path, metavar="FILE", help="time each step, write a Chrome trace")
     run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
@@ -90,8 +93,11 @@ def _explaining(commands: Any) -> None:
 
 def _compiling(p: argparse.ArgumentParser) -> None:
     """Options of everything that compiles."""
-    p.add_argument("--target", default=None, metavar="T", help="cpu (default) or c")
+    p.add_argument("--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, ...")
     p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
+    p.add_argument(
+        "--bind", action="append", default=[], metavar="NAME=V[,V...]", help="fix the value of an input of a model"
+    )
     p.add_argument("--threads", type=int, metavar="N", help="of parallel loops (default: all cores)")
     p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
     p.add_argument("--passes", metavar="A,B", help="run these graph passes, in this order (polyc passes lists them)")

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli_inspect import UsageError, parse_sizes
+from emit.gpu import targets as gpu_targets
+from graph_driver.cli_inspect import UsageError, parse_bindings, parse_dims
 from graph_driver.model import TARGETS, Model, Progress, compile_model
 from graph_driver.package import is_package
 from graph_driver.passes.manager import select
@@ -53,15 +54,17 @@ def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that make no sense. Raises `UsageError`."""
-    if arguments.target is not None and arguments.target not in TARGETS:
-        raise UsageError(f"no target '{arguments.target}' for models in this version (it has {', '.join(TARGETS)})")
+    if arguments.target not in (None, *TARGETS) and not gpu_targets.is_gpu(arguments.target):
+        known = ", ".join((*TARGETS, *gpu_targets.names()))
+        raise UsageError(f"no target '{arguments.target}' for models in this version (it has {known})")
     if arguments.threads is not None and arguments.threads < 1:
         raise UsageError(f"--threads must be at least 1, not {arguments.threads}")
 
 
 def compile_from(
-    arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, memory_limit: int | None = None
-) -> Model:
+    arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, memory_limit: int | None = None,
+    symbolic: bool | None = None,
+) -> Model:  # fmt: skip
     """Compile the model that the arguments name."""
     check_options(arguments)
     if is_package(Path(arguments.model)):
@@ -69,8 +72,9 @@ def compile_from(
     with progress_bar(arguments.json) as progress:
         return compile_model(
             arguments.model, target=arguments.target or "cpu", threads=arguments.threads,
-            dims=parse_sizes(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
-            exact=arguments.exact, **pass_options(arguments),
+            dims=parse_dims(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
+            exact=arguments.exact, symbolic=symbolic, **pass_options(arguments),
+            bind=parse_bindings(arguments.bind),
         )  # fmt: skip
 
 
@@ -101,7 +105,7 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")
     with progress_bar(arguments.json) as progress:
         report, files = export_c(
-            arguments.model, output, None, parse_sizes(arguments.dim), arguments.memory_limit, progress,
+            arguments.model, output, None, parse_dims(arguments.dim), arguments.memory_limit, progress,
             select(**pass_options(arguments), exact=arguments.exact),
         )  # fmt: skip
     if arguments.json:

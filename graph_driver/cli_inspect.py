@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emit.gpu import targets as gpu_targets
+from emit.gpu.targets import is_gpu
 from frontend_dsl import Operator
+from graph_driver.gpu.looking import gpu_stage, gpu_target
 from poly.errors import ArgumentError, PolycError
 from poly.scop import Scop
 
 if TYPE_CHECKING:
+    from graph_driver.binding import Dim
     from scheduler.schedule import Schedule
 
-OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm")
+OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm", "cuda", "opencl")
 MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
 
 
@@ -85,6 +90,37 @@ def parse_sizes(pairs: list[str] | None) -> dict[str, int]:
     return sizes
 
 
+def parse_bindings(pairs: list[str] | None) -> dict[str, Any]:
+    """`["sr=16000", "scales=1,2.5", "mode=true"]` as values of inputs. Raises `UsageError`."""
+    found: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, _, text = pair.rpartition("=")
+        try:
+            values = json.loads(f"[{text}]")
+        except ValueError:
+            values = []
+        if not name or not values or not all(isinstance(v, (bool, int, float)) for v in values):
+            raise UsageError(f"expected --bind NAME=NUMBER[,NUMBER...], got '{pair}'")
+        found[name] = values[0] if len(values) == 1 else values
+    return found
+
+
+def parse_dims(pairs: list[str] | None) -> dict[str, Dim]:
+    """Sizes of a model: `NAME=V` is a number; `NAME=LO..HI`, `NAME=LO..` and `NAME=any` stay symbolic.
+
+    Raises:
+        UsageError: anything else.
+    """
+    sizes: dict[str, Dim] = {}
+    for pair in pairs or ():
+        name, _, text = pair.partition("=")
+        low, dots, high = ("1", "..", "") if text == "any" else text.partition("..")
+        if not name or not low.isdigit() or not (high.isdigit() or not high):
+            raise UsageError(f"expected NAME=NUMBER, NAME=LO..HI or NAME=any, got '{pair}'")
+        sizes[name] = (int(low), int(high) if high else None) if dots else int(low)
+    return sizes
+
+
 def parse_numbers(pairs: list[str] | None) -> dict[str, int | float]:
     """`["M=512", "eps=0.1"]` as a dictionary. Raises `UsageError`."""
     numbers: dict[str, int | float] = {}
@@ -129,9 +165,11 @@ def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], 
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
-    from graph_driver.compile_operator import auto_schedule, specialised
+    from graph_driver.compile_operator import auto_schedule, gpu_schedule, specialised
     from scheduler.schedule import Schedule
 
+    if file is None and is_gpu(target):
+        return gpu_schedule(scop, gpu_targets.get(str(target)), sizes)
     if file is None:
         return auto_schedule(scop, target if target != "c" else None, sizes)
     try:
@@ -161,9 +199,12 @@ def operator_stage(
         return str(specialise(scop, sizes))
     if stage == "deps":
         return dependences_text(specialise(scop, sizes))
-    schedule = operator_schedule(scop, target, sizes, file)
+    gpu = gpu_target(target, stage)
+    schedule = operator_schedule(scop, gpu or target, sizes, file)
     if stage == "schedule" and yaml:
         return schedule.to_yaml().rstrip("\n")
+    if gpu is not None:
+        return gpu_stage(scop, stage, gpu, sizes, schedule)
     if stage == "schedule":
         from poly.text import print_tree
 

@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graph_driver.binding import Dim
 from graph_driver.cli_inspect import OPERATOR_STAGES, UsageError, dependences_text
+from graph_driver.dynamic.plan import Template, build_template
+from graph_driver.gpu.looking import gpu_stage, gpu_target
 from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.layouts import Rearranged, pack_constants
 from graph_driver.model import compile_model, machine_of, symbol_of
 from graph_driver.package import is_package, load
-from graph_driver.plan import Plan, build_plan, memory_text, plan_text
+from graph_driver.plan import Abi, Plan, build_plan, memory_text, plan_text
 from poly.target import Target
 
 
 def model_stage(
-    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, int], kernel: str | None
+    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, Dim], kernel: str | None
 ) -> list[tuple[str, str]]:
     """One stage of a model as titled parts (one per kernel, or one without a title).
 
@@ -30,22 +33,29 @@ def model_stage(
     if is_package(path):
         if stage not in ("plan", "memory"):
             raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
-        return [("", _plan_stage(load(path).plan, stage))]
-    graph = import_model(path, dims)
-    machine, backend = machine_of(target)
+        packed = load(path)
+        return [("", "\n".join([*packed.report().sizes, _plan_stage(packed.plan, stage)]))]
+    graph = import_model(path, dims, symbolic=None)
+    gpu = gpu_target(target, stage)
+    machine, backend = machine_of("cpu" if gpu else target)
     records = manager.run(graph, manager.select(), machine)
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
-    groups, _ = _grouped(graph, machine)
+    groups, _ = _grouped(graph, machine, packing=gpu is None)
     if stage in ("plan", "memory"):
-        return [("", _plan_stage(_planned(graph, groups), stage))]
+        text = _plan_stage(_planned(graph, groups), stage)
+        if graph.symbols is not None:
+            text = "\n".join([*_template(graph, groups).lines(), "at the representative sizes:", text])
+        return [("", text)]
     assert stage in OPERATOR_STAGES
+    if gpu is not None and stage not in ("scop", "deps"):
+        return [(t, gpu_stage(g.scop, stage, gpu)) for t, g in _chosen(groups, kernel) if g.scop is not None]
     return [(t, _kernel_stage(g, stage, machine, backend, threads)) for t, g in _chosen(groups, kernel)]
 
 
 def document_of_model(
-    path: Path, target: str, dims: dict[str, int], threads: int | None = None, measure: bool = False
+    path: Path, target: str, dims: dict[str, Dim], threads: int | None = None, measure: bool = False
 ) -> dict[str, Any]:
     """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
 
@@ -61,7 +71,7 @@ def document_of_model(
     if is_package(path):
         packed = load(path)
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
-    graph = import_model(path, dims)
+    graph = import_model(path, dims, symbolic=None)
     machine, _ = machine_of(target)
     records = manager.run(graph, manager.select(), machine)
     groups, moved = _grouped(graph, machine)
@@ -75,20 +85,20 @@ def document_of_model(
     return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds)
 
 
-def kernels_of_model(path: Path, target: str, dims: dict[str, int]) -> tuple[Target, list[tuple[str, Group]]]:
+def kernels_of_model(path: Path, target: str, dims: dict[str, Dim]) -> tuple[Target, list[tuple[str, Group]]]:
     """The target, and the distinct kernels of a model, each with a title. Raises `UsageError`, `ModelError`."""
     from graph_driver.passes import manager
 
     if is_package(path):
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    graph = import_model(path, dims)
+    graph = import_model(path, dims, symbolic=None)
     machine, _ = machine_of(target)
     manager.run(graph, manager.select(), machine)
     return machine, _chosen(_grouped(graph, machine)[0], None)
 
 
 def document_of_kernel(
-    path: Path, target: str, threads: int | None, dims: dict[str, int], kernel: str
+    path: Path, target: str, threads: int | None, dims: dict[str, Dim], kernel: str
 ) -> dict[str, Any]:
     """Everything about one kernel of a model, as of an operator.
 
@@ -101,7 +111,7 @@ def document_of_kernel(
 
     if is_package(path):
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    graph = import_model(path, dims)
+    graph = import_model(path, dims, symbolic=None)
     machine, _ = machine_of(target)
     manager.run(graph, manager.select(), machine)
     chosen = _chosen(_grouped(graph, machine)[0], kernel)
@@ -113,18 +123,29 @@ def document_of_kernel(
     return document | {"name": f"{path.stem}, {title}"}
 
 
-def _grouped(graph: Graph, machine: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:
+def _grouped(graph: Graph, machine: Target, packing: bool = True) -> tuple[list[Group], tuple[Rearranged, ...]]:
     """Nodes joined into kernels, and the constants stored in another layout for them."""
     from graph_driver.operators import lookup
 
-    return pack_constants(graph, form_groups(graph, translate(graph, lookup), True, machine), machine)
+    groups = form_groups(graph, translate(graph, lookup), True, machine)
+    return pack_constants(graph, groups, machine) if packing else (groups, ())
 
 
 def _planned(graph: Graph, groups: Sequence[Group]) -> Plan:
     """The plan without compiling anything."""
-    return build_plan(
-        graph, groups, {g.key: (symbol_of(g.key), _abi_order(g), ()) for g in groups if g.scop is not None}
-    )
+    if graph.symbols is not None:
+        return _template(graph, groups).typical
+    return build_plan(graph, groups, _abis(groups))
+
+
+def _template(graph: Graph, groups: Sequence[Group]) -> Template:
+    """The same of a graph with symbolic sizes."""
+    return build_template(graph, groups, _abis(groups))
+
+
+def _abis(groups: Sequence[Group]) -> dict[str, Abi]:
+    """What the kernels' code would look like to a plan."""
+    return {g.key: (symbol_of(g.key), _abi_order(g), ()) for g in groups if g.scop is not None}
 
 
 def _abi_order(group: Group) -> tuple[str, ...]:
