@@ -72,9 +72,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     reference = ""
     if arguments.check:
         source = arguments.reference or arguments.model
-        expected, reference = reference_outputs(source, inputs)
+        given = inputs | _bound(source, arguments.bind)
+        expected, reference = reference_outputs(source, given)
         differences = compare(outputs, expected)
-        limits = _limits(source, inputs, expected, differences, arguments.tolerance)
+        limits = _limits(source, given, expected, differences, arguments.tolerance)
     good = all(d.relative <= limits[d.name] for d in differences)
     if arguments.json:
         data = _data(model, outputs, differences, limits, reference, good)
@@ -82,6 +83,15 @@ def run_command(arguments: argparse.Namespace) -> int:
     else:
         print(_text(model, outputs | tensors, seconds, differences, limits, reference))
     return 0 if good else 1
+
+
+def _bound(source: Path, pairs: list[str]) -> dict[str, np.ndarray]:
+    """The inputs that are constants of the compiled model and inputs of the reference."""
+    import onnx
+
+    from graph_driver.bound_inputs import bound_values
+
+    return bound_values(onnx.load(source, load_external_data=False).graph, parse_bindings(pairs)) if pairs else {}
 
 
 def _limits(

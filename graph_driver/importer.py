@@ -20,8 +20,8 @@ from onnx import inliner, version_converter
 
 from graph_driver import bodies, contrib, functions, subgraphs, unrolling
 from graph_driver.binding import Binder, Dim, symbol_of
-from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from graph_driver.bound_inputs import bound_values
+from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from graph_driver.functions import has_loops
 from graph_driver.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
 from graph_driver.ir import Graph, Node, Tensor, verify
