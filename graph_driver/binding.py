@@ -35,13 +35,18 @@ class Binder:
     """Collects bindings over all inputs; `notes` tells what was assumed.
 
     A value of `dims` is a number, or a range `(low, high)` (`high` None: no end) of a size that
-    stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic.
+    stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic; with
+    `keep` None that is so when any other stays symbolic or one of them is not a leading size (leading ones
+    alone are taken as 1).
     """
 
-    def __init__(self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool = False) -> None:
+    def __init__(
+        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False
+    ) -> None:
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
-        self.keep_all = keep
+        self.keep_all = keep is True
+        self.keep_rest = keep is None
         self.symbols = Symbols()
         for name, value in dims.items():
             if isinstance(value, tuple):
@@ -67,15 +72,11 @@ class Binder:
         for name, symbols in inputs.items():
             if name in self.shapes:
                 self._unify(name, symbols, tuple(int(s) for s in self.shapes[name]))
-        missing: list[str] = []
-        result = {}
-        for name, symbols in inputs.items():
-            if symbols is None:
-                if name not in self.shapes:
-                    raise ModelError(f"input '{name}' has no shape in the model; give an input array")
-                result[name] = tuple(self.shapes[name])
-            else:
-                result[name] = tuple(self._size(name, axis, s, missing) for axis, s in enumerate(symbols))
+        given = dict(self.sizes)
+        result, missing = self._shapes(inputs)
+        if (missing or self.symbols) and self.keep_rest:
+            self.keep_all, self.sizes, self.notes, self.symbols = True, given, [], Symbols()
+            result, missing = self._shapes(inputs)
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
             raise ModelError(f"sizes not given: {listed} (pass --dim NAME=V, dims={{...}}, or an input array)")
@@ -84,6 +85,21 @@ class Binder:
             known = sorted({s for d in inputs.values() for s in d or () if isinstance(s, str)})
             raise ModelError(f"the model has no size named '{unknown[0]}'; it has {', '.join(known) or 'none'}")
         return result
+
+    def _shapes(
+        self, inputs: Mapping[str, list[int | str] | None]
+    ) -> tuple[dict[str, tuple[Extent, ...]], list[str]]:
+        """The shapes, and the sizes that are missing."""
+        missing: list[str] = []
+        result: dict[str, tuple[Extent, ...]] = {}
+        for name, symbols in inputs.items():
+            if symbols is None:
+                if name not in self.shapes:
+                    raise ModelError(f"input '{name}' has no shape in the model; give an input array")
+                result[name] = tuple(self.shapes[name])
+            else:
+                result[name] = tuple(self._size(name, axis, s, missing) for axis, s in enumerate(symbols))
+        return result, missing
 
     def _unify(self, name: str, symbols: list[int | str] | None, shape: tuple[int, ...]) -> None:
         if symbols is None:
@@ -111,7 +127,7 @@ class Binder:
                 self.sizes[key] = made = self._symbol(key, axis)
                 return made
         if axis == 0:
-            self.notes.append(f"size {symbol} of input '{name}' taken as 1")
+            self.notes.append(f"size {symbol} of input '{name}' taken as 1 (--dim {symbol}=any keeps it symbolic)")
             self.sizes[symbol] = 1
             self.used.add(symbol)
             return 1

@@ -62,6 +62,9 @@ def export_c(
     report = Report("c99", 1)
     with report.stage("import"):
         graph = import_model(source, dims)
+    if graph.symbols is not None:
+        names = ", ".join(graph.symbols.ranges)
+        raise ModelError(f"C sources have an arena of fixed size: give the sizes {names} as numbers (--dim NAME=V)")
     _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, True, memory_limit, progress, chosen)
     kernels = {c.symbol: PortableKernel.from_json(c.image) for c in compiled.values()}
     stem = name or (Path(source).stem if isinstance(source, str | Path) else graph.name)
@@ -188,6 +191,8 @@ class CProgram:
                 "#ifdef __GNUC__", "__attribute__((aligned(64)))", "#endif", "arena;", "",
             ]  # fmt: skip
         lines += [self._prototype(), "{"]
+        read = {p.slots[n].place.index for s in p.steps for n in s.args if p.slots[n].place.kind == "input"}
+        lines += [f"  (void){c};" for k, c in enumerate(self.inputs) if k not in read]
         for step in p.steps:
             lines.append(f"  {self._call(step)} /* {_comment(step)} */")
         return "\n".join([*lines, "}", ""])

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graph_driver.cli_inspect import (
     UsageError,
@@ -14,9 +14,12 @@ from graph_driver.cli_inspect import (
     load_operator,
     operator_schedule,
     operator_scop,
+    parse_dims,
     parse_numbers,
-    parse_sizes,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from graph_driver.binding import Dim
 
 
 def explain_command(arguments: argparse.Namespace) -> int:
@@ -49,14 +52,14 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
     from graph_driver.explain import explain_model
 
     path, target = Path(arguments.what), arguments.target or "cpu"
-    sizes = parse_sizes(arguments.dim)
+    sizes = parse_dims(arguments.dim)
     document = document_of_model(path, target, sizes)
     kernels = _kernel_decisions(path, target, arguments.threads, sizes) if arguments.verbose else {}
     return explain_model(document, kernels)
 
 
 def _kernel_decisions(
-    path: Path, target: str, threads: int | None, sizes: dict[str, int]
+    path: Path, target: str, threads: int | None, sizes: dict[str, Dim]
 ) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
     from graph_driver.cli_models import kernels_of_model

@@ -7,16 +7,18 @@ import json
 import time
 import zipfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graph_driver.check import Difference, compare, random_input, reference_outputs
-from graph_driver.cli_compile import check_options, compile_from
-from graph_driver.cli_inspect import UsageError
+from graph_driver.cli_compile import check_options, compile_from, pass_options
+from graph_driver.cli_inspect import UsageError, parse_bindings, parse_dims, parse_sizes
 from graph_driver.model import Model
 from graph_driver.package import is_package, load
+from graph_driver.passes.manager import select
 from poly.errors import ArgumentError, BuildError, ModelError
 
 
@@ -45,12 +47,15 @@ def run_command(arguments: argparse.Namespace) -> int:
     """Run once; exit code 1 when `--check` finds too large an error."""
     inputs = read_inputs(arguments.input)
     packaged = is_package(arguments.model)
+    if arguments.differential:
+        return _differential(arguments, inputs, packaged)
     if arguments.check and packaged and arguments.reference is None:
         raise UsageError("--check of a compiled directory needs --reference MODEL.onnx")
     if arguments.tensor and arguments.mode != "eager":
         raise UsageError("--tensor needs --mode eager")
     model = _model(arguments, inputs, packaged)
-    for name, (dtype, shape) in model.inputs.items():
+    sizes = {n: v for n, v in parse_dims(arguments.dim).items() if isinstance(v, int)} if packaged else {}
+    for name, (dtype, shape) in model.inputs_for({n: v.shape for n, v in inputs.items()}, sizes).items():
         if name not in inputs and not dtype:
             raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in inputs:
@@ -85,6 +90,30 @@ def run_command(arguments: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
+def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:
+    """Exit code 1 when a pass changes the outputs by more than the tolerance."""
+    from graph_driver.importer import import_model
+    from graph_driver.model import machine_of
+    from graph_driver.passes.differential import compiled_outputs, differential
+
+    check_options(arguments)
+    if packaged:
+        raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
+    passes = select(**pass_options(arguments), exact=arguments.exact)
+    shapes = {name: value.shape for name, value in inputs.items()}
+    graph = import_model(arguments.model, parse_sizes(arguments.dim), shapes)
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if name not in inputs and (tensor.dtype is None or tensor.shape is None):
+            raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
+        if name not in inputs and tensor.dtype is not None:
+            inputs[name] = random_input(name, tensor.dtype.name, tensor.shape or (), arguments.seed)
+    target, _ = machine_of("cpu")
+    verdict = differential(graph, passes, target, compiled_outputs(target, inputs), arguments.tolerance)
+    print(json.dumps(asdict(verdict), indent=2) if arguments.json else verdict)
+    return 0 if verdict.guilty is None else 1
+
+
 def _bound(source: Path, pairs: list[str]) -> dict[str, np.ndarray]:
     """The inputs that are constants of the compiled model and inputs of the reference."""
     import onnx
@@ -110,12 +139,12 @@ def _limits(
 def _model(arguments: argparse.Namespace, inputs: Mapping[str, np.ndarray], packaged: bool) -> Model:
     if packaged:
         check_options(arguments)
-        if arguments.dim or arguments.threads or arguments.target:
-            raise UsageError("--dim, --threads and --target are fixed in a compiled directory")
+        if arguments.threads or arguments.target:
+            raise UsageError("--threads and --target are fixed in a compiled directory")
         return load(arguments.model)
     if Path(arguments.model).is_dir():
         raise BuildError(f"{arguments.model} is neither an ONNX file nor a folder made by polyc compile")
-    return compile_from(arguments, {name: value.shape for name, value in inputs.items()})
+    return compile_from(arguments, {name: value.shape for name, value in inputs.items()}, symbolic=False)
 
 
 def _save(path: Path, outputs: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from graph_driver.cli_inspect import (
     load_operator,
     operator_stage,
     parse_numbers,
-    parse_sizes,
+    parse_dims,
 )  # fmt: skip
 from graph_driver.html.page import page, write_page
 
@@ -35,7 +35,7 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         from graph_driver.cli_compile import check_options  # a model needs onnx, which is slow to import
         from graph_driver.cli_models import document_of_kernel, document_of_model, model_stage
 
-        sizes = parse_sizes(arguments.dim)
+        sizes = parse_dims(arguments.dim)
         if arguments.schedule is not None or arguments.yaml:
             raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
         if arguments.stage is None and (arguments.html is not None or arguments.json):

@@ -86,7 +86,7 @@ def import_model(
     source: str | Path | onnx.ModelProto | bytes,
     dims: Mapping[str, Dim] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    symbolic: bool = False,
+    symbolic: bool | None = False,
     bind: Mapping[str, Any] | None = None,
 ) -> Graph:
     """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
@@ -96,7 +96,7 @@ def import_model(
         dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`; a range
             `(low, high)` keeps the size symbolic (`high` None: no end).
         shapes: concrete shapes of inputs, which bind the symbols in them.
-        symbolic: keep every size symbolic that nothing binds.
+        symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size.
         bind: values of inputs, which become constants.
 
     Raises:

@@ -66,7 +66,7 @@ def plan_symbolic(
     report.nodes = len(graph.nodes)
     with report.stage("groups"):
         pieces = groups.translate(graph, lookup)
-            found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
+        found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
         found, _ = pack_constants(graph, found, machine)
     with report.stage("kernels"):
         found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
@@ -113,15 +113,14 @@ def _assume(symbols: Symbols, group: Group) -> None:
             if not params:
                 continue
             with symbols.at(f"{group.label} '{group.nodes[0].name}'"):
-                        try:
+                try:
                     if c.is_equality():
                         symbols.require_equal(size, 0, "a kernel's sizes")
                     else:
                         symbols.require_at_least(size, 0, "a kernel's sizes")
                 except GuardError as error:
                     raise ModelError(f"{group.label} '{group.nodes[0].name}': {error}") from None
-                finally:
-                
+
 
 def _constraint(symbols: Symbols, c: isl.Constraint, group: Group) -> tuple[Extent, Sequence[str]]:
     """The left side of `size >= 0` or `size == 0`, and which parameters are in it."""

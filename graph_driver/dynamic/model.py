@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver.dynamic.plan import Template
+from graph_driver.dynamic.size import Size, evaluate
 from graph_driver.execute import Executor, Observer, Shared
 from graph_driver.ir import Graph
 from graph_driver.joined import Group
@@ -72,8 +73,6 @@ class DynamicModel(Model):
 
     def at(self, values: Mapping[str, int]) -> Executor:
         """The program for these values of the symbols. Raises `ArgumentError`."""
-        from graph_driver.dynamic.size import evaluate
-
         missing = [n for n in self.template.symbols.ranges if n not in values]
         if missing:
             raise ArgumentError(f"size {missing[0]} is not given")
@@ -82,6 +81,26 @@ class DynamicModel(Model):
             for name in self.plan.inputs
         )
         return self._bound.get(key) or self._bind(key, values)
+
+    def inputs_for(
+        self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
+    ) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """As `Model.inputs_for`: sizes that neither an array nor `sizes` fixes are the representative ones."""
+        symbols = self.template.symbols
+        unknown = [n for n in sizes if n not in symbols.ranges]
+        if unknown:
+            raise ArgumentError(f"the model has no symbolic size '{unknown[0]}'; it has {', '.join(symbols.ranges)}")
+        values = dict(symbols.typical)
+        for name, shape in given.items():
+            for want, n in zip(self.template.shapes.get(name, ()), shape):
+                if isinstance(want, Size):
+                    values[str(want)] = int(n)
+        values |= sizes
+        return {
+            n: (slot.dtype or "", tuple(evaluate(e, values) for e in self.template.shapes.get(n, slot.shape or ())))
+            for n in self.plan.inputs
+            if (slot := self.plan.slots[n])
+        }
 
     def _shapes(self, inputs: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
         missing = [n for n in self.plan.inputs if n not in inputs]

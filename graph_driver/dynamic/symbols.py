@@ -51,13 +51,16 @@ class Range:
 
 @dataclass(eq=False)
 class Symbols:
-    """All symbolic sizes of a model. `where` names the node at hand, for the guards' reasons."""
+    """All symbolic sizes of a model.
+
+    `where` names the node at hand, for the guards' reasons. Outside of `at` nothing becomes a guard: a rewrite
+    that needs to know more of a size than is known is not worth one, and gets a `SizeError`.
+    """
 
     ranges: dict[str, Range] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)  # symbol -> why its range is narrower than asked for
     where: str = ""
-    frozen: bool = False  # nothing may become a guard any more: an optimisation is not worth one
     _parameters: dict[str, Size] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -145,7 +148,7 @@ class Symbols:
         assert isinstance(size, Size)
         if size.affine and (decided := self._decided(size)) is not None:
             return decided
-        if self.frozen:
+        if not self.where:
             raise SizeError(f"whether {size} is negative depends on the sizes")
         known = next((g.kind == "<" for g in self.guards if g.size == size and g.kind != "="), None)
         if known is not None:
