@@ -120,8 +120,8 @@ class _Compiler:
         observer: Observer | None,
         accesses: AccessObserver | None,
         order: random.Random | None,
-        reverse: bool,
-        watch: Watch | None,
+        reverse: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.observer = observer
         self.accesses = accesses if watch is None else _both(accesses, watch.access)

@@ -91,12 +91,14 @@ def _touch_home(books: Books, book: Book, copy: Copy, element: isl.Map) -> None:
 
 def _undisturbed(books: Books, book: Book, own: Touch) -> bool:
     """Whether statements access the copied elements (write them, for a copy out) in the same
-    iteration of all concurrent loops: what they conflict with is then ordered by the conflicts."""
-    writers = {x.stmt.array for x in books.places}
+    iteration of all concurrent loops: what they conflict with is then ordered by the conflicts.
+
+    Concurrent loops that are around no write of the array do not count for a copy in: what runs in
+    their other iterations leaves the elements as they are."""
     loops = book.life.loops
-    shared = max((k + 1 for k, loop in enumerate(loops) if concurrent(loop)), default=0)
-    if own.write and book.array not in writers:
-        shared = 0
+    places = [x.place for x in books.places if not own.write or x.stmt.array == book.array]
+    common = [meeting(own.place, p).loops[: len(loops)] for p in places]
+    shared = max((k + 1 for around in common for k, loop in enumerate(around) if concurrent(loop)), default=0)
     depth = len(loops)
     left = own.element.range().project_out(isl.dim_type.set, shared, depth - shared)
     for x in books.places:
