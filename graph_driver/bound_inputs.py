@@ -35,9 +35,12 @@ def bound_values(graph: onnx.GraphProto, values: Mapping[str, Any]) -> dict[str,
 
 def _fitting(name: str, value: Any, dtype: np.dtype[Any], kind: onnx.TypeProto.Tensor) -> np.ndarray:
     given = np.asarray(value)
+    wrong = ModelError(f"input '{name}' cannot be bound to {value!r}: its type is {dtype}")
+    if given.dtype.kind not in "biuf":
+        raise wrong
     array = given.astype(dtype)
-    if given.dtype.kind not in "biuf" or not np.array_equal(array.astype(np.float64), given.astype(np.float64)):
-        raise ModelError(f"input '{name}' cannot be bound to {value!r}: its type is {dtype}")
+    if dtype.kind != "f" and not np.array_equal(array, given):
+        raise wrong
     if not kind.HasField("shape"):
         return array
     dims = kind.shape.dim
