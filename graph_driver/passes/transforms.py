@@ -29,13 +29,14 @@ ISL_OPERATIONS = 300_000
 def cancel_transforms(graph: Graph) -> dict[str, int]:
     """Replace the ends of chains that move every element back to its place (dead code is left behind)."""
     sight = Sight(graph)
-    maps: dict[int, isl.Map | None] = {}
+    maps: dict[tuple[int, str, str], isl.Map | None] = {}  # a node may have become another one
     counts = {"cancelled": 0, "reshapes": 0}
 
     def map_of(node: Node) -> isl.Map | None:
-        if id(node) not in maps:
-            maps[id(node)] = _move(sight, node)
-        return maps[id(node)]
+        key = (id(node), node.op_type, node.inputs[0] if node.inputs else "")
+        if key not in maps:
+            maps[key] = _move(sight, node)
+        return maps[key]
 
     def answer(node: Node) -> Answer | None:
         total, at = None, node
