@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from poly.expr import loads
 from poly.tree import GpuAxis, Member
+from scheduler.strategies.gpu_cost import cost_along
 from scheduler.strategies.gpu_plan import GpuPlan
+from scheduler.strategies.gpu_rows import bind_rows
 from scheduler.strategies.planner import first_loops
-from scheduler.strategies.vector_cost import access_cost, iterator
 from scheduler.tree_edit import is_dynamic
 
 ROW_THREADS = 256  # threads of a block along one loop
@@ -37,6 +37,8 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
             plan.decline(f"nest {loop}", "one thread", "every loop carries a dependence")
         for name in inner:
             bind_nest(plan, name)
+        return
+    if len(free) == len(members) and bind_rows(plan, members, body):
         return
     for chosen in (free, _leading(members, free)):
         steps = _steps(plan, members, chosen)
@@ -103,17 +105,7 @@ def _power_above(n: int) -> int:
 
 def contiguous(plan: GpuPlan, free: Iterable[Member]) -> Member:
     """The loop along which accesses are cheapest for neighbouring threads; the innermost of equals."""
-    return min(reversed(list(free)), key=lambda m: _cost(plan, m))
-
-
-def _cost(plan: GpuPlan, m: Member) -> float:
-    total = 0.0
-    for name, time in m.schedule.items():
-        s = plan.scop.statements[name]
-        it = iterator(s, time)
-        for e in {s.target, *loads(s.value)}:
-            total += 1.0 if it is None else access_cost(e, it, plan.target.warp, e == s.target)
-    return total
+    return min(reversed(list(free)), key=lambda m: cost_along(plan, m, m.schedule))
 
 
 def _said(steps: Sequence[Step]) -> str:

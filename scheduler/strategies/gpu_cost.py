@@ -1,0 +1,22 @@
+"""What neighbouring threads along a loop cost in memory accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from poly.expr import loads
+from poly.tree import Member
+from scheduler.strategies.gpu_plan import GpuPlan
+from scheduler.strategies.vector_cost import access_cost, iterator
+
+
+def cost_along(plan: GpuPlan, loop: Member, stmts: Iterable[str]) -> float:
+    """Accesses of the statements for each iteration, when neighbouring threads run neighbouring
+    iterations of `loop`: a contiguous one is shared by the threads of a warp, others are not."""
+    total = 0.0
+    for name in stmts:
+        s = plan.scop.statements[name]
+        it = iterator(s, loop.schedule[name]) if name in loop.schedule else None
+        for e in {s.target, *loads(s.value)}:
+            total += 1.0 if it is None else access_cost(e, it, plan.target.warp, e == s.target)
+    return total
