@@ -28,6 +28,7 @@ from graph_driver.ir import Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
 from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
 from graph_driver.reference import HostNode
+from graph_driver.sequences import Sequences
 from graph_driver.text_check import check_text
 from graph_driver.wording import one_line
 from poly.dtypes import from_numpy, i64
@@ -136,6 +137,7 @@ class _Walker:
         self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
         self.folded = self.visited = 0
         self.defined: dict[str, int] = {}  # operators replaced by their definition
+        self.sequences = Sequences(self.graph.constant, self.graph.fresh, opsets.get("", 1))
 
     def run(self, binder: Binder, bound: Mapping[str, np.ndarray]) -> Graph:
         if len(self.proto.node) > MAX_NODES:
@@ -231,6 +233,12 @@ class _Walker:
             return
         if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
             return
+        if not domain:
+            self.sequences.note(proto)
+            part = self.sequences.replacement(proto, attributes(proto, what))
+            if part is not None:
+                self._body(part, depth)
+                return
         reads = [*proto.input, *captures]
         if any(is_symbolic(self.graph.tensors[n]) for n in reads if n):
             self._keep_symbolic(proto, what, captures, depth)
@@ -350,6 +358,7 @@ class _Walker:
         around = unrolling.Surroundings(
             self.graph.constant,
             lambda n: tensors[n].shape if n else None,
+            self.sequences.elements.__contains__,
             self.graph.fresh,
             self.graph.opsets.get("", 1),
         )
@@ -367,6 +376,7 @@ class _Walker:
         except unrolling.NotConstant as reason:
             for name in [n for n in tensors if n not in before]:
                 del tensors[name]
+                self.sequences.elements.pop(name, None)
             del self.graph.nodes[nodes:]
             self.folded, self.defined = counted
             self.graph.notes.append(f"{what} is not unrolled: {reason}")

@@ -26,11 +26,13 @@ class Surroundings:
     """What an unrolled loop needs of the graph around it.
 
     `known` gives the value of a constant tensor (else None), `shape` the sizes of a tensor
-    (else None), `fresh` a new name; `opset` is the version of ONNX's operator set.
+    (else None), `sequence` says whether it is a sequence of known tensors, `fresh` a new name; `opset` is the
+    version of ONNX's operator set.
     """
 
     known: Callable[[str], np.ndarray | None]
     shape: Callable[[str], tuple[int, ...] | None]
+    sequence: Callable[[str], bool]
     fresh: Fresh
     opset: int
 
@@ -69,7 +71,8 @@ def loop(node: onnx.NodeProto, around: Surroundings, what: str) -> Iterator[onnx
     names = list(node.input)
     limit, condition, states = _trips(names[0], around), names[1], list(node.input[2:])
     for state in states:
-        _shape(state, around)
+        if not around.sequence(state):
+            _shape(state, around)
     if limit is not None and _runs_to_the_end(body):
         _check_size(limit, body)
     scans = len(body.output) - 1 - len(states)
