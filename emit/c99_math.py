@@ -7,7 +7,7 @@ and remainders are computed with arithmetic only, so that a program links withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from emit.c_types import helper_functions
 from poly.errors import BuildError
@@ -129,10 +129,14 @@ def header(names: Iterable[str], guard: str) -> str:
         used = {call for text in texts for call in re.findall(r"polyc_(\w+)\(", text)}
         mine = {call for call in used if call.endswith("f") == (name == "f32")}
         if mine - {"fma" + words["F"]}:
-            parts.append(re.sub(r"\$([FTUIW])", lambda m, w=words: w[m[1]], _LIBM))
+            parts.append(_words(_LIBM, words))
         if "fma" + words["F"] in mine:
             parts.append(_FMA[name])
     return "\n".join([*parts, *texts, "#endif", ""])
+
+
+def _words(text: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"\$([FTUIW])", lambda m: words[m[1]], text)
 
 
 def _portable() -> dict[str, str]:

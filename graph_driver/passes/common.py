@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from graph_driver.importer import NEVER_FOLDED
-from graph_driver.ir import Graph, Node, Tensor
+from graph_driver.ir import Graph, Node
 
 Key = tuple[object, ...]
 SMALL = 1 << 12  # elements; constants up to this size are compared by value in every call, larger ones by hash
@@ -37,28 +37,42 @@ def share_common(graph: Graph) -> dict[str, int]:
 
 
 def _equal_constants(graph: Graph, fixed: set[str], alias: dict[str, str]) -> int:
-    seen: dict[Key, str] = {}
+    alike: dict[Key, list[str]] = {}
     for name, tensor in graph.tensors.items():
         value = tensor.const
         if value is None or value.dtype.hasobject or not tensor.static or name in fixed or name in graph.inputs:
             continue
-        known = seen.setdefault(_value_key(tensor, value), name)
-        if known != name:
-            alias[name] = known
+        alike.setdefault((tensor.dtype, tensor.shape, _sample(value)), []).append(name)
+    for names in alike.values():
+        seen: dict[Key, str] = {}
+        for name in names if len(names) > 1 else ():
+            value = graph.tensors[name].const
+            assert value is not None
+            known = seen.setdefault(_bits(value), name)
+            if known != name:
+                alias[name] = known
     for name in alias:
         del graph.tensors[name]
     return len(alias)
 
 
-def _value_key(tensor: Tensor, value: np.ndarray) -> Key:
-    """Type, shape and bits; of a broadcast view only what is stored."""
-    small = value[tuple(slice(0, 1) if step == 0 else slice(None) for step in value.strides)]
-    data = np.ascontiguousarray(small).tobytes() if small.size <= SMALL else _digest(small)
-    return (tensor.dtype, tensor.shape, small.shape, small.size <= SMALL, data)
+def _stored(value: np.ndarray) -> np.ndarray:
+    """Of a broadcast view only what is stored."""
+    return value[tuple(slice(0, 1) if step == 0 else slice(None) for step in value.strides)]
 
 
-def _digest(value: np.ndarray) -> bytes:
-    return hashlib.sha256(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data).digest()
+def _sample(value: np.ndarray) -> bytes:
+    """Some elements: tells nearly all constants apart without reading them."""
+    small = _stored(value)
+    cut = small[tuple(slice(None, None, max(1, n // 4)) for n in small.shape)]
+    return repr(small.shape).encode() + np.ascontiguousarray(cut).tobytes()
+
+
+def _bits(value: np.ndarray) -> Key:
+    small = np.ascontiguousarray(_stored(value)).reshape(-1)
+    if small.size <= SMALL:
+        return (small.tobytes(),)
+    return (hashlib.sha256(small.view(np.uint8).data).digest(),)
 
 
 def _key(graph: Graph, node: Node) -> Key | None:

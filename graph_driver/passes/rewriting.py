@@ -57,7 +57,8 @@ class Sight:
     def shape(self, name: str) -> tuple[int, ...] | None:
         """The shape when it is known and all numbers."""
         t = self.graph.tensors[name]
-        return t.shape if t.static and all(isinstance(n, int) for n in t.shape or ()) else None
+        numbers = tuple(n for n in t.shape or () if isinstance(n, int))
+        return numbers if t.static and len(numbers) == len(t.shape or ()) else None
 
     def is_int(self, name: str) -> bool:
         """Whether the tensor holds integers."""
@@ -122,7 +123,9 @@ def _replaceable(sight: Sight, node: Node) -> bool:
 
 def _fits(sight: Sight, node: Node, answer: Answer) -> bool:
     """Whether an existing tensor has the type and shape of the node's result (no broadcasting is left out)."""
-    if not isinstance(answer, str):
+    if isinstance(answer, np.ndarray):
+        return sight.shape(node.outputs[0]) is not None
+    if isinstance(answer, New):
         return True
     source, result = sight.tensor(answer), sight.tensor(node.outputs[0])
     return source.static and source.dtype == result.dtype and source.shape == result.shape
@@ -136,7 +139,7 @@ def _put(sight: Sight, node: Node, answer: Answer, alias: dict[str, str]) -> boo
         return _become(node, answer.op_type, inputs, dict(answer.attrs))
     if isinstance(answer, np.ndarray):
         assert result.dtype is not None
-        value = np.broadcast_to(answer.astype(result.dtype.np), result.shape or ())
+        value = np.broadcast_to(answer.astype(result.dtype.np), sight.shape(result.name) or ())
         if result.name in sight.fixed:
             return _become(node, "Identity", [_constant(graph, node, value)], {})
         graph.tensors[result.name] = Tensor(result.name, result.dtype, result.shape, value)
