@@ -147,6 +147,13 @@ class GpuPrinter(PlainPrinter):
         size = lanes * dtype.bytes
         return f"&{array}[{at}]" if size in (2, 4, 8, 16) else None
 
+    def _stride(self, array: str, index: tuple[Expr, ...], mask: Expr | None) -> tuple[str, str] | None:
+        """First element and stride of an access to elements at equal distances, else None."""
+        ramp = index[-1] if index else None
+        if not isinstance(ramp, Ramp) or mask is not None or any(i.lanes > 1 for i in index[:-1]):
+            return None
+        return f"&{array}[{self.address(array, (*index[:-1], ramp.base))}]", str(ramp.stride)
+
     def _load(self, e: VLoad) -> str:
         t, space = self._type(e.dtype, e.count), self.dialect.spaces[self.buffers[e.array].space]
         pointer = f"{space}const {PLAIN[e.dtype.name]} *p"
@@ -155,6 +162,10 @@ class GpuPrinter(PlainPrinter):
         if whole is not None:
             self._define(f"load_{suffix}", t, [pointer], self._wide_load(t, e.dtype, e.count, space))
             return f"load_{suffix}({whole})"
+        strided = self._stride(e.array, e.index, e.mask)
+        if strided is not None:
+            self._define(f"strided_{suffix}", t, [pointer, "int stride"], self._each(t, e.count, "p[l * stride]"))
+            return f"strided_{suffix}({', '.join(strided)})"
         at = self._type(BY_NAME["i64"], e.count)
         arguments, parameters = [e.array, self._addresses(e.array, e.index, e.count)], [pointer, f"{at} at"]
         value = "p[at.s[l]]"
@@ -203,6 +214,11 @@ class GpuPrinter(PlainPrinter):
         if whole is not None:
             self._define(f"store_{suffix}", "void", [pointer, f"{t} v"], self._wide_store(t, buffer.dtype, lanes))
             return f"store_{suffix}({whole}, {self.expr(value)})"
+        strided = self._stride(array, index, mask)
+        if strided is not None:
+            body = f"for (int l = 0; l < {lanes}; l++) p[l * stride] = v.s[l];"
+            self._define(f"store_strided_{suffix}", "void", [pointer, "int stride", f"{t} v"], body)
+            return f"store_strided_{suffix}({', '.join(strided)}, {self.expr(value)})"
         at = self._type(BY_NAME["i64"], lanes)
         parameters, guard, name = [pointer, f"{at} at", f"{t} v"], "", f"scatter_{suffix}"
         arguments = [array, self._addresses(array, index, lanes), self.expr(value)]

@@ -1,0 +1,79 @@
+"""Run by a test in a process of its own, with the stand-in driver on the loader's path.
+
+Arguments: the interface (`cuda-bindings` or `pycuda`), then what to do. Prints `ok` when all is right.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numpy as np
+
+from emit.gpu import devices, nvidia, shim
+from emit.gpu.arrays import DeviceArray, to_device
+from emit.gpu.devices import LANGUAGES, Device
+from emit.gpu.program import KernelText
+from poly.target import GpuTarget
+
+
+def use(interface: str) -> Device:
+    """Only this interface, with shared objects of the shim for machine code."""
+
+    def code(program: KernelText, target: GpuTarget) -> bytes:
+        return shim.build(program, shared=True)
+
+    importlib.import_module({"pycuda": "emit.gpu.pycuda_device", "cuda-bindings": "emit.gpu.cuda_device"}[interface])
+    for name in ("emit.gpu.pycuda_device", "emit.gpu.cuda_device"):
+        if name in sys.modules:
+            sys.modules[name].cubin_for = code  # type: ignore[attr-defined]
+    nvidia.compiler = lambda: None  # NVRTC looks into the driver and crashes on the stand-in
+    LANGUAGES["cuda"] = (interface,)
+    device = devices.open_device("cuda")
+    assert device.interface == interface and device.name == "stand-in" and device.architecture() == "sm_80"
+    return device
+
+
+def operators(device: Device) -> None:
+    """A kernel on host arrays, on arrays of the device, and on a foreign array."""
+    from examples.matmul import matmul
+
+    kernel = matmul.compile(target="cuda")
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((33, 17), (17, 20)))
+    expected = matmul(a, b)
+    np.testing.assert_array_equal(kernel(a, b), expected)
+    there = kernel(to_device(device, a), b)
+    assert isinstance(there, DeviceArray)
+    np.testing.assert_array_equal(np.asarray(there), expected)
+
+    class Foreign:
+        """An array of another package."""
+
+        owner = to_device(device, a)
+        __cuda_array_interface__ = owner.__cuda_array_interface__
+
+    np.testing.assert_array_equal(kernel(Foreign(), b).numpy(), expected)
+    stream = device.stream()
+    first, last = device.event(stream), device.event(stream)
+    device.synchronize(stream)
+    assert 0 <= device.elapsed(first, last) < 60
+
+
+def model(device: Device) -> None:
+    """A whole model, against the CPU."""
+    from tiny_models import network
+
+    import polyc
+
+    proto = network()
+    gpu, cpu = polyc.compile_model(proto, target="cuda"), polyc.compile_model(proto)
+    rng = np.random.default_rng()
+    inputs = {n: rng.standard_normal(shape).astype(np.float32) for n, (_, shape) in cpu.inputs.items()}
+    for name, value in cpu(inputs).items():
+        np.testing.assert_allclose(gpu(inputs)[name], value, rtol=1e-4, atol=1e-5)
+
+
+if __name__ == "__main__":
+    {"operators": operators, "model": model}[sys.argv[2]](use(sys.argv[1]))
+    print("ok")
