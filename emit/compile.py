@@ -58,14 +58,14 @@ def compile_step(
 ) -> tuple[Function, tuple[Buffer, ...], Native, Report]:
     """Machine code for one step of a program that plans its memory.
 
-    Large local arrays of constant size are buffer arguments after the Scop's own; they are returned
-    beside the function.
+    Large local arrays are buffer arguments after the Scop's own, as far as the sizes of the Scop give
+    theirs; they are returned beside the function.
 
     Raises:
         BuildError: no C compiler, or no code for this tree.
     """
     report = Report(notes=[*notes])
-    function, scratch = hoist(_function(scop, tree, name, target, report), STACK_BYTES, STACK_TOTAL)
+    function, scratch = hoist(_function(scop, tree, name, target, report), STACK_BYTES, STACK_TOTAL, symbolic=True)
     native = build(function, target, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return function, scratch, native, report

@@ -119,7 +119,7 @@ def find(key: str, graph: Graph) -> Known | None:
         ]
         compiled, start = {}, 0
         for group_key, symbol, order, size, scratch in head["kernels"]:
-            sizes = tuple((str(n), int(b)) for n, b in scratch)
+            sizes = tuple((str(n), b if isinstance(b, str) else int(b)) for n, b in scratch)
             compiled[group_key] = Compiled(symbol, tuple(order), images[start : start + size], (), {}, True, sizes)
             start += size
     except (ValueError, KeyError, TypeError, IndexError):

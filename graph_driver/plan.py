@@ -23,7 +23,7 @@ from graph_driver.joined import Group
 from graph_driver.limits import human
 from graph_driver.passes.parts import storage
 
-Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
+Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
 
 
@@ -184,7 +184,7 @@ def build_plan(
         else:
             symbol, order, needs = symbols[g.key]
             own = {name: f"{name}@step{len(steps)}" for name, _ in needs}
-            scratch |= {own[name]: size for name, size in needs}
+            scratch |= {own[name]: int(size) for name, size in needs}
             by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True)) | own
             args = tuple(by_array[a] for a in order)
             steps.append(Step("kernel", g.label, args, g.outputs, names, symbol, scratch=tuple(own.values())))

@@ -43,7 +43,7 @@ class Job:
 class Compiled:
     """Machine code (of back end `c99` a `PortableKernel` as JSON, of a GPU a `Recorded` as JSON).
 
-    `order` names the Scop's arrays in ABI order, then `scratch` (name, bytes): memory that the code needs
+    `order` names the Scop's arrays in ABI order, then `scratch` (name, bytes, or their formula as of `json_io.dump_expr`): memory that the code needs
     while it runs. `seconds` by stage.
     """
 
@@ -53,10 +53,10 @@ class Compiled:
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     cache_hit: bool = False
-    scratch: tuple[tuple[str, int], ...] = ()
+    scratch: tuple[tuple[str, int | str], ...] = ()
 
     @property
-    def abi(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]:
+    def abi(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]:
         """What a plan must know to call it: symbol, order, scratch."""
         return self.symbol, self.order, self.scratch
 
@@ -102,8 +102,9 @@ def compile_job(job: Job) -> Compiled:
         PolycError: the Scop has no schedule or no code.
     """
     from emit.compile import compile_step
-    from emit.workspace import constant_bytes
+    from emit.workspace import constant_bytes, formula_bytes
     from poly import json_io
+    from poly.json_io import dump_expr
     from scheduler.strategies.auto import automatic
 
     start = time.perf_counter()
@@ -125,7 +126,7 @@ def compile_job(job: Job) -> Compiled:
         )
         seconds |= report.seconds
         order = tuple(b.name for b in function.buffers)
-        sizes = tuple((b.name, constant_bytes(b) or 0) for b in scratch)
+        sizes = tuple((b.name, constant_bytes(b) or dump_expr(formula_bytes(b))) for b in scratch)
         done = Compiled(function.name, order, native.image, tuple(report.notes), seconds, False, sizes)
     return _kept(job, done)
 
@@ -158,7 +159,7 @@ def _head(done: Compiled) -> dict[str, Any]:
 
 def from_head(head: Mapping[str, Any], image: bytes, seconds: Mapping[str, float], cache_hit: bool) -> Compiled:
     """The result back from its parts."""
-    scratch = tuple((str(name), int(size)) for name, size in head["scratch"])
+    scratch = tuple((str(name), size if isinstance(size, str) else int(size)) for name, size in head["scratch"])
     order, notes = tuple(head["order"]), tuple(head["notes"])
     return Compiled(str(head["symbol"]), order, image, notes, seconds, cache_hit, scratch)
 

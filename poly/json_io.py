@@ -56,6 +56,19 @@ def load_tree(text: str) -> Node:
 # ---- writing -------------------------------------------------------------------------------
 
 
+def dump_expr(e: Expr) -> str:
+    """An expression as JSON, on one line."""
+    return json.dumps(_expr(e), separators=(",", ":"))
+
+
+def load_expr(text: str) -> Expr:
+    """The expression back. Raises `ScopError` when the text is not one."""
+    try:
+        return _expr_back(json.loads(text))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ScopError(f"not an expression: {error}") from None
+
+
 def _scop(s: Scop) -> dict[str, Any]:
     return {
         "version": VERSION,

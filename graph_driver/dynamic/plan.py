@@ -15,12 +15,13 @@ import numpy as np
 from graph_driver import memory
 from graph_driver.dynamic.arena import Arena, maximum_text, stacked
 from graph_driver.dynamic.infer import at_typical, is_symbolic
-from graph_driver.dynamic.size import Extent, Size, evaluate
+from graph_driver.dynamic.size import Extent, Size, evaluate, size_of
 from graph_driver.dynamic.symbols import Symbols
 from graph_driver.ir import Graph
 from graph_driver.joined import Group
 from graph_driver.plan import Abi, Place, Plan, build_plan, memory_of
 from poly.dtypes import BY_NAME
+from poly.json_io import load_expr
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,22 @@ def _bytes(shape: Sequence[int], dtype: str) -> int:
     return total
 
 
+def _scratch(symbols: Symbols, size: int | str) -> Extent:
+    """Bytes of a kernel's scratch as a formula."""
+    return size if isinstance(size, int) else size_of(symbols, load_expr(size))
+
+
 def build_template(graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi]) -> Template:
     """The plan of a graph with symbolic sizes. `abis` as in `build_plan`."""
     symbols = graph.symbols
     assert symbols is not None
     numeric = replace(graph, tensors={n: at_typical(t, symbols) for n, t in graph.tensors.items()})
-    plans = [build_plan(numeric, groups, abis, planner) for planner in ("greedy-by-size", "best-fit", "two-cursor")]
+    needs = {k: {n: _scratch(symbols, size) for n, size in wanted} for k, (_, _, wanted) in abis.items()}
+    numbered: dict[str, Abi] = {
+        k: (symbol, order, tuple((n, evaluate(size, symbols.typical)) for n, size in needs[k].items()))
+        for k, (symbol, order, _) in abis.items()
+    }
+    plans = [build_plan(numeric, groups, numbered, planner) for planner in ("greedy-by-size", "best-fit", "two-cursor")]
     plan = min(plans, key=lambda p: p.peak)
     inside = memory_of(graph, groups)
     valued = {n: tuple(t.sizes.reshape(-1)) for n, t in graph.tensors.items() if t.sizes is not None and n in plan.slots}
@@ -150,6 +161,7 @@ def build_template(graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi
     numbers: list[Extent] = []
     params, copies = [], {}
     kernels = iter(groups)
+    shapes = dict(shapes)
     for k, step in enumerate(plan.steps):
         params.append(-1)
         if step.kind == "copy":
@@ -158,6 +170,10 @@ def build_template(graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi
             shapes[step.args[1]] = graph.tensors[step.args[0]].shape or ()
             continue
         group = next(kernels)
+        for name, size in needs.get(group.key, {}).items():
+            if f"{name}@step{k}" in step.scratch:
+                sizes[f"{name}@step{k}"] = size
+                shapes[f"{name}@step{k}"] = (size,)
         if group.scop is not None and group.scop.params:
             params[-1] = len(numbers)
             numbers += [symbols.formula(p) for p in group.scop.params]
