@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--differential", action="store_true", help="run after every graph pass, name the first that changes outputs"
     )
+    run.add_argument("--poison", action="store_true", help="fill unused memory with NaNs, compare with a plain run")
     run.add_argument("--profile", type=Path, metavar="FILE", help="time each step, write a Chrome trace")
     run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")

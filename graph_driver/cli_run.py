@@ -65,6 +65,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     loaded = time.perf_counter()
     outputs = model(inputs) if arguments.mode == "graph" else model.eager(inputs)
     seconds = time.perf_counter() - loaded
+    if arguments.poison:
+        _check_poisoned(model, inputs, outputs)
     tensors = model.inspect(inputs, arguments.tensor) if arguments.tensor else {}
     if arguments.save is not None:
         _save(arguments.save, outputs)
@@ -88,6 +90,15 @@ def run_command(arguments: argparse.Namespace) -> int:
     else:
         print(_text(model, outputs | tensors, seconds, differences, limits, reference))
     return 0 if good else 1
+
+
+def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, Any]) -> None:
+    """Raises `ModelError` when memory that nothing lives in has any influence."""
+    from graph_driver.poison import differs, poisoned_run
+
+    wrong = differs(poisoned_run(model, inputs), outputs)
+    if wrong:
+        raise ModelError(f"output '{wrong[0]}' depends on memory that nothing lives in: please report this model")
 
 
 def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:

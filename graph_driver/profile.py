@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
+from graph_driver.peak import Peak, measured
 from graph_driver.plan import Plan, Step
 from poly.errors import BuildError, PolycError
 from poly.expr import Binary, Call, walk
@@ -26,12 +27,14 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
 
     Each event is a step: microseconds, and in `args` its operators, the bytes of its tensors
     read and written once each, its floating-point operations where the loops are at hand (not
-    for a loaded model), and both per second. `otherData` adds up the steps by time.
+    for a loaded model), both per second, and as percent of what this machine's arithmetic (of all the
+    model's threads) and memory can do (`graph_driver.peak`). `otherData` adds up the steps by time.
 
     Raises:
         ArgumentError: inputs do not fit.
     """
-    flops = _flops(model)
+    flops, peak = _flops(model), measured(model.code.target)
+    peak = Peak(peak.flops_per_second * model.code.threads, peak.bytes_per_second)
     events: list[dict[str, Any]] = []
     started: dict[int, int] = {}
     executor = model.executor()
@@ -44,7 +47,7 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
 
         def after(k: int, step: Step, _: Any, run: int = run) -> None:
             now = time.perf_counter_ns()
-            events.append(_event(model.plan, k, step, started[k] - begin, now - started[k], run, flops))
+            events.append(_event(model.plan, k, step, started[k] - begin, now - started[k], run, flops, peak))
 
         executor.run_eager(inputs, after, before)
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": _summary(events, runs)}
@@ -59,14 +62,17 @@ def write_profile(model: Model, inputs: Mapping[str, Any], path: Path) -> None:
 
 
 def _event(
-    plan: Plan, k: int, step: Step, start: int, took: int, run: int, flops: Mapping[tuple[str, ...], int]
+    plan: Plan, k: int, step: Step, start: int, took: int, run: int, flops: Mapping[tuple[str, ...], int], peak: Peak
 ) -> dict[str, Any]:
-    moved = sum(plan.slots[n].nbytes for n in dict.fromkeys((*step.args, *step.results)) if n in plan.slots)
+    touched = [n for n in dict.fromkeys((*step.args, *step.results)) if n in plan.slots and n not in step.scratch]
+    moved, seconds = sum(plan.slots[n].nbytes for n in touched), max(took, 1) / 1e9
     about: dict[str, Any] = {"step": k, "run": run, "nodes": list(step.nodes), "bytes": moved}
     about["GB/s"] = round(moved / max(took, 1), 3)
+    about["% of memory bandwidth"] = round(100 * moved / seconds / peak.bytes_per_second, 1)
     if step.nodes in flops:
         about["flops"] = flops[step.nodes]
         about["GFLOP/s"] = round(flops[step.nodes] / max(took, 1), 3)
+        about["% of peak"] = round(100 * flops[step.nodes] / seconds / peak.flops_per_second, 1)
     if step.reason:
         about["reason"] = step.reason
     return {"name": step.label, "cat": step.kind, "ph": "X", "pid": 1, "tid": 1, "ts": start / 1000,

@@ -7,15 +7,17 @@ import json
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import helper
-from tiny_models import model_of, network, with_host_steps
+from tiny_models import model_of, network, recurrent, with_host_steps
 
 from graph_driver.check import random_input
 from graph_driver.model import Model, compile_model
+from graph_driver.poison import differs, poisoned_run
 from poly.errors import ArgumentError
 
 
@@ -92,6 +94,37 @@ def test_a_thousand_runs_allocate_nothing(net: Model) -> None:
     assert len(net.executor()._idle) == 1
 
 
+def test_kernels_of_a_plan_never_ask_for_memory(net: Model) -> None:
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((64, 64, 3, 3)).astype(np.float32)}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])]
+    wide = compile_model(model_of(nodes, {"x": [1, 64, 40, 40]}, {"y": None}, weights), threads=1, exact=True)
+    assert any(s.scratch for s in wide.plan.steps)  # the padded image is larger than a stack should hold
+    for model in (net, wide):
+        assert all(b"aligned_alloc" not in image and b"malloc" not in image for image in model.code.images.values())
+
+
+@pytest.mark.parametrize("make", [network, with_host_steps, recurrent])
+def test_memory_that_nothing_lives_in_is_never_read(make: Any) -> None:
+    model = compile_model(make(), threads=1)
+    feeds = feeds_of(model)
+    expected = {n: np.array(v) for n, v in model(feeds).items()}
+    assert differs(poisoned_run(model, feeds), expected) == []
+
+
+def test_poison_shows_a_tensor_whose_memory_is_given_away_too_early(net: Model) -> None:
+    feeds = feeds_of(net)
+    expected = {n: np.array(v) for n, v in net(feeds).items()}
+    plan = net.plan
+    longest = max(plan.lifetimes, key=lambda t: t.last - t.first)
+    early = tuple(replace(t, last=t.first) if t is longest else t for t in plan.lifetimes)
+    net.plan = replace(plan, lifetimes=early)
+    try:
+        assert differs(poisoned_run(net, feeds), expected) == ["y"]
+    finally:
+        net.plan = plan
+
+
 def test_calls_are_quick() -> None:
     rng = np.random.default_rng(0)
     nodes: list[Any] = []
@@ -128,5 +161,6 @@ def test_a_profile_is_a_chrome_trace_with_work_and_traffic(net: Model, tmp_path:
     # 2 images, 8 filters of 3x3x3 on 5x6 pixels: a product and a sum each, a bias, a maximum
     assert 2 * 8 * 30 * 27 * 2 <= conv["flops"] <= 2 * 8 * 30 * (27 * 2 + 4)
     assert conv["bytes"] == 4 * (2 * 3 * 10 * 12 + 8 * 27 + 8 + 2 * 8 * 30)
+    assert 0 < conv["% of peak"] < 120 and conv["% of memory bandwidth"] > 0
     assert set(trace["otherData"]) == {s.label for s in net.plan.steps}
     assert profile(net, feeds_of(net), 1)["traceEvents"]
