@@ -28,6 +28,7 @@ from poly.target import Target
 
 STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
+LOOP_STACK = 262144  # both, in the function of a parallel loop: its arrays cannot be arguments (emit.workspace)
 
 
 def to_llvm(fn: Function, target: Target, lines: Mapping[int, int] | None = None) -> str:
@@ -132,6 +133,7 @@ class _Writer:
             self.f.suffix = table.location(None, self.function)
         self.x = Expressions(self.f, fast)
         self.stack = 0  # bytes of allocas so far
+        self.stack_each, self.stack_total = STACK_BYTES, STACK_TOTAL
 
     # ---- buffers ----
 
@@ -162,7 +164,7 @@ class _Writer:
             count *= n
         total = count * b.dtype.bytes
         constant_shape = len(sizes) == len(b.shape)
-        small = total <= STACK_BYTES and self.stack + total <= STACK_TOTAL
+        small = total <= self.stack_each and self.stack + total <= self.stack_total
         if constant_shape and (small or b.space == "register"):
             self.stack += total
             pointer = self.f.alloca(f"[{max(1, count)} x {memory_type(b.dtype)}]", b.name, max(64, b.align))
@@ -356,6 +358,7 @@ class _Writer:
     def _outline(self, s: For, symbol: str, context: str, buffers: list[Storage], variables: list[str]) -> None:
         """Two functions: one that unpacks the context, and the loop with noalias pointers."""
         inner = _Writer(self.module, self.kernel, self.fast, self.table)
+        inner.stack_each = inner.stack_total = LOOP_STACK
         inner.x.ranges = self.x.ranges
         inner.locate(s)
         params: list[str] = []
