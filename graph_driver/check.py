@@ -56,12 +56,12 @@ def reference_outputs(source: Path, inputs: Mapping[str, np.ndarray]) -> tuple[d
 
     refused = ""
     if find_spec("onnxruntime") is not None:
-        from graph_driver.unsigned_weights import without_signed_weights
+        from graph_driver.unsigned_weights import has_codes, without_signed_weights
 
         try:
-            return onnxruntime_outputs(
-                without_signed_weights(source) or source, inputs
-            ), f"onnxruntime {version('onnxruntime')}"
+            model = without_signed_weights(source) or source
+            made = onnxruntime_outputs(model, inputs, optimise=not has_codes(source))
+            return made, f"onnxruntime {version('onnxruntime')}"
         except Exception as error:  # it raises its own hierarchy of pybind exceptions
             refused = f"; onnxruntime: {one_line(error)}"
     import onnx
@@ -76,12 +76,16 @@ def reference_outputs(source: Path, inputs: Mapping[str, np.ndarray]) -> tuple[d
         raise ModelError(f"no reference can run the model ({one_line(error)}{refused})") from error
 
 
-def onnxruntime_outputs(source: Path | bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What ONNX Runtime computes on the CPU for a file or a serialised model."""
+def onnxruntime_outputs(
+    source: Path | bytes, inputs: Mapping[str, np.ndarray], optimise: bool = True
+) -> dict[str, Any]:
+    """What ONNX Runtime computes on the CPU for a file or a serialised model; as it stands without `optimise`."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     model = source if isinstance(source, bytes) else str(source)
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]

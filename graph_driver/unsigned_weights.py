@@ -1,9 +1,10 @@
-"""A quantised model with unsigned weights, for ONNX Runtime: the same numbers, added up exactly.
+"""A quantised model for ONNX Runtime as a reference: the same numbers, computed exactly.
 
 On x86 without VNNI, ONNX Runtime multiplies u8 by i8 with `vpmaddubsw`, whose sums of two products
 saturate at 16 bits (its documentation of quantisation says so): a `MatMulInteger` of large values is
 wrong by a third. Products of u8 with u8 take another path, which is exact. Weights and zero points
-raised by 128 mean the same.
+raised by 128 mean the same. Its optimiser changes the meaning too: a float product with a dequantised
+weight becomes `MatMulNBits`, which rounds the other operand to codes; so it is switched off here.
 """
 
 from __future__ import annotations
@@ -17,11 +18,19 @@ from onnx import numpy_helper
 
 from graph_driver.subgraphs import nodes_of
 
+# What rounds values to codes at run time.
+ROUNDING = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul", "QLinearConv", "DynamicQuantizeLSTM"}
 # Operator -> positions of signed weights and of their zero points.
 _WEIGHTS: dict[str, tuple[tuple[int, int], ...]] = {
     "MatMulInteger": ((1, 3),), "ConvInteger": ((1, 3),), "QLinearMatMul": ((3, 5),), "QLinearConv": ((3, 5),),
     "DynamicQuantizeLSTM": ((1, 9), (2, 11)), "DequantizeLinear": ((0, 2),),
 }  # fmt: skip
+
+
+def has_codes(path: Path) -> bool:
+    """Whether a model computes with quantised values or weights."""
+    model = onnx.load(path, load_external_data=False)
+    return any(n.op_type in _WEIGHTS or n.op_type in ROUNDING for n in nodes_of(model.graph.node))
 
 
 def without_signed_weights(path: Path) -> bytes | None:
