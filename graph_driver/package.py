@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graph_driver import entry
 from graph_driver.control import ControlNode
 from graph_driver.execute import aligned_bytes
 from graph_driver.limits import MAX_TENSOR_BYTES
@@ -126,6 +127,7 @@ def _write(model: Model, folder: Path) -> str:
             for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
         ],
         "plan": json.loads(model.plan.to_json()),
+        "program": program_digest(model.plan, code.target.triple),
         **_formulas(model),
         "report": _kept(model.report()),
         "files": files,
@@ -141,6 +143,15 @@ def _formulas(model: Model) -> dict[str, Any]:
     from graph_driver.dynamic.model import DynamicModel
 
     return {"symbolic": template_to_data(model.template)} if isinstance(model, DynamicModel) else {}
+
+
+def program_digest(plan: Plan, triple: str) -> str:
+    """What ties machine code to its plan: the calls in order with the addresses that are in the code, and
+    the sizes of all memory that it touches."""
+    sizes = [(s.symbol, [plan.slots[a].nbytes for a in s.args]) for s in plan.steps if s.kind != "host"]
+    shapes = [(n, plan.slots[n].dtype, plan.slots[n].shape) for n in (*plan.inputs, *plan.outputs)]
+    whole = (entry.entry_text(plan, triple), sizes, shapes, plan.peak, plan.weight_bytes)
+    return hashlib.sha256(repr(whole).encode()).hexdigest()
 
 
 def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
@@ -229,11 +240,10 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     ]
     plan = Plan.from_json(json.dumps(data["plan"]))
     check_plan(plan, set(symbols), len(hosts))
+    if data["program"] != program_digest(plan, target.triple):
+        raise ValueError("the plan is not the one that the code was made from")
     weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
-    for key, value in data["report"].items():
-        if hasattr(report, key):
-            setattr(report, key, value)
-    report.host = [(h["operator"], h["node"], h["reason"]) for h in data["report"]["host"]]
+    _restore(report, data["report"])
     images = dict(zip(symbols, blobs))
     code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], int(data["segments"]))
     if "symbolic" in data:
@@ -243,6 +253,17 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         template = template_from_data(data["symbolic"], plan)
         return DynamicModel(str(data["name"]), code, template, weights, hosts, report)
     return Model(str(data["name"]), code, plan, weights, hosts, report)
+
+
+def _restore(report: Report, data: dict[str, Any]) -> None:
+    """What the manifest says of the compilation, of the types that a report has. Raises `ValueError`."""
+    for key, value in data.items():
+        known = getattr(report, key, value)
+        texts = not isinstance(value, list) or key == "host" or all(isinstance(v, str) for v in value)
+        if type(value) is not type(known) or not texts:
+            raise ValueError(f"report of '{key}'")
+        setattr(report, key, value)
+    report.host = [(str(h["operator"]), str(h["node"]), str(h["reason"])) for h in data["host"]]
 
 
 def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes) -> ControlNode:
@@ -257,7 +278,9 @@ def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes) -> C
         if _checksum(manifest) != checksum:
             raise BuildError(f"{folder} is damaged: {place.name} belongs to another model")
         bodies.append(_load(place, manifest, Report()))
-    return ControlNode(str(entry["kind"]), str(entry["name"]), entry["course"], bodies, _host(entry, blob) if blob else None)
+    return ControlNode(
+        str(entry["kind"]), str(entry["name"]), entry["course"], bodies, _host(entry, blob) if blob else None
+    )
 
 
 def _host(entry: dict[str, Any], blob: bytes) -> HostNode:

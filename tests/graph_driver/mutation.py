@@ -1,6 +1,7 @@
-"""Damaged model files, each run by the command line in a child process of its own.
+"""Damaged model files and compiled directories, each run by the command line in a child process of its own.
 
-    python -m tests.graph_driver.mutation [COUNT [SEED]]
+    python -m tests.graph_driver.mutation [COUNT [SEED]]            model files
+    python -m tests.graph_driver.mutation --plans [COUNT [SEED]]    compiled directories
 
 runs COUNT of them (500) from SEED (1), with limits on time and memory, prints a table of
 outcomes by kind of damage, and ends with code 1 if any ended in something else than
@@ -13,6 +14,7 @@ import collections
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,6 +26,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 from mutators import mutate
+from plan_mutators import damaged
 from tiny_models import SOURCES
 
 SECONDS = 60.0
@@ -127,6 +130,31 @@ def campaign(seeds: range, folder: Path) -> dict[int, Outcome]:
     return {seed: attack(sources[seed % len(sources)], folder, seed) for seed in seeds}
 
 
+def attack_plan(source: Path, folder: Path, seed: int, seconds: float = SECONDS) -> Outcome:
+    """Run one damaged directory, in both modes."""
+    path = folder / f"plan{seed}"
+    kind = damaged(source, path, seed)
+    try:
+        found = [run_child(["run", str(path), "--mode", mode], seconds) for mode in ("graph", "eager")]
+        worst = max((Outcome(kind, *f) for f in found), key=lambda o: not o.acceptable)
+        return worst
+    finally:
+        shutil.rmtree(path)
+
+
+def campaign_of_plans(seeds: range, folder: Path) -> dict[int, Outcome]:
+    """Outcomes by seed; the seed chooses the model and the damage."""
+    import graph_driver.cli_run
+    from graph_driver.model import compile_model
+
+    assert graph_driver.cli_run is not None
+    sources = []
+    for k, make in enumerate(SOURCES):
+        sources.append(folder / f"source{k}")
+        compile_model(make(), threads=1).save(sources[-1])
+    return {seed: attack_plan(sources[seed // 12 % len(sources)], folder, seed) for seed in seeds}
+
+
 def table(outcomes: dict[int, Outcome]) -> str:
     """Counts by kind of damage and verdict."""
     count = collections.Counter((o.kind, o.verdict) for o in outcomes.values())
@@ -139,9 +167,12 @@ def table(outcomes: dict[int, Outcome]) -> str:
 
 def main(arguments: list[str]) -> int:
     """The command."""
+    attack_all = campaign
+    if arguments[:1] == ["--plans"]:
+        attack_all, arguments = campaign_of_plans, arguments[1:]
     count, seed = int(arguments[0]) if arguments else 500, int(arguments[1]) if len(arguments) > 1 else 1
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = campaign(range(seed, seed + count), Path(folder))
+        outcomes = attack_all(range(seed, seed + count), Path(folder))
     print(table(outcomes))
     bad = {s: o for s, o in outcomes.items() if not o.acceptable}
     for s, o in bad.items():

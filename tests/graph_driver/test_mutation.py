@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mutation import campaign
+from mutation import campaign, campaign_of_plans
 from mutators import BYTES, EDITS, mutate
 from tiny_models import network
 
@@ -20,6 +20,21 @@ def failures(seeds: range, folder: Path) -> dict[int, str]:
 @pytest.mark.parametrize("part", range(3))
 def test_a_slice(part: int, tmp_path: Path) -> None:
     assert failures(range(10 * part, 10 * part + 10), tmp_path) == {}
+
+
+def failures_of_plans(seeds: range, folder: Path) -> dict[int, str]:
+    outcomes = campaign_of_plans(seeds, folder).items()
+    return {s: f"{o.kind}: exit {o.code}: {o.error[-500:]}" for s, o in outcomes if not o.acceptable}
+
+
+def test_a_slice_of_compiled_directories(tmp_path: Path) -> None:
+    assert failures_of_plans(range(36), tmp_path) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_a_thousand_compiled_directories(part: int, tmp_path: Path) -> None:
+    assert failures_of_plans(range(5000 + 100 * part, 5100 + 100 * part), tmp_path) == {}
 
 
 @pytest.mark.long
