@@ -12,11 +12,15 @@ import numpy as np
 
 from emit.gpu import targets
 from emit.gpu.lower import lower_gpu
+from emit.interp import DataRace as Race
+from emit.interp import DivergentBarrier as Divergence
 from emit.interp import run
-from emit.loops import Function
+from emit.loops import Barrier, Block, Function, Launch, Stmt
+from emit.loops import walk as walk_loops
 from emit.mathlib import expand_function
+from emit.rewrite import with_bodies
 from emit.verify import verify
-from poly.errors import BuildError, ScheduleError
+from poly.errors import ScheduleError
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.tree import Band, GpuAxis, Node, is_bound, walk
@@ -41,7 +45,7 @@ def results(scop: Scop, fn: Function, args: Sequence[Any], **how: Any) -> list[n
 
 
 def agree(schedule: Schedule, args: Sequence[Any], expected: Sequence[np.ndarray], rtol: float = 0.0) -> str:
-    """"" when runs in all orders give `expected` (bit by bit, or within `rtol` of the largest value)."""
+    """ "" when runs in all orders give `expected` (bit by bit, or within `rtol` of the largest value)."""
     scop = schedule.scop
     fn = finished(scop, schedule.tree)
     for how in ORDERS:
@@ -91,4 +95,23 @@ def bound(schedule: Schedule) -> int:
     return sum(is_bound(m.kind) for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members)
 
 
-__all__ = ["BuildError", "agree", "bound", "finished", "random_binding", "results"]
+def launches(fn: Function) -> list[Launch]:
+    """The launches in the text."""
+    return [s for s in walk_loops(fn.body) if isinstance(s, Launch)]
+
+
+def without_barrier(fn: Function, number: int) -> Function:
+    """`fn` without one of its barriers, counted in the order of the text."""
+    count = -1
+
+    def visit(s: Stmt) -> Stmt:
+        nonlocal count
+        if isinstance(s, Barrier):
+            count += 1
+            return Block(()) if count == number else s
+        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+
+    return replace(fn, body=visit(fn.body))
+
+
+__all__ = ["Divergence", "Race", "Schedule", "agree", "bound", "finished", "launches", "random_binding", "results"]

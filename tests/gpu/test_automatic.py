@@ -1,0 +1,59 @@
+"""The automatic GPU schedule in the interpreter: blocks and threads in three orders, no race, right results."""
+
+from __future__ import annotations
+
+import differential
+import pytest
+import simt
+from programs import ALL, arguments
+
+from examples import polybench
+from scheduler.strategies.gpu import automatic_gpu
+
+SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9)]  # they divide nothing
+CASES = [
+    pytest.param(name, size, marks=pytest.mark.long if size != 1 and name.startswith("matmul") else ())
+    for name in ALL
+    for size in range(len(SIZES))
+]
+QUICK = ("gemver", "mvt", "durbin", "jacobi-1d", "trisolv", "atax")
+POLYBENCH = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in polybench.MODULES]
+
+
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_operators_at_sizes_that_divide_nothing(name: str, size: int) -> None:
+    operator = ALL[name][0]
+    args = arguments(name, SIZES[size])
+    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    assert simt.bound(schedule) >= 2
+    assert simt.agree(schedule, args, differential.oracle(operator, args), 1e-6) == ""
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in polybench.MODULES]
+)
+def test_polybench(name: str) -> None:
+    kernel = polybench.load(name)
+    args, constants = kernel.arguments("MINI")
+    expected = polybench.run(kernel.exact.python, kernel.exact, args, **constants)
+    schedule = automatic_gpu(kernel.operator.scop(**constants), simt.TARGET)
+    assert simt.agree(schedule, args, expected, 1e-12) == ""
+
+
+def test_a_contraction_has_block_tiles_panels_and_register_tiles() -> None:
+    schedule = automatic_gpu(ALL["matmul_bias_relu"][0].scop(), simt.TARGET)
+    text = str(schedule.tree)
+    assert "to shared A_panel" in text and "to shared B_panel" in text and "C_tile" in text
+    assert len(simt.launches(simt.finished(schedule.scop, schedule.tree))) == 1, "the epilogue is in the same kernel"
+
+
+def test_a_row_reduction_is_one_kernel_with_a_block_for_each_row() -> None:
+    schedule = automatic_gpu(ALL["softmax"][0].scop(), simt.TARGET)
+    (launch,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
+    assert launch.threads == (("tx", 256),)
+    assert "reduction over 256 threads, then 16, then one" in "\n".join(schedule.notes)
+
+
+def test_serial_loops_stay_on_the_host() -> None:
+    schedule = automatic_gpu(ALL["jacobi"][0].scop(), simt.TARGET)
+    assert len(simt.launches(simt.finished(schedule.scop, schedule.tree))) == 2

@@ -1,0 +1,71 @@
+"""Barriers: where they are needed, nowhere else; and what no barrier can order is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import simt
+from programs import ALL, M, N, arguments
+
+from emit.loops import Barrier, walk
+from poly.errors import BuildError
+from polyc import empty, f32, grid, op
+from scheduler.strategies.gpu import automatic_gpu
+
+
+def barriers(schedule: simt.Schedule) -> int:
+    fn = simt.finished(schedule.scop, schedule.tree)
+    return sum(isinstance(s, Barrier) for s in walk(fn.body))
+
+
+def test_threads_that_share_nothing_need_none() -> None:
+    s = ALL["matmul"][0].scop().schedule().tile(["i", "j"], [8, 8])
+    s = s.bind("i.out", "block.y").bind("j.out", "block.x").bind("i.in", "thread.y").bind("j.in", "thread.x")
+    assert barriers(s) == 0
+
+
+def test_panels_need_one_after_the_copies_and_one_before_the_next() -> None:
+    s = ALL["matmul"][0].scop().schedule().tile(["i", "j"], [8, 8])
+    s = s.bind("i.out", "block.y").bind("j.out", "block.x").bind("i.in", "thread.y").bind("j.in", "thread.x")
+    s = s.split("k", 4).promote("A", "k.out", space="shared").promote("B", "k.out", space="shared")
+    assert barriers(s) == 2
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "layer_norm"])
+def test_every_barrier_is_needed(name: str) -> None:
+    """Without any one of them there is a data race."""
+    schedule = automatic_gpu(ALL[name][0].scop(), simt.TARGET)
+    fn = simt.finished(schedule.scop, schedule.tree)
+    count = sum(isinstance(s, Barrier) for s in walk(fn.body))
+    assert count >= 2
+    args = arguments(name, (3, 70, 40))
+    for n in range(count):
+        with pytest.raises(simt.Race):
+            simt.results(schedule.scop, simt.without_barrier(fn, n), args, races=True)
+
+
+@op
+def rows_then_columns(X: f32[2, M, N]) -> f32[2, N]:
+    Y = empty((2, M, N), f32)
+    Z = empty((2, N), f32)
+    for b in range(2):
+        for i, j in grid(M, N):
+            Y[b, i, j] = X[b, i, j] + 1.0
+        for k in range(N):
+            Z[b, k] = 0.0
+            for l in range(M):
+                Z[b, k] += Y[b, l, k]
+    return Z
+
+
+def test_a_conflict_between_blocks_of_one_launch_is_refused() -> None:
+    s = rows_then_columns.scop().schedule().bind("b", "block.z").bind("i", "block.x").bind("k", "block.x")
+    with pytest.raises(BuildError, match="in different blocks of one launch, which nothing orders"):
+        simt.finished(s.scop, s.tree)
+
+
+def test_the_same_with_threads_has_a_barrier() -> None:
+    s = rows_then_columns.scop().schedule().bind("b", "block.z").bind("i", "thread.x").bind("k", "thread.x")
+    assert barriers(s) == 1
+    x = np.arange(2 * 9 * 7, dtype="f4").reshape(2, 9, 7)
+    assert simt.agree(s, [x], [x.sum(1) + 9], 1e-6) == ""

@@ -1,0 +1,97 @@
+"""Seeded bugs in finished launches: a barrier removed, a copy one short, threads bound wrongly. All are noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import differential
+import pytest
+import simt
+from programs import ALL, arguments
+
+from emit.interp import OutOfBounds
+from emit.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk
+from emit.rewrite import with_bodies
+from poly.expr import Binary, Expr, Var, const_int, substitute
+from scheduler.strategies.gpu import automatic_gpu
+
+
+def changed(s: Stmt, target: Stmt, new: Stmt) -> Stmt:
+    return new if s is target else with_bodies(s, tuple(changed(b, target, new) for b in s.bodies()))
+
+
+def mutants(fn: Function) -> Iterator[tuple[str, Function]]:
+    """Bugs of all three kinds."""
+    for n in range(sum(isinstance(s, Barrier) for s in walk(fn.body))):
+        yield f"barrier {n} removed", simt.without_barrier(fn, n)
+    guards = {(_copied(s), s.cond.b) for s in walk(fn.body) if _guards_copy(s)}
+    for buffer, bound in sorted(guards, key=str):
+        yield f"copy of {buffer} one short: {bound}", replace(fn, body=shortened(fn.body, buffer, bound))
+    for s in walk(fn.body):
+        if isinstance(s, Launch):
+            for k, (v, n) in enumerate(s.threads):
+                if n > 1:
+                    fewer = (*s.threads[:k], (v, n - 1), *s.threads[k + 1 :])
+                    yield f"one thread {v} less", replace(fn, body=changed(fn.body, s, replace(s, threads=fewer)))
+            if len(s.threads) > 1:
+                a, b = Var(s.threads[0][0]), Var(s.threads[1][0])
+                for store in walk(s.body):
+                    if isinstance(store, Store) and store.instance is None and store.array == "C":
+                        index = tuple(substitute(e, {a.name: b, b.name: a}) for e in store.index)
+                        wrong = replace(store, index=index)
+                        yield "x and y exchanged", replace(fn, body=changed(fn.body, store, wrong))
+                        break
+
+
+def _copied(s: Stmt) -> str:
+    return next(x.array for x in walk(s) if isinstance(x, Store))
+
+
+def _guards_copy(s: Stmt) -> bool:
+    """A condition `x < bound` around the copies of one shared buffer and nothing else."""
+    if not isinstance(s, If) or not isinstance(s.cond, Binary) or s.cond.op != "<":
+        return False
+    stores = [x for x in walk(s.then) if isinstance(x, Store)]
+    alone = len({x.array for x in stores}) == 1 and not any(isinstance(x, For) for x in walk(s.then))
+    return alone and all(x.instance is None and x.origin is not None and x.origin.buffer == x.array for x in stores)
+
+
+def shortened(s: Stmt, buffer: str, bound: Expr) -> Stmt:
+    """All conditions of this kind with a bound smaller by one."""
+    s = with_bodies(s, tuple(shortened(b, buffer, bound) for b in s.bodies()))
+    if _guards_copy(s) and (_copied(s), s.cond.b) == (buffer, bound):
+        return replace(s, cond=replace(s.cond, b=Binary("-", bound, const_int(1), bound.dtype)))
+    return s
+
+
+def by_hand() -> simt.Schedule:
+    """Small tiles with panels, for a fast interpreter."""
+    s = ALL["matmul"][0].scop().schedule().tile(["i", "j"], [4, 8])
+    s = s.bind("i.out", "block.y").bind("j.out", "block.x").bind("i.in", "thread.y").bind("j.in", "thread.x")
+    return s.split("k", 4).promote("A", "k.out", space="shared").promote("B", "k.out", space="shared")
+
+
+CASES = {
+    "panels": ("matmul", by_hand, (9, 11, 7), 9),
+    "rows": ("softmax", lambda: automatic_gpu(ALL["softmax"][0].scop(), simt.TARGET), (2, 300, 1), 6),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_are_caught(case: str) -> None:
+    name, make, sizes, least = CASES[case]
+    schedule = make()
+    fn = simt.finished(schedule.scop, schedule.tree)
+    args = arguments(name, sizes)
+    expected = differential.oracle(ALL[name][0], args)
+    assert simt.far(simt.results(schedule.scop, fn, args, races=True), expected, 1e-5) == ""
+    missed, count = [], 0
+    for what, bug in mutants(fn):
+        count += 1
+        try:
+            if simt.far(simt.results(schedule.scop, bug, args, races=True), expected, 1e-5) == "":
+                missed.append(what)
+        except (simt.Race, simt.Divergence, OutOfBounds):
+            pass
+    assert count >= least and missed == []
