@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from emit.c99 import PLAIN, PortableKernel, target
+from emit.c99 import PLAIN, Argument, PortableKernel, target
 from graph_driver.c_literals import literals, stored
 from graph_driver.importer import import_model
 from graph_driver.model import Progress, Report, plan_graph, weights_segment
@@ -203,11 +203,21 @@ class CProgram:
             nbytes = self.plan.slots[source].nbytes
             return f"memcpy({self._at(target, None)}, {self._at(source, None)}, {nbytes});"
         kernel = self.kernels[step.symbol]
-        arguments = [self._at(name, PLAIN[a.dtype]) for name, a in zip(step.args, kernel.arguments, strict=True)]
+        arguments = [self._typed(name, a) for name, a in zip(step.args, kernel.arguments, strict=True)]
         return f"{self._kernel_name(step.symbol)}({', '.join(arguments)});"
 
+    def _typed(self, name: str, argument: Argument) -> str:
+        """A pointer of the type that the kernel takes (bits of floats move as integers)."""
+        slot, element = self.plan.slots[name], PLAIN[argument.dtype]
+        pointer = self._at(name, element)
+        own = self._weight(slot.place.offset)[2] if slot.place.kind == "weight" else slot.dtype or ""
+        if slot.place.kind == "arena" or PLAIN[own] == element:
+            return pointer
+        const = "" if argument.writable else "const "
+        return f"({const}{element} *)({const}void *){pointer}"
+
     def _at(self, name: str, element: str | None) -> str:
-        """A pointer to a slot, of the type that the kernel takes (None: any)."""
+        """A pointer to a slot; to one of the arena of this type (None: bytes)."""
         slot = self.plan.slots[name]
         place = slot.place
         if place.kind == "arena":
@@ -289,10 +299,8 @@ def _weight_arrays(plan: Plan, kernels: Mapping[str, PortableKernel]) -> dict[in
             if slot.place.kind != "weight":
                 continue
             dtype = types[k] if types else slot.dtype or ""
-            known = found.get(slot.place.offset)
-            if known is not None and known[0] != dtype:
-                raise BuildError(f"constant '{name}' is read as {known[0]} and as {dtype}")
-            found[slot.place.offset] = (dtype, max(slot.nbytes, known[1] if known else 0))
+            first, most = found.get(slot.place.offset, (dtype, 0))
+            found[slot.place.offset] = (first, max(slot.nbytes, most))
     return _without_parts(dict(sorted(found.items())))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import c_programs
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tiny_models import model_of, network, recurrent, with_host_steps
 
 from emit import cc
@@ -145,7 +145,8 @@ def test_a_draw_of_the_onnx_suite(tmp_path: Path) -> None:
             continue  # host operators, or sizes that are not given
         compiled = compile_model(case.model, threads=1)
         inputs, _ = case.data_sets[0]
-        feeds = dict(zip(compiled.plan.inputs, map(np.asarray, inputs)))
+        arrays = [numpy_helper.to_array(x) if isinstance(x, TensorProto) else np.asarray(x) for x in inputs]
+        feeds = dict(zip(compiled.plan.inputs, arrays))
         found = c_programs.call(c_programs.build(tmp_path / f"{k}", "-O1"), "net", compiled, feeds)
         for name, expected in compiled(feeds).items():
             assert close(found[name], expected, case.rtol), (case.name, name)

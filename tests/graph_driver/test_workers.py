@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tiny_models import network
 
+from emit import cache as disk
 from emit import targets
 from graph_driver import groups, kernels, worker
 from graph_driver.importer import import_model
+from graph_driver.model import compile_model, load
 from graph_driver.operators import lookup
 from graph_driver.passes import manager
 from graph_driver.worker import Compiled, Job
@@ -40,6 +47,28 @@ def test_two_processes_give_the_same_code_as_this_one(jobs: list[Job]) -> None:
     assert [r.image for r in again.values() if isinstance(r, Compiled)] == [
         r.image for r in (results[j.symbol] for j in jobs) if isinstance(r, Compiled)
     ]
+
+
+@pytest.mark.parametrize("seconds", [2.0, *(pytest.param(0.5 * k, marks=pytest.mark.long) for k in range(1, 12))])
+def test_a_killed_compilation_leaves_no_broken_cache(
+    seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cache, out = tmp_path / "net.onnx", tmp_path / "cache", tmp_path / "out"
+    model.write_bytes(network().SerializeToString())
+    argv = [sys.executable, "-m", "graph_driver.cli", "compile", str(model), "-o", str(out), "--threads", "1"]
+    environment = dict(os.environ) | {"POLYC_CACHE": str(cache)}
+    process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+    monkeypatch.setenv("POLYC_CACHE", str(cache))
+    for path in cache.glob("??/*"):
+        if not path.name.startswith(".new-"):
+            assert disk.get(path.stem, path.suffix) is not None, path
+    assert not out.exists() or load(out).plan.steps
+    model_again = compile_model(str(model), threads=1)
+    feeds = {"x": np.random.default_rng().standard_normal((1, 3, 10, 12)).astype(np.float32)}
+    assert np.isfinite(model_again(feeds)["y"]).all() and not [n for n in disk.notes() if "damaged" in n]
 
 
 def test_a_failure_is_one_line_and_the_others_go_on(jobs: list[Job]) -> None:
