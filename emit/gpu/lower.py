@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emit.dynamic import real_bounds
 from emit.gpu.barriers import place_barriers
+from emit.gpu.budget import check_budget
 from emit.gpu.guards import hoist_guards
 from emit.gpu.mapping import launches
 from emit.loops import Function
@@ -35,7 +36,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
     fn = unique_names(fn)
     verify(fn, "loop generation")
     steps = (
-        ("mapping", lambda f: simplify(launches(contract(f), target))),
+        ("mapping", lambda f: check_budget(simplify(launches(contract(f), target)), target)),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
         ("unroll", lambda f: simplify(unroll(f))),
         ("share", share_loads),
