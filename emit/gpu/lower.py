@@ -6,6 +6,7 @@ from emit.dynamic import real_bounds
 from emit.gpu.barriers import place_barriers
 from emit.gpu.budget import check_budget
 from emit.gpu.guards import hoist_guards
+from emit.gpu.lanes import widen
 from emit.gpu.mapping import launches
 from emit.loops import Function
 from emit.lower import build_loops
@@ -13,6 +14,7 @@ from emit.passes.fma import contract
 from emit.passes.registers import check_registers
 from emit.passes.share import share_loads
 from emit.passes.simplify import simplify
+from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
 from emit.proof.proven import proven
 from emit.rewrite import unique_names
@@ -38,6 +40,8 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
     steps = (
         ("mapping", lambda f: check_budget(simplify(launches(contract(f), target)), target)),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
+        ("tiles", lambda f: simplify(separate_tiles(f))),
+        ("lanes", lambda f: simplify(widen(f))),
         ("unroll", lambda f: simplify(unroll(f))),
         ("share", share_loads),
         ("registers", check_registers),

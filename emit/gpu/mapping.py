@@ -179,9 +179,7 @@ class _Device:
         )
 
     def serial(self, s: For, at: _Spot) -> Stmt:
-        kind = "serial" if s.kind == "parallel" else "unroll" if s.kind == "vector" else s.kind
-        factor = s.factor if s.kind == "unroll" else None
-        return replace(s, kind=kind, factor=factor, body=self.visit(s.body, at))
+        return replace(s, kind="serial" if s.kind == "parallel" else s.kind, body=self.visit(s.body, at))
 
     def condition(self, s: If, at: _Spot) -> Stmt:
         """A condition becomes one of the stores below; one on data stays where it is."""

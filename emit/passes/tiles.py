@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from emit.linear import operands, variables
-from emit.loops import Alloc, Block, For, Function, If, Let, Stmt
+from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, walk
 from emit.passes.bounds import full
 from emit.rewrite import with_bodies
 from poly.dtypes import bool_
@@ -25,11 +25,16 @@ def separate_tiles(fn: Function) -> Function:
 
 
 def _top(stmt: Stmt) -> Stmt:
-    """Conditions on sizes alone: one version per outermost nest."""
-    if isinstance(stmt, (Block, Alloc)):
+    """Conditions on sizes alone: one version per outermost nest. What a barrier of a GPU is in stays in one
+    piece, as all threads must come to it."""
+    if isinstance(stmt, (Block, Alloc)) or _whole(stmt):
         return with_bodies(stmt, tuple(_top(b) for b in stmt.bodies()))
     new, pending = _visit(stmt)
     return _versions(pending, new, stmt)
+
+
+def _whole(stmt: Stmt) -> bool:
+    return any(isinstance(s, (Barrier, Launch)) for s in walk(stmt))
 
 
 def _versions(conditions: list[Expr], fast: Stmt, general: Stmt) -> Stmt:
@@ -58,6 +63,8 @@ def _assuming(stmt: Stmt, known: set[Expr]) -> Stmt:
 
 def _visit(stmt: Stmt) -> tuple[Stmt, list[Expr]]:
     """`stmt` for full tiles only, and the conditions that make it right."""
+    if _whole(stmt):
+        return _top(stmt), []
     if isinstance(stmt, For):
         return _loop(stmt)
     if isinstance(stmt, Let):

@@ -1,0 +1,124 @@
+"""Wide accesses: loops over neighbouring elements become vectors of 16 bytes at most.
+
+A `vector` loop of constant length becomes vector stores where every access in it is one place or, along
+the loop, contiguous and provably aligned; so does an unrolled loop that only copies. Other vector loops
+are unrolled. CUDA faults on wide accesses that are not aligned, so what is not proved stays scalar; the
+base of every array is taken to be aligned to 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from emit.linear import Linear, linear, rebuild, variables
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
+from emit.passes.bounds import full
+from emit.rewrite import with_bodies
+from poly.dtypes import i64
+from poly.expr import Binary, Call, Const, Expr, Load, Unary, Var
+
+WIDEST = 16  # bytes
+ELEMENTWISE = frozenset(("+", "-", "*", "/", "min", "max"))
+
+
+def widen(fn: Function) -> Function:
+    """Expand all vector loops."""
+    return replace(fn, body=_visit(fn.body, {b.name: b for b in fn.buffers}))
+
+
+def _visit(s: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
+    if isinstance(s, Alloc):
+        return replace(s, body=_visit(s.body, {**buffers, s.buffer.name: s.buffer}))
+    if isinstance(s, For) and (s.kind == "vector" or (s.kind == "unroll" and _copies(s.body))):
+        wide = _widened(s, buffers)
+        if wide is not None:
+            return wide
+        s = replace(s, kind="unroll", factor=None)
+    return with_bodies(s, tuple(_visit(b, buffers) for b in s.bodies()))
+
+
+def _copies(body: Stmt) -> bool:
+    return isinstance(body, Store) and body.instance is None and isinstance(body.value, Load)
+
+
+def _widened(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
+    """The loop as vector stores, None if it cannot be."""
+    limit = full(loop)
+    stores = loop.body.stmts if isinstance(loop.body, Block) else (loop.body,)
+    if limit is None or limit.conditions or loop.step != 1:
+        return None
+    out: list[Stmt] = []
+    for s in stores:
+        if not isinstance(s, Store) or s.mask is not None:
+            return None
+        lanes = WIDEST // s.value.dtype.bytes
+        if lanes not in (2, 4) or limit.trip % lanes:
+            return None
+        for first in range(0, limit.trip, lanes):
+            made = _Lanes(loop.var, linear(loop.lo).shift(first), lanes, buffers).store(s)
+            if made is None:
+                return None
+            out.append(made)
+    if len(stores) > 1 and limit.trip > WIDEST // 4:
+        return None  # the chunks of several stores would change places
+    return out[0] if len(out) == 1 else Block(tuple(out))
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """`count` iterations of a loop over `var`, from `start` on."""
+
+    var: str
+    start: Linear
+    count: int
+    buffers: Mapping[str, Buffer]
+
+    def store(self, s: Store) -> Store | None:
+        index = self.subscripts(s.array, s.index)
+        value = self.value(s.value)
+        if index is None or value is None:
+            return None
+        instance = s.instance
+        if instance is not None:
+            instance = (instance[0], tuple(self.ramp(e) if self.moves(e) else e for e in instance[1]))
+        return replace(s, index=index, value=value, instance=instance)
+
+    def moves(self, e: Expr) -> bool:
+        return self.var in variables(e)
+
+    def value(self, e: Expr) -> Expr | None:
+        """The expression in all lanes."""
+        if not self.moves(e):
+            return Broadcast(e, self.count, e.dtype)
+        if isinstance(e, Load):
+            index = self.subscripts(e.array, e.index)
+            return None if index is None else VLoad(e.array, index, None, self.count, e.dtype)
+        simple = isinstance(e, Unary) and e.op == "neg" or isinstance(e, Binary) and e.op in ELEMENTWISE
+        if not (simple or (isinstance(e, Call) and e.fn == "fma")) or not e.dtype.is_float:
+            return None
+        kids = [self.value(c) for c in e.children()]
+        found = tuple(k for k in kids if k is not None)
+        return e.with_children(found) if len(found) == len(kids) else None
+
+    def subscripts(self, array: str, index: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+        """Contiguous along the last dimension and aligned."""
+        shape = self.buffers[array].shape
+        if not index or any(self.moves(e) for e in index[:-1]):
+            return None
+        last = linear(index[-1])
+        if last.coefficient(Var(self.var)) != 1:
+            return None
+        rest = last - linear(Var(self.var)) + self.start
+        if self.var in {v for a, _ in rest.terms for v in variables(a)}:
+            return None
+        aligned = rest.const % self.count == 0 and all(c % self.count == 0 for _, c in rest.terms)
+        rows = [e.value for e in shape[1:] if isinstance(e, Const)]
+        whole = len(rows) == len(shape) - 1 and all(prod(rows[d:]) % self.count == 0 for d in range(len(rows)))
+        return (*index[:-1], Ramp(rebuild(rest), 1, self.count, i64)) if aligned and whole else None
+
+    def ramp(self, e: Expr) -> Expr:
+        slope = linear(e).coefficient(Var(self.var))
+        rest = linear(e) - linear(Var(self.var)).scale(slope) + self.start.scale(slope)
+        return Ramp(rebuild(rest), slope, self.count, i64)
