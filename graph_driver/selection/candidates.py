@@ -1,0 +1,155 @@
+"""Implementations of nodes: what each supports, as an integer set of sizes, and what it is expected to cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import islpy as isl
+
+from graph_driver.ir import Graph, Node
+from graph_driver.operators import lookup
+from graph_driver.passes import winograd
+from poly.target import Target
+
+HOST_CYCLES = 200_000.0  # a call of Python's reference (measured: some 50 microseconds)
+HOST_SLOWDOWN = 20.0  # of NumPy's interpreted loops, against vector code
+CONVOLUTION = "n, c, h, w, o, kh, kw, sh, sw, dh, dw, g"  # batch, channels, image, filters, kernel, strides, ...
+ANY = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One implementation of `op_types` (empty: of any).
+
+    `dtypes` of the first operand (empty: any), `layout` of all operands and results, `device`: `cpu` code or
+    the `host`. `shapes` is a set over `sizes(node)`. `cost` in cycles of one thread. `exact` candidates round
+    as the operator's definition does.
+    """
+
+    name: str
+    op_types: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    device: str
+    shapes: str
+    cost: Callable[[Graph, Node, Target], float]
+    exact: bool = True
+    layout: str = "row-major"
+
+    def refusal(self, graph: Graph, node: Node) -> str | None:
+        """Why it cannot run this node; None when it can."""
+        dtype = graph.tensors[node.inputs[0]].dtype if node.inputs and node.inputs[0] else None
+        if self.dtypes and (dtype is None or dtype.name not in self.dtypes):
+            return f"it takes {' or '.join(self.dtypes)}, not {dtype}"
+        if not self.shapes:
+            return None
+        sizes = sizes_of(graph, node)
+        if sizes is None:
+            return "sizes are only known at run time"
+        return _first_violated(self.shapes, tuple(sizes.items()))
+
+
+def sizes_of(graph: Graph, node: Node) -> dict[str, int] | None:
+    """The sizes that candidates' sets are about: those of a two-dimensional convolution, else none."""
+    if node.op_type != "Conv" or node.domain:
+        return {}
+    shapes = [graph.tensors[n].shape for n in (node.inputs[0], node.inputs[1], node.outputs[0])]
+    if any(s is None or len(s) != 4 or not all(isinstance(e, int) for e in s) for s in shapes):
+        return None
+    x, w = (tuple(int(e) for e in s or () if isinstance(e, int)) for s in shapes[:2])
+    strides, dilations = (list(node.attrs.get(k) or (1, 1)) for k in ("strides", "dilations"))
+    values = (x[0], x[1], x[2], x[3], w[0], w[2], w[3], *strides, *dilations, node.attrs.get("group", 1))
+    return dict(zip(CONVOLUTION.split(", "), map(int, values), strict=True))
+
+
+@cache
+def _set(sizes: str, condition: str) -> isl.Set:
+    return isl.Set(f"{{ [{sizes}] : {condition} }}")
+
+
+@cache
+def _first_violated(shapes: str, sizes: tuple[tuple[str, int], ...]) -> str | None:
+    """The first of the conditions (joined by `and`) that these sizes break."""
+    names = ", ".join(n for n, _ in sizes)
+    if not names:
+        return "it is for convolutions of images"
+    at = _set(names, " and ".join(f"{n} = {v}" for n, v in sizes))
+    if at.is_subset(_set(names, shapes)):
+        return None
+    for condition in shapes.split(" and "):
+        if not at.is_subset(_set(names, condition)):
+            return f"it needs {condition}"
+    return f"it needs {shapes}"
+
+
+# ---- costs ---------------------------------------------------------------------------------------
+
+
+def _traffic(graph: Graph, node: Node, target: Target) -> float:
+    """Cycles to move the operands and results once."""
+    tensors = [graph.tensors[n] for n in (*node.reads(), *node.writes())]
+    moved = sum(t.nbytes for t in tensors if t.static and isinstance(t.nbytes, int))
+    return moved / winograd.STREAM
+
+
+def _direct(graph: Graph, node: Node, target: Target) -> float:
+    s = sizes_of(graph, node)
+    y = graph.tensors[node.outputs[0]].shape or ()
+    if not s or not all(isinstance(e, int) for e in y):
+        return _traffic(graph, node, target)
+    products = prod(int(e) for e in y if isinstance(e, int)) * s["c"] // s["g"] * s["kh"] * s["kw"]
+    return products / (target.lanes(32) * target.fma_units * winograd.DIRECT_SHARE)
+
+
+def _winograd(m: int) -> Callable[[Graph, Node, Target], float]:
+    def cost(graph: Graph, node: Node, target: Target) -> float:
+        shape = winograd.shape_of(graph, node)
+        return float("inf") if shape is None else winograd.GAIN * winograd.winograd_cycles(shape, m, target)
+
+    return cost
+
+
+def _host(graph: Graph, node: Node, target: Target) -> float:
+    return HOST_CYCLES + HOST_SLOWDOWN * _direct(graph, node, target)
+
+
+WINOGRAD_SHAPES = "kh = 3 and kw = 3 and sh = 1 and sw = 1 and dh = 1 and dw = 1 and g = 1"
+CANDIDATES: tuple[Candidate, ...] = (
+    Candidate("loops", (ANY,), (), "cpu", "", _traffic),
+    Candidate("contraction", ("Conv", "ConvTranspose", "Gemm", "MatMul"), (), "cpu", "", _direct),
+    *(
+        Candidate(f"winograd{m}", ("Conv",), ("f32",), "cpu", WINOGRAD_SHAPES, _winograd(m), exact=False)
+        for m in winograd.TILES
+    ),
+    Candidate("host", (ANY,), (), "host", "", _host),
+)
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A candidate for one node: its cost, or why it cannot be it."""
+
+    name: str
+    device: str
+    cost: float | None
+    refusal: str = ""
+
+
+def considered(graph: Graph, node: Node, target: Target, exact: bool, allowed: Mapping[str, str]) -> list[Considered]:
+    """All candidates for a node. `allowed` refuses candidates by name, with the reason."""
+    special = any(node.op_type in c.op_types for c in CANDIDATES)
+    out = []
+    for c in CANDIDATES:
+        if node.op_type not in c.op_types and (c.op_types != (ANY,) or (c.name == "loops" and special)):
+            continue
+        refusal = allowed.get(c.name) or c.refusal(graph, node)
+        if refusal is None and exact and not c.exact:
+            refusal = "it rounds in other places (--exact)"
+        if refusal is None and c.device == "cpu" and lookup(node.domain, node.op_type) is None:
+            refusal = "no operator in the library yet"
+        if refusal is None and c.name.startswith("winograd") and winograd.shape_of(graph, node) is None:
+            refusal = "its weights are no constants, or its padding is negative"
+        out.append(Considered(c.name, c.device, None if refusal else c.cost(graph, node, target), refusal or ""))
+    return out

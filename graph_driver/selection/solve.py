@@ -1,0 +1,149 @@
+"""The best choice of candidates for a whole graph: fewest dtype deviations, then fewest conversions, then cost.
+
+The three sums are compared in this order. A tensor is converted once for each further format that its
+readers want, however many they are. The search goes through the nodes in order and keeps, for each
+combination of formats that the rest of the graph can still see, the best choice so far; sums that add up
+part by part make that exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+Format = tuple[str, str]  # element type, layout
+Score = tuple[int, int, float]  # deviations, conversions, cost
+MOST_STATES = 50_000
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to run a node: the formats that it wants of its operands and gives of its results."""
+
+    name: str
+    wants: tuple[Format, ...]
+    gives: tuple[Format, ...]
+    deviations: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A node: operands and results by tensor name, in the order of the options' formats."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`tasks` in execution order. `given` are formats of tensors that no task makes, `wanted` those that
+    results must have in the end; `conversion` the cost of converting a tensor once."""
+
+    tasks: tuple[Task, ...]
+    given: Mapping[str, Format]
+    wanted: Mapping[str, Format]
+    conversion: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The option of each task by name. `proved`: no other choice is better."""
+
+    chosen: Mapping[str, Option]
+    score: Score
+    proved: bool = True
+
+
+State = tuple[tuple[str, tuple[Format, ...]], ...]  # of tensors still needed: the formats that exist, first the given
+
+
+def solve(problem: Problem, most_states: int = MOST_STATES) -> Solution:
+    """The best solution; beyond `most_states` combinations at once, the best of those that were kept.
+
+    Raises:
+        ValueError: a task has no option.
+    """
+    last = _last_uses(problem)
+    start = tuple(sorted((t, (f,)) for t, f in problem.given.items() if t in last))
+    states: dict[State, tuple[Score, tuple[Option, ...]]] = {start: ((0, 0, 0.0), ())}
+    proved = True
+    for k, task in enumerate(problem.tasks):
+        if not task.options:
+            raise ValueError(f"no implementation for '{task.name}'")
+        following: dict[State, tuple[Score, tuple[Option, ...]]] = {}
+        for state, (score, options) in states.items():
+            for option in task.options:
+                new, extra = _step(problem, dict(state), task, option)
+                key = tuple(sorted((t, f) for t, f in new.items() if last.get(t, -1) > k))
+                total = _add(score, extra)
+                if key not in following or total < following[key][0]:
+                    following[key] = (total, (*options, option))
+        if len(following) > most_states:
+            kept = sorted(following.items(), key=lambda item: item[1][0])[:most_states]
+            following, proved = dict(kept), False
+        states = following
+    best = min(
+        ((_add(score, _final(problem, dict(state))), options) for state, (score, options) in states.items()),
+        key=lambda found: found[0],
+    )
+    names = [t.name for t in problem.tasks]
+    return Solution(dict(zip(names, best[1], strict=True)), best[0], proved)
+
+
+def brute_force(problem: Problem) -> Solution:
+    """The same by trying every combination."""
+
+    def candidates() -> Iterator[Solution]:
+        for options in product(*(t.options for t in problem.tasks)):
+            score: Score = (0, 0, 0.0)
+            formats: dict[str, tuple[Format, ...]] = {t: (f,) for t, f in problem.given.items()}
+            for task, option in zip(problem.tasks, options, strict=True):
+                formats, extra = _step(problem, formats, task, option)
+                score = _add(score, extra)
+            total = _add(score, _final(problem, formats))
+            yield Solution({t.name: o for t, o in zip(problem.tasks, options, strict=True)}, total)
+
+    return min(candidates(), key=lambda s: s.score)
+
+
+def _last_uses(problem: Problem) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for k, task in enumerate(problem.tasks):
+        last |= dict.fromkeys(task.inputs, k)
+    return last | dict.fromkeys(problem.wanted, len(problem.tasks))
+
+
+def _step(
+    problem: Problem, formats: dict[str, tuple[Format, ...]], task: Task, option: Option
+) -> tuple[dict[str, tuple[Format, ...]], Score]:
+    """Formats after a task, and what it adds to the score."""
+    formats = dict(formats)
+    conversions, cost = 0, option.cost
+    for tensor, wanted in zip(task.inputs, option.wants, strict=True):
+        if wanted not in formats[tensor]:
+            formats[tensor] = (formats[tensor][0], *sorted((*formats[tensor][1:], wanted)))
+            conversions += 1
+            cost += problem.conversion.get(tensor, 0.0)
+    formats |= {t: (f,) for t, f in zip(task.outputs, option.gives, strict=True)}
+    return formats, (option.deviations, conversions, cost)
+
+
+def _final(problem: Problem, formats: Mapping[str, tuple[Format, ...]]) -> Score:
+    missing = [t for t, f in problem.wanted.items() if t in formats and f not in formats[t]]
+    return 0, len(missing), sum(problem.conversion.get(t, 0.0) for t in missing)
+
+
+def _add(a: Score, b: Score) -> Score:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def solution_lines(solution: Solution, tasks: Sequence[Task]) -> Iterator[str]:
+    """For people: each task with its option and the costs of the others."""
+    for task in tasks:
+        own = solution.chosen[task.name]
+        others = ", ".join(f"{o.name} {o.cost:,.0f}" for o in task.options if o is not own)
+        yield f"{task.name}: {own.name} {own.cost:,.0f}" + (f" ({others})" if others else "")
