@@ -37,12 +37,13 @@ class Binder:
     A value of `dims` is a number, or a range `(low, high)` (`high` None: no end) of a size that
     stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic; with
     `keep` None that is so when any other stays symbolic or one of them is not a leading size (leading ones
-    alone are taken as 1).
+    alone are taken as 1). The representative values are divided by `scale`.
     """
 
     def __init__(
-        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False
+        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1
     ) -> None:
+        self.scale = scale
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
         self.keep_all = keep is True
@@ -86,9 +87,7 @@ class Binder:
             raise ModelError(f"the model has no size named '{unknown[0]}'; it has {', '.join(known) or 'none'}")
         return result
 
-    def _shapes(
-        self, inputs: Mapping[str, list[int | str] | None]
-    ) -> tuple[dict[str, tuple[Extent, ...]], list[str]]:
+    def _shapes(self, inputs: Mapping[str, list[int | str] | None]) -> tuple[dict[str, tuple[Extent, ...]], list[str]]:
         """The shapes, and the sizes that are missing."""
         missing: list[str] = []
         result: dict[str, tuple[Extent, ...]] = {}
@@ -139,7 +138,7 @@ class Binder:
         low, high = self.keep.get(key, (1, None))
         name = key if SYMBOL.fullmatch(key) else "n" + re.sub(r"[^A-Za-z0-9_]+", "_", key)
         others = len([n for n in self.symbols.ranges if n != "batch"])
-        typical = TYPICAL_BATCH if axis == 0 else TYPICAL[min(others, len(TYPICAL) - 1)]
+        typical = TYPICAL_BATCH if axis == 0 else TYPICAL[min(others, len(TYPICAL) - 1)] // self.scale
         typical = max(low, typical if high is None else min(typical, high))
         return self.symbols.new(name, low, high, typical)
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from emit.c99 import PLAIN, Argument, PortableKernel, target
 from graph_driver.c_literals import literals, stored
+from graph_driver.binding import Dim
 from graph_driver.importer import import_model
 from graph_driver.model import Progress, Report, plan_graph, weights_segment
 from graph_driver.passes.manager import Pass, select
@@ -42,7 +43,7 @@ RESERVED = frozenset(
 
 
 def export_c(
-    source: Any, folder: Path, name: str | None = None, dims: Mapping[str, int] | None = None,
+    source: Any, folder: Path, name: str | None = None, dims: Mapping[str, Dim] | None = None,
     memory_limit: int | None = None, progress: Progress | None = None,
     pipeline: Sequence[Pass] | None = None,
 ) -> tuple[Report, tuple[str, ...]]:  # fmt: skip
@@ -63,8 +64,8 @@ def export_c(
     with report.stage("import"):
         graph = import_model(source, dims)
     if graph.symbols is not None:
-        names = ", ".join(graph.symbols.ranges)
-        raise ModelError(f"C sources have an arena of fixed size: give the sizes {names} as numbers (--dim NAME=V)")
+        sizes = ", ".join(graph.symbols.ranges)
+        raise ModelError(f"C sources have an arena of fixed size: give the sizes {sizes} as numbers (--dim NAME=V)")
     _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, True, memory_limit, progress, chosen)
     kernels = {c.symbol: PortableKernel.from_json(c.image) for c in compiled.values()}
     stem = name or (Path(source).stem if isinstance(source, str | Path) else graph.name)

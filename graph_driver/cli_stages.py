@@ -15,8 +15,8 @@ from graph_driver.cli_inspect import (
     is_operator,
     load_operator,
     operator_stage,
-    parse_numbers,
     parse_dims,
+    parse_numbers,
 )  # fmt: skip
 from graph_driver.html.page import page, write_page
 

@@ -139,7 +139,7 @@ class Executor:
         self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
         self._schedule = self._order()
         slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
-        self._all_native = all(s.dtype is not None for s in slots) and not plan.host_steps
+        self._all_native = all(s.dtype is not None for s in slots) and not plan.python_steps
         if self._all_native:
             self._wanted = [
                 (n, plan.slots[n], BY_NAME[plan.slots[n].dtype or ""].np, plan.slots[n].shape) for n in plan.inputs
@@ -156,7 +156,7 @@ class Executor:
         starts = {steps[0]: number for number, steps in enumerate(self._segments)}
         order = []
         for k, step in enumerate(self.plan.steps):
-            if step.kind == "host":
+            if step.kind in ("host", "control"):
                 order.append(~k)
             elif k in starts:
                 order.append(starts[k])
@@ -245,7 +245,7 @@ class Executor:
             for k, step in enumerate(self.plan.steps):
                 if before is not None:
                     before(k, step, lambda name: np.array(frame.value(name)))
-                if step.kind == "host":
+                if step.kind in ("host", "control"):
                     frame.host(step, self._hosts)
                 elif step.kind == "copy":
                     source, target = (frame.array(a) for a in step.args)

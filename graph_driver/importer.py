@@ -103,6 +103,34 @@ def import_model(
     Raises:
         ModelError: for anything wrong with the file or the sizes; one line.
     """
+    failure: ModelError | None = None
+    usable: Graph | None = None
+    for scale in SCALES:
+        binder = Binder(dims or {}, shapes or {}, symbolic, scale)
+        try:
+            graph = _imported(source, binder, bind or {})
+        except ModelError as error:
+            if not binder.symbols:
+                raise
+            failure = failure or error
+            continue
+        if graph.symbols is None or not graph.symbols.cut_below:
+            return graph
+        usable = usable or graph
+    if usable is None:
+        assert failure is not None
+        raise failure
+    return usable
+
+
+SCALES = (1, 4, 16)
+"""The representative sizes are taken smaller when the model does not take them, or takes no smaller ones with
+them: a table of 40 positions and a length of 128 do not go together."""
+
+
+def _imported(
+    source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]
+) -> Graph:
     model, folder = read(source)
     check_text(model)
     opsets = opsets_of(model)
@@ -116,7 +144,7 @@ def import_model(
             raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
         opsets = opsets_of(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
-    return walker.run(Binder(dims or {}, shapes or {}, symbolic), bound_values(model.graph, bind or {}))
+    return walker.run(binder, bound_values(model.graph, bind))
 
 
 def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:

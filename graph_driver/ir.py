@@ -18,10 +18,10 @@ from poly.dtypes import DType
 from poly.errors import PolycError
 
 if TYPE_CHECKING:
-    from graph_driver.dynamic.size import Extent
     from graph_driver.dynamic.symbols import Symbols
     from graph_driver.overwriting import Overwriting
     from graph_driver.prologues import Decision
+    from graph_driver.selection.select import Selection
 
 
 class GraphError(PolycError):
@@ -30,7 +30,7 @@ class GraphError(PolycError):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A value. `const` is set for weights and folded results (read-only, may be a broadcast view).
+    """A value. Extents in `shape` are `int` or `Size`. `const` is set for weights and folded results (read-only, may be a broadcast view).
 
     `sizes` holds the elements of a small integer tensor that follows from symbolic sizes, as an
     array of integers and formulas: nothing computes it, its elements are written down before a run.
@@ -39,7 +39,7 @@ class Tensor:
 
     name: str
     dtype: DType | None
-    shape: tuple[Extent, ...] | None
+    shape: tuple[Any, ...] | None
     const: np.ndarray | None = None
     onnx_type: Any = None
     sizes: np.ndarray | None = None
@@ -50,16 +50,16 @@ class Tensor:
         return self.dtype is not None and self.shape is not None
 
     @property
-    def size(self) -> Extent:
-        """Number of elements; only of a static tensor."""
-        total: Extent = 1
+    def size(self) -> Any:
+        """Number of elements (a number or a formula); only of a static tensor."""
+        total: Any = 1
         for extent in self.shape or ():
             total *= extent
         return total
 
     @property
-    def nbytes(self) -> Extent:
-        """Bytes of the dense row-major storage; only of a static tensor."""
+    def nbytes(self) -> Any:
+        """Bytes of the dense row-major storage (a number or a formula); only of a static tensor."""
         assert self.dtype is not None
         return self.size * self.dtype.bytes
 
@@ -108,7 +108,7 @@ class Graph:
     """`nodes` are in a valid execution order. `opsets` maps a domain to its version.
 
     `decisions` say which nodes joined which kernel and which results overwrite an operand,
-    and why others do not. `symbols` are the sizes that runs decide, None when all are numbers.
+    and why others do not, `selections` what each node runs as. `symbols` are the sizes that runs decide, None when all are numbers.
     """
 
     name: str
@@ -120,6 +120,7 @@ class Graph:
     notes: list[str] = field(default_factory=list)
     decisions: list[Decision | Overwriting] = field(default_factory=list)
     symbols: Symbols | None = None
+    selections: list[Selection] = field(default_factory=list)
 
     def producers(self) -> dict[str, Node]:
         """Which node makes each tensor."""

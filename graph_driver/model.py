@@ -33,9 +33,8 @@ from poly.target import GpuTarget, Target
 if TYPE_CHECKING:
     import onnx
 
-    from graph_driver.passes.manager import Pass
-
     from graph_driver.binding import Dim
+    from graph_driver.passes.manager import Pass
     from graph_driver.reference import HostNode
 
 Progress = Callable[[str, int, int], None]
@@ -305,7 +304,10 @@ def compile_model(
         gpu = gpu_targets.get(target) if isinstance(target, str) else target
         report = Report(gpu.name, 1)
         with report.stage("import"):
-            graph = import_model(source, dims, shapes, bool(symbolic))
+            graph = import_model(source, dims, shapes)
+        if graph.symbols is not None:
+            sizes = ", ".join(graph.symbols.ranges)
+            raise ModelError(f"on a GPU all sizes are numbers: give {sizes} as numbers (--dim NAME=V)")
         return compile_gpu_model(graph, gpu, report, fuse, memory_limit, progress, pipeline)
     machine, backend = machine_of(target)
     threads = machine.threads if threads is None else threads

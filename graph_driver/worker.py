@@ -43,8 +43,8 @@ class Job:
 class Compiled:
     """Machine code (of back end `c99` a `PortableKernel` as JSON, of a GPU a `Recorded` as JSON).
 
-    `order` names the Scop's arrays in ABI order, then `scratch` (name, bytes, or their formula as of `json_io.dump_expr`): memory that the code needs
-    while it runs. `seconds` by stage.
+    `order` names the Scop's arrays in ABI order, then `scratch` (name, and bytes or their formula as
+    `json_io.dump_expr` writes it): memory that the code needs while it runs. `seconds` by stage.
     """
 
     symbol: str

@@ -18,6 +18,7 @@ from graph_driver.model import Code, Model, Report
 from poly.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from graph_driver.control import ControlNode
     from graph_driver.reference import HostNode
 
 KEPT_SIZES = 64
@@ -32,7 +33,7 @@ class DynamicModel(Model):
     """
 
     def __init__(
-        self, name: str, code: Code, template: Template, weights: np.ndarray, hosts: Sequence[HostNode],
+        self, name: str, code: Code, template: Template, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode],
         report: Report, graph: Graph | None = None, groups: Sequence[Group] = (),
     ) -> None:  # fmt: skip
         super().__init__(name, code, template.typical, weights, hosts, report, graph, groups)
@@ -135,7 +136,14 @@ class DynamicModel(Model):
         with self._binding:
             addresses, runtime = self._linked()
             made = Executor(
-                bound.plan, self.weights, self.hosts, addresses, runtime, bound.table, self.template.params, self._shared
+                bound.plan,
+                self.weights,
+                self.hosts,
+                addresses,
+                runtime,
+                bound.table,
+                self.template.params,
+                self._shared,
             )
             self._bound[key] = made
             while len(self._bound) > KEPT_SIZES:

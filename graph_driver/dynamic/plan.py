@@ -142,10 +142,16 @@ def build_template(graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi
     plans = [build_plan(numeric, groups, numbered, planner) for planner in ("greedy-by-size", "best-fit", "two-cursor")]
     plan = min(plans, key=lambda p: p.peak)
     inside = memory_of(graph, groups)
-    valued = {n: tuple(t.sizes.reshape(-1)) for n, t in graph.tensors.items() if t.sizes is not None and n in plan.slots}
-    shapes = {n: t.shape for n, t in graph.tensors.items() if n in plan.slots and is_symbolic(t) and t.shape is not None}
+    valued = {
+        n: tuple(t.sizes.reshape(-1)) for n, t in graph.tensors.items() if t.sizes is not None and n in plan.slots
+    }
+    shapes = {
+        n: t.shape for n, t in graph.tensors.items() if n in plan.slots and is_symbolic(t) and t.shape is not None
+    }
     homes = {
-        n: inside.get(n, (n, 0)) for n, slot in plan.slots.items() if slot.place.kind == "arena" and slot.dtype is not None
+        n: inside.get(n, (n, 0))
+        for n, slot in plan.slots.items()
+        if slot.place.kind == "arena" and slot.dtype is not None
     }
     # In-place results and views share a home whose first tensor may be written by no step of its own.
     placed = {home: plan.slots[home].place.offset for home, _ in homes.values()}

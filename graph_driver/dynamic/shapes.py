@@ -212,7 +212,10 @@ def conv_transpose(call: Call) -> list[Shape]:
     if call.attrs.get("output_shape") or call.attrs.get("auto_pad", "NOTSET") != "NOTSET":
         raise NoRule("ConvTranspose with a given output shape")
     strides, dilations = (list(call.attrs.get(n) or (1,) * rank) for n in ("strides", "dilations"))
-    pads, extra = list(call.attrs.get("pads") or (0,) * (2 * rank)), list(call.attrs.get("output_padding") or (0,) * rank)
+    pads, extra = (
+        list(call.attrs.get("pads") or (0,) * (2 * rank)),
+        list(call.attrs.get("output_padding") or (0,) * rank),
+    )
     spatial = tuple(
         strides[d] * (x[2 + d] - 1) + extra[d] + dilations[d] * (w[2 + d] - 1) + 1 - pads[d] - pads[d + rank]
         for d in range(rank)
@@ -338,7 +341,9 @@ def split(call: Call) -> list[Shape]:
 def slice_(call: Call) -> list[Shape]:
     shape = list(call.shape())
     for axis, start, stop, step in slices(call):
-        shape[axis] = max((stop - start + step - 1) // step, 0) if step > 0 else max((start - stop - step - 1) // -step, 0)
+        shape[axis] = (
+            max((stop - start + step - 1) // step, 0) if step > 0 else max((start - stop - step - 1) // -step, 0)
+        )
     return [tuple(shape)]
 
 

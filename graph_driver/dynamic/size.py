@@ -326,7 +326,9 @@ def _divided_by_size(home: Symbols, a: Extent, b: Size) -> Extent:
     lead, factor = b.terms[0]
     rest, out = a, _size(home, {})
     while isinstance(rest, Size) or rest != 0:
-        found = next(((n, g) for n, g in _terms(rest).items() if _without(n, lead) is not None and g % factor == 0), None)
+        found = next(
+            ((n, g) for n, g in _terms(rest).items() if _without(n, lead) is not None and g % factor == 0), None
+        )
         if found is None:
             return Size(home, {((Quotient(a, b), 1),): 1})
         quotient = _without(found[0], lead)
@@ -371,9 +373,7 @@ def from_data(home: Symbols, data: Any) -> Extent:
         return data
     terms: Terms = {}
     for powers, factor in data:
-        monomial = tuple(
-            sorted(((_atom_of(home, a), int(p)) for a, p in powers), key=lambda item: str(item[0]))
-        )
+        monomial = tuple(sorted(((_atom_of(home, a), int(p)) for a, p in powers), key=lambda item: str(item[0])))
         terms[monomial] = terms.get(monomial, 0) + int(factor)
     return _size(home, terms)
 

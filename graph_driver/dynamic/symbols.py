@@ -11,7 +11,7 @@ import islpy as isl
 
 from graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
 from poly.affine import set_space, to_pw_aff
-from poly.errors import ArgumentError, ModelError, PolycError
+from poly.errors import ArgumentError, PolycError
 
 
 class GuardError(PolycError):
@@ -47,6 +47,7 @@ class Range:
     low: int
     high: int | None
     typical: int
+    asked: int = 1  # the low end that was asked for
 
 
 @dataclass(eq=False)
@@ -68,7 +69,7 @@ class Symbols:
 
     def new(self, name: str, low: int, high: int | None, typical: int) -> Size:
         """Another symbol."""
-        self.ranges[name] = Range(low, high, typical)
+        self.ranges[name] = Range(low, high, typical, low)
         return symbol(self, name)
 
     def range_of(self, name: str) -> Range:
@@ -76,6 +77,11 @@ class Symbols:
         if name not in self.ranges:
             raise ValueError(f"'{name}' is no symbolic size")
         return self.ranges[name]
+
+    @property
+    def cut_below(self) -> bool:
+        """Whether a guard has taken small values from a range."""
+        return any(r.low > r.asked for r in self.ranges.values())
 
     @property
     def typical(self) -> dict[str, int]:
@@ -222,7 +228,9 @@ class Symbols:
         for name, r in self.ranges.items():
             if values[name] < r.low or (r.high is not None and values[name] > r.high):
                 why = f" ({self.reasons[name]})" if name in self.reasons else ""
-                raise ArgumentError(f"size {name} is {values[name]}, the model was compiled for {self.range_text(name)}{why}")
+                raise ArgumentError(
+                    f"size {name} is {values[name]}, the model was compiled for {self.range_text(name)}{why}"
+                )
         for g in self.guards:
             if not g.holds(values):
                 given = ", ".join(f"{n} = {values[n]}" for n in sorted(g.size.symbols()))
@@ -240,10 +248,3 @@ class Symbols:
             why = f" ({self.reasons[name]})" if name in self.reasons else ""
             out.append(f"size {self.range_text(name)}{why}, planned with {r.typical}")
         return out + [f"guard {g} ({g.reason})" for g in self.guards]
-
-    def add_typical(self, typical: Mapping[str, int]) -> None:
-        """Other representative values. Raises `ModelError` for a name that is no symbol."""
-        for name, value in typical.items():
-            if name not in self.ranges:
-                raise ModelError(f"the model has no symbolic size '{name}'")
-            self.ranges[name].typical = value

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graph_driver.dynamic.shapes import Call, known_values, slices
-from graph_driver.dynamic.size import Size
+from graph_driver.dynamic.size import Size, SizeError
 
 MAX_ELEMENTS = 64
 Function = Callable[[Call, list[np.ndarray]], Any]
@@ -127,7 +127,10 @@ def value_of(call: Call) -> np.ndarray | None:
             return None
         if known is not None:
             args.append(known)
-    found = function(call, args)
+    try:
+        found = function(call, args)
+    except SizeError:  # a tensor of symbolic size, as a slice of constants: a result of the run
+        return None
     return None if found is None else _objects(found)
 
 

@@ -93,4 +93,6 @@ def array_shape(operator: OperatorScop, name: str) -> tuple[Any, ...] | None:
         from graph_driver.dynamic.size import size_of
 
         return tuple(size_of(operator.symbols, e) for e in shape)
-    return tuple(int(e.value) for e in shape if isinstance(e, Const)) if all(isinstance(e, Const) for e in shape) else None
+    return (
+        tuple(int(e.value) for e in shape if isinstance(e, Const)) if all(isinstance(e, Const) for e in shape) else None
+    )

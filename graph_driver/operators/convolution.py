@@ -66,7 +66,11 @@ def any_conv(ctx: NodeContext) -> OperatorScop:
 def _elements(scop: Scop) -> int | None:
     """How many the result has; None when its sizes are formulas (they are compared later)."""
     shape = scop.arrays[scop.results[0]].shape
-    return product(tuple(int(e.value) for e in shape if isinstance(e, Const))) if all(isinstance(e, Const) for e in shape) else None
+    return (
+        product(tuple(int(e.value) for e in shape if isinstance(e, Const)))
+        if all(isinstance(e, Const) for e in shape)
+        else None
+    )
 
 
 def _lifted(size: Sizes, win: Window) -> tuple[Sizes, Window]:

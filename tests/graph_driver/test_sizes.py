@@ -1,0 +1,151 @@
+"""Formulas of sizes: arithmetic against numbers, canonical forms, decisions, arenas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph_driver.dynamic.arena import largest, stacked
+from graph_driver.dynamic.size import Size, SizeError, evaluate, from_data, size_of, to_data
+from graph_driver.dynamic.symbols import GuardError, Symbols
+from graph_driver.memory import Lifetime, Placement, check_placement, greedy_by_size
+from poly.errors import ArgumentError
+
+NAMES = ("a", "b", "c")
+
+
+def three() -> tuple[Symbols, list[Size]]:
+    symbols = Symbols()
+    return symbols, [symbols.new(n, 1, None, 7 + k) for k, n in enumerate(NAMES)]
+
+
+def built(rng: np.random.Generator, leaves: list, depth: int) -> tuple[object, object]:
+    """A random formula, and the same as a function of the symbols' values."""
+    if depth == 0 or rng.random() < 0.2:
+        if rng.random() < 0.4:
+            n = int(rng.integers(1, 6))
+            return n, lambda v: n
+        k = int(rng.integers(len(leaves)))
+        return leaves[k], lambda v: v[NAMES[k]]
+    (x, f), (y, g) = built(rng, leaves, depth - 1), built(rng, leaves, depth - 1)
+    op = rng.choice(["+", "*", "//", "%", "-"])
+    if op in ("//", "%"):
+        n = int(rng.integers(1, 7))
+        return (x // n, lambda v: f(v) // n) if op == "//" else (x % n, lambda v: f(v) % n)
+    if op == "+":
+        return x + y, lambda v: f(v) + g(v)
+    if op == "-":
+        return x - y, lambda v: f(v) - g(v)
+    return x * y, lambda v: f(v) * g(v)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_arithmetic_agrees_with_numbers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    symbols, leaves = three()
+    formula, meaning = built(rng, leaves, 4)
+    back = from_data(symbols, to_data(formula))
+    assert back == formula
+    for _ in range(5):
+        values = {n: int(rng.integers(1, 40)) for n in NAMES}
+        assert evaluate(formula, values) == meaning(values)
+    low, high = symbols.bounds(formula)
+    got = [evaluate(formula, {n: int(rng.integers(1, 40)) for n in NAMES}) for _ in range(10)]
+    assert low is None or low <= min(got)
+    assert high is None or high >= max(got)
+
+
+def test_equal_structure_is_found() -> None:
+    _, (a, b, c) = three()
+    assert (a * b * 12) // (a * b) == 12
+    assert (a * b * c * 4) // (c * 2) == 2 * a * b
+    assert ((a + 1) // 2 + 1) // 2 == (a + 3) // 4
+    assert (a - 1) // 2 + 1 == (a + 1) // 2
+    assert (a * 6 + 3) // 3 == 2 * a + 1
+    assert (4 * a * b) % 4 == 0
+    assert (a + b) * (a - b) == a * a - b * b
+    assert a != b and a != 3 and str(2 * a * b - 1) == "2*a*b - 1"
+
+
+def test_a_formula_survives_the_operator_language() -> None:
+    symbols, (a, b, _) = three()
+    for size in (a, 3 * a + 2, (a + 1) // 2, a * b, 12 * a * b, (a + 31) // 32 * b, a - 1):
+        assert size_of(symbols, size.expr) == size
+
+
+def test_numbers_are_asked_for_in_vain() -> None:
+    _, (a, _, _) = three()
+    for ask in (int, float, range, lambda n: [0] * n):
+        with pytest.raises(SizeError, match="known at run time only"):
+            ask(a)
+
+
+def test_what_holds_for_all_sizes_is_no_guard() -> None:
+    symbols, (a, b, _) = three()
+    with symbols.at("here"):
+        assert a >= 1 and a * b + 3 > 3 and not a < 1
+        assert 2 * ((a + 3) // 4) >= (a + 1) // 2  # exact: not from intervals
+    assert symbols.guards == [] and symbols.ranges["a"].high is None
+
+
+def test_what_depends_on_sizes_becomes_a_guard_and_narrows_ranges() -> None:
+    symbols, (a, b, _) = three()
+    with symbols.at("Slice 's'"):
+        assert a <= 512
+        assert not a * b > 10000
+        assert a + b <= 20 and a + b <= 20
+    assert symbols.ranges["a"].high == 512 and len(symbols.guards) == 2
+    symbols.check({"a": 4, "b": 5, "c": 6})
+    with pytest.raises(ArgumentError, match=r"size a is 513, the model was compiled for 1 <= a <= 512 \(Slice 's'\)"):
+        symbols.check({"a": 513, "b": 1, "c": 1})
+    with pytest.raises(ArgumentError, match=r"compiled for 20 >= a \+ b \(Slice 's'\); given a = 4, b = 50"):
+        symbols.check({"a": 4, "b": 50, "c": 6})
+
+
+def test_outside_of_a_node_nothing_becomes_a_guard() -> None:
+    symbols, (a, _, _) = three()
+    with pytest.raises(SizeError, match="depends on the sizes"):
+        bool(a < 100)
+    assert symbols.ranges["a"].high is None
+
+
+def test_a_guard_that_the_representative_sizes_break_is_an_error() -> None:
+    symbols, (a, b, _) = three()
+    with symbols.at("here"), pytest.raises(GuardError, match="a and b differ"):
+        symbols.require_equal(a, b, "sizes")
+    with symbols.at("here"):
+        symbols.require_equal(a + 1, b, "sizes")  # 7 + 1 == 8
+    assert str(symbols.guards[0]) == "a + 1 = b"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_stacked_arenas_never_overlap(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    symbols, leaves = three()
+    sizes = {}
+    tensors = []
+    for k in range(int(rng.integers(2, 14))):
+        size = 4 * leaves[int(rng.integers(3))] * (leaves[int(rng.integers(3))] if rng.random() < 0.5 else 1)
+        sizes[f"t{k}"] = size * int(rng.integers(1, 5)) if rng.random() < 0.8 else int(rng.integers(1, 400))
+        first = int(rng.integers(0, 12))
+        number = evaluate(sizes[f"t{k}"], symbols.typical)
+        tensors.append(Lifetime(f"t{k}", number, first, first + int(rng.integers(0, 5))))
+    arena = stacked(greedy_by_size(tensors).offsets, tensors, sizes)
+    for _ in range(6):
+        values = {n: int(rng.integers(1, 90)) for n in NAMES}
+        offsets, peak = arena.place(values)
+        check_placement(arena.lifetimes(values), Placement(offsets, peak))
+        formula = max(evaluate(e, values) for e in arena.peak(symbols))
+        assert formula <= peak <= formula + 64 * len(tensors)
+
+
+def test_the_largest_formulas_are_kept() -> None:
+    symbols, (a, b, _) = three()
+    assert largest(symbols, [a, 2 * a, a + 1, 2 * a * b, 3, 2 * a]) == [2 * a * b, 3] or largest(
+        symbols, [a, 2 * a, 2 * a * b]
+    ) == [2 * a * b]
+    assert largest(symbols, [a * b, a + b]) == [a * b, a + b]

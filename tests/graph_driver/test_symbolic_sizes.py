@@ -1,0 +1,260 @@
+"""Models compiled once for all sizes: right at random sizes, guarded, planned by formulas, kept in a directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+from symbolic_models import attention, convolutions, perceptron, table
+from tiny_models import model_of
+
+import polyc
+from graph_driver import kernels
+from graph_driver.cli import main
+from graph_driver.dynamic.model import KEPT_SIZES, DynamicModel
+from graph_driver.model import Model, compile_model
+from graph_driver.verify_plan import check_plan
+from poly.errors import ArgumentError, BuildError, ModelError
+
+MODELS = {"perceptron": perceptron, "convolutions": convolutions, "attention": attention}
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, DynamicModel]:
+    """Each model, compiled once for all tests here."""
+    found = {}
+    for name, make in MODELS.items():
+        model = compile_model(make(), threads=1, symbolic=True)
+        assert isinstance(model, DynamicModel)
+        found[name] = model
+    return found
+
+
+def feeds(name: str, rng: np.random.Generator, batch: int, *size: int) -> dict[str, np.ndarray]:
+    if name == "perceptron":
+        return {"x": rng.standard_normal((batch, 12), np.float32)}
+    if name == "convolutions":
+        return {"x": rng.standard_normal((batch, 3, *size), np.float32)}
+    mask = np.ones((batch, size[0]), np.int64)
+    mask[-1, 1 + size[0] // 2 :] = 0
+    return {"tokens": rng.integers(0, 50, (batch, size[0])), "mask": mask}
+
+
+def some_sizes(name: str, rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
+    limits = {"perceptron": (70,), "convolutions": (4, 60, 60), "attention": (6, 40)}[name]
+    ones = tuple(1 for _ in limits)
+    return [ones, *(tuple(int(rng.integers(1, n + 1)) for n in limits) for _ in range(count))]
+
+
+def close(ours: dict[str, Any], theirs: list[np.ndarray]) -> None:
+    for (name, a), b in zip(ours.items(), theirs, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype, name
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_compile_is_right_at_random_sizes(
+    compiled: dict[str, DynamicModel], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, rng = compiled[name], np.random.default_rng(4)
+    assert model.report().host == []
+    monkeypatch.setattr(kernels, "compile_all", None)  # nothing is compiled any more
+    session = onnxruntime.InferenceSession(MODELS[name]().SerializeToString(), providers=["CPUExecutionProvider"])
+    for sizes in some_sizes(name, rng, 12):
+        inputs = feeds(name, rng, *sizes)
+        executor = model.for_inputs(inputs)
+        executor.arena[...] = 0xFF  # NaN: what is read was written by this run
+        expected = session.run(None, inputs)
+        close(model(inputs), expected)
+        close(model.eager(inputs), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_of_any_size_passes_the_independent_check(compiled: dict[str, DynamicModel], name: str) -> None:
+    template, rng = compiled[name].template, np.random.default_rng(5)
+    for sizes in some_sizes(name, rng, 4):
+        values = dict(zip(template.symbols.ranges, sizes, strict=True))
+        plan = template.bind(values).plan
+        if not template.values:  # their memory is the run's table, which a plan file has not
+            check_plan(plan, {s.symbol for s in plan.steps}, 0)
+        assert plan.peak <= template.bind({n: s + 3 for n, s in values.items()}).plan.peak
+
+
+def test_a_run_is_one_native_call(compiled: dict[str, DynamicModel]) -> None:
+    for model in compiled.values():
+        assert model.code.segments == 1
+
+
+def test_sizes_are_remembered_up_to_a_bound(compiled: dict[str, DynamicModel]) -> None:
+    model, rng = compiled["perceptron"], np.random.default_rng(6)
+    for batch in range(1, KEPT_SIZES + 20):
+        model(feeds("perceptron", rng, batch))
+    assert len(model._bound) == KEPT_SIZES
+    assert len(model._shared.idle) == 1  # type: ignore[union-attr]
+
+
+def test_guards_are_printed_and_kept(compiled: dict[str, DynamicModel]) -> None:
+    model, rng = compiled["attention"], np.random.default_rng(7)
+    assert any("1 <= length <= 40" in line and "Slice" in line for line in model.report().sizes)
+    with pytest.raises(ArgumentError, match="size length is 41, the model was compiled for 1 <= length <= 40"):
+        model(feeds("attention", rng, 2, 41))
+    with pytest.raises(ArgumentError, match="size batch is 0, the model was compiled for batch >= 1"):
+        model({"tokens": np.zeros((0, 4), np.int64), "mask": np.zeros((0, 4), np.int64)})
+    wrong = feeds("attention", rng, 2, 9) | {"mask": np.ones((2, 8), np.int64)}
+    with pytest.raises(ArgumentError, match=r"input 'mask' has size 8 on axis 1.*length = 9 in input 'tokens'"):
+        model(wrong)
+    with pytest.raises(ArgumentError, match="'mask' is missing"):
+        model({"tokens": wrong["tokens"]})
+    with pytest.raises(ArgumentError, match="the model was compiled for"):
+        model({"tokens": wrong["tokens"][0], "mask": wrong["mask"]})
+
+
+def test_memory_is_reported_as_formulas(compiled: dict[str, DynamicModel]) -> None:
+    lines = "\n".join(compiled["attention"].report().sizes)
+    assert "batch*length^2" in lines and "arena bytes" in lines and "bound bytes" in lines
+    assert "width" in "\n".join(compiled["convolutions"].report().sizes)
+
+
+def test_a_size_that_is_an_output(compiled: dict[str, DynamicModel]) -> None:
+    assert compiled["attention"](feeds("attention", np.random.default_rng(0), 2, 17))["count"] == 17
+
+
+def test_several_threads_at_different_sizes(compiled: dict[str, DynamicModel]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model, rng = compiled["attention"], np.random.default_rng(8)
+    inputs = [feeds("attention", rng, 1 + k % 3, 5 + k) for k in range(24)]
+    alone = [model(i)["y"].copy() for i in inputs]
+    with ThreadPoolExecutor(6) as pool:
+        for k, y in enumerate(pool.map(lambda i: model(i)["y"].copy(), inputs * 3)):
+            assert np.array_equal(y, alone[k % len(alone)])
+
+
+def test_a_directory_keeps_the_formulas(compiled: dict[str, DynamicModel], tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    for name, model in compiled.items():
+        model.save(tmp_path / name)
+        again = polyc.load(tmp_path / name)
+        assert isinstance(again, DynamicModel)
+        assert again.report().sizes == model.report().sizes
+        for sizes in some_sizes(name, rng, 2):
+            inputs = feeds(name, rng, *sizes)
+            for output, value in model(inputs).items():
+                assert np.array_equal(again(inputs)[output], value)
+
+
+def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, DynamicModel], tmp_path: Path) -> None:
+    from graph_driver import package
+
+    compiled["convolutions"].save(tmp_path / "m")
+    file = tmp_path / "m" / package.MANIFEST
+    good = json.loads(file.read_text())
+    good.pop("checksum")
+    rows = [k for k, row in enumerate(good["symbolic"]["arena"]) if row[1]]
+    for damage in (
+        lambda d: d["symbolic"]["arena"][rows[-1]].__setitem__(1, []),
+        lambda d: d["symbolic"]["shapes"].__setitem__("x", [1, 2]),
+        lambda d: d["symbolic"]["params"].pop(),
+        lambda d: d["symbolic"]["numbers"].clear(),
+        lambda d: d["symbolic"].pop("ranges"),
+    ):
+        data = json.loads(json.dumps(good))
+        damage(data)
+        data["checksum"] = package._checksum(data)
+        file.write_text(json.dumps(data, sort_keys=True, separators=(",", ":")))
+        with pytest.raises(BuildError, match="damaged"):
+            polyc.load(tmp_path / "m")
+
+
+# ---- what a user asks for ------------------------------------------------------------------------------
+
+
+def test_numbers_specialise_and_ranges_stay() -> None:
+    part = compile_model(table(), threads=1, dims={"batch": 2, "length": (3, 9)})
+    assert isinstance(part, DynamicModel) and list(part.template.symbols.ranges) == ["length"]
+    assert np.array_equal(part({"x": np.ones((2, 5), np.float32)})["y"], 1 + np.arange(5.0)[None].repeat(2, 0))
+    with pytest.raises(ArgumentError, match="3 <= length <= 9"):
+        part({"x": np.ones((2, 10), np.float32)})
+    with pytest.raises(ArgumentError, match=r"has size 3 on axis 0, the model was compiled for \[2, length\]"):
+        part({"x": np.ones((3, 5), np.float32)})
+    assert type(compile_model(table(), threads=1, dims={"batch": 2, "length": 5})) is Model
+
+
+def test_leading_sizes_alone_are_still_one() -> None:
+    model = compile_model(perceptron(), threads=1)
+    assert type(model) is Model and any("batch=any" in n for n in model.report().notes)
+    assert isinstance(compile_model(table(), threads=1), DynamicModel)  # length is no leading size
+
+
+@pytest.mark.parametrize(
+    "dims, message",
+    {
+        "low": ({"batch": (0, 4)}, r"the range 0\.\.4 has no sizes from 1 on"),
+        "empty": ({"batch": (5, 4)}, r"the range 5\.\.4"),
+        "unknown": ({"bach": (1, 4)}, "no size named 'bach'"),
+    }.values(),
+)
+def test_ranges_that_make_no_sense(dims: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        compile_model(perceptron(), threads=1, dims=dims)
+
+
+def test_a_memory_limit_holds_for_all_sizes() -> None:
+    with pytest.raises(ModelError, match="needs an upper end of the sizes batch"):
+        compile_model(perceptron(), threads=1, symbolic=True, memory_limit=1000)
+    with pytest.raises(ModelError, match="at batch = 100, more than the memory limit"):
+        compile_model(perceptron(), threads=1, dims={"batch": (1, 100)}, memory_limit=1000)
+
+
+def test_what_cannot_stay_symbolic_is_named() -> None:
+    nodes = [helper.make_node("Split", ["x"], ["a", "b"], "halves", axis=1), helper.make_node("Add", ["a", "b"], ["y"])]
+    model = model_of(nodes, {"x": [2, "length"]}, {"y": [2, None]}, {})
+    with pytest.raises(
+        ModelError, match="Split 'halves' cannot keep the sizes length symbolic: .*give them with --dim"
+    ):
+        compile_model(model, threads=1, symbolic=True)
+
+
+def test_two_sizes_that_must_agree_are_a_guard() -> None:
+    node = helper.make_node("Add", ["x", "z"], ["y"], "sum")
+    model = model_of([node], {"x": ["n", 4], "z": ["m", 4]}, {"y": [None, 4]}, {})
+    both = compile_model(model, threads=1, symbolic=True)
+    assert any("guard" in line and "sum" in line for line in both.report().sizes)
+    x = np.ones((3, 4), np.float32)
+    assert np.array_equal(both({"x": x, "z": x})["y"], 2 * x)
+    with pytest.raises(ArgumentError, match=r"Add 'sum'\); given m = 2, n = 3"):
+        both({"x": x, "z": x[:2]})
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "m.onnx", tmp_path / "m"
+    onnx.save(table(), file)
+
+    def command(*arguments: Any) -> tuple[int, str]:
+        code = main([str(a) for a in arguments])
+        shown = capsys.readouterr()
+        return code, shown.out + shown.err
+
+    code, text = command("compile", file, "-o", out, "--threads", 1)
+    assert code == 0 and "sizes    size 1 <= length <= 40 (Slice 'cut')" in text
+    np.save(tmp_path / "x.npy", np.ones((2, 5), np.float32))
+    code, text = command("run", out, "--input", f"x={tmp_path / 'x.npy'}", "--check", "--reference", file)
+    assert code == 0 and "y: float32[2, 5]" in text
+    assert "float32[3, 7]" in command("run", out, "--dim", "batch=3", "--dim", "length=7")[1]
+    assert command("run", out, "--dim", "n=3") == (
+        1,
+        "polyc: the model has no symbolic size 'n'; it has batch, length\n",
+    )
+    assert "size length is 41" in command("run", out, "--dim", "length=41")[1]
+    assert "arena bytes" in command("inspect", out, "--stage", "memory")[1]
+    assert "1 <= length <= 8" in command("inspect", file, "--stage", "plan", "--dim", "length=1..8")[1]
+    assert command("compile", file, "-o", out, "--dim", "length=8..")[0] == 0
+    assert command("compile", file, "-o", out, "--dim", "length=1..x")[0] == 2
+    code, text = command("compile", file, "--target", "c", "-o", tmp_path / "c", "--dim", "length=any")
+    assert code == 1 and "give the sizes" in text
