@@ -111,7 +111,7 @@ def explain_model(document: Mapping[str, Any], kernels: Mapping[str, list[dict[s
             {"label": s["label"], "nodes": [n for n, _ in s["nodes"]], "reason": s["reason"]}
             for s in steps if s["kind"] == "host"
         ],
-        "decisions": document["decisions"],
+        "decisions": document["decisions"], "selections": document["selections"],
         "kernels": [
             {"label": label, "decisions": found} for label, found in kernels.items()
         ],
@@ -173,6 +173,9 @@ def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
         yield f"  pass      {p}"
     for label, times in Counter(g["label"] for g in groups).most_common():
         yield f"  kernel    {times:>3} x {label}"
+    for s in data["selections"]:
+        if verbose or len([c for c in s["candidates"] if c["cost"] is not None and c["device"] != "host"]) > 1:
+            yield f"  selected  {s['text']}"
     for d in data["decisions"]:
         yield f"  {'joined' if d['joined'] else 'apart':<9} {d['from']} -> {d['to']}: {d['reason']}"
     for name in data["layouts"]:

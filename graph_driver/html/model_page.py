@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graph_driver.html.layers import drawn
@@ -59,6 +60,7 @@ def model_document(
         "outputs": list(plan.outputs),
         "memory": _memory(plan),
         "decisions": [] if graph is None else [_decision(d) for d in graph.decisions],
+        "selections": [] if graph is None else [asdict(s) | {"text": str(s)} for s in graph.selections],
         "passes": list(passes),
         "layouts": list(rearranged),
         "notes": [] if graph is None else list(graph.notes),

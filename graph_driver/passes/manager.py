@@ -46,7 +46,14 @@ def _general(step: Callable[[Graph], dict[str, int]]) -> Callable[[Graph, Target
 
 
 def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
-    return {} if target is None else use_winograd(graph, target)
+    if target is None:
+        return {}
+    from graph_driver.selection.select import select as select_implementations
+
+    graph.selections = select_implementations(graph, target)
+    chosen = {s.results: s.chosen for s in graph.selections}
+    tiles = {r: int(name.removeprefix("winograd")) for r, name in chosen.items() if name.startswith("winograd")}
+    return use_winograd(graph, tiles)
 
 
 PASSES: tuple[Pass, ...] = (

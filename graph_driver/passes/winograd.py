@@ -6,7 +6,7 @@ Target-specific and approximate (a few bits of rounding more than the direct for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)
 PRODUCT_SHARE = 0.9  # and the matrix products
 STREAM = 6.0  # bytes a cycle from beyond the second-level cache (measured)
 TRANSFORM = 1.4  # cycles for an element of V or M on 256-bit vectors: made, stored and read (measured)
-GAIN = 1.2  # the predicted speed-up from which it is worth the kernels and the rounding
+GAIN = 1.2  # the predicted speed-up from which it is worth the kernels and the rounding (selection/candidates.py)
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,6 @@ class Shape:
         return self.batch * tiles(self.out[0], m) * tiles(self.out[1], m)
 
 
-def direct_cycles(s: Shape, target: Target) -> float:
-    """Cycles of the direct form, bound by multiply-adds."""
-    per_cycle = target.lanes(32) * target.fma_units * DIRECT_SHARE
-    return s.batch * s.out[0] * s.out[1] * s.channels[0] * s.channels[1] * TAPS * TAPS / per_cycle
-
-
 def winograd_cycles(s: Shape, m: int, target: Target) -> float:
     """Cycles with tiles of m x m: the products (or the stream of their filters) and the transforms."""
     count, p = (m + TAPS - 1) ** 2, s.tiles(m)
@@ -54,19 +48,13 @@ def winograd_cycles(s: Shape, m: int, target: Target) -> float:
     return max(products, stream) + TRANSFORM * count * p * (c + o) * 8 / target.lanes(32)
 
 
-def choose_tile(s: Shape, target: Target) -> int | None:
-    """The best m, None when the direct form is (about) as good."""
-    m = min(TILES, key=lambda m: winograd_cycles(s, m, target))
-    return m if direct_cycles(s, target) > GAIN * winograd_cycles(s, m, target) else None
-
-
-def use_winograd(graph: Graph, target: Target) -> dict[str, int]:
-    """Replace the convolutions for which it pays."""
+def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+    """Replace the convolutions that `tiles` names by their results, with the size of their tiles."""
     count = 0
     nodes: list[Node] = []
     for node in graph.nodes:
-        shape = shape_of(graph, node)
-        m = None if shape is None else choose_tile(shape, target)
+        m = tiles.get(tuple(node.outputs))
+        shape = None if m is None else shape_of(graph, node)
         if shape is None or m is None:
             nodes.append(node)
             continue

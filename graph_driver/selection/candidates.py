@@ -97,9 +97,16 @@ def _traffic(graph: Graph, node: Node, target: Target) -> float:
 def _direct(graph: Graph, node: Node, target: Target) -> float:
     s = sizes_of(graph, node)
     y = graph.tensors[node.outputs[0]].shape or ()
-    if not s or not all(isinstance(e, int) for e in y):
+    a = graph.tensors[node.inputs[0]].shape or () if node.inputs and node.inputs[0] else ()
+    if not all(isinstance(e, int) for e in (*a, *y)):
         return _traffic(graph, node, target)
-    products = prod(int(e) for e in y if isinstance(e, int)) * s["c"] // s["g"] * s["kh"] * s["kw"]
+    if s:
+        terms = s["c"] // s["g"] * s["kh"] * s["kw"]
+    elif node.op_type in ("Gemm", "MatMul") and a:
+        terms = int(a[0 if node.attrs.get("transA") else -1])
+    else:
+        return _traffic(graph, node, target)
+    products = prod(int(e) for e in y) * terms
     return products / (target.lanes(32) * target.fma_units * winograd.DIRECT_SHARE)
 
 

@@ -20,6 +20,7 @@ class Selection:
 
     node: str
     operator: str
+    results: tuple[str, ...]
     chosen: str
     candidates: tuple[Considered, ...]
 
@@ -48,7 +49,7 @@ def select(graph: Graph, target: Target, exact: bool = False, naive: bool = Fals
     wanted = {o: formats[o] for o in graph.outputs if o in made}
     solution = solve(Problem(tasks, {n: formats[n] for n in outside}, wanted, {}))
     return [
-        Selection(n.name, n.kind, solution.chosen[t.name].name, tuple(c))
+        Selection(n.name, n.kind, tuple(n.outputs), solution.chosen[t.name].name, tuple(c))
         for n, t, c in zip(nodes, tasks, found, strict=True)
     ]
 

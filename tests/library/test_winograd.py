@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import polyc
 from emit import targets
 from frontend_dsl.library.winograd import TAPS, matrices, tiles
-from graph_driver.passes.winograd import Shape, choose_tile
+from graph_driver.importer import import_model
+from graph_driver.selection.select import select
 
 
 @pytest.mark.parametrize("m", [2, 4])
@@ -75,10 +76,16 @@ def test_models_agree_with_the_definition(x, filters, pads, bias, relu, monkeypa
 def test_it_is_chosen_where_it_pays() -> None:
     target = targets.get("x86-64-v3")
 
-    def chosen(c: int, o: int, size: int) -> int | None:
-        return choose_tile(Shape(1, (c, o), (size, size), (1, 1)), target)
+    def chosen(c: int, o: int, size: int) -> str:
+        weights = {"w": np.zeros((o, c, 3, 3), np.float32)}
+        conv = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+        info = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, c, size, size]), ("y", None))]
+        initial = [numpy_helper.from_array(v, n) for n, v in weights.items()]
+        graph = helper.make_graph([conv], "g", info[:1], info[1:], initial)
+        (found,) = select(import_model(helper.make_model(graph)), target)
+        return found.chosen
 
-    assert chosen(64, 64, 56) == 4
-    assert chosen(512, 512, 7) == 2, "the filters of m = 4 do not fit any cache"
-    assert chosen(3, 8, 224) is None, "the transforms cost more than they save"
+    assert chosen(64, 64, 56) == "winograd4"
+    assert chosen(512, 512, 7) == "winograd2", "the filters of m = 4 do not fit any cache"
+    assert chosen(3, 8, 224) == "contraction", "the transforms cost more than they save"
     assert tiles(7, 2) == 4
