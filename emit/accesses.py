@@ -7,14 +7,14 @@ caught in the callbacks and raised again after the build.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import islpy as isl
 
 from emit.promotion import Copy, Promotion, accesses, copied_element, element_of, prefix_of
-from emit.schedule_to_isl import PROMOTE, IslSchedule
+from emit.schedule_to_isl import EXACT, PROMOTE, IslSchedule
 from poly.expr import Expr
 from poly.scop import Scop
 
@@ -24,12 +24,14 @@ Subscripts = tuple[str, tuple[isl.AstExpr, ...]]
 @dataclass
 class AccessPlan:
     """What one AST user node accesses: for a statement `redirect` maps (array, subscripts) of
-    promoted accesses to buffers; for a copy, `outside` and `inside` are its two accesses."""
+    promoted accesses to buffers; for a copy, `outside` and `inside` are its two accesses. `runs`
+    says when there is such an instance at all, where isl was shown more than there are."""
 
     redirect: dict[tuple[str, tuple[Expr, ...]], Subscripts] = field(default_factory=dict)
     copy: Copy | None = None
     outside: Subscripts = ("", ())
     inside: Subscripts = ("", ())
+    runs: isl.AstExpr | None = None
 
 
 def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str, AccessPlan]]:
@@ -66,6 +68,8 @@ class _Planner:
     def __init__(self, scop: Scop, schedule: IslSchedule) -> None:
         self.scop = scop
         self.promotions = schedule.promotions
+        self.exact = schedule.exact
+        self.instances: list[Mapping[str, isl.Set]] = []
         self.copies = {c.name: c for p in schedule.promotions for c in (p.copy_in, p.copy_out) if c is not None}
         self.active: list[Promotion] = []
         self.plans: dict[str, AccessPlan] = {}
@@ -82,6 +86,8 @@ class _Planner:
         def enter() -> None:
             if mark.get_name().startswith(PROMOTE):
                 self.active.append(self.promotions[int(mark.get_name()[len(PROMOTE) :])])
+            if mark.get_name().startswith(EXACT):
+                self.instances.append(self.exact[int(mark.get_name()[len(EXACT) :])])
 
         self.guarded(enter)
 
@@ -89,6 +95,8 @@ class _Planner:
         def leave() -> None:
             if node.mark_get_id().get_name().startswith(PROMOTE):
                 self.active.pop()
+            if node.mark_get_id().get_name().startswith(EXACT):
+                self.instances.pop()
 
         self.guarded(leave)
         return node
@@ -107,9 +115,15 @@ class _Planner:
 
     def plan(self, node: isl.AstNode, build: isl.AstBuild, plan: AccessPlan) -> None:
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()
-        if not self.active:
+        if not self.active and not self.instances:
             return
         to_instance = isl.PwMultiAff.from_map(isl.Map.from_union_map(build.get_schedule()).reverse())
+        if self.instances:
+            real = self.instances[-1].get(name)
+            when = to_instance.domain().intersect(real.preimage_pw_multi_aff(to_instance)) if real is not None else None
+            if when is None:
+                when = isl.Set.empty(to_instance.domain().get_space())
+            plan.runs = build.expr_from_set(when)
         if name in self.copies:
             self.plan_copy(self.copies[name], build, to_instance, plan)
             return

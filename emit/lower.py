@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
@@ -17,8 +17,9 @@ from emit.passes.simplify import simplify, simplify_expr
 from emit.pipeline import run_passes
 from emit.promotion import Copy
 from emit.proof.proven import proven
+from emit.proof.read_back import WrongLoops
 from emit.rewrite import Names, substitute_stmt
-from emit.schedule_to_isl import LOOP, PROMOTE, IslSchedule, to_isl
+from emit.schedule_to_isl import EXACT, LOOP, PROMOTE, IslSchedule, to_isl
 from poly.errors import BuildError
 from poly.expr import Binary, Expr, Load, Var, const_int
 from poly.quota import QuotaExceeded, quota
@@ -39,19 +40,29 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
-    fn = proven(scop, build_loops(scop, tree, name))
+    try:
+        fn = proven(scop, build_loops(scop, tree, name))
+    except WrongLoops as first:
+        try:
+            fn = proven(scop, build_loops(scop, tree, name, loose=True))
+        except (BuildError, isl.Error):
+            raise first from None
+        note = f"loops with a condition around every statement, because isl's were wrong: {first}"
+        fn = replace(fn, notes=(*fn.notes, note))
     return run_passes(real_bounds(fn, scop, tree), target, vectorise=vectorise)
 
 
-def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False) -> Function:
+def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: bool = False) -> Function:
     """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
     data-dependent loops still have their static bounds. Loops bound to a GPU's axes stay so only
-    for a `gpu`."""
+    for a `gpu`. `loose`: see `to_isl`."""
     try:
         with quota(AST_QUOTA):
-            schedule = to_isl(scop, tree)
+            schedule = to_isl(scop, tree, loose=loose)
             ast, plans = run_build(scop, schedule)
-    except QuotaExceeded:
+    except QuotaExceeded as error:
+        if loose:
+            raise BuildError(f"{name}: {error}") from None
         schedule = to_isl(scop, tree, atomic=True)
         ast, plans = run_build(scop, schedule)
     walker = _Walker(scop, schedule, plans, gpu)
@@ -122,6 +133,8 @@ class _Walker:
         name = node.mark_get_id().get_name()
         if name.startswith(LOOP):
             return self.node(node.mark_get_node(), scope.inside(name[len(LOOP) :]))
+        if name.startswith(EXACT):
+            return self.node(node.mark_get_node(), scope)
         promotion = self.schedule.promotions[int(name[len(PROMOTE) :])]
         return Alloc(promotion.buffer, self.node(node.mark_get_node(), scope))
 
@@ -163,8 +176,13 @@ class _Walker:
         return plus(hi, 1) if op == ops.le else hi
 
     def user(self, node: isl.AstNode, scope: _Scope) -> Stmt:
-        name, values = arguments(node.user_get_expr(), scope.names)
         plan = self.plans[node.get_annotation().get_name()]
+        done = self.instance(node, plan, scope)
+        return done if plan.runs is None else If(to_expr(plan.runs, scope.names), done)
+
+    def instance(self, node: isl.AstNode, plan: AccessPlan, scope: _Scope) -> Stmt:
+        """One instance of a statement or of a copy."""
+        name, values = arguments(node.user_get_expr(), scope.names)
         if plan.copy is not None:
             return self.copy(plan.copy, plan, scope)
         stmt = self.scop.statements[name]

@@ -38,6 +38,7 @@ class Copy:
     fill: bool
     dtype: DType
     extension: isl.Map
+    depth: int  # loops around it: the first dimensions of an instance
     loops: tuple[tuple[Member, isl.PwAff], ...]
 
 
@@ -287,7 +288,7 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Cop
         label = f"{node.buffer}.{'in' if fill else 'out'}{k}"
         kind: LoopKind = "vector" if k == lanes else _copy_kind(p, k, node)
         loops.append((Member(label, {name: index[k]}, kind), index[k]))
-    return Copy(name, p.number, fill, p.buffer.dtype, extension, tuple(loops))
+    return Copy(name, p.number, fill, p.buffer.dtype, extension, p.depth, tuple(loops))
 
 
 def _lane_dimension(p: Promotion, node: Promote, fill: bool) -> int | None:
@@ -336,7 +337,28 @@ def _projection(space: isl.Space, first: int, count: int, name: str | None = Non
 def copy_extension(copy: Copy, members: dict[str, Member]) -> isl.ScheduleNode:
     """The tree to graft: the copy's instances under one band per buffer dimension."""
     node = isl.ScheduleNode.from_extension(isl.UnionMap.from_map(copy.extension)).child(0)
-    for member, pa in copy.loops:
+    return _loops(node, copy.loops, members).root()
+
+
+def loose_extension(copy: Copy, members: dict[str, Member], mark: str) -> isl.ScheduleNode:
+    """The same without remainders (`emit.schedule_to_isl.loosened`): loops over the array's elements,
+    and more of them than are copied; the mark says which."""
+    shown = isl.Map.from_basic_map(copy.extension.remove_divs().polyhedral_hull())
+    node = isl.ScheduleNode.from_extension(isl.UnionMap.from_map(shown)).child(0)
+    space = copy.extension.get_space().range()
+    loops = []
+    for k in range(space.dim(isl.dim_type.set) - copy.depth):
+        element = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space), isl.dim_type.set, copy.depth + k)
+        loops.append((Member(f"{copy.name}.{k}", {copy.name: element}), element))
+    node = _loops(node, tuple(loops), members)
+    return node.insert_mark(isl.Id(mark, context=isl.DEFAULT_CONTEXT)).root()
+
+
+def _loops(
+    node: isl.ScheduleNode, loops: tuple[tuple[Member, isl.PwAff], ...], members: dict[str, Member]
+) -> isl.ScheduleNode:
+    """One band with a mark per loop; returns the node below them."""
+    for member, pa in loops:
         label = member.name
         n = 0
         while label in members:
@@ -346,4 +368,4 @@ def copy_extension(copy: Copy, members: dict[str, Member]) -> isl.ScheduleNode:
         upa = isl.UnionPwAff.from_pw_aff(pa)
         node = node.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(upa))
         node = node.insert_mark(isl.Id("loop:" + label, context=isl.DEFAULT_CONTEXT)).child(0).child(0)
-    return node.root()
+    return node

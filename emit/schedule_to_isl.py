@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from emit.promotion import Promotion, copy_extension, plan_promotion
+from emit.promotion import Copy, Promotion, copy_extension, loose_extension, plan_promotion
 from poly.affine import constant_of
 from poly.errors import BuildError
 from poly.scop import Scop
@@ -19,6 +19,7 @@ from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bo
 
 LOOP = "loop:"
 PROMOTE = "promote:"
+EXACT = "exact:"
 
 
 @dataclass
@@ -28,22 +29,33 @@ class IslSchedule:
     schedule: isl.Schedule
     members: dict[str, Member] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
+    exact: list[Mapping[str, isl.Set]] = field(default_factory=list)
 
 
-def to_isl(scop: Scop, tree: Node, atomic: bool = False) -> IslSchedule:
+def to_isl(scop: Scop, tree: Node, atomic: bool = False, loose: bool = False) -> IslSchedule:
     """Convert. isl may cut a loop into several where the statements' domains have pieces;
     loops over tiles or bound to a GPU's axes are never cut (one launch would become several), and
     none is when `atomic`. Nor are loops around a buffer with copies: isl would repeat these in all
     parts, where the buffer may hold nothing yet.
 
+    `loose` shows isl domains and copies without their remainders (`loosened`); which instances there
+    really are is in `exact`, by the number in the mark `EXACT` above them. isl derives wrong strides for some
+    sets with remainders (see `absolute`): nothing is then left to derive them from.
+
     Raises:
         BuildError: two loops share a name, or a buffer has no constant or parametric size.
     """
-    builder = _Builder(scop, atomic)
+    builder = _Builder(scop, atomic, loose)
     active = {s.name: s.domain for s in scop.statements.values()}
-    root = isl.Schedule.from_domain(scop.domain).get_root()
+    domain = union_of({n: loosened(d) for n, d in active.items()}) if loose else scop.domain
+    root = isl.Schedule.from_domain(domain).get_root()
     done = builder.build(tree, root.child(0), active, ())
-    return IslSchedule(done.get_schedule(), builder.members, builder.promotions)
+    return IslSchedule(done.get_schedule(), builder.members, builder.promotions, builder.exact)
+
+
+def loosened(s: isl.Set) -> isl.Set:
+    """A superset without remainders or other existentially quantified variables."""
+    return isl.Set.from_basic_set(s.remove_divs().polyhedral_hull())
 
 
 def _mark(node: isl.ScheduleNode, name: str) -> isl.ScheduleNode:
@@ -59,9 +71,11 @@ def union_of(sets: Mapping[str, isl.Set]) -> isl.UnionSet:
 
 
 class _Builder:
-    def __init__(self, scop: Scop, atomic: bool) -> None:
+    def __init__(self, scop: Scop, atomic: bool, loose: bool) -> None:
         self.scop = scop
         self.atomic = atomic
+        self.loose = loose
+        self.exact: list[Mapping[str, isl.Set]] = []
         self.members: dict[str, Member] = {}
         self.promotions: list[Promotion] = []
 
@@ -71,18 +85,28 @@ class _Builder:
         """Insert `tree`, which is inside the loops `outer`, at the leaf `at`; returns the node
         that then stands there."""
         if isinstance(tree, Leaf):
-            return at
+            return self.leaf(at, active)
         if isinstance(tree, Band):
             return self.band(tree, at, active, outer)
         if isinstance(tree, Filter):
             inner = restrict(active, tree.domain)
-            node = at.insert_filter(union_of(inner))
+            node = at.insert_filter(self.filter(at, inner))
             return self.build(tree.child, node.child(0), inner, outer).parent()
         if isinstance(tree, Sequence):
             return self.sequence(tree, at, active, outer)
         if isinstance(tree, Promote):
             return self.promote(tree, at, active, outer)
         raise BuildError(f"the schedule tree has an unknown node {type(tree).__name__}")
+
+    def leaf(self, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.ScheduleNode:
+        if not self.loose:
+            return at
+        self.exact.append(active)
+        return _mark(at, f"{EXACT}{len(self.exact) - 1}")
+
+    def filter(self, at: isl.ScheduleNode, active: dict[str, isl.Set]) -> isl.UnionSet:
+        """What the filter of these instances shows isl."""
+        return union_of({n: loosened(d) for n, d in active.items()} if self.loose else active)
 
     def band(
         self, tree: Band, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
@@ -97,7 +121,8 @@ class _Builder:
             total: isl.UnionPwAff | None = None
             times = absolute(member, outer)
             for s in active:
-                part = isl.UnionPwAff.from_pw_aff(times[s])
+                time = times[s].gist(self.scop.statements[s].domain) if self.loose else times[s]
+                part = isl.UnionPwAff.from_pw_aff(time)
                 total = part if total is None else total.union_add(part)
             node = at.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(total))
             if self.atomic or copies or is_bound(member.kind) or member.name.endswith(".out"):
@@ -116,9 +141,9 @@ class _Builder:
         parts = [(f, inner) for f, inner in parts if any(not d.is_empty() for d in inner.values())]
         if not parts:
             return at
-        filters = isl.UnionSetList.from_union_set(union_of(parts[0][1]))
+        filters = isl.UnionSetList.from_union_set(self.filter(at, parts[0][1]))
         for _, inner in parts[1:]:
-            filters = filters.add(union_of(inner))
+            filters = filters.add(self.filter(at, inner))
         node = at.insert_sequence(filters)
         if len(parts) == 1:
             # isl may drop a sequence of one: it then is a plain filter
@@ -140,11 +165,18 @@ class _Builder:
         node = self.build(tree.child, at, active, outer)
         for copy, before in ((promotion.copy_in, True), (promotion.copy_out, False)):
             if copy is not None:
-                graft = copy_extension(copy, self.members)
+                graft = self.copies(copy)
                 node = node.graft_before(graft) if before else node.graft_after(graft)
                 while node.get_tree_depth() > depth:
                     node = node.parent()
         return _mark(node, f"{PROMOTE}{number}")
+
+    def copies(self, copy: Copy) -> isl.ScheduleNode:
+        """The tree of a copy, to be grafted."""
+        if not self.loose:
+            return copy_extension(copy, self.members)
+        self.exact.append({copy.name: copy.extension.range()})
+        return loose_extension(copy, self.members, f"{EXACT}{len(self.exact) - 1}")
 
 
 def absolute(member: Member, outer: tuple[Member, ...]) -> Mapping[str, isl.PwAff]:

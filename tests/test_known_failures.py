@@ -1,6 +1,7 @@
 """Random programs that polyc does not get right yet; strict, so that a fix is noticed.
 
-None of them computes a wrong value: the proof of the loops refuses the code.
+It computes no wrong value: isl loses instances of a copy, the proof of the loops refuses the code, and
+loops without remainders (`emit.schedule_to_isl.to_isl(loose=True)`) exceed the quota.
 """
 
 import pytest
@@ -9,7 +10,6 @@ from random_programs import generate
 
 KNOWN = {
     5_000_915: "a random legal schedule: 'buffer is not filled, but a value from before it is read'",
-    6_000_060: "a random legal schedule: 'the loops miss' an instance",
 }
 
 
