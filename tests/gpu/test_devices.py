@@ -1,0 +1,184 @@
+"""Devices: OpenCL on what is here, CUDA through a stand-in driver, and one clear line without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from texts import needs_opencl, needs_shim
+
+import polyc
+from emit.gpu import devices
+from emit.gpu.arrays import DeviceArray, to_device
+from emit.gpu.devices import DeviceError, open_device
+from examples.matmul import matmul
+from poly.errors import ArgumentError
+from polyc import bf16, bool_, dims, empty, exp, f16, f32, grid, i32, inout, op, where
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+N, M = dims("N M")
+
+
+@op
+def softmax(X: f32[N, M]) -> f32[N, M]:
+    Y = empty((N, M), f32)
+    for i in range(N):
+        top = X[i, 0]
+        for j in range(1, M):
+            top = max(top, X[i, j])
+        total = 0.0
+        for j in range(M):
+            Y[i, j] = exp(X[i, j] - top)
+            total += Y[i, j]
+        for j in range(M):
+            Y[i, j] = Y[i, j] / total
+    return Y
+
+
+@op
+def mixed(X: f16[N, M], Z: bf16[N, M], P: bool_[N, M], S: i32[N, M]) -> f16[N, M]:
+    Y = empty((N, M), f16)
+    for i, j in grid(N, M):
+        Y[i, j] = where(P[i, j], X[i, j] * X[i, j], f16(Z[i, j]) + f16(S[i, j] * S[i, j] // 7))
+    return Y
+
+
+@op
+def shifted(A: inout(f32[N]), by: f32) -> None:
+    for i in range(N):
+        A[i] = A[i] + by
+
+
+@needs_opencl
+def test_operators_on_opencl() -> None:
+    rng = np.random.default_rng()
+    a, b = (rng.integers(-9, 9, s).astype(np.float32) for s in ((33, 45), (45, 29)))
+    np.testing.assert_array_equal(matmul.compile(target="opencl")(a, b), a @ b)
+    x = rng.standard_normal((9, 70)).astype(np.float32)
+    np.testing.assert_allclose(softmax.compile(target="opencl")(x), softmax(x), rtol=1e-6)
+
+
+@needs_opencl
+def test_all_kinds_of_elements() -> None:
+    rng = np.random.default_rng()
+    x = rng.standard_normal((5, 37))
+    args = (x.astype(np.float16), x.astype(ml_dtypes.bfloat16), x > 0, (1e5 * x).astype(np.int32))
+    np.testing.assert_array_equal(mixed.compile(target="opencl")(*args), mixed.python(*args))
+
+
+@needs_opencl
+def test_updates_in_place_and_numbers() -> None:
+    x = np.arange(5, dtype=np.float32)
+    kernel = shifted.compile(target="opencl")
+    assert kernel(x, 2.0) is None and x.tolist() == [2, 3, 4, 5, 6]
+    with pytest.raises(ArgumentError, match="'A' is updated in place: give it on the device"):
+        kernel(x, to_device(kernel.device(), np.float32(1)))
+
+
+@needs_opencl
+def test_arrays_stay_on_the_device() -> None:
+    kernel = softmax.compile(target="opencl")
+    x = np.random.default_rng().standard_normal((4, 9)).astype(np.float32)
+    there = to_device(open_device("opencl"), x)
+    y = kernel(there)
+    assert isinstance(y, DeviceArray) and y.shape == (4, 9) and y.nbytes == 144
+    np.testing.assert_array_equal(np.asarray(kernel(y)), kernel(kernel(x)))
+    np.testing.assert_array_equal(there.numpy(), x)
+    with pytest.raises(AttributeError):
+        _ = y.__cuda_array_interface__
+    with pytest.raises(ArgumentError, match="'X' has dtype f64, expected f32"):
+        kernel(to_device(open_device("opencl"), x.astype(np.float64)))
+
+
+@needs_opencl
+def test_a_whole_model_on_opencl() -> None:
+    from tiny_models import network, with_host_steps
+
+    for proto in (network(), with_host_steps()):
+        gpu, cpu = polyc.compile_model(proto, target="opencl"), polyc.compile_model(proto)
+        rng = np.random.default_rng()
+        inputs = {n: rng.standard_normal(shape).astype(np.float32) for n, (_, shape) in cpu.inputs.items()}
+        for _ in range(2):  # the second run meets the memory of the first
+            got = gpu(inputs)
+            for name, value in cpu(inputs).items():
+                np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-5)
+
+
+# ---- CUDA without a GPU ----
+
+
+@pytest.fixture
+def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No interface is installed, nothing is remembered."""
+    monkeypatch.setattr(devices, "_installed", lambda package: False)
+    open_device.cache_clear()
+    yield
+    open_device.cache_clear()
+
+
+def test_no_gpu_is_one_clear_line(no_devices: None) -> None:
+    with pytest.raises(DeviceError) as error:
+        matmul.compile(target="cuda")(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
+    assert str(error.value) == "no GPU here for cuda: pycuda is not installed; cuda-bindings is not installed"
+    with pytest.raises(DeviceError, match="^no GPU here for opencl: pyopencl is not installed$"):
+        open_device("opencl")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-bindings is not installed")
+def test_a_missing_driver_is_named() -> None:
+    if devices._installed("cuda.bindings") and not shutil.which("nvidia-smi"):
+        with pytest.raises(DeviceError, match="cuda-bindings finds no driver"):
+            devices.open_interface("cuda-bindings")
+
+
+@cache
+def stand_in(folder: Path) -> Path:
+    """The folder with the stand-in `libcuda.so.1`."""
+    built = folder / "libcuda.so.1"
+    command = ["gcc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", str(HERE / "stand_in.c"), "-ldl"]
+    subprocess.run([*command, "-o", str(built)], check=True)
+    return folder
+
+
+def on_stand_in(folder: Path, interface: str, what: str) -> None:
+    places = [ROOT, ROOT / "tests", ROOT / "tests" / "graph_driver", *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": str(stand_in(folder)),
+        "PYTHONPATH": os.pathsep.join(map(str, places)),
+    }
+    command = [sys.executable, str(HERE / "on_stand_in.py"), interface, what]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0 and done.stdout == "ok\n", done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("driver")
+
+
+INTERFACES = [
+    pytest.param(name, marks=pytest.mark.skipif(not devices._installed(package), reason=f"{name} is not installed"))
+    for name, package in (("cuda-bindings", "cuda.bindings"), ("pycuda", "pycuda"))
+]
+
+
+@needs_shim
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_operators_through_the_stand_in_driver(interface: str, folder: Path) -> None:
+    on_stand_in(folder, interface, "operators")
+
+
+@needs_shim
+@pytest.mark.long
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_model_through_the_stand_in_driver(interface: str, folder: Path) -> None:
+    on_stand_in(folder, interface, "model")
