@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from frontend_dsl.library.quantized_recurrent import exact_in_f32
 from graph_driver.ir import Tensor
 from poly.errors import ModelError
 
@@ -60,6 +61,9 @@ def definition(
     Raises:
         ModelError: a form of the operator that is not defined here.
     """
+    if node.op_type == "DynamicQuantizeLSTM":
+        _check_form(node, what)
+        return _prepared_lstm(node, tensors, fresh)
     make = _DEFINITIONS.get(node.op_type)
     if make is None:
         return None
@@ -135,6 +139,35 @@ def _fast_gelu(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tens
     body.add("Mul", body.add("Mul", x, number(0.5)), factor, to=body.outputs[0])
 
 
+def _prepared_lstm(
+    node: onnx.NodeProto, tensors: Mapping[str, Tensor], fresh: Callable[[str], str]
+) -> onnx.GraphProto | None:
+    """The node with the codes of constant weights less their zero points, one row a gate, in a type that adds them up.
+
+    In f32 the sums of products are exact and fast as long as none of them reaches 2^24; else i32. None when the
+    weights are not constant, or prepared already.
+    """
+    names = [*node.input, *[""] * (12 - len(node.input))]
+    codes = []
+    for weight, zero in ((1, 9), (2, 11)):
+        value = tensors[names[weight]].const
+        shift = tensors[names[zero]].const if names[zero] else np.zeros(0 if value is None else len(value), np.int8)
+        if value is None or shift is None or value.ndim != 3 or value.dtype.itemsize > 1:
+            return None
+        codes.append(value.astype(np.int32) - shift.astype(np.int32).reshape(len(value), 1, -1))
+    kind = np.float32 if all(exact_in_f32(c) for c in codes) else np.int32
+    part = onnx.GraphProto()
+    for position, value in zip((1, 2), codes, strict=True):
+        names[position] = fresh(f"{names[position]} codes")
+        part.initializer.append(numpy_helper.from_array(value.transpose(0, 2, 1).astype(kind), names[position]))
+    names[9] = names[11] = ""
+    made = part.node.add()
+    made.CopyFrom(node)
+    del made.input[:]
+    made.input.extend(names)
+    return part
+
+
 _INT, _FLOAT, _STRING = (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT, onnx.AttributeProto.STRING)
 _TYPES = {
     "alpha": _FLOAT, "transA": _INT, "transB": _INT, "transBatchA": _INT, "transBatchB": _INT, "epsilon": _FLOAT,
@@ -180,6 +213,7 @@ def infer(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dic
     if len(x.shape or ()) != 3 or len(recurrent.shape) != 3:
         raise ModelError(f"{what}: its sequence and its weights must have rank 3")
     steps, batch, _ = x.shape or ()
-    directions, hidden, _ = recurrent.shape
+    prepared = recurrent.dtype is not None and recurrent.dtype.bits > 8
+    directions, hidden = recurrent.shape[0], recurrent.shape[2 if prepared else 1]
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
     return {o: Tensor(o, x.dtype, shape) for o, shape in zip(node.output, shapes, strict=False) if o}

@@ -9,7 +9,7 @@ from typing import Any
 import frontend_dsl as dsl
 from frontend_dsl.library import scalar as fn
 from frontend_dsl.library.movement import make_transpose
-from frontend_dsl.library.quantized_recurrent import make_quantized_lstm
+from frontend_dsl.library.quantized_recurrent import make_codes, make_quantized_lstm
 from frontend_dsl.library.recurrent import Form, make_fill, make_gru, make_join, make_lstm, make_rnn, make_take
 from graph_driver.operators.chain import Wiring, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
@@ -79,32 +79,42 @@ def quantized(ctx: NodeContext) -> OperatorScop:
     """Weights of 8 bits, one scale for each matrix or for each of its columns; full sequences."""
     need_float(ctx)
     x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
-    layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], r.shape[1], r.shape[0], False)
+    prepared = w.dtype.bits > 8  # centred codes, one row a gate (`graph_driver.contrib`)
+    layer = Layer("LSTM", x.dtype, *x.shape, r.shape[2 if prepared else 1], r.shape[0], False)
     forms = _forms(ctx, layer, None)
     if optional(ctx, _LENGTHS) is not None or forms[0].peephole or forms[0].coupled or w.dtype != r.dtype:
         raise Unsupported("DynamicQuantizeLSTM with lengths, peepholes, coupled gates or weights of two types")
-    columns = tuple(data(ctx, k).size // layer.directions for k in (8, 10))
+    columns = data(ctx, 8).size // layer.directions, data(ctx, 10).size // layer.directions
+    gates = 4 * layer.hidden
     shapes: dict[str, tuple[int, tuple[int, ...], DType]] = {
         name: (position, shape, layer.dtype)
         for name, (position, shape) in layer.parameters(False).items()
         if name not in ("W", "R", "P")
     }
-    shapes["W"] = (1, (layer.inputs, 4 * layer.hidden), w.dtype)
-    shapes["R"] = (2, (layer.hidden, 4 * layer.hidden), r.dtype)
+    for name, position, width in (("W", 1, layer.inputs), ("R", 2, layer.hidden)):
+        shapes[name] = (position, (gates, width) if prepared else (width, gates), w.dtype)
     for name, position in _SCALES.items():
-        shapes[name] = (position, (columns[0 if name[1] == "W" else 1],), scale.dtype if name[0] == "S" else w.dtype)
+        if name[0] == "S" or not prepared:
+            kind = scale.dtype if name[0] == "S" else w.dtype
+            shapes[name] = (position, (columns[0 if name[1] == "W" else 1],), kind)
     given = {n: position for n, (position, _, _) in shapes.items() if optional(ctx, position) is not None}
+    codes = w.dtype if prepared else i32
     parts: list[Wiring] = []
     results: list[list[str]] = []
     for d, form in enumerate(forms):
         wiring = {"X": "X"}
         for name, (_, shape, dtype) in shapes.items():
             wiring[name] = _one_direction(parts, layer, name, shape, dtype, name in given, d)
+        for k, name in enumerate(() if prepared else ("W", "R")):
+            part: Scop = scop_of(make_codes, w.dtype, codes, *shapes[name][1], columns[k])
+            made = f"{name}_codes_{d}"
+            parts.append((part, {"X": wiring[name], "Z": wiring.pop(f"Z{name}"), part.results[0]: made}))
+            wiring[name] = made
         sizes = (layer.steps, layer.batch, layer.inputs, layer.hidden, columns)
-        cell: Scop = scop_of(make_quantized_lstm, layer.dtype, w.dtype, *sizes, form)
-        made = [f"{result}_{d}" for result in cell.results]
-        parts.append((cell, wiring | dict(zip(cell.results, made, strict=True))))
-        results.append(made)
+        cell: Scop = scop_of(make_quantized_lstm, layer.dtype, codes, *sizes, form)
+        outcome = [f"{result}_{d}" for result in cell.results]
+        parts.append((cell, wiring | dict(zip(cell.results, outcome, strict=True))))
+        results.append(outcome)
     outputs = [_merged(parts, layer, k, [r[k] for r in results]) for k in range(3)]
     if len(ctx.outputs[0].shape) == 3:
         outputs = outputs[1:]

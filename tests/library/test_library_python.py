@@ -114,8 +114,12 @@ CASES: dict[str, Callable[[], Any]] = {
         recurrent.Form((sigmoid, tanh, scalar.relu), True, lengths=i32, clip=0.5, peephole=True, coupled=True),
     ),
     "quantized_lstm": lambda: quantized_recurrent.make_quantized_lstm(
-        f32, i8, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh), reverse=True)
+        f32, f32, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh), reverse=True)
     ),
+    "quantized_lstm_i32": lambda: quantized_recurrent.make_quantized_lstm(
+        f32, i32, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh))
+    ),
+    "codes": lambda: quantized_recurrent.make_codes(i8, i32, 3, 4, 4),
     "gru_lengths": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh), lengths=i64)),
     "rnn_lengths": lambda: recurrent.make_rnn(f32, 3, 2, 2, 3, recurrent.Form((tanh,), True, lengths=i32)),
     "grid_linear": lambda: sampling.make_grid_sample(f32, 2, 2, (3, 4), (2, 3), "linear", "zeros", False),
