@@ -170,6 +170,8 @@ class _Match:
 
     def same_otherwise(self, e: Expr, a: Expr, where: isl.Set) -> bool:
         """Forms that the loops may have because a condition is decided by where they run."""
+        if where.is_empty():
+            return True  # an arm that is never taken
         if e.dtype == bool_ and a.dtype == bool_:
             try:
                 one, other = to_set(e, self.place.space), to_set(a, self.place.space)
