@@ -120,11 +120,11 @@ class Binder:
             if key in self.sizes:
                 self.used.add(key)
                 return self.sizes[key]
-        for key in (symbol, by_axis):
-            if key in self.keep or self.keep_all:
-                self.used.add(key)
-                self.sizes[key] = made = self._symbol(key, axis)
-                return made
+        kept = next((key for key in (symbol, by_axis) if key in self.keep), symbol if self.keep_all else None)
+        if kept is not None:
+            self.used.add(kept)
+            self.sizes[kept] = made = self._symbol(kept, axis)
+            return made
         if axis == 0:
             self.notes.append(f"size {symbol} of input '{name}' taken as 1 (--dim {symbol}=any keeps it symbolic)")
             self.sizes[symbol] = 1
@@ -140,7 +140,7 @@ class Binder:
         others = len([n for n in self.symbols.ranges if n != "batch"])
         typical = TYPICAL_BATCH if axis == 0 else TYPICAL[min(others, len(TYPICAL) - 1)] // self.scale
         typical = max(low, typical if high is None else min(typical, high))
-        return self.symbols.new(name, low, high, typical)
+        return self.symbols.new(name, low, high, typical, key)
 
 
 def _range(name: str, value: tuple[int, int | None]) -> tuple[int, int | None]:

@@ -23,6 +23,7 @@ from graph_driver.ir import Graph, Node
 from graph_driver.joined import Group, on_host, split
 from graph_driver.layouts import Rearranged, pack_constants, rearrange
 from graph_driver.limits import check_memory, human
+from graph_driver.ordering import in_best_order
 from graph_driver.overwriting import overwrite
 from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
@@ -316,7 +317,19 @@ def compile_model(
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
         graph = import_model(source, dims, shapes, symbolic, bind)
-    return compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
+    model = compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
+    if graph.symbols is not None:
+        from graph_driver.dynamic.model import DynamicModel
+
+        def compile_for(sizes: Mapping[str, int]) -> Model:
+            return compile_model(
+                source, target, threads, {**(dims or {}), **sizes}, shapes, fuse, memory_limit, progress, exact,
+                False, passes, disable, fast_math, bind,
+            )  # fmt: skip
+
+        assert isinstance(model, DynamicModel)
+        model.compile_for = compile_for
+    return model
 
 
 def compile_graph(
@@ -334,6 +347,7 @@ def compile_graph(
         text = entry.entry_text(plan, machine.triple)
         code = link_program(text, plan, compiled, machine, backend, threads)
         weights = weights_segment(graph, plan)
+
     def compile_body(body: Graph, inner: Report) -> Model:
         return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, pipeline)
 
@@ -383,7 +397,7 @@ def plan_graph(
     else:
         with report.stage("groups"):
             pieces = groups.translate(graph, lookup)
-            found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
+            found = overwrite(graph, in_best_order(graph, groups.form_groups(graph, pieces, fuse, machine)))
             rearranged: Sequence[Rearranged] = ()
             if not is_gpu_backend(backend):  # panels are for vectors of a CPU
                 found, rearranged = pack_constants(graph, found, machine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +15,17 @@ from graph_driver.execute import Executor, Observer, Shared
 from graph_driver.ir import Graph
 from graph_driver.joined import Group
 from graph_driver.model import Code, Model, Report
-from poly.errors import ArgumentError
+from poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:
     from graph_driver.control import ControlNode
     from graph_driver.reference import HostNode
 
+Shapes = tuple[tuple[int, ...], ...]
 KEPT_SIZES = 64
 """How many combinations of sizes are remembered: a plan with its numbers each, no code."""
+KEPT_SPECIALISED = 8
+"""How many models compiled for fixed sizes are kept beside the one for all sizes."""
 
 
 class DynamicModel(Model):
@@ -38,10 +41,12 @@ class DynamicModel(Model):
     ) -> None:  # fmt: skip
         super().__init__(name, code, template.typical, weights, hosts, report, graph, groups)
         self.template = template
-        self._bound: OrderedDict[tuple[tuple[int, ...], ...], Executor] = OrderedDict()
+        self._bound: OrderedDict[Shapes, Executor] = OrderedDict()
         self._binding = threading.Lock()
         self._addresses: tuple[dict[str, int], int] | None = None
         self._shared: Shared | None = None
+        self.compile_for: Callable[[dict[str, int]], Model] | None = None
+        self._special: OrderedDict[Shapes, Model] = OrderedDict()
 
     def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         """Run in `graph` mode, from any thread, at the sizes of the arrays.
@@ -50,7 +55,32 @@ class DynamicModel(Model):
             ArgumentError: names, dtypes or shapes do not fit, or the sizes are outside of what the model
                 was compiled for (the guard is named).
         """
+        if self._special and (special := self._special.get(self._key(inputs))) is not None:
+            return special(inputs, out)
         return self.for_inputs(inputs).run(inputs, out)
+
+    def specialise(self, sizes: Mapping[str, int]) -> Model:
+        """Compile for these sizes alone; later calls at them run that code, a little faster.
+
+        The last `KEPT_SPECIALISED` such models are kept (their kernels stay in the disk cache).
+
+        Raises:
+            ArgumentError: a size is missing or outside of its range.
+            BuildError: the model was loaded from a directory, which keeps no operators to compile.
+        """
+        if self.compile_for is None:
+            raise BuildError(f"{self.name} was loaded from a compiled directory: specialise the ONNX file instead")
+        key = self._shapes_at(sizes)
+        self.template.symbols.check(sizes)
+        with self._binding:
+            found = self._special.get(key)
+            if found is None:
+                named = {self.template.symbols.ranges[n].key: v for n, v in sizes.items()}
+                found = self._special[key] = self.compile_for(named)
+            self._special.move_to_end(key)
+            while len(self._special) > KEPT_SPECIALISED:
+                self._special.popitem(last=False)
+        return found
 
     def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
         """Run step by step; see `Executor.run_eager`."""
@@ -62,26 +92,34 @@ class DynamicModel(Model):
 
     def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
         """The program for the sizes of these inputs."""
-        try:
-            key = tuple([inputs[n].shape for n in self.plan.inputs])
-        except (KeyError, AttributeError):
-            key = self._shapes(inputs)
+        key = self._key(inputs)
         found = self._bound.get(key)
         if found is None:
             self._check(key)
             found = self._bind(key, self.template.values_of(dict(zip(self.plan.inputs, key, strict=True))))
         return found
 
+    def _key(self, inputs: Mapping[str, Any]) -> Shapes:
+        """The inputs' shapes in the plan's order."""
+        try:
+            return tuple([inputs[n].shape for n in self.plan.inputs])
+        except (KeyError, AttributeError):
+            return self._shapes(inputs)
+
     def at(self, values: Mapping[str, int]) -> Executor:
         """The program for these values of the symbols. Raises `ArgumentError`."""
+        key = self._shapes_at(values)
+        return self._bound.get(key) or self._bind(key, values)
+
+    def _shapes_at(self, values: Mapping[str, int]) -> Shapes:
+        """The inputs' shapes for these values of the symbols. Raises `ArgumentError` when one is not given."""
         missing = [n for n in self.template.symbols.ranges if n not in values]
         if missing:
             raise ArgumentError(f"size {missing[0]} is not given")
-        key = tuple(
+        return tuple(
             tuple(evaluate(n, values) for n in self.template.shapes.get(name, self.plan.slots[name].shape or ()))
             for name in self.plan.inputs
         )
-        return self._bound.get(key) or self._bind(key, values)
 
     def inputs_for(
         self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
@@ -103,13 +141,13 @@ class DynamicModel(Model):
             if (slot := self.plan.slots[n])
         }
 
-    def _shapes(self, inputs: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    def _shapes(self, inputs: Mapping[str, Any]) -> Shapes:
         missing = [n for n in self.plan.inputs if n not in inputs]
         if missing:
             raise ArgumentError(f"input '{missing[0]}' is missing")
         return tuple(np.shape(inputs[n]) if self.plan.slots[n].dtype else () for n in self.plan.inputs)
 
-    def _check(self, key: tuple[tuple[int, ...], ...]) -> None:
+    def _check(self, key: Shapes) -> None:
         """Refuse shapes that contradict the model or each other."""
         values: dict[str, tuple[int, str]] = {}
         for name, shape in zip(self.plan.inputs, key, strict=True):
@@ -130,7 +168,7 @@ class DynamicModel(Model):
                 if not isinstance(want, int):
                     values.setdefault(str(want), (given, name))
 
-    def _bind(self, key: tuple[tuple[int, ...], ...], values: Mapping[str, int]) -> Executor:
+    def _bind(self, key: Shapes, values: Mapping[str, int]) -> Executor:
         self.template.symbols.check(values)
         bound = self.template.bind(values)
         with self._binding:

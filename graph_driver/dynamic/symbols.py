@@ -48,6 +48,7 @@ class Range:
     high: int | None
     typical: int
     asked: int = 1  # the low end that was asked for
+    key: str = ""  # what the model calls the size (`--dim KEY=V`)
 
 
 @dataclass(eq=False)
@@ -67,9 +68,9 @@ class Symbols:
     def __bool__(self) -> bool:
         return bool(self.ranges)
 
-    def new(self, name: str, low: int, high: int | None, typical: int) -> Size:
+    def new(self, name: str, low: int, high: int | None, typical: int, key: str = "") -> Size:
         """Another symbol."""
-        self.ranges[name] = Range(low, high, typical, low)
+        self.ranges[name] = Range(low, high, typical, low, key or name)
         return symbol(self, name)
 
     def range_of(self, name: str) -> Range:

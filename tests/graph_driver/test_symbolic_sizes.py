@@ -17,7 +17,7 @@ from tiny_models import model_of
 import polyc
 from graph_driver import kernels
 from graph_driver.cli import main
-from graph_driver.dynamic.model import KEPT_SIZES, DynamicModel
+from graph_driver.dynamic.model import KEPT_SIZES, KEPT_SPECIALISED, DynamicModel
 from graph_driver.model import Model, compile_model
 from graph_driver.verify_plan import check_plan
 from poly.errors import ArgumentError, BuildError, ModelError
@@ -184,6 +184,32 @@ def test_numbers_specialise_and_ranges_stay() -> None:
     with pytest.raises(ArgumentError, match=r"has size 3 on axis 0, the model was compiled for \[2, length\]"):
         part({"x": np.ones((3, 5), np.float32)})
     assert type(compile_model(table(), threads=1, dims={"batch": 2, "length": 5})) is Model
+
+
+def test_specialised_models_are_kept_up_to_a_bound() -> None:
+    model = compile_model(table(), threads=1)
+    assert isinstance(model, DynamicModel)
+    x = np.ones((2, 5), np.float32)
+    before = model({"x": x})["y"].copy()
+    special = model.specialise({"batch": 2, "length": 5})
+    assert type(special) is Model and special is model.specialise({"length": 5, "batch": 2})
+    assert np.array_equal(model({"x": x})["y"], before) and model._special
+    for batch in range(1, KEPT_SPECIALISED + 3):
+        model.specialise({"batch": batch, "length": 3})
+    assert len(model._special) == KEPT_SPECIALISED
+    with pytest.raises(ArgumentError, match="size length is 41"):
+        model.specialise({"batch": 1, "length": 41})
+    with pytest.raises(ArgumentError, match="size batch is not given"):
+        model.specialise({"length": 4})
+
+
+def test_an_unnamed_size_goes_by_its_input_and_axis() -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [None, 3, None]}, {"y": None}, {})
+    dynamic = compile_model(model, threads=1, dims={"x.0": (2, 5)})
+    assert isinstance(dynamic, DynamicModel) and list(dynamic.template.symbols.ranges) == ["x.0", "x.2"]
+    assert dynamic({"x": -np.ones((3, 3, 9), np.float32)})["y"].shape == (3, 3, 9)
+    with pytest.raises(ArgumentError, match=r"size x\.0 is 6, the model was compiled for 2 <= x\.0 <= 5"):
+        dynamic({"x": np.ones((6, 3, 9), np.float32)})
 
 
 def test_leading_sizes_alone_are_still_one() -> None:
