@@ -223,7 +223,8 @@ class _Kernel(StatementPrinter):
                 f"{self.target.name} allows {self.target.max_threads}"
             )
         if self.dialect.name == "cuda":
-            return Extern("C", CudaGlobal(CudaLaunchBounds(math.prod(threads), function)))
+            # At least 1 block an SM: without the number ptxas saves registers for more, and spills.
+            return Extern("C", CudaGlobal(CudaLaunchBounds(math.prod(threads), function, 1)))
         return CLKernel(CLRequiredWorkGroupSize(threads, function))
 
     def nodes(self, stmt: loops.Stmt) -> list[object]:

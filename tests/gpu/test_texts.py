@@ -26,7 +26,7 @@ from poly.expr import Load, Var, const_int
 def test_a_kernel_in_cuda() -> None:
     text = to_gpu(hand_launches.tiled_matmul(), CUDA).text
     assert (
-        'extern "C" __global__ void __launch_bounds__(256) matmul_0(const float *__restrict__ A, '
+        'extern "C" __global__ void __launch_bounds__(256, 1) matmul_0(const float *__restrict__ A, '
         "const float *__restrict__ B, float *__restrict__ C, int64_t const K, int64_t const M, int64_t const N)"
     ) in text
     for line in (
