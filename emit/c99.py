@@ -8,14 +8,13 @@ their bits, and what needs `<math.h>` goes through the few functions of `emit.c9
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from cgen import Block, Const, For, FunctionBody, FunctionDeclaration, If, Initializer, Line, Statement, Value
 
 from emit import loops
-from emit.c_expr import ExprPrinter, Helpers
-from emit.c_types import SCALAR
+from emit.c_expr import Helpers
+from emit.c_plain import PLAIN, PlainPrinter
 from emit.dynamic import real_bounds
 from emit.lower import build_loops
 from emit.mathlib import expand_function
@@ -27,14 +26,13 @@ from emit.targets import get
 from emit.workspace import constant_bytes, hoist
 from poly.dtypes import DType
 from poly.errors import BuildError
-from poly.expr import Binary, Expr, Unary, walk
 from poly.expr import Const as ConstExpr
+from poly.expr import Expr, walk
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Node
 
 STACK_BYTES = 4096  # of a kernel's small arrays: a microcontroller's stack is short
-PLAIN = SCALAR | {"f16": "uint16_t"}
 
 
 @dataclass(frozen=True)
@@ -126,25 +124,8 @@ class _PlainHelpers(Helpers):
         return plain_type(dtype)
 
 
-class _PlainPrinter(ExprPrinter):
-    """Expressions in the letter of the standard."""
-
-    def __init__(self, buffers: Mapping[str, loops.Buffer], helpers: Helpers) -> None:
-        super().__init__(buffers, helpers)
-        self.wrapping = True  # of signed arithmetic; subscripts and bounds never overflow
-
-    def index(self, e: Expr) -> str:
-        """A subscript or a bound."""
-        before, self.wrapping = self.wrapping, False
-        text = self.expr(e)
-        self.wrapping = before
-        return text
-
-    def address(self, array: str, index: tuple[Expr, ...]) -> str:
-        before, self.wrapping = self.wrapping, False
-        text = super().address(array, index)
-        self.wrapping = before
-        return text
+class _Printer(PlainPrinter):
+    """With NaN and infinities as <math.h> has them."""
 
     def expr(self, e: Expr) -> str:
         if isinstance(e, ConstExpr) and e.dtype.is_float and e.value - e.value != 0:
@@ -152,31 +133,7 @@ class _PlainPrinter(ExprPrinter):
             if e.dtype.name in ("f16", "bf16"):
                 return self._from_f32(text, e.dtype)
             return f"(({plain_type(e.dtype)}){text})"
-        if isinstance(e, Binary) and e.op in "+-*" and e.dtype.is_int and (self.wrapping or e.dtype.bits < 64):
-            return self._wrapped(e)
-        if isinstance(e, Unary) and e.op == "-" and e.dtype.is_int and self.wrapping:
-            t = plain_type(e.dtype)
-            return f"(({t})(0u - ({_unsigned(e.dtype)}){self.expr(e.a)}))"
         return super().expr(e)
-
-    def _wrapped(self, e: Binary) -> str:
-        """Through an unsigned type that is at least as wide as `int`: overflow wraps."""
-        u = _unsigned(e.dtype)
-        return f"(({plain_type(e.dtype)})(({u}){self.expr(e.a)} {e.op} ({u}){self.expr(e.b)}))"
-
-    def _to_f32(self, text: str, dtype: DType) -> str:
-        name = f"{dtype.name}_to_f32"
-        self.helpers.scalars.add(name)
-        return f"{name}({text})"
-
-    def _from_f32(self, text: str, dtype: DType) -> str:
-        name = f"f32_to_{dtype.name}"
-        self.helpers.scalars.add(name)
-        return f"{name}({text})"
-
-
-def _unsigned(dtype: DType) -> str:
-    return "uint64_t" if dtype.bits == 64 else "uint32_t"
 
 
 class _Writer:
@@ -185,7 +142,7 @@ class _Writer:
     def __init__(self, buffers: dict[str, loops.Buffer], helpers: Helpers) -> None:
         self.buffers = buffers
         self.helpers = helpers
-        self.printer = _PlainPrinter(buffers, helpers)
+        self.printer = _Printer(buffers, helpers)
 
     def function(self, fn: loops.Function) -> FunctionBody:
         arguments = [
