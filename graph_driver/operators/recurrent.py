@@ -80,7 +80,8 @@ def quantized(ctx: NodeContext) -> OperatorScop:
     need_float(ctx)
     x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
     prepared = w.dtype.bits > 8  # centred codes, one row a gate (`graph_driver.contrib`)
-    layer = Layer("LSTM", x.dtype, *x.shape, r.shape[2 if prepared else 1], r.shape[0], False)
+    hidden = r.shape[2 if prepared else 1]
+    layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], hidden, r.shape[0], False)
     forms = _forms(ctx, layer, None)
     if optional(ctx, _LENGTHS) is not None or forms[0].peephole or forms[0].coupled or w.dtype != r.dtype:
         raise Unsupported("DynamicQuantizeLSTM with lengths, peepholes, coupled gates or weights of two types")

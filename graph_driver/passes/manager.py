@@ -12,6 +12,7 @@ from graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from graph_driver.passes.cleanup import remove_dead, remove_identities
 from graph_driver.passes.common import share_common
 from graph_driver.passes.fold import fold_constants
+from graph_driver.passes.integer_products import compute_integer_products_in_f32
 from graph_driver.passes.parts import share_parts
 from graph_driver.passes.transforms import cancel_transforms
 from graph_driver.passes.views import make_views
@@ -71,6 +72,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
     Pass("winograd", "3x3 convolutions by Winograd's method where it pays", _winograd, PLACING, specific=True,
          exact=False),
+    Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
+         _general(compute_integer_products_in_f32), PLACING),
 )  # fmt: skip
 BY_NAME = {p.name: p for p in PASSES}
 
