@@ -7,12 +7,15 @@ threads touch neighbouring elements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
-from emit.linear import linear, rebuild, variables
+from emit.gpu.guards import guarded
+from emit.gpu.lanes import WIDEST, rows_aligned
+from emit.linear import linear, operands, rebuild, variables
 from emit.loops import Buffer, For, If, Let, Stmt, Store
 from emit.passes.bounds import full
-from emit.rewrite import Names
+from emit.rewrite import Names, substitute_stmt
 from poly.dtypes import bool_, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Var, const_int
@@ -37,10 +40,11 @@ def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
 
 
 def cooperative(
-    nest: Stmt, shared: Mapping[str, Buffer], thread: Expr, threads: int, names: Names, guards: Sequence[Expr]
-) -> Stmt:
+    nest: Stmt, shared: Mapping[str, Buffer], arrays: Mapping[str, Buffer], thread: Expr, threads: int, names: Names,
+    guards: Sequence[Expr],
+) -> Stmt:  # fmt: skip
     """The copy, spread over the threads of the block; `thread` is the number of a thread. The
-    `guards` are those that hold for all threads or for none.
+    `guards` are those that hold for all threads or for none; `arrays` lie outside the launch.
 
     Raises:
         BuildError: the extent of a loop of the copy has no constant bound.
@@ -50,32 +54,75 @@ def cooperative(
     loops, conditions, store = _parts(nest)
     order = _contiguous_last(loops, store, buffer)
     trips = {x.var: _trip(x, store, buffer) for x in loops}
-    total = 1
-    for n, _ in trips.values():
-        total *= n
+    lanes = _lanes(order, trips, store, buffer, arrays)
+    radices = [(x.var, trips[x.var][0] // (lanes if x is order[-1] else 1)) for x in order]
+    total = math.prod(n for _, n in radices)
     whole = [c for x in loops if (c := trips[x.var][1]) is not None]
-    body: Stmt = store
-    for c in reversed([*guards, *whole, *conditions]):
-        body = If(c, body)
+    body = guarded(store, [*guards, *whole, *conditions])
+    if lanes > 1:
+        body = _by_lanes(order, trips, lanes, [*guards, *conditions], store)
     if total == 1:
         body = _first(thread, body)
-        for x in reversed(loops):
-            body = Let(x.var, _from(x, buffer, store), body)
-        return body
+        return _with_values(loops, {x.var: _from(x) for x in loops}, body)
     at = names.fresh(f"{buffer.name}_at")
-    digits = _digits(Var(at), [(x.var, trips[x.var][0]) for x in order])
-    for x in reversed(loops):
-        start = linear(_from(x, buffer, store)) + linear(digits[x.var]).scale(x.step)
-        body = Let(x.var, rebuild(start), body)
-    if total <= threads:
-        if total < threads:
-            body = If(Binary("<", Var(at), const_int(total), bool_), body)
-        return Let(at, thread, body)
-    first = names.fresh(f"{buffer.name}_chunk")
-    value = rebuild(linear(Var(first)) + linear(thread))
+    digits = _digits(Var(at), radices)
+    starts: dict[str, Expr] = {}
+    for x in loops:
+        step = x.step * (lanes if x is order[-1] else 1)
+        starts[x.var] = rebuild(linear(_from(x)) + linear(digits[x.var]).scale(step))
+    if lanes > 1:  # the variable itself is that of the loop over the lanes
+        body = substitute_stmt(body, {_FIRST: starts.pop(order[-1].var)})
+    body = _with_values([x for x in loops if x.var in starts], starts, body)
     if total % threads:
         body = If(Binary("<", Var(at), const_int(total), bool_), body)
-    return For(first, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", None, loops[0].loop)
+    if total <= threads:
+        return Let(at, thread, body)
+    chunk = names.fresh(f"{buffer.name}_chunk")
+    value = rebuild(linear(Var(chunk)) + linear(thread))
+    return For(chunk, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", None, loops[0].loop)
+
+
+_FIRST = "@first"  # stands for the first lane's value until that has a name
+
+
+def _lanes(
+    order: Sequence[For], trips: Mapping[str, tuple[int, Expr | None]], store: Store, buffer: Buffer,
+    arrays: Mapping[str, Buffer],
+) -> int:  # fmt: skip
+    """How many neighbouring elements of the array one thread moves at once."""
+    assert isinstance(store.value, Load)
+    outside = store.value if store.array == buffer.name else Load(store.array, store.index, store.value.dtype)
+    count = WIDEST // buffer.dtype.bytes
+    if not order or count not in (2, 4) or outside.array not in arrays:
+        return 1
+    x = order[-1]
+    limit = full(x)
+    along = linear(outside.index[-1]).coefficient(Var(x.var)) == 1 and x.step == 1
+    plain = limit is not None and operands(x.lo, "max") == (x.lo,)
+    others = all(x.var not in variables(e) for y in order for e in (y.lo, y.hi))
+    good = along and plain and others and trips[x.var][0] % count == 0
+    return count if good and rows_aligned(arrays[outside.array], count) else 1
+
+
+def _by_lanes(
+    order: Sequence[For], trips: Mapping[str, tuple[int, Expr | None]], lanes: int, conditions: Sequence[Expr],
+    store: Store,
+) -> Stmt:  # fmt: skip
+    """The loop over the lanes, under the conditions on the other loops."""
+    x = order[-1]
+    first = Var(_FIRST)
+    end = rebuild(linear(first).shift(lanes))
+    hi: Expr = end if trips[x.var][1] is None else Binary("min", end, x.hi, i64)
+    own = [c for c in conditions if x.var in variables(c)]
+    body: Stmt = For(x.var, first, hi, 1, guarded(store, own), "vector", lanes, x.loop)
+    rest = [c for y in order[:-1] if (c := trips[y.var][1]) is not None]
+    return guarded(body, [*(c for c in conditions if c not in own), *rest])
+
+
+def _with_values(loops: Sequence[For], values: Mapping[str, Expr], body: Stmt) -> Stmt:
+    for x in reversed(loops):
+        body = Let(x.var, values[x.var], body)
+    return body
 
 
 def _first(thread: Expr, body: Stmt) -> Stmt:
@@ -124,7 +171,7 @@ def _subscripted(loop: For, store: Store, buffer: Buffer) -> int | None:
     return None
 
 
-def _from(loop: For, buffer: Buffer, store: Store) -> Expr:
+def _from(loop: For) -> Expr:
     """The value of the loop's variable for digit 0."""
     return const_int(0) if full(loop) is None else loop.lo
 
@@ -144,3 +191,12 @@ def _digits(number: Expr, radices: Sequence[tuple[str, int]]) -> dict[str, Expr]
         out[name] = number if k == 0 else Binary("%", number, const_int(radix), i64)
         number = Binary("//", number, const_int(radix), i64)
     return out
+
+
+def transposes(nest: Stmt, buffer: Buffer) -> bool:
+    """Whether the copy's neighbouring elements of the array lie in different rows of the buffer."""
+    loops, _, store = _parts(nest)
+    assert isinstance(store.value, Load)
+    order = _contiguous_last(loops, store, buffer)
+    inside = store.index if store.array == buffer.name else store.value.index
+    return bool(order) and order[-1].var not in variables(inside[-1])

@@ -66,6 +66,12 @@ def _widened(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
     return out[0] if len(out) == 1 else Block(tuple(out))
 
 
+def rows_aligned(buffer: Buffer, count: int) -> bool:
+    """Whether each row of an array begins at a multiple of `count` elements."""
+    rows = [e.value for e in buffer.shape[1:] if isinstance(e, Const)]
+    return len(rows) == len(buffer.shape) - 1 and all(prod(rows[d:]) % count == 0 for d in range(len(rows)))
+
+
 @dataclass(frozen=True)
 class _Lanes:
     """`count` iterations of a loop over `var`, from `start` on."""
@@ -103,22 +109,24 @@ class _Lanes:
         return e.with_children(found) if len(found) == len(kids) else None
 
     def subscripts(self, array: str, index: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-        """Contiguous along the last dimension and aligned."""
-        shape = self.buffers[array].shape
-        if not index or any(self.moves(e) for e in index[:-1]):
+        """Contiguous along the last dimension and aligned; elements of shared memory and registers may also
+        lie apart, as they are then accessed one by one."""
+        moved = [d for d, e in enumerate(index) if self.moves(e)]
+        if len(moved) != 1:
             return None
-        last = linear(index[-1])
-        if last.coefficient(Var(self.var)) != 1:
+        (d,) = moved
+        slope = linear(index[d]).coefficient(Var(self.var))
+        lanes = self.ramp(index[d])
+        if self.moves(lanes) or slope == 0:
             return None
-        rest = last - linear(Var(self.var)) + self.start
-        if self.var in {v for a, _ in rest.terms for v in variables(a)}:
-            return None
-        aligned = rest.const % self.count == 0 and all(c % self.count == 0 for _, c in rest.terms)
-        rows = [e.value for e in shape[1:] if isinstance(e, Const)]
-        whole = len(rows) == len(shape) - 1 and all(prod(rows[d:]) % self.count == 0 for d in range(len(rows)))
-        return (*index[:-1], Ramp(rebuild(rest), 1, self.count, i64)) if aligned and whole else None
+        buffer = self.buffers[array]
+        if d < len(index) - 1 or slope != 1:
+            return (*index[:d], lanes, *index[d + 1 :]) if buffer.space in ("shared", "register") else None
+        base = linear(lanes.base)
+        aligned = base.const % self.count == 0 and all(c % self.count == 0 for _, c in base.terms)
+        return (*index[:d], lanes) if aligned and rows_aligned(buffer, self.count) else None
 
-    def ramp(self, e: Expr) -> Expr:
+    def ramp(self, e: Expr) -> Ramp:
         slope = linear(e).coefficient(Var(self.var))
         rest = linear(e) - linear(Var(self.var)).scale(slope) + self.start.scale(slope)
         return Ramp(rebuild(rest), slope, self.count, i64)

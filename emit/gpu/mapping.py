@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from emit.gpu.copies import cooperative, copied_buffer
+from emit.gpu.copies import cooperative, copied_buffer, transposes
 from emit.gpu.extents import Extents, axis_of, bound_loops, reads
 from emit.gpu.guards import guarded, holds_for_some
+from emit.gpu.lanes import WIDEST
 from emit.linear import linear, rebuild
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
 from emit.passes.bounds import full
@@ -44,6 +45,10 @@ class _Host:
     def __init__(self, fn: Function, target: GpuTarget) -> None:
         self.fn = fn
         self.target = target
+        self.arrays = {b.name: b for b in fn.buffers}
+        self.arrays |= {
+            s.buffer.name: s.buffer for s in walk(fn.body) if isinstance(s, Alloc) and s.buffer.space == "heap"
+        }
         self.names = Names({fn.name, *fn.params, *(b.name for b in fn.buffers)} | binders(fn.body))
         self.notes: list[str] = []
         self.count = 0
@@ -97,7 +102,7 @@ class _Host:
         device = _Device(name, self, extents)
         body = device.visit(s, _Spot())
         for buffer in reversed(device.shared.values()):
-            body = Alloc(buffer, body)
+            body = Alloc(_padded(buffer) if buffer.name in device.padded else buffer, body)
         return Launch(name, tuple(device.grid.values()), tuple(device.threads.values()), body)
 
 
@@ -131,14 +136,18 @@ class _Device:
         self.grid = {a: (host.names.fresh(f"b{a}"), n) for a, n in extents.blocks.items()}
         self.threads = {a: (host.names.fresh(f"t{a}"), n) for a, n in extents.threads.items()}
         self.shared: dict[str, Buffer] = {}
+        self.padded: set[str] = set()
         self.thread = _number(tuple(self.threads.values()))
 
     def visit(self, s: Stmt, at: _Spot) -> Stmt:
-        if copied_buffer(s, self.shared) is not None:
+        copied = copied_buffer(s, self.shared)
+        if copied is not None:
+            self.padded |= {copied.name} if transposes(s, copied) else set()
             guards = holds_for_some(
                 (*self.missing(at.axes, "block"), *at.guards), at.values, tuple(self.threads.values())
             )
-            return cooperative(s, self.shared, self.thread, self.extents.block_threads, self.host.names, guards)
+            threads, names = self.extents.block_threads, self.host.names
+            return cooperative(s, self.shared, self.host.arrays, self.thread, threads, names, guards)
         if isinstance(s, Store):
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
         if isinstance(s, For):
@@ -246,6 +255,15 @@ class _Device:
             return False, False
         exact = trip.trip == extent.value and not trip.conditions and linear(s.hi) == linear(trip.hi)
         return trip.trip <= int(extent.value), exact
+
+
+def _padded(buffer: Buffer) -> Buffer:
+    """With longer rows, so that the elements of a column lie in different banks; rows of whole 16 bytes stay so."""
+    row = buffer.shape[-1]
+    assert isinstance(row, Const)
+    count = max(1, WIDEST // buffer.dtype.bytes)
+    more = count if row.value % count == 0 else 1
+    return replace(buffer, shape=(*buffer.shape[:-1], const_int(int(row.value) + more)))
 
 
 def _number(threads: Sequence[tuple[str, int]]) -> Expr:

@@ -219,6 +219,9 @@ class _Maker:
         within = [Member(o, {update.name: loop_dim(update.domain, update.iters.index(o))})
                   for o in self.group.contraction.inner if o != depth]  # fmt: skip
         within.append(Member(f"{depth}.in", {update.name: time.mod_val(isl.Val(cut))}))
+        array = self.chosen.left.load.array
+        layout = self.panel_layout(self.chosen.left)
+        node = Promote(array, f"{array}_column", "register", node, layout, True, False)
         node = Band(tuple(within), node)
         for operand in (self.chosen.right, self.chosen.left):
             array = operand.load.array
