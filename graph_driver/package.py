@@ -20,7 +20,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,11 +146,11 @@ def _formulas(model: Model) -> dict[str, Any]:
 
 
 def program_digest(plan: Plan, triple: str) -> str:
-    """What ties machine code to its plan: the calls in order with the addresses that are in the code, and
-    the sizes of all memory that it touches."""
-    sizes = [(s.symbol, [plan.slots[a].nbytes for a in s.args]) for s in plan.steps if s.kind != "host"]
-    shapes = [(n, plan.slots[n].dtype, plan.slots[n].shape) for n in (*plan.inputs, *plan.outputs)]
-    whole = (entry.entry_text(plan, triple), sizes, shapes, plan.peak, plan.weight_bytes)
+    """What ties machine code to its plan: the calls in order with the addresses that are in the code, the
+    steps of the host, and all memory that they touch."""
+    steps = [(s.kind, s.symbol, s.index, s.args, s.results, s.captures) for s in plan.steps]
+    slots = [(s.name, s.dtype, s.shape, s.place, s.nbytes) for s in plan.slots.values()]
+    whole = (entry.entry_text(plan, triple), steps, slots, plan.inputs, plan.outputs, plan.peak, plan.weight_bytes)
     return hashlib.sha256(repr(whole).encode()).hexdigest()
 
 
@@ -223,6 +223,8 @@ def _checksum(manifest: dict[str, Any]) -> str:
 
 def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     target = Target(**data["target"])
+    if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
+        raise ValueError("target")
     _check_target(target)
     symbols = list(data["symbols"])
     if not all(isinstance(s, str) and SYMBOL.fullmatch(s) for s in symbols):
@@ -242,6 +244,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     check_plan(plan, set(symbols), len(hosts))
     if data["program"] != program_digest(plan, target.triple):
         raise ValueError("the plan is not the one that the code was made from")
+    if "symbolic" not in data and data["segments"] != len(entry.segments(plan)):
+        raise ValueError("number of segments")
     weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
     _restore(report, data["report"])
     images = dict(zip(symbols, blobs))
