@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from graph_driver import wiring
 from graph_driver.cli_inspect import MODEL_STAGES, UsageError
+from graph_driver.memory import PLANNERS
 from poly.errors import ArgumentError, BuildError, ModelError, PolycError
 
 INTERRUPTED = 130
@@ -103,6 +104,11 @@ def _compiling(p: argparse.ArgumentParser) -> None:
     p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
     p.add_argument("--passes", metavar="A,B", help="run these graph passes, in this order (polyc passes lists them)")
     p.add_argument("--disable", default="", metavar="A,B", help="leave out these graph passes")
+    p.add_argument(
+        "--select", choices=("cost", "naive"), default="cost",
+        help="implementations by cost, or one kernel for each node as the operator's definition has it",
+    )  # fmt: skip
+    p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--json", action="store_true", help="machine-readable output")
 

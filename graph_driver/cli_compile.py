@@ -45,6 +45,8 @@ def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
     names = {"passes": None, "disable": ""} | vars(arguments)
     chosen = None if names["passes"] is None else [n for n in names["passes"].split(",") if n]
     disabled = [n for n in names["disable"].split(",") if n]
+    if names.get("select") == "naive":
+        disabled.append("winograd")  # the baseline: each node is the plain translation of its operator
     try:
         select(chosen, disabled)
     except ArgumentError as error:
@@ -74,7 +76,7 @@ def compile_from(
             arguments.model, target=arguments.target or "cpu", threads=arguments.threads,
             dims=parse_dims(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
             exact=arguments.exact, symbolic=symbolic, **pass_options(arguments),
-            bind=parse_bindings(arguments.bind),
+            bind=parse_bindings(arguments.bind), fuse=arguments.select != "naive", planner=arguments.planner,
         )  # fmt: skip
 
 

@@ -269,6 +269,7 @@ def compile_model(
     passes: Sequence[str] | None = None,
     disable: Sequence[str] = (),
     fast_math: bool = False,
+    planner: str | None = None,
     bind: Mapping[str, Any] | None = None,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
@@ -289,6 +290,7 @@ def compile_model(
         passes: names of the graph passes to run, in order (`graph_driver.passes.manager.PASSES`).
         disable: passes to leave out.
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
+        planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -299,6 +301,8 @@ def compile_model(
     from graph_driver.passes import manager
 
     pipeline = manager.select(passes, disable, fast_math, exact)
+    if planner is not None and planner not in memory.PLANNERS:
+        raise ArgumentError(f"there is no planner '{planner}'; planners are {', '.join(memory.PLANNERS)}")
     if is_gpu(target):
         from graph_driver.gpu.model import compile_gpu_model
 
@@ -317,7 +321,7 @@ def compile_model(
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
         graph = import_model(source, dims, shapes, symbolic, bind)
-    model = compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
+    model = compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner)
     if graph.symbols is not None:
         from graph_driver.dynamic.model import DynamicModel
 
@@ -335,14 +339,16 @@ def compile_model(
 def compile_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None,
+    pipeline: Sequence[Pass] | None = None, planner: str | None = None,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
     if graph.symbols is not None:
         from graph_driver.dynamic.compiling import compile_symbolic
 
         return compile_symbolic(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
-    found, compiled, plan = plan_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
+    found, compiled, plan = plan_graph(
+        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner
+    )
     with report.stage("program"):
         text = entry.entry_text(plan, machine.triple)
         code = link_program(text, plan, compiled, machine, backend, threads)
@@ -372,7 +378,7 @@ def python_node(
 def plan_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None,
+    pipeline: Sequence[Pass] | None = None, planner: str | None = None,
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
     """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
@@ -406,7 +412,7 @@ def plan_graph(
         report.decisions = [str(d) for d in graph.decisions]
         memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
     with report.stage("plan"):
-        plan = build_plan(graph, found, {key: c.abi for key, c in compiled.items()})
+        plan = build_plan(graph, found, {key: c.abi for key, c in compiled.items()}, planner)
     if memory_limit is not None and plan.peak > memory_limit:
         raise ModelError(_too_large(plan, memory_limit))
     outputs = sum(plan.slots[o].nbytes for o in plan.outputs)

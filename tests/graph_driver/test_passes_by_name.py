@@ -169,3 +169,19 @@ def test_a_move_with_another_reader_stays() -> None:
     graph = graph_of(nodes, {"x": [3, 5]}, {"y": None, "z": None, "i": (TensorProto.INT32, None)})
     manager.run(graph, select(["transforms", "dead-code"]))
     assert [n.op_type for n in graph.nodes] == ["Transpose", "Relu", "Exp", "Cast"]
+
+
+def test_planner_and_selection_on_the_command_line(capfd: Any, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString())
+
+    def report(*argv: str) -> dict[str, Any]:
+        assert cli.main(["run", str(path), "--threads", "1", "--json", "--check", *argv]) == 0
+        found: dict[str, Any] = json.loads(capfd.readouterr()[0])["report"]
+        return found
+
+    assert report("--planner", "two-cursor")["peak"] >= report("--planner", "exact")["peak"] == report()["peak"]
+    naive = report("--select", "naive")
+    assert naive["kernels"] > report()["kernels"] and not any(p.startswith("winograd") for p in naive["passes"])
+    code = cli.main(["compile", str(path), "-o", str(tmp_path / "o"), "--planner", "exact", "--memory-limit", "64"])
+    assert code == 1 and "alive at step" in capfd.readouterr()[1]
