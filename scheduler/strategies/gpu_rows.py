@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import islpy as isl
+
+from poly.affine import constant_of
 from poly.tree import GpuAxis, Member, Node
 from scheduler.schedule import Schedule
 from scheduler.strategies.gpu_cost import cost_along
@@ -75,6 +78,9 @@ def _bind_inner(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
     """Spread one inner nest over the threads."""
     cut = _cut_loop(plan, chain)
     names = [m.name for m in chain]
+    first = _first(plan, cut)
+    if first and not plan.attempt(f"loop {cut.name}", "begins at 0", lambda s: s.shift(cut.name, -first)):
+        return False
     if plan.carried()[cut.name].parallel:
         return plan.attempt(
             f"loop {cut.name}", f"spread over {threads} threads",
@@ -84,6 +90,16 @@ def _bind_inner(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
         f"loop {cut.name}", f"reduction over {threads} threads, then {SECOND}, then one",
         lambda s: _reduced(s, names, cut.name, threads), threads=threads,
     )  # fmt: skip
+
+
+def _first(plan: GpuPlan, m: Member) -> int:
+    """The value that the loop begins with, where it is the same everywhere (0 where it is not)."""
+    for name, time in m.schedule.items():
+        values = isl.Map.from_pw_aff(time).intersect_domain(plan.scop.statements[name].domain).range()
+        low = constant_of(values.dim_min(0).coalesce())
+        if low:
+            return low
+    return 0
 
 
 def _dealt(s: Schedule, chain: Sequence[str], loop: str, threads: int) -> Schedule:
