@@ -6,7 +6,6 @@ import platform
 import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 PACKAGES = ("polyc", "islpy", "llvmlite", "cgen", "numpy", "onnx", "onnxruntime", "pycuda", "pyopencl", "torch")
@@ -16,6 +15,8 @@ def examine() -> dict[str, Any]:
     """Everything found, as plain data (the `--json` form)."""
     from emit import cache, targets
     from emit.cc import find_compiler
+    from emit.gpu import devices, nvidia, shim
+    from emit.gpu import targets as gpu_targets
 
     host = targets.host()
     compiler = find_compiler()
@@ -29,10 +30,13 @@ def examine() -> dict[str, Any]:
         "threads": host.threads,
         "caches": {"l1": host.l1, "l2": host.l2, "l3": host.l3},
         "targets": targets.names(),
+        "gpu_targets": gpu_targets.names(),
         "c_compiler": None if compiler is None else _first_line([compiler, "--version"]),
         "nvcc": _tool("nvcc"),
         "cuda_driver": _has_library("libcuda.so.1"),
-        "opencl": find_spec("pyopencl") is not None,
+        "cuda_compiler": nvidia.compiler(),
+        "devices": devices.found(),
+        "cxx": shim.compiler(),
         "cache": {"folder": str(folder), "writable": _writable(cache), "bytes": _size(folder)},
         "packages": {name: _version(name) for name in PACKAGES},
     }
@@ -49,8 +53,10 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
         f"caches        L1 {caches['l1'] >> 10} KiB, L2 {caches['l2'] >> 10} KiB, L3 {caches['l3'] >> 10} KiB",
         f"targets       {', '.join(found['targets'])}",
         f"C compiler    {found['c_compiler'] or 'none (not needed; only target c uses one)'}",
-        f"CUDA          nvcc: {found['nvcc'] or 'none'}; driver: {yes[found['cuda_driver']]}",
-        f"OpenCL        pyopencl: {yes[found['opencl']]}",
+        f"GPU targets   {', '.join(found['gpu_targets'])}",
+        f"CUDA          compiler: {found['cuda_compiler'] or 'none'}; nvcc: {found['nvcc'] or 'none'}; "
+        f"driver: {yes[found['cuda_driver']]}; g++ to run CUDA text here: {found['cxx'] or 'none'}",
+        *(f"              {interface}: {text}" for interface, text in found["devices"].items()),
         f"cache         {found['cache']['folder']} ({found['cache']['bytes'] >> 20} MiB, "
         f"writable: {yes[found['cache']['writable']]})",
         "packages      " + ", ".join(f"{n} {v or '-'}" for n, v in found["packages"].items()),

@@ -303,10 +303,10 @@ def compile_model(
     pipeline = manager.select(passes, disable, fast_math, exact)
     if planner is not None and planner not in memory.PLANNERS:
         raise ArgumentError(f"there is no planner '{planner}'; planners are {', '.join(memory.PLANNERS)}")
-    if is_gpu(target):
+    if isinstance(target, GpuTarget) or is_gpu(target):
         from graph_driver.gpu.model import compile_gpu_model
 
-        gpu = gpu_targets.get(target) if isinstance(target, str) else target
+        gpu = target if isinstance(target, GpuTarget) else gpu_targets.get(str(target))
         report = Report(gpu.name, 1)
         with report.stage("import"):
             graph = import_model(source, dims, shapes)

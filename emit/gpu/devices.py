@@ -41,6 +41,22 @@ class LaunchSpec:
     arguments: tuple[Pointer | int, ...]
 
 
+def launch_spec(kernel: KernelInfo, handle: Any, grid: tuple[int, int, int], arguments: Sequence[Pointer | int],
+                ) -> LaunchSpec:  # fmt: skip
+    """A launch with its arguments checked.
+
+    Raises:
+        DeviceError: an array starts where the kernel's wide accesses cannot.
+    """
+    for wanted, given in zip(kernel.arguments, arguments, strict=True):
+        if isinstance(given, Pointer) and given.offset % wanted.align:
+            raise DeviceError(
+                f"{kernel.name} reads or writes '{wanted.name}' {wanted.align} bytes at a time, "
+                f"but it starts at byte {given.offset} of its memory"
+            )
+    return LaunchSpec(kernel, handle, grid, tuple(arguments))
+
+
 class Device(Protocol):
     """One device through one driver interface. `stream=None` is the default stream; copies and
     launches of one stream happen in order."""

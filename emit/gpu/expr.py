@@ -45,6 +45,7 @@ class GpuPrinter(PlainPrinter):
     def __init__(self, buffers: Mapping[str, Buffer], helpers: Helpers, dialect: GpuDialect) -> None:
         super().__init__(buffers, helpers)
         self.dialect = dialect
+        self.widest: dict[str, int] = {}  # bytes of the widest access to an array
         self.data: set[str] = set()  # i64 variables whose values come from memory
 
     def bind(self, name: str, value: Expr) -> None:
@@ -145,7 +146,10 @@ class GpuPrinter(PlainPrinter):
             return None
         at = self.address(array, (*index[:-1], ramp.base))
         size = lanes * dtype.bytes
-        return f"&{array}[{at}]" if size in (2, 4, 8, 16) else None
+        if size not in (2, 4, 8, 16):
+            return None
+        self.widest[array] = max(size, self.widest.get(array, 1))
+        return f"&{array}[{at}]"
 
     def _stride(self, array: str, index: tuple[Expr, ...], mask: Expr | None) -> tuple[str, str] | None:
         """First element and stride of an access to elements at equal distances, else None."""

@@ -13,7 +13,7 @@ import numpy as np
 from emit import cache
 from emit.gpu import nvidia, targets
 from emit.gpu.arrays import DeviceArray, empty, to_device
-from emit.gpu.devices import Device, LaunchSpec, Pointer, open_device
+from emit.gpu.devices import Device, LaunchSpec, Pointer, launch_spec, open_device
 from emit.gpu.lower import lower_gpu
 from emit.gpu.program import Program, sequence
 from emit.gpu.program import Sequence as Launches
@@ -132,10 +132,11 @@ class GpuKernel(Kernel):
         assert self._loaded is not None
         handles = self._loaded[1]
         return [
-            LaunchSpec(c.kernel, handles[c.kernel.name], c.grid,
-                       tuple(places[a] if isinstance(a, str) else a for a in c.arguments))
+            launch_spec(
+                c.kernel, handles[c.kernel.name], c.grid, [places[a] if isinstance(a, str) else a for a in c.arguments]
+            )
             for c in work.calls
-        ]  # fmt: skip
+        ]
 
     def device(self) -> Device:
         """The device, with the kernels loaded.

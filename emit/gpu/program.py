@@ -20,12 +20,15 @@ from poly.errors import ArgumentError, BuildError
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel: an array of the device by its name in the function, or an i64."""
+    """A parameter of a kernel: an array of the device by its name in the function, or an i64.
+
+    `align`: the start of the array must be a multiple of so many bytes (of its widest access)."""
 
     name: str
     kind: Literal["array", "size"]
     dtype: DType
     writable: bool = False
+    align: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class Recorded:
             {
                 **asdict(k),
                 "launch": launch,
-                "arguments": [[a.name, a.kind, a.dtype.name, a.writable] for a in k.arguments],
+                "arguments": [[a.name, a.kind, a.dtype.name, a.writable, a.align] for a in k.arguments],
             }
             for launch, k in self.text.kernels.items()
         ]
@@ -104,7 +107,7 @@ class Recorded:
         data = json.loads(text)
         kernels = {}
         for k in data["kernels"]:
-            arguments = tuple(Argument(n, kind, BY_NAME[t], bool(w)) for n, kind, t, w in k["arguments"])
+            arguments = tuple(Argument(n, kind, BY_NAME[t], bool(w), int(a)) for n, kind, t, w, a in k["arguments"])
             x, y, z = k["threads"]
             kernels[str(k["launch"])] = KernelInfo(
                 str(k["name"]), arguments, (x, y, z), int(k["shared"]), int(k["dynamic_shared"]), bool(k["barriers"])

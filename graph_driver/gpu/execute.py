@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emit.gpu.devices import Device, LaunchSpec, Pointer
+from emit.gpu.devices import Device, LaunchSpec, Pointer, launch_spec
 from emit.gpu.program import Recorded
 from graph_driver.execute import Observer, check_inputs
 from graph_driver.plan import Plan, Slot, Step
@@ -68,10 +68,11 @@ class GpuExecutor:
         recorded, order = kernels[step.symbol]
         places = {name: self.pointer(arg) for name, arg in zip(order, step.args, strict=True)}
         return [
-            LaunchSpec(c.kernel, handles[c.kernel.name], c.grid,
-                       tuple(places[a] if isinstance(a, str) else a for a in c.arguments))
+            launch_spec(
+                c.kernel, handles[c.kernel.name], c.grid, [places[a] if isinstance(a, str) else a for a in c.arguments]
+            )
             for c in recorded.sequence.calls
-        ]  # fmt: skip
+        ]
 
     # ---- running ----
 
