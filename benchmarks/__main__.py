@@ -19,10 +19,10 @@ from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from benchmarks.cases import all_cases  # noqa: E402
-from benchmarks.compare import compare  # noqa: E402
 from benchmarks.models import LIGHT, light_model, random_inputs  # noqa: E402
-from benchmarks.peers import installed  # noqa: E402
 from benchmarks.report import geometric_mean, page  # noqa: E402
+from graph_driver.bench.compare import compare  # noqa: E402
+from graph_driver.bench.peers import installed  # noqa: E402
 
 FAMILIES = ("gemm", "conv", "memory", "model")
 

@@ -53,6 +53,15 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
     _compiling(run)
 
+    bench = commands.add_parser("bench", help="time models beside ONNX Runtime and OpenVINO", allow_abbrev=False)
+    bench.add_argument("model", type=Path, nargs="+", metavar="MODEL.onnx")
+    bench.add_argument("--against", metavar="A,B", help="onnxruntime, openvino (default: those installed; '' for none)")
+    bench.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
+    bench.add_argument("--rounds", type=int, default=20, metavar="N", help="interleaved rounds (default 20)")
+    bench.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    _compiling(bench, json=False)
+    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+
     look = commands.add_parser("inspect", help="look at a stage of the compiler", allow_abbrev=False)
     look.add_argument("what", metavar="FILE.py:OP|MODEL")
     look.add_argument("--stage", choices=MODEL_STAGES, metavar="STAGE", help=", ".join(MODEL_STAGES))
@@ -93,7 +102,7 @@ def _explaining(commands: Any) -> None:
     _compiling(bisect)
 
 
-def _compiling(p: argparse.ArgumentParser) -> None:
+def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     """Options of everything that compiles."""
     p.add_argument("--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, ...")
     p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
@@ -110,7 +119,8 @@ def _compiling(p: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
-    p.add_argument("--json", action="store_true", help="machine-readable output")
+    if json:
+        p.add_argument("--json", action="store_true", help="machine-readable output")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -170,6 +180,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from graph_driver.cli_run import run_command
 
         return run_command(arguments)
+    if arguments.command == "bench":
+        from graph_driver.cli_bench import bench_command
+
+        return bench_command(arguments)
     if arguments.command == "inspect":
         from graph_driver.cli_stages import inspect_command
 

@@ -1,4 +1,4 @@
-"""ONNX models as callables: polyc and whatever of its peers is installed, one thread each."""
+"""ONNX models as callables: polyc and whatever of its peers is installed, all with the same number of threads."""
 
 from __future__ import annotations
 
@@ -9,26 +9,19 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from poly.errors import ArgumentError
+
 Inputs = Mapping[str, np.ndarray]
 Outputs = list[np.ndarray]
 Runner = Callable[[], Outputs]
 
 
-def polyc_runner(model: ModelProto | str, inputs: Inputs) -> Runner:
-    """The compiled model; its outputs in the model's order."""
-    import polyc
-
-    compiled = polyc.compile_model(model, threads=1)
-    feeds = dict(inputs)
-    return lambda: list(compiled(feeds).values())
-
-
-def onnxruntime_runner(model: ModelProto | str, inputs: Inputs) -> Runner:
+def onnxruntime_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -> Runner:
     """ONNX Runtime's CPU provider with all its optimisations."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     source = model if isinstance(model, str) else model.SerializeToString()
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -36,14 +29,14 @@ def onnxruntime_runner(model: ModelProto | str, inputs: Inputs) -> Runner:
     return lambda: session.run(None, feeds)
 
 
-def openvino_runner(model: ModelProto | str, inputs: Inputs) -> Runner:
+def openvino_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -> Runner:
     """OpenVINO's CPU plugin in f32 (it would take bf16 where the machine has it)."""
     import openvino
 
     core = openvino.Core()
     source: Any = model if isinstance(model, str) else model.SerializeToString()
     network = core.read_model(source) if isinstance(source, str) else core.read_model(model=source, weights=b"")
-    settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(network, "CPU", settings)
     request = compiled.create_infer_request()
     feeds = dict(inputs)
@@ -55,7 +48,7 @@ def openvino_runner(model: ModelProto | str, inputs: Inputs) -> Runner:
     return run
 
 
-PEERS: dict[str, Callable[[ModelProto | str, Inputs], Runner]] = {
+PEERS: dict[str, Callable[[ModelProto | str, Inputs, int], Runner]] = {
     "onnxruntime": onnxruntime_runner,
     "openvino": openvino_runner,
 }
@@ -64,3 +57,20 @@ PEERS: dict[str, Callable[[ModelProto | str, Inputs], Runner]] = {
 def installed() -> list[str]:
     """Names of the peers that can be imported."""
     return [name for name in PEERS if importlib.util.find_spec(name) is not None]
+
+
+def chosen(names: str | None) -> list[str]:
+    """The peers of a comma-separated list; None: all that are installed.
+
+    Raises:
+        ArgumentError: there is no such peer, or it is not installed.
+    """
+    if names is None:
+        return installed()
+    wanted = [n for n in names.split(",") if n]
+    for name in wanted:
+        if name not in PEERS:
+            raise ArgumentError(f"no peer '{name}' reads ONNX files here; known: {', '.join(PEERS)}")
+        if name not in installed():
+            raise ArgumentError(f"{name} is not installed: pip install {name}")
+    return wanted

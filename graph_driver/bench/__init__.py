@@ -1,0 +1,1 @@
+"""polyc beside its peers: interleaved timings in one process (`polyc bench`, `benchmarks/`)."""

@@ -1,0 +1,69 @@
+"""One model against all peers, interleaved in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from graph_driver.bench.peers import PEERS, Inputs
+from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
+from graph_driver.model import Model, compile_model
+
+
+def compare(
+    name: str, family: str, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int,
+    flops: float = 0.0, moved: float = 0.0,
+) -> dict[str, Any]:  # fmt: skip
+    """A row of results: `measure` of the model compiled here for one thread."""
+    start = time.perf_counter()
+    compiled = compile_model(model, threads=1)
+    compile_s = time.perf_counter() - start
+    row = measure(compiled, model, inputs, peers, rounds)
+    minimum = row["ms"]["polyc"][0]
+    return {
+        "case": name,
+        "family": family,
+        **row,
+        "gflops": round(1e-6 * flops / minimum, 1),
+        "gbytes": round(1e-6 * moved / minimum, 1),
+        "compile_s": round(compile_s, 2),
+    }
+
+
+def measure(
+    compiled: Model, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int, threads: int = 1
+) -> dict[str, Any]:
+    """Milliseconds (minimum and median) of polyc and of each peer, which reads `model` itself.
+
+    `ratio` is the best peer's minimum over polyc's (NaN without peers); `difference` the largest error against
+    the first peer, relative to the output's scale. With one thread all run on one core.
+    """
+    feeds = dict(inputs)
+    runners = {"polyc": lambda: list(compiled(feeds).values())}
+    runners |= {p: PEERS[p](model, inputs, threads) for p in peers}
+    difference = _difference(runners["polyc"](), runners[peers[0]]()) if peers else 0.0
+    if threads == 1:
+        pin_to_one_core()  # after compiling, which may use all
+    try:
+        times = interleave(runners, rounds)
+    finally:
+        free_all_cores()
+    ours = times["polyc"]
+    best = min((times[p].minimum for p in peers), default=float("nan"))
+    return {
+        "ms": {who: [round(t.minimum, 4), round(t.median, 4)] for who, t in times.items()},
+        "ratio": round(best / ours.minimum, 3),
+        "difference": difference,
+    }
+
+
+def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
+    worst = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        scale = float(np.abs(b).max()) or 1.0
+        worst = max(worst, float(np.abs(a - b).max()) / scale)
+    return worst
