@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from emit.c99 import PLAIN, Argument, PortableKernel, target
-from graph_driver.c_literals import literals, stored
 from graph_driver.binding import Dim
+from graph_driver.c_literals import literals, stored
 from graph_driver.importer import import_model
 from graph_driver.model import Progress, Report, plan_graph, weights_segment
 from graph_driver.passes.manager import Pass, select

@@ -269,8 +269,8 @@ def compile_model(
     passes: Sequence[str] | None = None,
     disable: Sequence[str] = (),
     fast_math: bool = False,
-    planner: str | None = None,
     bind: Mapping[str, Any] | None = None,
+    planner: str | None = None,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 

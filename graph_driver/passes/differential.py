@@ -62,9 +62,9 @@ def differential(
         did = str(record).partition(": ")[2]
         try:
             found = evaluate(copied(now))
-        except Exception as error:  # whatever a broken graph leads to: the pass is named, the search ends
-            stages.append(Stage(record.name, did, len(now.nodes), 0.0, 0.0, f"cannot be run: {error}"))
-            raise _Found(record.name) from error
+        except Exception as why:  # whatever a broken graph leads to: the pass is named, the search ends
+            stages.append(Stage(record.name, did, len(now.nodes), 0.0, 0.0, f"cannot be run: {why}"))
+            raise _Found(record.name) from why
         error, total = _largest(found, last), _largest(found, first)
         stages.append(Stage(record.name, did, len(now.nodes), error, total))
         last = found

@@ -13,7 +13,6 @@ from graph_driver.importer import import_model
 from graph_driver.operators import lookup
 from graph_driver.overwriting import overwrite
 from graph_driver.passes import manager
-from graph_driver.passes.parts import share_parts
 from graph_driver.plan import Plan, build_plan
 from graph_driver.verify_plan import check_plan
 
