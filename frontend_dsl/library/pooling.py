@@ -22,6 +22,24 @@ def lowest(T: DType) -> Any:
     return -float("inf") if T.is_float else -(2 ** (T.bits - 1)) if T.kind == "int" else 0
 
 
+def holding(a: Any, b: Any) -> Any:
+    """An extent that holds both: the larger one, or of sizes that take turns at being larger a little more."""
+    above = a - b
+    if isinstance(above, int):
+        return a if above > 0 else b
+    most, least = above.most(), (-above).most()
+    if most is None:
+        return a if a > b else b
+    return b if most <= 0 else a if least is not None and least <= 0 else b + most
+
+
+def exceeds(a: Any, b: Any) -> bool:
+    """Whether an extent may be larger than another."""
+    above = a - b
+    most = above if isinstance(above, int) else above.most()
+    return bool(a > b) if most is None else most > 0
+
+
 def reach(out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes) -> tuple[int, ...]:
     """The input size that `out` windows touch in each dimension."""
     dims = zip(out, kernel, strides, dilations, strict=True)
@@ -35,8 +53,8 @@ def make_max_pool(
     size, out, K = tuple(size), tuple(out), tuple(kernel)
     low, shift, unit = lowest(T), tuple(begin), (1,) * len(size)
     need = reach(out, kernel, strides, dilations)
-    whole = tuple(map(max, need, (n + b for n, b in zip(size, begin, strict=True))))
-    pads = any(begin) or any(n > s for n, s in zip(need, size, strict=True))
+    whole = tuple(map(holding, need, (n + b for n, b in zip(size, begin, strict=True))))
+    pads = any(begin) or any(exceeds(n, s) for n, s in zip(need, size, strict=True))
 
     @op
     def max_pool(X: T[(lead, *size)]) -> T[(lead, *out)]:
@@ -70,7 +88,7 @@ def make_max_pool_positions(
     size, out, K = tuple(size), tuple(out), tuple(kernel)
     low, shift, unit = lowest(T), tuple(begin), (1,) * len(size)
     need = reach(out, kernel, strides, dilations)
-    whole = tuple(map(max, need, (n + b for n, b in zip(size, begin, strict=True))))
+    whole = tuple(map(holding, need, (n + b for n, b in zip(size, begin, strict=True))))
     order = range(len(size)) if column_major else range(len(size) - 1, -1, -1)
     factor = [0] * len(size)
     total = 1
@@ -150,8 +168,8 @@ def make_average_pool(
     shift, unit = tuple(begin), (1,) * len(size)
     need = reach(out, kernel, strides, dilations)
     inside = tuple(n + b for n, b in zip(size, begin, strict=True))
-    whole = tuple(map(max, need, inside))
-    pads = any(begin) or any(n > s for n, s in zip(need, size, strict=True))
+    whole = tuple(map(holding, need, inside))
+    pads = any(begin) or any(exceeds(n, s) for n, s in zip(need, size, strict=True))
     start = (0,) * len(size) if include_pad else shift
     limit = tuple(n + e for n, e in zip(inside, end, strict=True)) if include_pad else inside
     partial = any(b > 0 for b in start) or any(n > m for n, m in zip(need, limit, strict=True))
@@ -194,7 +212,7 @@ def make_lp_pool(
     size, out, K = tuple(size), tuple(out), tuple(kernel)
     shift, unit = tuple(begin), (1,) * len(size)
     need = reach(out, kernel, strides, dilations)
-    whole = tuple(map(max, need, (n + b for n, b in zip(size, begin, strict=True))))
+    whole = tuple(map(holding, need, (n + b for n, b in zip(size, begin, strict=True))))
 
     @op
     def lp_pool(X: T[(lead, *size)]) -> T[(lead, *out)]:

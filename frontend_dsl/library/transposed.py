@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from frontend_dsl import empty, grid, op, zeros
+from frontend_dsl.library.pooling import holding
 from frontend_dsl.library.subscripts import window
 from poly.dtypes import DType
 
@@ -63,7 +64,7 @@ def make_conv_transpose(
     N, G, (C, M), size, K, out = batch, groups, channels, tuple(size), tuple(kernel), tuple(out)
     shift, unit = tuple(begin), (1,) * len(size)
     reach = tuple((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in zip(size, K, strides, dilations, strict=True))
-    full = tuple(max(r, b + n) for r, b, n in zip(reach, begin, out, strict=True))
+    full = tuple(holding(r, b + n) for r, b, n in zip(reach, begin, out, strict=True))
 
     @op
     def conv_transpose(X: T[(N, G, C, *size)], F: T[(G, C, M, *K)], B: T[G, M]) -> T[(N, G, M, *out)]:

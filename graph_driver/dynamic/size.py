@@ -108,6 +108,10 @@ class Size(Dim):
             found[name] = (low if low is not None else 1, high)
         return found
 
+    def most(self) -> int | None:
+        """Exact where it is affine."""
+        return self.home.most(self)
+
     def value(self) -> None:
         """Never known outside of a run."""
         return None

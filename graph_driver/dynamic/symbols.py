@@ -166,18 +166,30 @@ class Symbols:
 
     def _decided(self, size: Size) -> bool | None:
         """Whether an affine `size < 0` holds for all sizes or for none, exactly; None when it depends on them."""
+        sizes, value = self._affine(size)
+        negative = sizes.intersect(value.lt_set(value.sub(value)))
+        if negative.is_empty():
+            return False
+        return True if sizes.is_subset(negative) else None
+
+    def most(self, size: Size) -> int | None:
+        """The largest value of an affine size for all sizes in their ranges; None without one."""
+        if not size.affine:
+            return self.bounds(size)[1]
+        sizes, value = self._affine(size)
+        largest = value.intersect_params(sizes.params()).max_val()
+        return int(largest.to_python()) if largest.is_int() else None
+
+    def _affine(self, size: Size) -> tuple[isl.Set, isl.PwAff]:
+        """The sizes in their ranges, and an affine size as a function of them."""
         names = {self.parameter(symbol(self, n)): self.ranges[n] for n in sorted(size.symbols())}
         space = set_space("", [], list(names))
-        value = to_pw_aff(size.expr, space)
         sizes = isl.Set.universe(space)
         for k, r in enumerate(names.values()):
             sizes = sizes.lower_bound_val(isl.dim_type.param, k, isl.Val(r.low))
             if r.high is not None:
                 sizes = sizes.upper_bound_val(isl.dim_type.param, k, isl.Val(r.high))
-        negative = sizes.intersect(value.lt_set(value.sub(value)))
-        if negative.is_empty():
-            return False
-        return True if sizes.is_subset(negative) else None
+        return sizes, to_pw_aff(size.expr, space)
 
     def require_equal(self, a: Extent, b: Extent, why: str) -> None:
         """Make `a == b` a guard unless it is known. Raises `GuardError` when the representative sizes break it."""

@@ -91,6 +91,15 @@ def test_what_holds_for_all_sizes_is_no_guard() -> None:
     assert symbols.guards == [] and symbols.ranges["a"].high is None
 
 
+def test_the_largest_value_is_exact() -> None:
+    symbols, (a, b, _) = three()
+    assert (2 * ((a + 1) // 2) - a).most() == 1
+    assert (a // 2 * 2 - a - 3).most() == -3
+    assert (a + b).most() is None
+    symbols.ranges["a"].high = 9
+    assert (3 * a - b).most() == 26
+
+
 def test_what_depends_on_sizes_becomes_a_guard_and_narrows_ranges() -> None:
     symbols, (a, b, _) = three()
     with symbols.at("Slice 's'"):
