@@ -116,7 +116,7 @@ def test_functions_of_the_standard_run_on_the_host_too() -> None:
     np.testing.assert_allclose(model({"x": x})["y"], expect, rtol=1e-4, atol=1e-5)
 
 
-def test_control_flow_runs_on_the_host_with_captured_tensors() -> None:
+def test_control_flow_is_a_step_with_captured_tensors() -> None:
     out = helper.make_tensor_value_info("o", TensorProto.FLOAT, [3])
     branches = {
         f"{k}_branch": helper.make_graph([helper.make_node(op, ["r"], ["o"])], k, [], [out])
@@ -131,7 +131,7 @@ def test_control_flow_runs_on_the_host_with_captured_tensors() -> None:
     ]
     proto = model_of(nodes, {"x": [3]}, {"y": [3]}, {"zero": np.zeros((), np.float32)})
     model = compile_model(proto, threads=1)
-    assert [o for o, _, _ in model.report().host] == ["If"]
+    assert not model.report().host and [s.kind for s in model.plan.python_steps] == ["control"]
     for seed in range(6):
         feeds = feeds_of(model, seed)
         np.testing.assert_allclose(model(feeds)["y"], expected(proto, feeds)["y"], rtol=1e-6)
