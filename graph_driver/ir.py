@@ -30,7 +30,8 @@ class GraphError(PolycError):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A value. Extents in `shape` are `int` or `Size`. `const` is set for weights and folded results (read-only, may be a broadcast view).
+    """A value. Extents in `shape` are `int` or `Size`. `const` is set for weights and folded results
+    (read-only, may be a broadcast view).
 
     `sizes` holds the elements of a small integer tensor that follows from symbolic sizes, as an
     array of integers and formulas: nothing computes it, its elements are written down before a run.
@@ -108,7 +109,8 @@ class Graph:
     """`nodes` are in a valid execution order. `opsets` maps a domain to its version.
 
     `decisions` say which nodes joined which kernel and which results overwrite an operand,
-    and why others do not, `selections` what each node runs as. `symbols` are the sizes that runs decide, None when all are numbers.
+    and why others do not, `selections` what each node runs as. `symbols` are the sizes that runs
+    decide, None when all are numbers.
     """
 
     name: str
