@@ -9,7 +9,7 @@ uniform control flow around them; `emit.gpu.guards` moves them out again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -17,13 +17,13 @@ from emit.gpu.copies import cooperative, copied_buffer, transposes
 from emit.gpu.extents import Extents, axis_of, bound_loops, reads
 from emit.gpu.guards import guarded, holds_for_some
 from emit.gpu.lanes import WIDEST
-from emit.linear import linear, rebuild
+from emit.linear import linear, rebuild, variables
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
 from emit.passes.bounds import full
 from emit.rewrite import Names, binders, with_bodies
 from poly.dtypes import bool_
 from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Unary, Var, const_int, substitute
+from poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int, loads, substitute
 from poly.target import GpuTarget
 from poly.tree import GpuAxis, is_bound
 
@@ -149,6 +149,7 @@ class _Device:
             threads, names = self.extents.block_threads, self.host.names
             return cooperative(s, self.shared, self.host.arrays, self.thread, threads, names, guards)
         if isinstance(s, Store):
+            self.padded |= set(self.read_by_columns(s, at))
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
         if isinstance(s, For):
             if reads(s.lo, s.hi) and not self.settled(s, at):
@@ -161,6 +162,13 @@ class _Device:
         if isinstance(s, Let) and reads(s.value) and not self.settled(s, at):
             return self.on_data(s, at)
         return with_bodies(s, tuple(self.visit(b, at) for b in s.bodies()))
+
+    def read_by_columns(self, s: Store, at: _Spot) -> Iterator[str]:
+        """The shared buffers of which neighbouring threads access elements of different rows."""
+        x = self.threads["x"][0]
+        for e in (Load(s.array, s.index, s.value.dtype), *loads(s.value)):
+            if e.array in self.shared and any(x in variables(substitute(i, at.values)) for i in e.index[:-1]):
+                yield e.array
 
     def settled(self, s: Stmt, at: _Spot) -> bool:
         """Whether all threads that come here run something of `s`."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from poly.expr import loads
 from poly.tree import GpuAxis, Member
 from scheduler.strategies.gpu_cost import cost_along
 from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_rows import bind_rows
-from scheduler.strategies.planner import first_loops
+from scheduler.strategies.planner import first_loops, is_flat
+from scheduler.strategies.vector_cost import access_cost, iterator
 from scheduler.tree_edit import is_dynamic
 
 ROW_THREADS = 256  # threads of a block along one loop
 TILE_THREADS = (32, 8)  # along two
+TRANSPOSED_ROWS = 16  # along y where neighbouring elements lie along y: 64 bytes of an array of f32
 Step = tuple[str, dict[str, Any]]
 
 
@@ -43,7 +46,43 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
     for chosen in (free, _leading(members, free)):
         steps = _steps(plan, members, chosen)
         if plan.attempt(f"nest {loop}", _said(steps), lambda s, steps=steps: s.batch(*steps)):  # type: ignore[misc]
+            if is_flat(body):
+                stage_transposed(plan, chosen)
             return
+
+
+def stage_transposed(plan: GpuPlan, free: Sequence[Member]) -> None:
+    """Bring arrays that are contiguous along the y axis, and not along x, through shared memory."""
+    x, y = _axes(plan, free)
+    if y is None or f"{x.name}.in" not in plan.schedule.loops or f"{y.name}.in" not in plan.schedule.loops:
+        return
+    for array in transposed_reads(plan, x, y):
+        plan.attempt(
+            f"array {array}", f"tile of {array} in shared memory: contiguous along {y.name}",
+            lambda s, a=array: s.promote(a, f"{x.name}.in", space="shared"),  # type: ignore[misc]
+        )  # fmt: skip
+
+
+def transposed_reads(plan: GpuPlan, x: Member, y: Member) -> list[str]:
+    """Arrays that the nest reads once for each iteration, contiguously along `y` only, and does not write."""
+    statements = [plan.scop.statements[n] for n in x.schedule]
+    written = {s.array for s in statements}
+    found: dict[str, bool] = {}
+    for s in statements:
+        along_x, along_y = iterator(s, x.schedule[s.name]), iterator(s, y.schedule[s.name])
+        for e in loads(s.value):
+            if along_x is None or along_y is None or e.array in written:
+                continue
+            costs = [access_cost(e, it, plan.target.warp, False) for it in (along_x, along_y)]
+            found[e.array] = found.get(e.array, True) and costs[0] >= 1.0 and 0.0 < costs[1] < 1.0
+    return [array for array, good in found.items() if good]
+
+
+def _axes(plan: GpuPlan, free: Sequence[Member]) -> tuple[Member, Member | None]:
+    """The loops for x and y."""
+    x = contiguous(plan, free)
+    others = [m for m in free if m is not x]
+    return x, others[-1] if others else None
 
 
 def _leading(members: Sequence[Member], free: Sequence[Member]) -> list[Member]:
@@ -92,7 +131,7 @@ def _threads(plan: GpuPlan, x: Member, others: Sequence[Member]) -> list[int]:
     if not others:
         return [ROW_THREADS if extent is None else min(ROW_THREADS, _power_above(extent))]
     along = TILE_THREADS[0] if extent is None else min(TILE_THREADS[0], _power_above(extent))
-    across = ROW_THREADS // along
+    across = TRANSPOSED_ROWS if transposed_reads(plan, x, others[0]) else ROW_THREADS // along
     second = plan.extent(others[0])
     if second is not None:
         across = min(across, _power_above(second))

@@ -7,7 +7,9 @@ import pytest
 import simt
 from programs import ALL, arguments
 
+from emit.loops import Alloc
 from examples import polybench
+from poly.expr import const_int
 from scheduler.strategies.gpu import automatic_gpu
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9)]  # they divide nothing
@@ -57,3 +59,10 @@ def test_a_row_reduction_is_one_kernel_with_a_block_for_each_row() -> None:
 def test_serial_loops_stay_on_the_host() -> None:
     schedule = automatic_gpu(ALL["jacobi"][0].scop(), simt.TARGET)
     assert len(simt.launches(simt.finished(schedule.scop, schedule.tree))) == 2
+
+
+def test_a_transpose_goes_through_shared_memory() -> None:
+    schedule = automatic_gpu(ALL["transpose"][0].scop(), simt.TARGET)
+    (launch,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
+    assert isinstance(launch.body, Alloc) and launch.body.buffer.space == "shared"
+    assert launch.body.buffer.shape[-1] == const_int(17) or launch.body.buffer.shape[-1] == const_int(20)
