@@ -36,7 +36,7 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
 
 
-def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray], host: bool = False) -> Any:
+def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Any:
     """Compiled and equal to onnx.reference; the report."""
     want = ReferenceEvaluator(model).run(None, feeds)
     compiled = polyc.compile_model(model, threads=1)
@@ -44,7 +44,7 @@ def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray], host: bool = Fal
     for o, expected in zip(model.graph.output, want, strict=True):
         assert got[o.name].shape == expected.shape and got[o.name].dtype == expected.dtype
         np.testing.assert_allclose(got[o.name], expected, rtol=1e-5, atol=1e-6)
-    assert bool(compiled.report().host) == host
+    assert not compiled.report().host
     return compiled.report()
 
 
@@ -100,8 +100,8 @@ def test_a_loop_that_depends_on_data_stays_and_says_why() -> None:
     model = model_of(
         nodes, [info("x", [2]), info("outer", [2])], ["last"], M=np.array(2), hundred=np.array(100, np.float32)
     )
-    report = check(model, {"x": f32(2), "outer": f32(2)}, host=True)
-    assert [o for o, _, _ in report.host] == ["Loop"]
+    report = check(model, {"x": f32(2), "outer": f32(2)})
+    assert any("is part of the plan" in n for n in report.notes)
     assert any("its condition is not constant" in n for n in report.notes)
 
 
