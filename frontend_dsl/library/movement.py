@@ -183,6 +183,19 @@ def make_trilu(T: DType, batch: int, rows: int, cols: int, k: int, upper: bool) 
     return trilu
 
 
+def make_full(T: DType, shape: Shape, value: Any) -> Any:
+    """`value` everywhere."""
+
+    @op
+    def full_() -> T[shape]:
+        Y = empty(shape, T)
+        for i in grid(*shape):
+            Y[i] = T(value)
+        return Y
+
+    return full_
+
+
 def make_range(T: DType, n: int, start: int, step: int) -> Any:
     """`Y[i] = start + i * step`."""
 

@@ -203,6 +203,16 @@ def eye_like(ctx: NodeContext) -> OperatorScop:
     return OperatorScop(scop, (), scop.results, False)
 
 
+@onnx_operator("ConstantOfShape")
+def constant_of_shape(ctx: NodeContext) -> OperatorScop:
+    """Of a shape that follows from symbolic sizes (of others it is a constant)."""
+    y = only_output(ctx)
+    given = ctx.attrs.get("value")
+    value = 0 if given is None else given.reshape(-1)[0].item()
+    scop = scop_of(lib.make_full, y.dtype, y.shape, value)
+    return OperatorScop(scop, (), scop.results, False)
+
+
 @onnx_operator("Range")
 def range_(ctx: NodeContext) -> OperatorScop:
     """Of a length that follows from symbolic sizes (of others it is a constant)."""

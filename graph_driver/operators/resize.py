@@ -108,13 +108,23 @@ def _scales(ctx: NodeContext, shape: Shape, out: Shape) -> list[Fraction]:
         position = 1 if ctx.op_type == "Upsample" or ctx.opset < 11 else 2
         given = constant(ctx, position, "scales") if optional(ctx, position) is not None else None
     if given is None or len(given) == 0:
-        return [Fraction(m, n) for n, m in zip(shape, out, strict=True)]
+        return [_ratio(n, m) for n, m in zip(shape, out, strict=True)]
     axes = ctx.attrs.get("axes")
     where = [a % len(shape) for a in integers(axes)] if axes is not None else list(range(len(shape)))
     scales = [Fraction(1)] * len(shape)
     for d, value in zip(where, given, strict=True):
         scales[d] = Fraction(float(value)).limit_denominator(10000)
     return scales
+
+
+def _ratio(n: Any, m: Any) -> Fraction:
+    """m / n; of symbolic sizes a whole number."""
+    if isinstance(n, int) and isinstance(m, int):
+        return Fraction(m, n)
+    factor = m // n
+    if not isinstance(factor, int) or factor * n != m:
+        raise Unsupported(f"Resize from {n} to {m}")
+    return Fraction(factor)
 
 
 def _kept_aspect(ctx: NodeContext, shape: Shape) -> list[Fraction]:
@@ -180,6 +190,10 @@ def _repeats(n: int, m: int, factor: int, where: Coordinate | None) -> bool:
     if where is None:
         return factor == 1
     a, b, c = where
+    if not isinstance(n, int):  # of slope 1 / factor: any n shows both ends and what lies between
+        if a * factor != c:
+            return False
+        n, m = 4, 4 * factor
     return all(min(max((a * i + b) // c, 0), n - 1) == i // factor for i in range(m))
 
 

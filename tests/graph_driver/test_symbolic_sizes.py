@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from symbolic_models import attention, convolutions, perceptron, table
 from tiny_models import model_of
 
@@ -245,6 +245,22 @@ def test_what_cannot_stay_symbolic_is_named() -> None:
         ModelError, match="Split 'halves' cannot keep the sizes length symbolic: .*give them with --dim"
     ):
         compile_model(model, threads=1, symbolic=True)
+
+
+def test_images_are_doubled_and_filled() -> None:
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["big"], mode="nearest", nearest_mode="floor",
+                         coordinate_transformation_mode="asymmetric"),
+        helper.make_node("Shape", ["big"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["ones"], value=numpy_helper.from_array(np.float32([2.5]))),
+        helper.make_node("Add", ["big", "ones"], ["y"]),
+    ]  # fmt: skip
+    model = model_of(nodes, {"x": [1, "height", "width"]}, {"y": None}, {"scales": np.float32([1, 2, 3])})
+    dynamic = compile_model(model, threads=1, symbolic=True)
+    assert dynamic.report().host == []
+    for height, width in ((1, 1), (5, 9), (16, 33)):
+        x = np.random.default_rng(height).standard_normal((1, height, width), np.float32)
+        assert np.array_equal(dynamic({"x": x})["y"], x.repeat(2, 1).repeat(3, 2) + np.float32(2.5))
 
 
 def test_two_sizes_that_must_agree_are_a_guard() -> None:
