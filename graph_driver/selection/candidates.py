@@ -96,7 +96,7 @@ def _traffic(graph: Graph, node: Node, target: Target) -> float:
 
 def _direct(graph: Graph, node: Node, target: Target) -> float:
     s = sizes_of(graph, node)
-    y = graph.tensors[node.outputs[0]].shape or ()
+    y = graph.tensors[next(node.writes())].shape or ()
     a = graph.tensors[node.inputs[0]].shape or () if node.inputs and node.inputs[0] else ()
     if not all(isinstance(e, int) for e in (*a, *y)):
         return _traffic(graph, node, target)

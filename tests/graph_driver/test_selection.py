@@ -92,6 +92,13 @@ def test_what_is_selected_is_what_is_built(channels: int, size: int) -> None:
     assert chosen.chosen == (f"winograd{built[0]}" if built else "contraction")
 
 
+def test_an_absent_first_output() -> None:
+    w = {"w": np.ones((1, 12, 3), np.float32), "r": np.ones((1, 12, 4), np.float32)}
+    nodes = [helper.make_node("GRU", ["x", "w", "r"], ["", "h"], "gru", hidden_size=4)]
+    (found,) = select(import_model(model_of(nodes, {"x": [2, 1, 3]}, {"h": None}, w)), targets.host())
+    assert found.chosen == "loops"
+
+
 def test_every_node_has_exactly_one_implementation() -> None:
     graph = import_model(network(), {"N": 1})
     manager.run(graph)
