@@ -42,6 +42,7 @@ def test_compile_needs_no_device(model: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 @needs_nvidia
+@pytest.mark.long
 def test_compile_writes_machine_code(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(model), "--target", "sm_90", "-o", str(tmp_path / "out")]) == 0
     assert "kernels compiled to machine code" in capsys.readouterr().out
@@ -52,6 +53,7 @@ def test_compile_writes_machine_code(model: Path, tmp_path: Path, capsys: pytest
 
 
 @needs_opencl
+@pytest.mark.long
 def test_run_checks_the_whole_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(model), "--target", "opencl", "--check"]) == 0
     assert ": ok (limit" in capsys.readouterr().out

@@ -143,10 +143,31 @@ def test_a_missing_driver_is_named() -> None:
 @cache
 def stand_in(folder: Path) -> Path:
     """The folder with the stand-in `libcuda.so.1`."""
-    built = folder / "libcuda.so.1"
-    command = ["gcc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", str(HERE / "stand_in.c"), "-ldl"]
+    built, more = folder / "libcuda.so.1", folder / "more.c"
+    names = pycuda_needs()
+    more.write_text("\n".join(f"__attribute__((weak)) int {n}(void) {{ return 801; }}" for n in names) + "\n")
+    command = [
+        "gcc",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-Wl,-soname,libcuda.so.1",
+        str(HERE / "stand_in.c"),
+        str(more),
+        "-ldl",
+    ]
     subprocess.run([*command, "-o", str(built)], check=True)
     return folder
+
+
+def pycuda_needs() -> list[str]:
+    """The driver's functions that pycuda links to: those that the stand-in lacks must at least be there."""
+    found = importlib.util.find_spec("pycuda")
+    if found is None or not found.submodule_search_locations:
+        return []
+    libraries = [*Path(found.submodule_search_locations[0]).glob("_driver*.so")]
+    said = subprocess.run(["nm", "-D", "--undefined-only", *libraries], capture_output=True, text=True, check=True)
+    return sorted({w for w in said.stdout.split() if w.startswith("cu")})
 
 
 def on_stand_in(folder: Path, interface: str, what: str) -> None:

@@ -41,7 +41,7 @@ def test_a_right_kernel_has_no_races() -> None:
     assert multiply(tiled_matmul(8), "forward", "races") == 0
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_missing_barrier_is_a_race_and_wrong(number: int) -> None:
     wrong = without_barrier(tiled_matmul(8), number)
     assert not multiply(wrong) == 0
