@@ -20,7 +20,7 @@ from emit.gpu.lanes import WIDEST
 from emit.linear import linear, rebuild, variables
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
 from emit.passes.bounds import full
-from emit.rewrite import Names, binders, with_bodies
+from emit.rewrite import Names, binders, stmt_exprs, with_bodies
 from poly.dtypes import bool_
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int, loads, substitute
@@ -142,6 +142,7 @@ class _Device:
     def visit(self, s: Stmt, at: _Spot) -> Stmt:
         copied = copied_buffer(s, self.shared)
         if copied is not None:
+            self.check_alike(s, copied, at)
             self.padded |= {copied.name} if transposes(s, copied) else set()
             guards = holds_for_some(
                 (*self.missing(at.axes, "block"), *at.guards), at.values, tuple(self.threads.values())
@@ -162,6 +163,16 @@ class _Device:
         if isinstance(s, Let) and reads(s.value) and not self.settled(s, at):
             return self.on_data(s, at)
         return with_bodies(s, tuple(self.visit(b, at) for b in s.bodies()))
+
+    def check_alike(self, copy: Stmt, buffer: Buffer, at: _Spot) -> None:
+        """A copy that all threads do together may not depend on which thread does it."""
+        ids = {v for v, _ in self.threads.values()}
+        for s in walk(copy):
+            if any(ids & variables(substitute(e, at.values)) for e in stmt_exprs(s)):
+                raise self.error(
+                    f"the copy of shared buffer '{buffer.name}' is not the same for all threads of a block; promote "
+                    "outside the loops over threads, or tile so that they touch whole boxes"
+                )
 
     def read_by_columns(self, s: Store, at: _Spot) -> Iterator[str]:
         """The shared buffers of which neighbouring threads access elements of different rows."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import islpy as isl
+
 from poly.expr import loads
 from poly.tree import GpuAxis, Member
 from scheduler.strategies.gpu_cost import cost_along
@@ -66,6 +68,8 @@ def stage_transposed(plan: GpuPlan, free: Sequence[Member]) -> None:
 def transposed_reads(plan: GpuPlan, x: Member, y: Member) -> list[str]:
     """Arrays that the nest reads once for each iteration, contiguously along `y` only, and does not write."""
     statements = [plan.scop.statements[n] for n in x.schedule]
+    if any(b.dim(isl.dim_type.div) for s in statements for b in s.domain.get_basic_sets()):
+        return []  # loops with steps: what the threads touch is no box
     written = {s.array for s in statements}
     found: dict[str, bool] = {}
     for s in statements:
