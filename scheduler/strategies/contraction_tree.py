@@ -40,7 +40,6 @@ PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it 
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
 PAGE_BYTES = 4096
-TYPICAL_EXTENT = 128  # what a symbolic extent is taken for where memory is weighed
 UNROLL_INNER = 9
 NEAR = 4  # elements at most this far apart are loaded whole and shuffled
 
@@ -121,7 +120,7 @@ def _score(
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
     """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
-    shape = [e.value if isinstance(e, Const) else TYPICAL_EXTENT for e in scop.arrays[load.array].shape]
+    shape = [e.value if isinstance(e, Const) else 1 << 20 for e in scop.arrays[load.array].shape]
     below = load.dtype.bytes
     stride = 0
     for dim in reversed(range(len(shape))):

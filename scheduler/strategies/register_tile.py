@@ -18,7 +18,6 @@ SHUFFLES_PER_CYCLE = 1
 L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
 MOST_VECTORS = 8
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
-TYPICAL = (13, 28, 56, 64, 112, 128, 197, 256, 512)  # what symbolic extents are: images, sequences, batches of rows
 PARTIAL_COST = 3.0  # a tile cut by the border runs guarded and masked: in units of a full tile
 
 
@@ -49,16 +48,16 @@ def throughput(rows: int, vectors: int, target: Target, depth: int = 0, apart: i
 
 
 def filled(extent: int | None, step: int) -> float:
-    """Share of useful work when `extent` is cut in steps (of a symbolic one the mean over `TYPICAL`)."""
+    """Share of useful work when `extent` is cut in steps (1 for a symbolic extent)."""
     if extent is None:
-        return sum(filled(n, step) for n in TYPICAL) / len(TYPICAL)
+        return 1.0
     full, rest = divmod(extent, step)
     return extent / step / (full + (PARTIAL_COST if rest else 0.0))
 
 
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
            apart: int = 1) -> RegisterTile:  # fmt: skip
-    """The best tile for a `rows` x `columns` output (None = symbolic), `depth`
+    """The best tile for a `rows` x `columns` output (None = symbolic, taken as large), `depth`
     steps of the reduction and panel columns `apart` elements apart."""
     best: RegisterTile | None = None
     for vectors in range(1, MOST_VECTORS + 1):
