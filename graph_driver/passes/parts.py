@@ -98,9 +98,7 @@ def _returned(graph: Graph) -> set[str]:
     return found
 
 
-def _whole(
-    graph: Graph, node: Node, source: dict[str, str], fixed: set[str], taken: set[str]
-) -> list[int] | None:
+def _whole(graph: Graph, node: Node, source: dict[str, str], fixed: set[str], taken: set[str]) -> list[int] | None:
     """Where the operands of a concatenation lie in its result; None when it has to be copied."""
     result = graph.tensors[node.outputs[0]]
     shape = result.shape or ()

@@ -156,7 +156,10 @@ def test_a_branch_that_does_not_fit_is_left_to_the_host() -> None:
     g (float[4] x, bool c) => (float[a, b] y) {
         y = If (c) <
             then_branch = t () => (float[2, 2] ty) { s = Constant <value = int64[2] {2, 2}> ()  ty = Reshape(x, s) },
-            else_branch = e () => (float[p, q] ey) { m = Constant <value = float[3, 1] {1, 2, 3}> ()  ey = MatMul(x, m) }
+            else_branch = e () => (float[p, q] ey) {
+                m = Constant <value = float[3, 1] {1, 2, 3}> ()
+                ey = MatMul(x, m)
+            }
         >
     }
     """)
