@@ -19,7 +19,7 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) -m pytest -n $(JOBS) -m "not long and not bench"
+	$(PY) -m pytest -n $(JOBS) -rs -m "not long and not bench"
 
 test-long: $(VENV)/installed
 	$(PY) -m pytest -n $(JOBS) -m "long"

@@ -252,7 +252,10 @@ def refuse_dynamic(scop: Scop, member: Member, what: str) -> None:
 
 
 def check_dynamic(scop: Scop, tree: Node) -> None:
-    """Raise `ScheduleError` unless every data-dependent loop is inside the loops its bounds use."""
+    """Raise `ScheduleError` unless every data-dependent loop is inside the loops its bounds use, and has an end.
+
+    A loop over `j + k` outside of the one over a data-dependent `k` has none.
+    """
     if not any(s.dynamic for s in scop.statements.values()):
         return
     from poly.expr import Var
@@ -266,14 +269,21 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
             stmt = scop.statements[name]
             bounds = {b.iter: b for b in stmt.dynamic}
             for depth, m in enumerate(members):
-                for b in (bounds[i] for i in _iters(scop, name, m.schedule[name]) & set(bounds)):
+                runs_over = _iters(scop, name, m.schedule[name])
+                outer = [o.schedule[name] for o in members[:depth]]
+                for b in (bounds[i] for i in runs_over & set(bounds)):
                     used = {e.name for x in (b.lo, b.hi) for e in walk_expr(x) if isinstance(e, Var)}
-                    outer = [o.schedule[name] for o in members[:depth]]
                     missing = {i for i in stmt.iters if i in used and not _decides(outer, stmt, i)}
                     if missing:
                         raise ScheduleError(
                             f"loop '{m.name}' has bounds that depend on data read at {', '.join(sorted(missing))}: "
                             f"it must stay inside"
+                        )
+                    open_ = [] if len(runs_over) == 1 else [i for i in runs_over if not _decides(outer, stmt, i)]
+                    if b.iter in open_ and len(open_) > 1:
+                        raise ScheduleError(
+                            f"loop '{m.name}' runs over {' and '.join(sorted(open_))} at once, and the bounds of "
+                            f"{b.iter} depend on data: its end is not known"
                         )
 
 
