@@ -80,8 +80,24 @@ def check_layout(scop: Scop, region: Region) -> None:
     if _one_to_one(layout, (None,) * rank):
         return
     box = box_of(scop, region)
-    if box is not None and not _one_to_one(layout, tuple(map(box.extent, range(rank)))):
+    if box is None or _one_to_one(layout, tuple(map(box.extent, range(rank)))):
+        return
+    # The threads of a block share a buffer in shared memory: what one of them touches is not all.
+    if region.node.space == "shared" or not _one_to_one_on(box, layout):
         raise ScheduleError(f"the {what} gives two elements one place")
+
+
+def _one_to_one_on(box: Box, layout: Layout) -> bool:
+    """Whether different elements that are touched get different places: the box may have holes."""
+    elements = box.touched.wrap().flatten()  # { [values of the loops above, element] }
+    space, above = elements.get_space(), box.touched.dim(isl.dim_type.in_)
+    loops = isl.PwMultiAff.project_out_map(space, isl.dim_type.set, above, box.rank)
+    places = isl.Map.from_pw_multi_aff(loops)
+    for dim, div, mod in layout:
+        element = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space), isl.dim_type.set, above + dim)
+        place = element.sub(box.touched.dim_min(dim).pullback_pw_multi_aff(loops)).scale_down_val(isl.Val(div)).floor()
+        places = places.flat_range_product(isl.Map.from_pw_aff(place.mod_val(isl.Val(mod)) if mod else place))
+    return bool(places.intersect_domain(elements).is_injective())
 
 
 @cache

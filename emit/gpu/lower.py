@@ -8,6 +8,8 @@ from emit.gpu.budget import check_budget
 from emit.gpu.guards import hoist_guards
 from emit.gpu.lanes import widen
 from emit.gpu.mapping import launches
+from emit.gpu.peel import peel
+from emit.gpu.whole import whole_tiles
 from emit.loops import Function
 from emit.lower import build_loops
 from emit.passes.fma import contract
@@ -39,7 +41,9 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
     verify(fn, "loop generation")
     steps = (
         ("mapping", lambda f: check_budget(simplify(launches(contract(f), target)), target)),
+        ("whole tiles", lambda f: simplify(whole_tiles(f))),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
+        ("partial panels", lambda f: simplify(peel(f))),
         ("tiles", lambda f: simplify(separate_tiles(f))),
         ("lanes", lambda f: simplify(widen(f))),
         ("unroll", lambda f: simplify(unroll(f))),
