@@ -1,4 +1,7 @@
-"""`python -m benchmarks [--family F]... [--json FILE] [--page FILE]`: all timings on one thread."""
+"""`python -m benchmarks [--family F]... [--json FILE] [--page FILE]`: all timings on one thread.
+
+`--threads [N]` instead: what N threads (2) bring over one.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from rich.table import Table  # noqa: E402
 from benchmarks.cases import all_cases  # noqa: E402
 from benchmarks.models import LIGHT, light_model, random_inputs  # noqa: E402
 from benchmarks.report import geometric_mean, page  # noqa: E402
+from benchmarks.threading_speed import rows  # noqa: E402
 from graph_driver.bench.compare import compare  # noqa: E402
 from graph_driver.bench.peers import installed  # noqa: E402
 
@@ -33,7 +37,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--threads", type=int, nargs="?", const=2, metavar="N", help="one thread against N (2)")
     options = parser.parse_args()
+    if options.threads is not None:
+        _threads(options.threads, options.rounds, options.json)
+        return
     families, peers = options.family or FAMILIES, installed()
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold  # so that compile times are cold
@@ -43,6 +51,20 @@ def main() -> None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if options.page:
         options.page.write_text(page(rows, peers, options.rounds), encoding="utf-8")
+
+
+def _threads(threads: int, rounds: int, path: Path | None) -> None:
+    """The table of `benchmarks.threading_speed`."""
+    peers = installed()
+    found = list(rows(threads, peers, rounds))
+    systems = ("polyc", *peers)
+    table = Table("case", *(f"{p}: 1, {threads} threads, ratio" for p in systems), "load")
+    for r in found:
+        cells = [f"{r['ms'][f'{p} 1'][0]:.2f} {r['ms'][f'{p} {threads}'][0]:.2f} {r['ratio'][p]:.2f}" for p in systems]
+        table.add_row(r["case"], *cells, str(r["load"]))
+    Console().print(table)
+    if path:
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _rows(families: tuple[str, ...], peers: list[str], rounds: int) -> Iterator[dict[str, Any]]:

@@ -22,7 +22,7 @@ from typing import Any
 from emit import cache, jit, targets
 from poly.errors import BuildError
 
-CHUNKS_PER_THREAD = 4
+CHUNKS_PER_THREAD = 16
 SPINS = 4000  # some 50 microseconds before a worker sleeps
 MAX_THREADS = 512
 

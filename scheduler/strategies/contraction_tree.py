@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import islpy as isl
 
@@ -34,6 +35,7 @@ from scheduler.strategies.contraction import (
     variables,
 )
 from scheduler.strategies.register_tile import RegisterTile, choose
+from scheduler.strategies.sharing import shared_loop
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
@@ -209,14 +211,25 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
     for array in dict.fromkeys(arrays):
         if scop.arrays[array].kind == "local" or array == group.contraction.update.array:
             node = maker.promoted(array, node, used_outside(scop, group, array))
-    outer = maker.outer_members(target)
-    shared = len(group.contraction.single)  # the first loop of more than one iteration
-    if threads > 1 and shared < len(outer):
+    outer, trips = maker.outer_members(target, threads)
+    shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
+    if shared is not None:
         outer[shared] = _with_kind(outer[shared], "parallel")
     node = Band(tuple(outer), node) if outer else node
     if plan.pack:
         node = maker.packed_panel(node)
     return node
+
+
+def _even_block(tiles: int, most: int, threads: int) -> int:
+    """Tiles in a block, at most `most` and no less than half of it: the largest that shares them evenly."""
+
+    def last(block: int) -> int:
+        """Tiles of the thread that has most."""
+        blocks = -(-tiles // block)
+        return min(tiles, -(-blocks // threads) * block)
+
+    return min(range(most, max(1, most // 2) - 1, -1), key=last) if threads > 1 else most
 
 
 def _with_kind(m: Member, kind: LoopKind) -> Member:
@@ -259,8 +272,14 @@ class _Maker:
             schedule[stmt.name] = pa
         return Member(name, schedule, kind, factor, coincident=True)
 
-    def outer_members(self, target: Target) -> list[Member]:
-        """Tile loops: the panel owner's first, so that its panel stays in cache."""
+    def operations(self) -> float | None:
+        """Multiplications and additions of the contraction; None when they depend on sizes."""
+        c = self.group.contraction
+        extents = [extent(c.update, i) for i in (*c.outputs, *c.inner)]
+        return None if None in extents else 2.0 * prod(n or 0 for n in extents)
+
+    def outer_members(self, target: Target, threads: int) -> tuple[list[Member], list[int | None]]:
+        """Tile loops: the panel owner's first, so that its panel stays in cache; and their iterations."""
         plan, c = self.plan, self.group.contraction
         order = [*c.single, *c.batch]
         if set(plan.panel.own) == {plan.columns}:
@@ -270,21 +289,29 @@ class _Maker:
             order += [plan.rows] if plan.rows else []
             order += [o for o in plan.other.own if o != plan.rows]
             order += [*(o for o in plan.panel.own if o != plan.columns), plan.columns]
-        members = []
-        block = self.row_block(target)
+        members: list[Member] = []
+        trips: list[int | None] = []
+
+        def loop(name: str, o: str, block: int, step: int) -> None:
+            members.append(self.member(name, o, (block, step)))
+            total = block or extent(self.plan.contraction.update, o)
+            trips.append(None if total is None else -(-total // step))
+
+        block = self.row_block(target, threads)
         if block and plan.rows:
-            members.append(self.member(f"{plan.rows}.blk", plan.rows, (0, block)))
+            loop(f"{plan.rows}.blk", plan.rows, 0, block)
         for o in order:
             if o == plan.columns:
-                members.append(self.member(f"{o}.out", o, (0, plan.tile.columns)))
+                loop(f"{o}.out", o, 0, plan.tile.columns)
             elif o == plan.rows:
-                members.append(self.member(f"{o}.out", o, (block or 0, plan.tile.rows)))
+                loop(f"{o}.out", o, block or 0, plan.tile.rows)
             else:
-                members.append(self.member(o, o, (0, 1)))
-        return members
+                loop(o, o, 0, 1)
+        return members, trips
 
-    def row_block(self, target: Target) -> int | None:
-        """Rows whose operand fits half of L2, when the panels are swept for each block."""
+    def row_block(self, target: Target, threads: int) -> int | None:
+        """Rows whose operand fits half of L2, when the panels are swept for each block; with several threads
+        rather fewer, so that all get as many tiles."""
         plan, c = self.plan, self.group.contraction
         if plan.rows is None or plan.other.own != (plan.rows,) or set(plan.panel.own) != {plan.columns} or c.batch:
             return None
@@ -295,8 +322,10 @@ class _Maker:
         row_bytes = plan.other.load.dtype.bytes
         for s in sizes:
             row_bytes *= s or 1
-        rows = max(1, target.l2 // 2 // row_bytes // plan.tile.rows) * plan.tile.rows
-        return rows if rows < total else None
+        most = max(1, target.l2 // 2 // row_bytes // plan.tile.rows)
+        if most * plan.tile.rows >= total:
+            return None
+        return _even_block(-(-total // plan.tile.rows), most, threads) * plan.tile.rows
 
     def point_members(self, stmt: Statement) -> tuple[Member, ...]:
         """The loops inside a tile, for one statement."""

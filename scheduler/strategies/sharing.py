@@ -1,0 +1,38 @@
+"""Which of several nested parallel loops the threads should share.
+
+A loop of `n` iterations on `t` threads takes as long as `ceil(n / t)` of them; a loop inside others is entered
+many times, and each entry wakes the threads and waits for the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ENTRY = 10_000.0  # scalar operations that a thread does while a parallel loop is entered and left (measured)
+EVEN = 0.02  # share of the time below which the outer loop is taken
+
+
+def balance(trips: int, threads: int) -> float:
+    """Share of the threads' time that is work, when they share `trips` equal pieces."""
+    return trips / (-(-trips // threads) * threads)
+
+
+def shared_loop(trips: Sequence[int | None], operations: float | None, threads: int) -> int | None:
+    """The loop to share, of nested ones that are all parallel, outermost first; None: better none.
+
+    Args:
+        trips: iterations of each loop; None when they depend on sizes (taken as many).
+        operations: scalar operations of the whole nest; None when they depend on sizes (taken as many).
+        threads: how many share the work.
+    """
+    best: int | None = None
+    least, entries = 1.0, 1
+    for k, n in enumerate(trips):
+        time = 1.0 / (threads * (1.0 if n is None else balance(n, threads)))
+        time += 0.0 if operations is None else entries * ENTRY / max(operations, 1.0)
+        if time < least - EVEN:
+            best, least = k, time
+        if n is None:
+            break  # so many entries are never better
+        entries *= n
+    return best

@@ -1,0 +1,73 @@
+"""Which loop of a contraction the threads share, and row blocks that divide evenly."""
+
+from math import ceil
+
+import pytest
+
+from emit import targets
+from poly.specialise import specialise
+from poly.tree import Band, walk
+from polyc import dims, empty, f32, grid, op
+from scheduler.strategies.auto import automatic, marked
+from scheduler.strategies.contraction_tree import _even_block
+from scheduler.strategies.sharing import balance, shared_loop
+
+M, N, K = dims("M N K")
+LARGE = 1e9
+
+
+@op
+def product(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+@op
+def pointwise_convolution(X: f32[1, K, M], W: f32[N, K]) -> f32[1, N, M]:
+    Y = empty((1, N, M), f32)
+    for b, o, x in grid(1, N, M):
+        Y[b, o, x] = 0.0
+        for c in range(K):
+            Y[b, o, x] += X[b, c, x] * W[o, c]
+    return Y
+
+
+def test_balance():
+    assert balance(8, 2) == 1.0 and balance(3, 2) == 0.75 and balance(1, 4) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("trips", "operations", "threads", "wanted"),
+    [
+        ((1, 32, 12), LARGE, 2, 1),  # one image: not the loop over images
+        ((3, 64), LARGE, 2, 1),  # three blocks on two threads: the loop inside is even
+        ((25, 63), LARGE, 2, 0),  # nearly even: not worth 25 entries
+        ((None, 4), LARGE, 2, 0),  # depends on sizes: many
+        ((1, None), None, 2, 1),
+        ((64, 64), 5e3, 2, None),  # too little work
+        ((1, 1), LARGE, 2, None),
+    ],
+)
+def test_shared_loop(trips, operations, threads, wanted):
+    assert shared_loop(trips, operations, threads) == wanted
+
+
+def test_even_blocks():
+    assert _even_block(167, 10, 1) == 10  # one thread: as large as the cache allows
+    block = _even_block(167, 10, 2)
+    blocks = ceil(167 / block)
+    assert 5 <= block <= 10 and ceil(blocks / 2) * block <= 84
+    assert _even_block(5, 1, 2) == 1
+
+
+@pytest.mark.parametrize(("op_", "sizes"), [(product, (1000, 1000, 1000)), (pointwise_convolution, (196, 256, 1024))])
+def test_the_shared_loop_has_work_for_all(op_, sizes):
+    scop = specialise(op_.scop(), dict(zip(("M", "N", "K"), sizes, strict=True)))
+    schedule = automatic(scop, targets.get("x86-64-v3"), 2)
+    assert len(marked(schedule, "parallel")) == 1
+    (member,) = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members if m.kind == "parallel"]
+    assert not member.name.startswith("b")  # of extent 1
