@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from back_ends import execute
+
 from poly.errors import ScheduleError
 from polyc import dims, f32, i32, op, zeros
 from scheduler.schedule import Schedule
