@@ -16,6 +16,7 @@ from poly.tree import Node, loop_names, of_scop
 from scheduler import addressing, guarding, repair
 from scheduler.decision import Decision
 from scheduler.step import Step
+from scheduler.storage import check_shared
 from scheduler.tree_edit import check_dynamic, locate
 
 Changes = Literal["all", "mark", "storage", "none"]
@@ -113,6 +114,8 @@ class Core:
         from poly import legality
 
         violation = None
+        if changes != "none":
+            check_shared(self.scop, self.tree)
         if changes == "mark" and loop is not None:
             vector = locate(self.tree, loop).member.kind == "vector"
             violation = legality.check_parallel(self.scop, self.tree, loop, vector)

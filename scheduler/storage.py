@@ -135,6 +135,23 @@ def check_bounded(scop: Scop, stmts: Sequence[Statement], array: str, loops: lis
         )
 
 
+def check_shared(scop: Scop, tree: Node) -> None:
+    """Refuse a shared buffer inside a loop over threads whose array is written there.
+
+    All threads of a block hold one buffer together, so each would copy out what others write.
+    """
+    for path, node in paths(tree):
+        if not isinstance(node, Promote) or node.space != "shared":
+            continue
+        threads = [m.name for m in outer_members(path) if m.kind.startswith("thread.")]
+        writers = [s for s in sorted(statements_below(scop, path)) if scop.statements[s].array == node.array]
+        if threads and writers:
+            raise ScheduleError(
+                f"array '{node.array}' cannot be in shared memory inside loop '{threads[-1]}', whose iterations are "
+                f"threads: {writers[0]} writes it there (promote it outside of that loop)"
+            )
+
+
 def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
     """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
     spread = _spread(scop, array, loops)

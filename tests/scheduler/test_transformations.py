@@ -346,6 +346,12 @@ NONSENSE = [
     (lambda s: s.unroll_and_jam("k", 2), "loop 'k' has no loop inside to jam into: unroll it"),
     (lambda s: s.unroll_and_jam("i", 0), "the factor of loop 'i' must be a positive integer, not 0"),
     (lambda s: s.unroll("i", 2).unroll_and_jam("i", 2), "loop 'i' is marked unroll already"),
+    (lambda s: s.promote("C", "j", "shared").bind("i", "thread.x"),
+     "array 'C' cannot be in shared memory inside loop 'i', whose iterations are threads: S0 writes it there "
+     "(promote it outside of that loop)"),
+    (lambda s: s.bind("i", "thread.x").promote("C", "j", "shared"),
+     "array 'C' cannot be in shared memory inside loop 'i', whose iterations are threads: S0 writes it there "
+     "(promote it outside of that loop)"),
     (lambda s: s.bind("i", "warp"),
      "no GPU axis 'warp': the axes are block.x, block.y, block.z, thread.x, thread.y, thread.z"),
     (lambda s: s.bind("i", "block.x").bind("j", "block.x"),
