@@ -33,15 +33,15 @@ class Difference:
         return self.error / self.scale if self.scale > 0 else float("inf")
 
 
-def random_input(name: str, dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Normal floats, small non-negative integers, fair bools; the same for the same seed and name."""
+def random_input(name: str, dtype: str, shape: tuple[int, ...], seed: int, limit: int | None = None) -> np.ndarray:
+    """Normal floats, integers from 0 to below `limit` (default 4), fair bools; the same for the same seed and name."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     kind = BY_NAME[dtype]
     if kind.is_float:
         return rng.standard_normal(shape).astype(kind.np)
     if kind.is_int:
-        return rng.integers(0, 4, shape).astype(kind.np)
+        return rng.integers(0, min(limit or 4, np.iinfo(kind.np).max), shape).astype(kind.np)
     return rng.integers(0, 2, shape).astype(kind.np)
 
 

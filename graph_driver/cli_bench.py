@@ -60,7 +60,7 @@ def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[st
         if name not in out and not dtype:
             raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in out:
-            out[name] = random_input(name, dtype, shape, seed)
+            out[name] = random_input(name, dtype, shape, seed, model.plan.index_limits.get(name))
     return out
 
 

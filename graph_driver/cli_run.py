@@ -16,6 +16,7 @@ import numpy as np
 from graph_driver.check import Difference, compare, random_input, reference_outputs
 from graph_driver.cli_compile import check_options, compile_from, pass_options
 from graph_driver.cli_inspect import UsageError, parse_bindings, parse_dims, parse_sizes
+from graph_driver.index_limits import index_limits
 from graph_driver.model import Model
 from graph_driver.package import is_package, load
 from graph_driver.passes.manager import select
@@ -59,7 +60,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         if name not in inputs and not dtype:
             raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in inputs:
-            inputs[name] = random_input(name, dtype, shape, arguments.seed)
+            inputs[name] = random_input(name, dtype, shape, arguments.seed, model.plan.index_limits.get(name))
     start = time.perf_counter()
     model.executor()
     loaded = time.perf_counter()
@@ -113,12 +114,13 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
     passes = select(**pass_options(arguments), exact=arguments.exact)
     shapes = {name: value.shape for name, value in inputs.items()}
     graph = import_model(arguments.model, parse_sizes(arguments.dim), shapes)
+    limits = index_limits(graph)
     for name in graph.inputs:
         tensor = graph.tensors[name]
         if name not in inputs and (tensor.dtype is None or tensor.shape is None):
             raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in inputs and tensor.dtype is not None:
-            inputs[name] = random_input(name, tensor.dtype.name, tensor.shape or (), arguments.seed)
+            inputs[name] = random_input(name, tensor.dtype.name, tensor.shape or (), arguments.seed, limits.get(name))
     target, _ = machine_of("cpu")
     verdict = differential(graph, passes, target, compiled_outputs(target, inputs), arguments.tolerance)
     print(json.dumps(asdict(verdict), indent=2) if arguments.json else verdict)

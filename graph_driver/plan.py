@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from graph_driver import memory
+from graph_driver.index_limits import index_limits
 from graph_driver.ir import Graph, GraphError, Tensor
 from graph_driver.joined import Group
 from graph_driver.limits import human
@@ -73,6 +74,7 @@ class Plan:
 
     `inside` has, for each tensor that shows another's memory (views, parts), that tensor and the
     offset in bytes. `planner` made the placement; `peaks` are the arenas of all planners that were tried.
+    `index_limits`: values of these inputs are positions below that number.
     """
 
     inputs: tuple[str, ...]
@@ -86,6 +88,7 @@ class Plan:
     inside: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     planner: str = ""
     peaks: Mapping[str, int] = field(default_factory=dict)
+    index_limits: Mapping[str, int] = field(default_factory=dict)
 
     def offset_of(self, lifetime: str) -> int:
         """Where one of `lifetimes` lies in the arena: a tensor, or a run of its bytes (`NAME+BYTES`)."""
@@ -123,6 +126,7 @@ class Plan:
             "inside": {name: list(where) for name, where in self.inside.items()},
             "planner": self.planner,
             "peaks": dict(self.peaks),
+            "index_limits": dict(self.index_limits),
         }
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
@@ -149,6 +153,7 @@ class Plan:
             int(data["peak"]), int(data["bound"]), int(data["weight_bytes"]), lifetimes,
             {str(k): (str(r), int(o)) for k, (r, o) in data["inside"].items()},
             str(data["planner"]), {str(k): int(v) for k, v in data["peaks"].items()},
+            {str(k): int(v) for k, v in data.get("index_limits", {}).items()},
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -205,7 +210,7 @@ def build_plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
         placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
         {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
-        planned.planner, planned.peaks,
+        planned.planner, planned.peaks, index_limits(graph),
     )  # fmt: skip
 
 
