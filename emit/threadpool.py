@@ -1,10 +1,11 @@
 """A thread pool written in LLVM IR: no C compiler, no Python between a kernel and its threads.
 
-A handle (the kernels' `runtime` argument) points to a block of memory whose first word is
+A handle (the kernels' `runtime` argument) points to a block of memory: the address of
 
     void parallel_for(handle, void (*fn)(int64_t from, int64_t to, void *context), context, lo, hi)
 
-which runs `fn` over static chunks of [lo, hi) on all threads, the calling one included.
+the number of threads, and the address of `polyc_run_tasks` (`emit.task_runner`).
+`parallel_for` runs `fn` over static chunks of [lo, hi) on all threads, the calling one included.
 Chunks depend only on the range and the number of threads; which thread takes which is
 left to chance. Calls from inside a parallel loop, or while another thread uses the pool,
 run serially on the caller. Idle workers spin for some microseconds, then sleep.
@@ -19,7 +20,7 @@ import re
 import threading
 from typing import Any
 
-from emit import cache, jit, targets
+from emit import cache, jit, targets, task_runner
 from poly.errors import BuildError
 
 CHUNKS_PER_THREAD = 16
@@ -29,8 +30,9 @@ MAX_THREADS = 512
 # Offsets in the block, in bytes. Words written by different threads have their own cache lines.
 # STATE is epoch << 16 | open << 15 | number of workers inside the job.
 _LAYOUT = {
-    "ENTRY": 0, "THREADS": 8, "STATE": 64, "FN": 128, "CONTEXT": 136, "LO": 144, "HI": 152, "CHUNKS": 160,
-    "NEXT": 192, "BUSY": 256, "SLEEPERS": 320, "STOP": 328, "MUTEX": 384, "COND": 512, "IDS": 640,
+    "ENTRY": 0, "THREADS": 8, "TASKS": task_runner.TASKS_AT, "STATE": 64, "FN": 128, "CONTEXT": 136,
+    "LO": 144, "HI": 152, "CHUNKS": 160, "NEXT": 192, "BUSY": 256,
+    "SLEEPERS": 320, "STOP": 328, "MUTEX": 384, "COND": 512, "IDS": 640,
 }  # fmt: skip
 
 _TEXT = """
@@ -256,6 +258,8 @@ entry:
 init:
   call void @llvm.memset.p0.i64(ptr %pool, i8 0, i64 %bytes, i1 false)
   store ptr @polyc_parallel_for, ptr %pool
+  %tasks.p = getelementptr i8, ptr %pool, i64 $TASKS
+  store ptr @polyc_run_tasks, ptr %tasks.p
   %threads.p = getelementptr i8, ptr %pool, i64 $THREADS
   %mutex = getelementptr i8, ptr %pool, i64 $MUTEX
   %cond = getelementptr i8, ptr %pool, i64 $COND
@@ -334,8 +338,8 @@ _PAUSE = {
 def source(triple: str) -> str:
     """The pool's LLVM IR for a machine."""
     declaration, pause = _PAUSE.get(triple.split("-")[0].replace("arm64", "aarch64"), ("", ""))
-    text = _TEXT.replace("PAUSE_DECLARATION", declaration).replace("PAUSE", pause)
-    numbers = _LAYOUT | {"CHUNKS_PER_THREAD": CHUNKS_PER_THREAD, "SPINS": SPINS}
+    text = (_TEXT + task_runner.TEXT).replace("PAUSE_DECLARATION", declaration).replace("PAUSE", pause)
+    numbers = _LAYOUT | task_runner.LAYOUT | {"CHUNKS_PER_THREAD": CHUNKS_PER_THREAD, "SPINS": SPINS}
     text = re.sub(r"\$([A-Z_]+)", lambda m: str(numbers[m[1]]), text)
     return f'source_filename = "polyc_threadpool"\ntarget triple = "{triple}"\n{text}'
 

@@ -118,6 +118,10 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         help="implementations by cost, or one kernel for each node as the operator's definition has it",
     )  # fmt: skip
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
+    p.add_argument(
+        "--tasks", action=argparse.BooleanOptionalAction, default=None,
+        help="with threads: independent steps at the same time (default: when the arena grows by an eighth at most)",
+    )  # fmt: skip
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     if json:
         p.add_argument("--json", action="store_true", help="machine-readable output")

@@ -27,6 +27,7 @@ from graph_driver.ordering import in_best_order
 from graph_driver.overwriting import overwrite
 from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
+from graph_driver.tasks import with_tasks
 from graph_driver.worker import Compiled, Job
 from poly.errors import ArgumentError, BuildError, ModelError
 from poly.target import GpuTarget, Target
@@ -271,6 +272,7 @@ def compile_model(
     fast_math: bool = False,
     bind: Mapping[str, Any] | None = None,
     planner: str | None = None,
+    tasks: bool | None = None,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -291,6 +293,8 @@ def compile_model(
         disable: passes to leave out.
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
         planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).
+        tasks: let independent steps run at the same time on several threads, in memory of their own (the results
+            are the same bits); None: when the arena grows by no more than an eighth. Not with symbolic sizes.
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -321,14 +325,16 @@ def compile_model(
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
         graph = import_model(source, dims, shapes, symbolic, bind)
-    model = compile_graph(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner)
+    model = compile_graph(
+        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks
+    )
     if graph.symbols is not None:
         from graph_driver.dynamic.model import DynamicModel
 
         def compile_for(sizes: Mapping[str, int]) -> Model:
             return compile_model(
                 source, target, threads, {**(dims or {}), **sizes}, shapes, fuse, memory_limit, progress, exact,
-                False, passes, disable, fast_math, bind,
+                False, passes, disable, fast_math, bind, planner, tasks,
             )  # fmt: skip
 
         assert isinstance(model, DynamicModel)
@@ -339,7 +345,7 @@ def compile_model(
 def compile_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None, planner: str | None = None,
+    pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool | None = None,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
     if graph.symbols is not None:
@@ -347,7 +353,7 @@ def compile_graph(
 
         return compile_symbolic(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
     found, compiled, plan = plan_graph(
-        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner
+        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks
     )
     with report.stage("program"):
         text = entry.entry_text(plan, machine.triple)
@@ -355,7 +361,7 @@ def compile_graph(
         weights = weights_segment(graph, plan)
 
     def compile_body(body: Graph, inner: Report) -> Model:
-        return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, pipeline)
+        return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, pipeline, None, tasks)
 
     hosts = [python_node(g.nodes[0], graph, compile_body, report) for g in found if not g.key]
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
@@ -378,7 +384,7 @@ def python_node(
 def plan_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None, planner: str | None = None,
+    pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool | None = None,
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
     """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
@@ -412,7 +418,12 @@ def plan_graph(
         report.decisions = [str(d) for d in graph.decisions]
         memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
     with report.stage("plan"):
-        plan = build_plan(graph, found, {key: c.abi for key, c in compiled.items()}, planner)
+        abis = {key: c.abi for key, c in compiled.items()}
+        plan = build_plan(graph, found, abis, planner)
+        if tasks is not False and threads > 1 and backend == "llvm":  # kernels in C bring threads of OpenMP
+            plan = with_tasks(
+                plan, lambda window: build_plan(graph, found, abis, planner, window), tasks, memory_limit, report.notes
+            )
     if memory_limit is not None and plan.peak > memory_limit:
         raise ModelError(_too_large(plan, memory_limit))
     outputs = sum(plan.slots[o].nbytes for o in plan.outputs)

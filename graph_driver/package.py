@@ -40,7 +40,7 @@ from poly.target import Target
 if TYPE_CHECKING:
     from graph_driver.reference import HostNode
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST, WEIGHTS, CODE, HOST = "manifest.json", "weights.bin", "code.bin", "host.bin"
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from graph_driver import memory
+from graph_driver import memory, tasks
 from graph_driver.index_limits import index_limits
 from graph_driver.ir import Graph, GraphError, Tensor
 from graph_driver.joined import Group
@@ -75,6 +75,7 @@ class Plan:
     `inside` has, for each tensor that shows another's memory (views, parts), that tensor and the
     offset in bytes. `planner` made the placement; `peaks` are the arenas of all planners that were tried.
     `index_limits`: values of these inputs are positions below that number.
+    `after` has for each step those that it waits for in a run on several threads (empty: all run in order).
     """
 
     inputs: tuple[str, ...]
@@ -89,6 +90,7 @@ class Plan:
     planner: str = ""
     peaks: Mapping[str, int] = field(default_factory=dict)
     index_limits: Mapping[str, int] = field(default_factory=dict)
+    after: tuple[tuple[int, ...], ...] = ()
 
     def offset_of(self, lifetime: str) -> int:
         """Where one of `lifetimes` lies in the arena: a tensor, or a run of its bytes (`NAME+BYTES`)."""
@@ -127,6 +129,7 @@ class Plan:
             "planner": self.planner,
             "peaks": dict(self.peaks),
             "index_limits": dict(self.index_limits),
+            "after": [list(earlier) for earlier in self.after],
         }
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
@@ -154,6 +157,7 @@ class Plan:
             {str(k): (str(r), int(o)) for k, (r, o) in data["inside"].items()},
             str(data["planner"]), {str(k): int(v) for k, v in data["peaks"].items()},
             {str(k): int(v) for k, v in data.get("index_limits", {}).items()},
+            tuple(tuple(int(e) for e in earlier) for earlier in data["after"]),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -162,7 +166,7 @@ class Plan:
 
 def build_plan(
     graph: Graph, groups: Sequence[Group], symbols: Mapping[str, Abi],
-    planner: str | None = None,
+    planner: str | None = None, window: int = 0,
 ) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
@@ -170,6 +174,8 @@ def build_plan(
     arrays and its scratch), and name and bytes of its scratch.
     `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
     the exact search last). The placement is proved free of overlaps before it is returned.
+    `window`: independent steps may run at the same time, and those up to so many steps apart get memory apart for
+    that (`graph_driver.tasks`); 0: all run in order.
     """
     inside = memory_of(graph, groups)
     root = {name: where for name, (where, _) in inside.items()}
@@ -197,7 +203,11 @@ def build_plan(
     steps += (step for _, step in copies)
     used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
     weight_bytes = _place_weights(graph, used, places)
-    shapes = _lifetimes(graph, inside, steps, places) + _scratch(steps, scratch)
+    times = [(k, k) for k in range(len(steps))]
+    if window:
+        sizes = scratch | {n: t.nbytes for n, t in graph.tensors.items() if isinstance(t.nbytes, int)}
+        times = tasks.times(steps, inside, sizes, window)
+    shapes = _lifetimes(graph, inside, steps, places, times) + _scratch(steps, scratch, times)
     planned = memory.plan_shapes(shapes, planner)
     placement, lifetimes = planned.placement, [t for s in shapes for _, t in s.runs]
     for name, offset in placement.offsets.items():
@@ -206,12 +216,13 @@ def build_plan(
     slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
     for k, step in copies:
         slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
-    return Plan(
+    plan = Plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
         placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
         {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
         planned.planner, planned.peaks, index_limits(graph),
     )  # fmt: skip
+    return replace(plan, after=tasks.dependences(plan)) if window else plan
 
 
 def memory_of(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int]]:
@@ -269,11 +280,16 @@ def _place_weights(graph: Graph, used: set[str], places: dict[str, Place]) -> in
 
 
 def _lifetimes(
-    graph: Graph, inside: Mapping[str, tuple[str, int]], steps: Sequence[Step], places: Mapping[str, Place]
+    graph: Graph,
+    inside: Mapping[str, tuple[str, int]],
+    steps: Sequence[Step],
+    places: Mapping[str, Place],
+    times: Sequence[tuple[int, int]],
 ) -> list[memory.Shape]:
     """What belongs in the arena: for each memory its runs of bytes, from first write to last use.
 
-    A whole whose parts are made one after another is alive part by part.
+    A whole whose parts are made one after another is alive part by part. `times` are the first and last step
+    beside which each step may run.
     """
     uses: dict[str, list[tuple[int, int, int]]] = {}  # memory -> (begin, end, step)
     for k, step in enumerate(steps):
@@ -286,14 +302,14 @@ def _lifetimes(
             if name not in step.results and made < end - begin:
                 raise GraphError(f"step {k} ({step.label}) reads '{name}' before it is made")
             uses.setdefault(root, []).append((begin, end, k))
-    return [_shape(root, found) for root, found in uses.items()]
+    return [_shape(root, found, times) for root, found in uses.items()]
 
 
-def _scratch(steps: Sequence[Step], sizes: Mapping[str, int]) -> list[memory.Shape]:
+def _scratch(steps: Sequence[Step], sizes: Mapping[str, int], times: Sequence[tuple[int, int]]) -> list[memory.Shape]:
     """Memory that one step alone needs."""
     return [
-        memory.Shape(name, ((0, memory.Lifetime(name, sizes[name], k, k)),))
-        for k, step in enumerate(steps)
+        memory.Shape(name, ((0, memory.Lifetime(name, sizes[name], *when)),))
+        for when, step in zip(times, steps, strict=True)
         for name in step.scratch
     ]
 
@@ -309,7 +325,7 @@ def _union(uses: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return out
 
 
-def _shape(root: str, uses: Sequence[tuple[int, int, int]]) -> memory.Shape:
+def _shape(root: str, uses: Sequence[tuple[int, int, int]], times: Sequence[tuple[int, int]]) -> memory.Shape:
     last = max(end for _, end, _ in uses)
     # Parts begin at multiples of the alignment; one that ends elsewhere takes the rest of its cache line.
     uses = [(begin, min(memory.aligned(end), last), k) for begin, end, k in uses]
@@ -319,7 +335,8 @@ def _shape(root: str, uses: Sequence[tuple[int, int, int]]) -> memory.Shape:
         touching = [k for b, e, k in uses if b <= begin and end <= e]
         if touching:
             name = root if (begin, end) == (cuts[0], cuts[-1]) else f"{root}+{begin}"
-            runs.append((begin, memory.Lifetime(name, end - begin, min(touching), max(touching))))
+            first, last = min(times[k][0] for k in touching), max(times[k][1] for k in touching)
+            runs.append((begin, memory.Lifetime(name, end - begin, first, last)))
     return memory.Shape(root, tuple(runs))
 
 
@@ -329,6 +346,8 @@ def plan_text(plan: Plan) -> str:
     for k, s in enumerate(plan.steps):
         where = ", ".join(f"{n}@{_where(plan, n)}" for n in s.args)
         tail = f"  # {s.reason}" if s.reason else ""
+        if plan.after:
+            tail = f"  after {', '.join(map(str, plan.after[k])) or 'nothing'}{tail}"
         lines.append(f"{k:4d} {s.kind:6s} {s.label}  ({where}) -> {', '.join(s.results)}{tail}")
     return "\n".join(lines)
 

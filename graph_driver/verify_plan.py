@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from graph_driver import memory
 from graph_driver.limits import MAX_TENSOR_BYTES
 from graph_driver.plan import Plan, Slot
@@ -9,7 +11,7 @@ from poly.dtypes import BY_NAME
 
 
 def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
-    """Every slot lies inside its memory, every step refers to what exists, nothing overlaps.
+    """Every slot lies inside its memory, every step refers to what exists, nothing overlaps, in any allowed order.
 
     Raises:
         PlanError: the first violation.
@@ -40,6 +42,7 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
     offsets = {t.name: plan.offset_of(t.name) for t in plan.lifetimes}
     memory.check_placement(plan.lifetimes, memory.Placement(offsets, plan.peak))
     _check_contents(plan)
+    check_tasks(plan)
 
 
 def _check_slot(plan: Plan, slot: Slot) -> None:
@@ -121,3 +124,67 @@ def _check_read(plan: Plan, held: list[tuple[int, int, str, int]], name: str, st
             known += min(high, end) - max(low, begin)
     if known != end - begin:
         raise memory.PlanError(f"step {step} reads '{name}' before all of it is written")
+
+
+def check_tasks(plan: Plan) -> None:
+    """Steps that may run at the same time leave each other's memory alone: for each byte, what reads it waits for
+    the step that wrote it last, and what writes it for all that came before.
+
+    Follows the bytes, not pairs of steps as `graph_driver.tasks` does.
+
+    Raises:
+        PlanError: the first two steps that nothing orders.
+    """
+    if not plan.after:
+        return
+    before = _closure(plan)
+    cuts: dict[tuple[str, int], set[int]] = {}
+    touched: list[list[tuple[tuple[str, int], int, int, bool]]] = []
+    for step in plan.steps:
+        writes = {*step.results, *step.scratch}
+        touched.append([])
+        for name in dict.fromkeys((*step.args, *step.captures, *step.results, *step.scratch)):
+            slot = plan.slots.get(name)
+            if slot is None or slot.place.kind not in ("arena", "output", "input"):
+                continue
+            where: tuple[str, int] = (slot.place.kind, slot.place.index)
+            begin, end = slot.place.offset, slot.place.offset + slot.nbytes
+            cuts.setdefault(where, set()).update((begin, end))
+            touched[-1].append((where, begin, end, name in writes))
+    bounds = {where: sorted(found) for where, found in cuts.items()}
+    writer: dict[tuple[tuple[str, int], int], int] = {}
+    readers: dict[tuple[tuple[str, int], int], list[int]] = {}
+    for k, uses in enumerate(touched):
+        for where, begin, end, writes_it in sorted(uses, key=lambda u: u[3]):
+            inside = bounds[where][bisect_left(bounds[where], begin) : bisect_left(bounds[where], end)]
+            for cell in [(where, b) for b in inside]:
+                earlier = readers.pop(cell, []) if writes_it else []
+                for e in (*earlier, *([writer[cell]] if cell in writer else [])):
+                    if e != k and not before[k] >> e & 1:
+                        raise memory.PlanError(f"steps {e} and {k} may run together, but share {where[0]} memory")
+                if writes_it:
+                    writer[cell] = k
+                else:
+                    readers.setdefault(cell, []).append(k)
+
+
+def _closure(plan: Plan) -> list[int]:
+    """For each step a bit mask of those that are done when it begins. Raises `PlanError`."""
+    if len(plan.after) != len(plan.steps):
+        raise memory.PlanError(f"the order of {len(plan.steps)} steps is given for {len(plan.after)}")
+    before: list[int] = []
+    barrier = segment = 0
+    for k, (step, earlier) in enumerate(zip(plan.steps, plan.after, strict=True)):
+        if step.kind in ("host", "control"):
+            barrier, segment = (1 << k + 1) - 1, k + 1
+            before.append((1 << k) - 1)
+            if earlier:
+                raise memory.PlanError(f"step {k} runs in Python and waits for all before it, not for some")
+            continue
+        if any(not segment <= e < k for e in earlier) or len(set(earlier)) != len(earlier):
+            raise memory.PlanError(f"step {k} waits for a step that is not before it")
+        mask = barrier
+        for e in earlier:
+            mask |= before[e] | 1 << e
+        before.append(mask)
+    return before

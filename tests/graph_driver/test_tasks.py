@@ -1,0 +1,189 @@
+"""Independent steps on several threads: the same bits in every order that is allowed, and in every run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from tiny_models import model_of, recurrent, with_host_steps
+
+from graph_driver.check import random_input
+from graph_driver.execute import Executor
+from graph_driver.memory import PlanError
+from graph_driver.model import Model, compile_model, load
+from graph_driver.plan import Plan
+from graph_driver.tasks import dependences, width
+from graph_driver.verify_plan import check_plan, check_tasks
+
+
+def branching(rng: np.random.Generator, steps: int, rows: int = 24) -> onnx.ModelProto:
+    """A random graph in which values are read by several nodes: products, softmaxes, sums, concatenations."""
+    nodes: list[Any] = []
+    weights: dict[str, np.ndarray] = {}
+    widths = {"x": 16}
+    for k in range(steps):
+        a, b = (list(widths)[-int(rng.integers(1, min(5, len(widths)) + 1))] for _ in range(2))
+        kind, name = rng.choice(["MatMul", "Softmax", "Add", "Concat", "Split"]), f"t{k}"
+        if kind == "Add" and widths[a] != widths[b] or kind == "Split" and widths[a] % 2:
+            kind = "MatMul"
+        if kind == "Concat" and widths[a] + widths[b] > 64:
+            kind = "Softmax"
+        if kind == "MatMul":
+            out = int(rng.choice([8, 16, 16, 24]))
+            weights[f"w{k}"] = (rng.standard_normal((widths[a], out)) / 4).astype(np.float32)
+            nodes.append(helper.make_node("MatMul", [a, f"w{k}"], [name]))
+            widths[name] = out
+        elif kind == "Softmax":
+            nodes.append(helper.make_node("Softmax", [a], [name], axis=0))
+            widths[name] = widths[a]
+        elif kind == "Split":
+            nodes.append(helper.make_node("Split", [a], [name, f"{name}b"], axis=1, num_outputs=2))
+            widths |= {name: widths[a] // 2, f"{name}b": widths[a] // 2}
+        else:
+            axis = {"axis": 1} if kind == "Concat" else {}
+            nodes.append(helper.make_node(str(kind), [a, b], [name], **axis))
+            widths[name] = widths[a] + (widths[b] if kind == "Concat" else 0)
+    read = {i for n in nodes for i in n.input}
+    ends = {n: [rows, w] for n, w in widths.items() if n not in read and n != "x"}
+    return model_of(nodes, {"x": [rows, 16]}, ends, weights, opset=18)
+
+
+def feeds_of(model: Model, seed: int = 1) -> dict[str, Any]:
+    return {n: random_input(n, d, s, seed) for n, (d, s) in model.inputs.items()}
+
+
+def same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return all(np.array_equal(found[n], v) for n, v in expected.items())
+
+
+def check_runs(proto: onnx.ModelProto, threads: int, runs: int = 10) -> Model:
+    """Compiled for tasks and compared with one thread in order, on poisoned memory."""
+    plain, model = compile_model(proto, threads=1), compile_model(proto, threads=threads, tasks=True)
+    for seed in range(runs):
+        feeds = feeds_of(plain, seed)
+        expected = {n: np.array(v) for n, v in plain(feeds).items()}
+        model.executor().arena[:] = 0xFF
+        assert same(model(feeds), expected) and same(model.eager(feeds), expected)
+    return model
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_drawn_graphs(part: int) -> None:
+    check_runs(branching(np.random.default_rng(), 10), 2 + part)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(40))
+def test_many_drawn_graphs(part: int) -> None:
+    check_runs(branching(np.random.default_rng(), 10 + part), 2 + part % 4)
+
+
+@pytest.mark.parametrize("make", [with_host_steps, recurrent])
+def test_steps_that_need_python_come_in_between(make: Any) -> None:
+    check_runs(make(), 2)
+
+
+def orders(after: tuple[tuple[int, ...], ...]) -> Iterator[tuple[int, ...]]:
+    """All orders of the steps in which each comes after those that it waits for."""
+    for order in itertools.permutations(range(len(after))):
+        place = {k: n for n, k in enumerate(order)}
+        if all(place[e] < place[k] for k, earlier in enumerate(after) for e in earlier):
+            yield order
+
+
+def small() -> onnx.ModelProto:
+    """Two branches of two products, a third reading both inputs of the sum: six steps, several orders."""
+    rng = np.random.default_rng(5)
+    weights = {f"w{k}": rng.standard_normal((8, 8)).astype(np.float32) for k in range(5)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a"]),
+        helper.make_node("Softmax", ["x"], ["b"], axis=0),
+        helper.make_node("MatMul", ["a", "w1"], ["c"]),
+        helper.make_node("MatMul", ["b", "w2"], ["d"]),
+        helper.make_node("MatMul", ["c", "w3"], ["e"]),
+        helper.make_node("Concat", ["d", "e"], ["f"], axis=0),
+        helper.make_node("Softmax", ["f"], ["y"], axis=0),
+    ]
+    return model_of(nodes, {"x": [8, 8]}, {"y": [16, 8]}, weights)
+
+
+def test_every_allowed_order_gives_the_same_bits() -> None:
+    model = compile_model(small(), threads=2, tasks=True)
+    plan, symbols = model.plan, model.code.link()
+    assert 5 <= len(plan.steps) <= 7 and width(plan.after) == 2
+    feeds, tried = feeds_of(model), 0
+    expected = {n: np.array(v) for n, v in compile_model(small(), threads=1)(feeds).items()}
+    for order in orders(plan.after):
+        turned = replace(plan, steps=tuple(plan.steps[k] for k in order), after=())
+        executor = Executor(turned, model.weights, model.hosts, symbols, 0)
+        executor.arena[:] = 0xFF
+        assert same(executor.run_eager(feeds), expected), order
+        tried += 1
+    assert tried >= 4
+
+
+def test_without_an_order_there_are_wrong_results() -> None:
+    """The check above can fail: of all orders some give other bits."""
+    model = compile_model(small(), threads=2, tasks=True)
+    feeds, wrong = feeds_of(model), 0
+    expected = {n: np.array(v) for n, v in model(feeds).items()}
+    allowed, symbols = set(orders(model.plan.after)), model.code.link()
+    for order in itertools.permutations(range(len(model.plan.steps))):
+        if order in allowed or wrong:
+            continue
+        turned = replace(model.plan, steps=tuple(model.plan.steps[k] for k in order), after=())
+        executor = Executor(turned, model.weights, model.hosts, symbols, 0)
+        executor.arena[:] = 0xFF
+        wrong += not same(executor.run_eager(feeds), expected)
+    assert wrong
+
+
+def test_no_dependence_can_be_left_out() -> None:
+    """Each of the listed ones is needed (the rest follow from them), and the check of a plan finds it missing."""
+    rng = np.random.default_rng()
+    for _ in range(4):
+        plan = compile_model(branching(rng, 12), threads=2, tasks=True).plan
+        check_tasks(plan)
+        for k, earlier in enumerate(plan.after):
+            for e in earlier:
+                less = tuple(x for x in earlier if x != e)
+                with pytest.raises(PlanError, match=f"and {k} may run together"):
+                    check_tasks(replace(plan, after=(*plan.after[:k], less, *plan.after[k + 1 :])))
+
+
+@pytest.mark.parametrize("after", [((),), ((0,), (), (), (), (), ()), ((), (9,), (), (), (), ()), ((), (0, 0))])
+def test_orders_that_make_no_sense_are_refused(after: Any) -> None:
+    plan: Plan = compile_model(small(), threads=2, tasks=True).plan
+    with pytest.raises(PlanError):
+        check_plan(replace(plan, after=after), {s.symbol for s in plan.steps}, 0)
+
+
+def test_a_compiled_directory_keeps_the_order(tmp_path: Path) -> None:
+    proto = branching(np.random.default_rng(), 16)
+    model = compile_model(proto, threads=2, tasks=True)
+    model.save(tmp_path / "out")
+    again = load(tmp_path / "out")
+    feeds = feeds_of(model)
+    assert again.plan == model.plan and again.plan.after == dependences(again.plan)
+    assert same(again(feeds), compile_model(proto, threads=1)(feeds))
+
+
+def test_it_is_chosen_where_it_pays() -> None:
+    """Short steps run in order unless one asks; a memory limit comes first, and the report says so."""
+    rng = np.random.default_rng(3)
+    assert not compile_model(small(), threads=2).plan.after
+    long = branching(rng, 12, rows=2000)
+    chosen, asked = compile_model(long, threads=2), compile_model(long, threads=2, tasks=True)
+    plain = compile_model(long, threads=2, tasks=False)
+    assert asked.plan.after and not plain.plan.after and not compile_model(long, threads=1, tasks=True).plan.after
+    assert bool(chosen.plan.after) == (asked.plan.peak <= 1.125 * plain.plan.peak)
+    if asked.plan.peak > plain.plan.peak:
+        limited = compile_model(long, threads=2, tasks=True, memory_limit=plain.plan.peak)
+        assert not limited.plan.after and any("run in order" in n for n in limited.report().notes)
