@@ -14,10 +14,10 @@ import collections
 import multiprocessing as mp
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
@@ -36,12 +36,12 @@ class Trial(NamedTuple):
     answer: Connection
 
 
-def start(seed: int, backends: tuple[str, ...]) -> Trial:
+def start(seed: int, check_seed: Callable[[int], Any]) -> Trial:
     """Check the program of `seed` in a new process."""
     answer, end = FORK.Pipe(duplex=False)
 
     def body() -> None:
-        end.send(check(generate(seed), backends))
+        end.send(check_seed(seed))
 
     process = FORK.Process(target=body, daemon=True)
     process.start()
@@ -49,10 +49,10 @@ def start(seed: int, backends: tuple[str, ...]) -> Trial:
     return Trial(seed, time.monotonic(), process, answer)
 
 
-def outcome(trial: Trial) -> Failure | None:
+def outcome(trial: Trial) -> Any:
     """What a program that has ended says; no answer at all is a crash of the process."""
     try:
-        found: Failure | None = trial.answer.recv()
+        found = trial.answer.recv()
     except EOFError:
         trial.process.join()
         found = Failure("process crash", f"exit code {trial.process.exitcode}")
@@ -60,11 +60,10 @@ def outcome(trial: Trial) -> Failure | None:
     return found
 
 
-def trials(
-    seeds: range, backends: tuple[str, ...], jobs: int, limit: float
-) -> Iterator[tuple[int, float, Failure | None]]:
-    """(seed, seconds, failure or None) of every seed, in the order in which they end."""
-    waiting, running = iter(seeds), [start(seed, backends) for seed in seeds[:jobs]]
+def trials(seeds: range, check_seed: Callable[[int], Any], jobs: int, limit: float) -> Iterator[tuple[int, float, Any]]:
+    """(seed, seconds, what `check_seed` said) of every seed, in the order in which they end. A crash
+    and a program without end are a `Failure`."""
+    waiting, running = iter(seeds), [start(seed, check_seed) for seed in seeds[:jobs]]
     for _ in running:
         next(waiting)
     while running:
@@ -75,13 +74,14 @@ def trials(
                 found = outcome(trial)
             elif seconds > limit:
                 trial.process.kill()
+                trial.process.join()
                 found = Failure("slow", f"no answer in {limit:.0f} s")
             else:
                 continue
             running.remove(trial)
             yield trial.seed, seconds, found
             for seed in waiting:
-                running.append(start(seed, backends))
+                running.append(start(seed, check_seed))
                 break
 
 
@@ -100,7 +100,11 @@ def main() -> int:
     times: list[tuple[float, int]] = []
     began = time.monotonic()
     seeds = range(options.first, options.first + options.count)
-    for seed, seconds, failure in trials(seeds, backends, options.jobs, options.limit):
+
+    def check_seed(seed: int) -> Failure | None:
+        return check(generate(seed), backends)
+
+    for seed, seconds, failure in trials(seeds, check_seed, options.jobs, options.limit):
         times.append((seconds, seed))
         if len(times) % 100 == 0:
             print(f"... {len(times)} programs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)

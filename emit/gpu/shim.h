@@ -18,7 +18,6 @@
 extern "C" {
 void *__tsan_get_current_fiber(void);
 void *__tsan_create_fiber(unsigned flags);
-void __tsan_destroy_fiber(void *fiber);
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 void __tsan_acquire(void *addr);
 void __tsan_release(void *addr);
@@ -77,7 +76,7 @@ static unsigned polyc_threads;
 static void *polyc_scheduler_sp, *polyc_scheduler_tsan;
 static void (*polyc_entry)(void **);
 static void **polyc_arguments;
-static char polyc_sync[2], polyc_warp_sync[64], polyc_end;
+static char polyc_sync[2], polyc_warp_sync[64];
 #define threadIdx (polyc_now->index)
 #define warpSize 32
 
@@ -119,7 +118,6 @@ POLYC_PLAIN static void polyc_yield(void) {
 
 POLYC_PLAIN static void polyc_start(void) {
     polyc_entry(polyc_arguments);
-    POLYC_RELEASE(&polyc_end);
     polyc_now->state = POLYC_DONE;
     polyc_yield();
     abort();
@@ -285,6 +283,39 @@ POLYC_PLAIN static void polyc_clean_shared(size_t dynamic) {
     (void)dynamic;
 }
 
+#ifdef POLYC_TSAN
+/* Making a thread of ThreadSanitizer takes a third of a millisecond, so CUDA threads go round a ring of
+   them: threads of two blocks count as ordered only when as many others run between them. Threads come
+   after what came before their launch, and before what comes after it. */
+enum { POLYC_RING = 2048 };
+static char polyc_begin, polyc_end;
+static void *polyc_ring[POLYC_RING];
+static unsigned polyc_ring_next, polyc_ring_used;
+
+POLYC_PLAIN static void polyc_as_thread(void *thread, void (*call)(void *), void *sync) {
+    __tsan_switch_to_fiber(thread, 1);
+    call(sync);
+    __tsan_switch_to_fiber(polyc_scheduler_tsan, 1);
+}
+POLYC_PLAIN static void *polyc_tsan_thread(void) {
+    void **at = &polyc_ring[polyc_ring_next++ % POLYC_RING];
+    if (!*at) *at = __tsan_create_fiber(0);
+    if (polyc_ring_used < POLYC_RING) polyc_ring_used++, polyc_as_thread(*at, __tsan_acquire, &polyc_begin);
+    return *at;
+}
+POLYC_PLAIN static void polyc_begin_launch(void) {
+    polyc_ring_next = polyc_ring_used = 0;
+    __tsan_release(&polyc_begin);
+}
+POLYC_PLAIN static void polyc_end_launch(void) {
+    for (unsigned k = 0; k < polyc_ring_used; k++) polyc_as_thread(polyc_ring[k], __tsan_release, &polyc_end);
+    __tsan_acquire(&polyc_end);
+}
+#else
+static void polyc_begin_launch(void) {}
+static void polyc_end_launch(void) {}
+#endif
+
 POLYC_PLAIN static void polyc_block(const unsigned *order, char *stacks, size_t stack) {
     for (unsigned t = 0; t < polyc_threads; t++) {
         PolycFiber *f = &polyc_fibers[t];
@@ -292,7 +323,7 @@ POLYC_PLAIN static void polyc_block(const unsigned *order, char *stacks, size_t 
         f->waits = 0;
         polyc_prepare(f, stacks + t * stack, stack);
 #ifdef POLYC_TSAN
-        f->tsan = __tsan_create_fiber(0);
+        f->tsan = polyc_tsan_thread();
 #endif
     }
     do {
@@ -306,9 +337,6 @@ POLYC_PLAIN static void polyc_block(const unsigned *order, char *stacks, size_t 
             polyc_switch(&polyc_scheduler_sp, f->sp);
         }
     } while (polyc_next_phase());
-#ifdef POLYC_TSAN
-    for (unsigned t = 0; t < polyc_threads; t++) __tsan_destroy_fiber(polyc_fibers[t].tsan);
-#endif
 }
 
 /* One launch. `arguments` point to the values; `fibers` 0: threads run to their ends one by one. */
@@ -341,6 +369,7 @@ extern "C" POLYC_PLAIN int polyc_launch(const PolycKernel *kernel, const unsigne
         if (stacks == MAP_FAILED) return 1;
     }
     polyc_fibers = fibers ? all : 0;
+    polyc_begin_launch();
     for (unsigned k = 0; k < blocks; k++) {
         unsigned b = blocks_at[k];
         blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
@@ -349,7 +378,7 @@ extern "C" POLYC_PLAIN int polyc_launch(const PolycKernel *kernel, const unsigne
         if (fibers) polyc_block(threads_at, stacks, stack);
         else for (unsigned t = 0; t < n; t++) polyc_now = &all[threads_at[t]], polyc_entry(arguments);
     }
-    POLYC_ACQUIRE(&polyc_end);
+    polyc_end_launch();
     if (stacks) munmap(stacks, n * stack);
     free(threads_at), free(blocks_at), free(all);
     return 0;

@@ -1,9 +1,9 @@
 """CUDA text executed on this machine's CPU, through the header `shim.h`: for tests and for looking.
 
 The text is the one that goes to a GPU. `check="races"` builds it with ThreadSanitizer (threads
-ordered by barriers only, blocks not at all), `check="bounds"` with AddressSanitizer and
-UndefinedBehaviorSanitizer; both run in a process of their own. Barriers that diverge are always
-reported.
+ordered by barriers only; blocks not at all, unless 2048 threads run between them), `check="bounds"`
+with AddressSanitizer and UndefinedBehaviorSanitizer; both run in a process of their own. Barriers
+that diverge are always reported.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FLAGS = ("-std=gnu++17", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fn
 CHECKS: dict[str, tuple[str, ...]] = {
     "none": ("-O1", "-ftrivial-auto-var-init=pattern"),
     "races": ("-O1", "-g", "-fsanitize=thread"),
-    "bounds": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-               "-fsanitize-sections=polyc_shared"),
+    "bounds": ("-O1", "-g", "-ftrivial-auto-var-init=pattern", "-fsanitize=address,undefined",
+               "-fno-sanitize-recover=all", "-fsanitize-sections=polyc_shared"),
 }  # fmt: skip
 OPTIONS = {
     "TSAN_OPTIONS": "report_signal_unsafe=0:halt_on_error=1:exitcode=66",
