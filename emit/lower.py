@@ -13,6 +13,7 @@ from emit.isl_expr import arguments, to_expr
 from emit.lifetimes import guard_copies
 from emit.linear import difference, linear, operands, rebuild
 from emit.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
+from emit.nonpositive import sharpen
 from emit.passes.simplify import simplify, simplify_expr
 from emit.pipeline import run_passes
 from emit.promotion import Copy
@@ -49,7 +50,7 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
             raise first from None
         note = f"loops with a condition around every statement, because isl's were wrong: {first}"
         fn = replace(fn, notes=(*fn.notes, note))
-    return run_passes(real_bounds(fn, scop, tree), target, vectorise=vectorise)
+    return run_passes(real_bounds(sharpen(scop, fn), scop, tree), target, vectorise=vectorise)
 
 
 def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: bool = False) -> Function:

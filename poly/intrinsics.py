@@ -58,6 +58,10 @@ def _bitcast(x: Any) -> Any:
     return x.view({"float32": "int32", "int32": "float32", "float64": "int64", "int64": "float64"}[x.dtype.name])[()]
 
 
+def _exp_nonpositive(x: Any) -> Any:
+    return np.exp(x)
+
+
 _ALL = [
     Intrinsic("exp", 1, np.exp, 4),
     Intrinsic("log", 1, np.log, 4),
@@ -87,6 +91,7 @@ _ALL = [
     Intrinsic("isinf", 1, np.isinf, 0, result="bool"),
     # `Call("bitcast", (x,), dtype)`: the bits of x as the Call's dtype; i32 <-> f32 and i64 <-> f64.
     Intrinsic("bitcast", 1, _bitcast, 0, result="cast", integers=True, internal=True),
+    Intrinsic("exp_nonpositive", 1, _exp_nonpositive, 4, internal=True),  # of an argument <= 0, or NaN
 ]
 
 TABLE: dict[str, Intrinsic] = {i.name: i for i in _ALL}

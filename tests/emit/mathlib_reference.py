@@ -115,6 +115,7 @@ _MP: dict[str, Any] = {
     "log1p": mp.log1p,
     "expm1": mp.expm1,
     "pow": mp.power,
+    "exp_nonpositive": mp.exp,
 }
 
 
