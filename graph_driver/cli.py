@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument("--json", action="store_true", help="machine-readable")
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="machine-readable")
+    doctor.add_argument("--measure", action="store_true", help="measure what the machine does again (a second)")
     return root
 
 
@@ -87,6 +88,7 @@ def _explaining(commands: Any) -> None:
     why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
     why.add_argument("what", metavar="FILE.py:OP|MODEL")
     why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
+    why.add_argument("--measure", action="store_true", help="of a model: run it, predicted beside measured times")
     _compiling(why)
 
     diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)
@@ -204,7 +206,7 @@ def _dispatch(arguments: argparse.Namespace) -> int:
 
     from graph_driver.doctor import doctor_lines, examine
 
-    found = examine()
+    found = examine(arguments.measure)
     print(json.dumps(found, indent=2, sort_keys=True) if arguments.json else "\n".join(doctor_lines(found)))
     return 0
 

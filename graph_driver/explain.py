@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from poly.errors import PolycError
@@ -11,16 +12,21 @@ from poly.target import Target
 from poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
+    from scheduler.cost.model import Prediction
     from scheduler.schedule import Schedule
 
 VERSION = 1
 MOST_LOOPS = 12
+SLOWEST = 12  # kernels whose times are listed
 
 
-def explain_schedule(schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+def explain_schedule(
+    schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int], prediction: Prediction | None = None
+) -> dict[str, Any]:
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
 
     `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
+    `prediction` is the cost model's (None: sizes are free, or it is for another machine).
     """
     scop = schedule.scop
     steps = [str(s) for s in schedule.trace]
@@ -37,6 +43,7 @@ def explain_schedule(schedule: Schedule, target: Target, threads: int, sizes: Ma
             "traffic": _formula(lambda: schedule.count("traffic")),
             "flops_per_byte": _ratio(schedule),
         },
+        "predicted": None if prediction is None else prediction.data(),
         "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
         "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
         "parallel_loops": list(schedule.parallel_loops()),
@@ -112,10 +119,28 @@ def explain_model(document: Mapping[str, Any], kernels: Mapping[str, list[dict[s
             for s in steps if s["kind"] == "host"
         ],
         "decisions": document["decisions"], "selections": document["selections"],
+        "times": _times(steps),
         "kernels": [
             {"label": label, "decisions": found} for label, found in kernels.items()
         ],
     }  # fmt: skip
+
+
+def _times(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Predicted beside measured seconds of the kernels, and how far apart they are (a factor of at least 1)."""
+    rows = [
+        {
+            "label": s["label"], "node": s["nodes"][0][0] if s["nodes"] else "",
+            "predicted": s["predicted"]["seconds"], "bound": s["predicted"]["bound"], "measured": s.get("seconds"),
+        }
+        for s in steps if s["predicted"] is not None
+    ]  # fmt: skip
+    apart = [max(r["predicted"] / r["measured"], r["measured"] / r["predicted"]) for r in rows if r["measured"]]
+    return {
+        "kernels": rows,
+        "median_factor": round(median(apart), 3) if apart else None,
+        "worst_factor": round(max(apart), 3) if apart else None,
+    }
 
 
 # ---- text ----------------------------------------------------------------------------------------
@@ -131,6 +156,8 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     yield f"  computes   {_number(work['flops'])} flops"
     yield f"  moves      {_number(work['bytes'])} bytes at least, {_number(work['traffic'])} without caches"
     yield f"  intensity  {_number(work['flops_per_byte'])} flops per byte"
+    if data["predicted"] is not None:
+        yield f"  predicted  {1e6 * data['predicted']['seconds']:.1f} us, bound by {data['predicted']['bound']}"
     yield ""
     for title, outcomes in (("done", ("done",)), ("declined", ("declined", "refused", "impossible"))):
         chosen = [d for d in data["decisions"] if d["outcome"] in outcomes]
@@ -184,7 +211,29 @@ def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
         yield f"  host      {h['label']}: {h['reason']}"
     for n in data["notes"]:
         yield f"  note      {n}"
+    yield from _time_lines(data["times"], verbose)
     for k in data["kernels"] if verbose else ():
         yield f"kernel {k['label']}"
         for d in k["decisions"]:
             yield f"  {d['stage']:<12} {d['text']}"
+
+
+def _time_lines(times: Mapping[str, Any], verbose: bool) -> Iterable[str]:
+    """The kernels that are predicted to take longest, with the measurement if there is one."""
+    rows = sorted(times["kernels"], key=lambda r: -float(r["predicted"]))
+    if not rows:
+        return
+    measured = all(r["measured"] for r in rows)
+    total = f"  predicted {1e3 * sum(r['predicted'] for r in rows):9.3f} ms in {len(rows)} kernels"
+    if measured:
+        total += (
+            f", measured {1e3 * sum(r['measured'] for r in rows):.3f} ms; "
+            f"apart by a factor of {times['median_factor']:.2f} (median), {times['worst_factor']:.2f} (worst)"
+        )
+    yield total
+    for r in rows if verbose else rows[:SLOWEST]:
+        beside = f", measured {1e6 * r['measured']:9.1f} us" if r["measured"] else ""
+        what = f"{r['bound']:<10} {r['label']} at '{r['node']}'"
+        yield f"  predicted {1e6 * r['predicted']:9.1f} us{beside}  bound by {what}"
+    if len(rows) > SLOWEST and not verbose:
+        yield f"  predicted ... and {len(rows) - SLOWEST} more (--verbose)"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from graph_driver.peak import Peak, measured
+from graph_driver.calibration import this_machine
 from graph_driver.plan import Plan, Step
 from poly.errors import BuildError, PolycError
 from poly.expr import Binary, Call, walk
@@ -18,6 +19,16 @@ from poly.scop import Scop
 
 if TYPE_CHECKING:
     from graph_driver.model import Model
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What steps are compared with: multiply-adds counted as two operations on f32, and bytes copied (read and
+    written)."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
 
 OPERATIONS = {"+": 1, "-": 1, "*": 1, "/": 1, "min": 1, "max": 1, "**": 1}
 
@@ -28,13 +39,13 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
     Each event is a step: microseconds, and in `args` its operators, the bytes of its tensors
     read and written once each, its floating-point operations where the loops are at hand (not
     for a loaded model), both per second, and as percent of what this machine's arithmetic (of all the
-    model's threads) and memory can do (`graph_driver.peak`). `otherData` adds up the steps by time.
+    model's threads) and memory can do (`graph_driver.calibration`). `otherData` adds up the steps by time.
 
     Raises:
         ArgumentError: inputs do not fit.
     """
-    flops, peak = _flops(model), measured(model.code.target)
-    peak = Peak(peak.flops_per_second * model.code.threads, peak.bytes_per_second)
+    flops, machine = _flops(model), this_machine(model.code.target)
+    peak = Peak(machine.flops_per_second * model.code.threads, machine.copied_per_second)
     events: list[dict[str, Any]] = []
     started: dict[int, int] = {}
     executor = model.executor()

@@ -15,6 +15,7 @@ from poly.errors import PolycError
 
 if TYPE_CHECKING:
     from graph_driver.joined import Group
+    from scheduler.cost.model import Prediction
 
 VERSION = 1
 
@@ -28,10 +29,11 @@ def model_document(
     passes: Sequence[str] = (),
     rearranged: Sequence[str] = (),
     seconds: Sequence[float] | None = None,
+    predicted: Sequence[Prediction | None] = (),
 ) -> dict[str, Any]:
     """Everything about a planned model as JSON values (`graph` is None for a compiled directory).
 
-    `seconds` is the measured time of each step, if it was measured.
+    `seconds` is the measured time of each step, if it was measured, `predicted` what the cost model says.
     """
     kernels, kernel_of = _kernels(groups)
     symbols = {s.symbol: None for s in plan.steps if s.kind == "kernel"}
@@ -40,6 +42,8 @@ def model_document(
         s["kernel"] = kernel_of.get(group.key)
     for s, time in zip(steps, seconds or (), strict=seconds is not None):
         s["seconds"] = time
+    for s, prediction in zip(steps, predicted, strict=bool(predicted)):
+        s["predicted"] = None if prediction is None else prediction.data()
     boxes, lines, drawing = _drawing(plan, graph, steps)
     return {
         "format": "polyc-inspect",
@@ -79,6 +83,7 @@ def _step(s: Step, graph: Graph | None) -> dict[str, Any]:
     return {
         "kind": s.kind, "label": s.label, "args": list(s.args), "results": list(s.results), "reason": s.reason,
         "captures": list(s.captures), "nodes": [[n, kinds.get(n, "")] for n in s.nodes], "kernel": None,
+        "predicted": None,
     }  # fmt: skip
 
 
@@ -187,5 +192,5 @@ def _memory(plan: Plan) -> dict[str, Any]:
         "inputs": by_class["input"],
         "outputs": by_class["output"],
         "live": live,
-        "tensors": [[t.name, plan.slots[t.name].place.offset, t.size, t.first, t.last] for t in plan.lifetimes],
+        "tensors": [[t.name, plan.offset_of(t.name), t.size, t.first, t.last] for t in plan.lifetimes],
     }

@@ -16,11 +16,11 @@ from graph_driver.ir import Graph, Node, Tensor
 from graph_driver.operators.winograd import DOMAIN
 from poly.dtypes import f32
 from poly.target import Target
+from scheduler.cost.model import Work, nominal
 
 TILES = (2, 4)
 DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)
 PRODUCT_SHARE = 0.9  # and the matrix products
-STREAM = 6.0  # bytes a cycle from beyond the second-level cache (measured)
 TRANSFORM = 1.4  # cycles for an element of V or M on 256-bit vectors: made, stored and read (measured)
 GAIN = 1.2  # the predicted speed-up from which it is worth the kernels and the rounding (selection/candidates.py)
 
@@ -38,14 +38,17 @@ class Shape:
         return self.batch * tiles(self.out[0], m) * tiles(self.out[1], m)
 
 
-def winograd_cycles(s: Shape, m: int, target: Target) -> float:
-    """Cycles with tiles of m x m: the products (or the stream of their filters) and the transforms."""
+def winograd_work(s: Shape, m: int, target: Target) -> Work:
+    """Tiles of m x m: the products, the stream of their filters, and the transforms."""
     count, p = (m + TAPS - 1) ** 2, s.tiles(m)
     c, o = s.channels
-    products = count * p * c * o / (target.lanes(32) * target.fma_units * PRODUCT_SHARE)
     filters = 4 * count * c * o
-    stream = filters / STREAM if filters > target.l2 else 0.0
-    return max(products, stream) + TRANSFORM * count * p * (c + o) * 8 / target.lanes(32)
+    transforms = TRANSFORM * count * p * (c + o) * 8 / target.lanes(32)
+    return Work(
+        flops=2.0 * count * p * c * o / PRODUCT_SHARE,
+        operations=transforms * nominal(target).operations,
+        read={"memory": filters} if filters > target.l2 else {},  # as candidates._moved
+    )
 
 
 def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from graph_driver.ir import Graph, Node
 from graph_driver.operators import lookup
 from graph_driver.passes import winograd
 from poly.target import Target
+from scheduler.cost.model import Work, at_level, nominal, predict
 
 HOST_CYCLES = 200_000.0  # a call of Python's reference (measured: some 50 microseconds)
 HOST_SLOWDOWN = 20.0  # of NumPy's interpreted loops, against vector code
@@ -87,33 +88,56 @@ def _first_violated(shapes: str, sizes: tuple[tuple[str, int], ...]) -> str | No
 # ---- costs ---------------------------------------------------------------------------------------
 
 
+def _cycles(work: Work, target: Target) -> float:
+    """By the one cost model, for a nominal machine: the same choice on every computer with this target."""
+    machine = nominal(target)
+    return predict(work, machine).seconds * machine.hertz
+
+
+def _moved(graph: Graph, node: Node, target: Target) -> Work:
+    """Operands and results once: activations from where so many bytes are, weights from memory if L2 cannot hold
+    them (the many layers of a network share the caches)."""
+    total = Work()
+    for name in (*node.reads(), *node.writes()):
+        t = graph.tensors[name]
+        size = t.nbytes if t.static and isinstance(t.nbytes, int) else 0
+        level = "memory" if t.const is not None and size > target.l2 else at_level(size, target)
+        if level is not None:
+            moved: dict[str, float] = {level: size}
+            total += Work(read=moved) if name in node.inputs else Work(write=moved)
+    return total
+
+
 def _traffic(graph: Graph, node: Node, target: Target) -> float:
-    """Cycles to move the operands and results once."""
-    tensors = [graph.tensors[n] for n in (*node.reads(), *node.writes())]
-    moved = sum(t.nbytes for t in tensors if t.static and isinstance(t.nbytes, int))
-    return moved / winograd.STREAM
+    return _cycles(_moved(graph, node, target), target)
 
 
 def _direct(graph: Graph, node: Node, target: Target) -> float:
+    return _cycles(_moved(graph, node, target) + _products(graph, node), target)
+
+
+def _products(graph: Graph, node: Node) -> Work:
+    """The multiply-adds of a convolution or matrix product of known sizes."""
     s = sizes_of(graph, node)
     y = graph.tensors[next(node.writes())].shape or ()
     a = graph.tensors[node.inputs[0]].shape or () if node.inputs and node.inputs[0] else ()
     if not all(isinstance(e, int) for e in (*a, *y)):
-        return _traffic(graph, node, target)
+        return Work()
     if s:
         terms = s["c"] // s["g"] * s["kh"] * s["kw"]
     elif node.op_type in ("Gemm", "MatMul") and a:
         terms = int(a[0 if node.attrs.get("transA") else -1])
     else:
-        return _traffic(graph, node, target)
-    products = prod(int(e) for e in y) * terms
-    return products / (target.lanes(32) * target.fma_units * winograd.DIRECT_SHARE)
+        return Work()
+    return Work(flops=2.0 * prod(int(e) for e in y) * terms / winograd.DIRECT_SHARE)
 
 
 def _winograd(m: int) -> Callable[[Graph, Node, Target], float]:
     def cost(graph: Graph, node: Node, target: Target) -> float:
         shape = winograd.shape_of(graph, node)
-        return float("inf") if shape is None else winograd.GAIN * winograd.winograd_cycles(shape, m, target)
+        if shape is None:
+            return float("inf")
+        return winograd.GAIN * _cycles(winograd.winograd_work(shape, m, target), target)
 
     return cost
 

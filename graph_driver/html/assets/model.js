@@ -10,6 +10,8 @@ function kernelsView(data, choose) {
   const total = { flops: 0, bytes: 0, seconds: 0 };
   for (const k of data.kernels) for (const what of ["flops", "bytes"]) total[what] += (k[what] || 0) * k.uses;
   const spent = data.kernels.map((_, i) => data.steps.reduce((a, s) => a + (s.kernel === i ? s.seconds || 0 : 0), 0));
+  const predicted = data.kernels.map((_, i) => data.steps.reduce((a, s) => (
+    s.kernel === i && s.predicted ? (a || 0) + s.predicted.seconds : a), null));
   total.seconds = data.steps.reduce((a, s) => a + (s.seconds || 0), 0);
   const first = data.measured ? (k, i) => spent[i] : (k) => (k.flops || 0) * k.uses;
   const number = (n, unit) => (n === null ? el(
@@ -30,6 +32,7 @@ function kernelsView(data, choose) {
         el("td", {}, share(spent[i], total.seconds)),
         el("td", { class: "n" }, spent[i] && k.flops ? `${bigText((k.flops * k.uses) / spent[i])}` : "–"),
       ] : []),
+      el("td", { class: "n" }, number(predicted[i], timeText)),
       el("td", { class: "n" }, number(k.flops, bigText)), el("td", {}, share((k.flops || 0) * k.uses, total.flops)),
       el("td", { class: "n" }, number(k.bytes, bytesText)), el("td", {}, share((k.bytes || 0) * k.uses, total.bytes)),
       el("td", { class: "n" }, k.bytes ? ((k.flops || 0) / k.bytes).toPrecision(3) : "–"), el("td", {}, k.first)]);
@@ -62,6 +65,7 @@ function kernelsView(data, choose) {
         "Operators",
         "Uses#",
         ...(data.measured ? ["Time#", "of all", "Flops/s#"] : []),
+        "Predicted#",
         "Flops#",
         "of all",
         "Bytes#",
@@ -131,6 +135,10 @@ function details(data, number, box) {
     ...(data.measured ? [
       ["Time, measured", timeText(s.seconds)],
       ["Flops per second", k.flops ? bigText(k.flops / s.seconds) : "–"],
+    ] : []),
+    ...(s.predicted ? [
+      ["Time, predicted", timeText(s.predicted.seconds)],
+      ["Bound by", s.predicted.bound],
     ] : []),
     ["Flops", k.flops === null ? "–" : bigText(k.flops)],
     ["Bytes, at least", k.bytes === null ? "–" : bytesText(k.bytes)],

@@ -1,0 +1,130 @@
+"""What the kernel of a Scop asks of a machine, from its statements and arrays alone (no schedule is made)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from poly.affine import constant_of, set_space, to_pw_aff
+from poly.expr import Load, loads
+from poly.scop import Array, Scop, Statement
+from poly.target import Target
+from poly.tree import Band, Member, walk
+from scheduler.cost.model import Level, Work, at_level
+from scheduler.strategies.contraction import recognise, recognise_sweep
+from scheduler.strategies.contraction_strategy import MIN_EFFICIENCY
+from scheduler.strategies.contraction_tree import TilePlan, plan_tile
+from scheduler.strategies.vector_cost import (
+    GATHER,
+    SCATTER,
+    access_cost,
+    constant_extent,
+    iterator,
+    lanes_for,
+    operations,
+    vector_cost,
+)
+
+
+def work_of(scop: Scop, target: Target, levels: Mapping[str, Level | None] | None = None) -> Work | None:
+    """The work of a Scop whose sizes are all fixed; None where they are not.
+
+    Args:
+        levels: where arguments are when the kernel starts, by array; of the others the size of all arrays
+            together decides. Values of L1 cost nothing more.
+    """
+    sizes = {a.name: _bytes(scop, a) for a in scop.arrays.values()}
+    if None in sizes.values():
+        return None
+    members = [m for n in walk(scop.tree) if isinstance(n, Band) for m in n.members]
+    total, seen = Work(), set[tuple[str, Load]]()
+    for s in scop.statements.values():
+        points = _points(s, scop)
+        if points is None:
+            return None
+        total += _statement(scop, s, points, members, target, seen)
+    known = {n: b for n, b in sizes.items() if b is not None}
+    return total + _traffic(scop, known, target, levels or {}) + Work(entries=1.0)
+
+
+def _bytes(scop: Scop, array: Array) -> int | None:
+    size = array.dtype.bytes
+    for e in array.shape:
+        n = constant_of(to_pw_aff(e, set_space("", (), scop.params)))
+        if n is None:
+            return None
+        size *= n
+    return size
+
+
+def _points(s: Statement, scop: Scop) -> int | None:
+    """Instances of a statement: points of the box around its domain."""
+    domain = s.domain.intersect_params(scop.context)
+    if domain.is_empty():
+        return 0
+    total = 1
+    for k in range(len(s.iters)):
+        low, high = domain.dim_min_val(k), domain.dim_max_val(k)
+        if not (low.is_int() and high.is_int()):
+            return None
+        total *= int(high.to_python()) - int(low.to_python()) + 1
+    return total
+
+
+def _statement(
+    scop: Scop, s: Statement, points: int, members: list[Member], target: Target, seen: set[tuple[str, Load]]
+) -> Work:
+    """Arithmetic and accesses of L1. `seen`: loads of statements before it, by the innermost loop."""
+    c = recognise(s) or recognise_sweep(s)
+    tile = None if c is None else plan_tile(scop, c, target)
+    if c is not None and tile is not None and tile.score >= MIN_EFFICIENCY:
+        wide = s.value.dtype.bytes / 4
+        return Work(flops=2.0 * points * max(wide, 0.25) / tile.score) + _packing(scop, tile)
+    around = [m for m in members if s.name in m.schedule]
+    if not around:
+        return Work(operations=points * (operations(s.value) + 1.0))
+    inside = around[-1].name
+    again = {load for load in loads(s.value) if (inside, load) in seen}
+    seen |= {(inside, load) for load in loads(s.value)}
+    return Work(operations=points * min(_costs(scop, s, around, again, target)))
+
+
+def _costs(scop: Scop, s: Statement, around: list[Member], again: set[Load], target: Target) -> Iterator[float]:
+    """What an instance costs with each loop in vector lanes, or in none; values loaded `again` are in registers."""
+    for m in around:
+        size = constant_extent(scop, m, (s.name,))
+        name = iterator(s, m.schedule[s.name])
+        for lanes in {1, lanes_for(scop, (s.name,), size, target)}:
+            known = 0.0 if name is None else sum(access_cost(load, name, lanes, False) for load in again)
+            yield max(vector_cost(scop, m, (s.name,), lanes, size) - known, 1.0 / lanes)
+
+
+def _packing(scop: Scop, tile: TilePlan) -> Work:
+    """Copying a panel that is not stored in order."""
+    load = tile.panel.load
+    size = _bytes(scop, scop.arrays[load.array]) or 0
+    return Work(operations=size / load.dtype.bytes * (GATHER + SCATTER) / 2) if tile.pack else Work()
+
+
+def _touched(scop: Scop, array: Array, size: int) -> int:
+    """Bytes of an array that are read: no more than its loads can be (a table of which a few rows are taken)."""
+    total = 0
+    for s in scop.statements.values():
+        count = sum(load.array == array.name for e in (s.value, *s.index) for load in loads(e))
+        total += count * (_points(s, scop) or 0) * array.dtype.bytes if count else 0
+    return min(size, total)
+
+
+def _traffic(scop: Scop, sizes: Mapping[str, int], target: Target, levels: Mapping[str, Level | None]) -> Work:
+    """Every array once from, or to, where it is; locals both. What is read again is in the tile's share of peak."""
+    read: dict[str, float] = {}
+    write: dict[str, float] = {}
+    together = sum(size for name, size in sizes.items() if scop.arrays[name].kind != "local")
+    for name, array in scop.arrays.items():
+        level = levels[name] if name in levels else at_level(sizes[name] if array.kind == "local" else together, target)
+        if level is None:
+            continue
+        if array.kind != "out":
+            read[level] = read.get(level, 0.0) + _touched(scop, array, sizes[name])
+        if array.kind != "in":
+            write[level] = write.get(level, 0.0) + sizes[name]
+    return Work(read=read, write=write)
