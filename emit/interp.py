@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from emit import interp_ops as ops
-from emit.interp_launch import DataRace, DivergentBarrier, Watch, launch
+from emit.interp_launch import DataRace, DivergentBarrier, Watch, begin_copy, launch
 from emit.loops import (
     Alloc,
     Block,
@@ -204,7 +204,12 @@ class _Compiler:
                 env[key][place(env)] = v
                 after(env, None)
 
-            return scalar
+            def begun(env: Env) -> None:
+                v = value(env)
+                begin_copy(self, env, s.array, place(env), v, garbage)
+
+            garbage = poisoned((), s.value.dtype)[()]
+            return begun if s.asynchronous else scalar
         places = self.elements(s.array, s.index, True)
         mask = None if s.mask is None else self.expr(s.mask)
 
@@ -213,7 +218,10 @@ class _Compiler:
             on = np.ones(len(v), bool) if mask is None else mask(env)
             buf = env[key]
             for lane in np.flatnonzero(on):  # in lane order: the last of equal addresses wins
-                buf[places(env, int(lane))] = v[lane]
+                if s.asynchronous:
+                    begin_copy(self, env, s.array, places(env, int(lane)), v[lane], poisoned((), s.value.dtype)[()])
+                else:
+                    buf[places(env, int(lane))] = v[lane]
             after(env, on)
 
         return vector

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from emit.loops import Alloc, Barrier, Block, For, If, Launch, Let, Stmt, walk
+from emit.printer import expr_text
 from poly.errors import BuildError
 from poly.expr import Expr
 
@@ -67,12 +68,18 @@ class Watch:
     thread: int = 0
     phase: int = 0
     private: frozenset[str] = frozenset()
+    pending: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     cells: dict[tuple[str, tuple[int, ...]], _Cell] = field(default_factory=dict)
 
     def access(self, array: str, at: tuple[int, ...], write: bool) -> None:
         """Note one access. Raises `DataRace`."""
         if not self.launch or array in self.private:
             return
+        if (array, at) in self.pending:
+            who = f"thread {self.thread} of block {self.block}"
+            raise DataRace(
+                f"{self.launch}: {who} touches {array}{list(at)} before its asynchronous copy was waited for"
+            )
         cell = self.cells.get((array, at))
         if cell is None:
             cell = self.cells[array, at] = _Cell(self.block)
@@ -100,6 +107,7 @@ class Watch:
 def launch(compiler: Compiler, s: Launch) -> Run:
     """The launch as a function of the environment."""
     grid = [(v, compiler.expr(n)) for v, n in s.grid]
+    given = [(e, compiler.expr(e)) for e in s.given]
     shared: list[Alloc] = []
     body = s.body
     while isinstance(body, Alloc) and body.buffer.space == "shared":
@@ -114,6 +122,9 @@ def launch(compiler: Compiler, s: Launch) -> Run:
 
     def run(env: Env) -> None:
         extents = [max(0, int(n(env))) for _, n in grid]
+        for condition, holds in given:
+            if not holds(env):
+                raise BuildError(f"{s.name} is launched although {expr_text(condition)} does not hold")
         watch = compiler.watch
         if watch is not None:
             watch.launch, watch.private = s.name, private
@@ -125,6 +136,7 @@ def launch(compiler: Compiler, s: Launch) -> Run:
                 inside["@" + name] = make(inside)
             if watch is not None:
                 watch.block, watch.phase = number, 0
+                watch.pending.clear()
                 watch.cells = {k: cell for k, cell in watch.cells.items() if k[0] not in own}
             _block(compiler, s.name, number, [steps({**inside, **dict(zip(names, t))}) for t in threads])
         if watch is not None:
@@ -171,7 +183,7 @@ def _steps(compiler: Compiler, s: Stmt) -> Steps:
 
         return plain
     if isinstance(s, Barrier):
-        return lambda env: iter((id(s),))
+        return _waiting(compiler, s) if s.copies else lambda env: iter((id(s),))
     if isinstance(s, Block):
         return _sequence([_steps(compiler, c) for c in s.stmts])
     if isinstance(s, For):
@@ -184,6 +196,31 @@ def _steps(compiler: Compiler, s: Stmt) -> Steps:
     if isinstance(s, Let):
         return _bound(s.name, compiler.expr(s.value), _steps(compiler, s.body))
     return _bound("@" + s.buffer.name, compiler.fresh(s), _steps(compiler, s.body))
+
+
+PENDING = "@copies"  # in the environment of a thread: its asynchronous copies (buffer, element, value)
+
+
+def begin_copy(compiler: Compiler, env: Env, array: str, at: tuple[int, ...], value: Any, poison: Any) -> None:
+    """An asynchronous copy: until it was waited for the element holds garbage."""
+    env["@" + array][at] = poison
+    env.setdefault(PENDING, []).append((array, at, value))
+    if compiler.watch is not None:
+        compiler.watch.pending.add((array, at))
+
+
+def _waiting(compiler: Compiler, barrier: Barrier) -> Steps:
+    """A barrier before which each thread completes its copies."""
+
+    def run(env: Env) -> Iterator[int]:
+        for array, at, value in env.pop(PENDING, ()):
+            env["@" + array][at] = value
+            if compiler.watch is not None:
+                compiler.watch.pending.discard((array, at))
+                compiler.watch.access(array, at, True)
+        yield id(barrier)
+
+    return run
 
 
 def _sequence(parts: list[Steps]) -> Steps:

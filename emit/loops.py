@@ -219,7 +219,8 @@ class Store(Stmt):
     `instance`: the Scop statement's name and the iterators' values, for the domain proof,
     the trace interpreter and debugging; None for copies. `reduction` marks an update
     whose instances may be reordered (then the value is `Load(target) OP update`).
-    `origin` is kept by all passes, for people who look at the code.
+    `origin` is kept by all passes, for people who look at the code. `asynchronous`: a copy from an array to
+    shared memory that is in place after the thread's next barrier that waits for copies, not before.
     """
 
     array: str
@@ -230,6 +231,7 @@ class Store(Stmt):
     reduction: str | None = None
     span: Span | None = field(default=None, compare=False)
     origin: Origin | None = field(default=None, compare=False)
+    asynchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +253,16 @@ class Launch(Stmt):
     `grid`: (block variable, number of blocks) for x, y, z in this order, one to three of them; the
     numbers are expressions of the host, and where one is not positive nothing is launched. `threads`:
     (thread variable, number of threads) likewise. The variables are i64 and bound in `body`.
-    `name` is unique within the function.
+    `name` is unique within the function. `given` are conditions on the host's variables that hold whenever it is
+    launched. `narrow`: all index arithmetic in it fits in 32 bits.
     """
 
     name: str
     grid: tuple[tuple[str, Expr], ...]
     threads: tuple[tuple[str, int], ...]
     body: Stmt
+    given: tuple[Expr, ...] = ()
+    narrow: bool = False
 
     def bodies(self) -> tuple[Stmt, ...]:
         return (self.body,)
@@ -270,7 +275,11 @@ class Launch(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Stmt):
-    """All threads of the block wait for each other; what they wrote before is seen by all after."""
+    """All threads of the block wait for each other; what they wrote before is seen by all after.
+
+    `copies`: each thread first waits for the asynchronous copies that it began."""
+
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

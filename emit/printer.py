@@ -109,12 +109,17 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
     elif isinstance(s, Launch):
         grid = ", ".join(f"{v} < {expr_text(n)}" for v, n in s.grid)
         put(f"launch {s.name}(blocks {grid}; threads {', '.join(f'{v} < {n}' for v, n in s.threads)}):")
+        if s.given:
+            put(f"    # given {', '.join(map(expr_text, s.given))}")
+        if s.narrow:
+            put("    # 32-bit index arithmetic")
         _stmt(s.body, depth + 1, lines)
     elif isinstance(s, Barrier):
-        put("barrier")
+        put("barrier after copies" if s.copies else "barrier")
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
-        put(f"{_access(s.array, s.index)} = {expr_text(s.value)}{where}")
+        how = "async " if s.asynchronous else ""
+        put(f"{how}{_access(s.array, s.index)} = {expr_text(s.value)}{where}")
 
 
 def _access(array: str, index: tuple[Expr, ...]) -> str:

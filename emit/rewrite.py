@@ -34,7 +34,7 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
         return Alloc(buffer, map_exprs(stmt.body, fn))
     if isinstance(stmt, Launch):
         grid = tuple((name, fn(count)) for name, count in stmt.grid)
-        return replace(stmt, grid=grid, body=map_exprs(stmt.body, fn))
+        return replace(stmt, grid=grid, given=tuple(map(fn, stmt.given)), body=map_exprs(stmt.body, fn))
     if isinstance(stmt, Store):
         instance = stmt.instance
         if instance is not None:
@@ -66,6 +66,7 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
         yield from stmt.buffer.shape
     elif isinstance(stmt, Launch):
         yield from (count for _, count in stmt.grid)
+        yield from stmt.given
     elif isinstance(stmt, Store):
         yield from stmt.index
         yield stmt.value
@@ -136,11 +137,13 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         inner = vars
         for v in fresh:
             inner = _bound(inner, v, Var(fresh[v]))
-        return Launch(
-            names.fresh(stmt.name),
-            tuple((fresh[v], fix(count)) for v, count in stmt.grid),
-            tuple((fresh[v], count) for v, count in stmt.threads),
-            _unique(stmt.body, inner, arrays, names),
+        return replace(
+            stmt,
+            name=names.fresh(stmt.name),
+            grid=tuple((fresh[v], fix(count)) for v, count in stmt.grid),
+            threads=tuple((fresh[v], count) for v, count in stmt.threads),
+            given=tuple(map(fix, stmt.given)),
+            body=_unique(stmt.body, inner, arrays, names),
         )
     if isinstance(stmt, If):
         then = _unique(stmt.then, vars, arrays, names)  # first: in the order of the text

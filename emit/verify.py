@@ -168,6 +168,8 @@ class _Checker:
                 raise _Broken(f"the {what} of launch '{s.name}' has {len(axes)} dimensions")
         for variable, blocks in s.grid:
             self.scalar(blocks, i64, env, f"the extent of '{variable}'")
+        for condition in s.given:
+            self.scalar(condition, bool_, env, f"a condition of launch '{s.name}'")
         bound = [variable for variable, _ in (*s.grid, *s.threads)]
         for variable in bound:
             self.fresh(variable)
@@ -205,6 +207,18 @@ class _Checker:
         if wide != lanes:
             raise _Broken(f"store of {lanes} lanes to '{s.array}' at {wide}")
         self.mask(s.mask, lanes, env)
+        if s.asynchronous:
+            self.copy(s, buffer, lanes, env)
+
+    def copy(self, s: Store, buffer: Buffer, lanes: int, env: _Env) -> None:
+        """An asynchronous copy moves 4, 8 or 16 bytes in a row from an array of the device to shared memory."""
+        source = env.buffers[s.value.array] if isinstance(s.value, Load | VLoad) else None
+        if env.launch is None or buffer.space != "shared" or source is None or source.space not in ("param", "heap"):
+            raise _Broken(f"an asynchronous copy to '{s.array}' is not one from an array to shared memory")
+        ramps = [e for e in (*s.index, *s.value.children()) if e.lanes > 1]
+        ends = s.index[-1].lanes == lanes and all(isinstance(e, Ramp) and e.stride == 1 for e in ramps)
+        if s.mask is not None or lanes * buffer.dtype.bytes not in (4, 8, 16) or not (lanes == 1 or ends):
+            raise _Broken(f"an asynchronous copy to '{s.array}' does not move 4, 8 or 16 bytes in a row")
 
     # ---- expressions -----------------------------------------------------------------------
 

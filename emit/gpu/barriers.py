@@ -7,6 +7,9 @@ without a barrier gets one at its end. Conflicts from one iteration of a loop to
 no barrier on the way get one at the end of the loop's body. Inner loops come first, because a barrier
 inside may serve what is around.
 
+Asynchronous copies are in place when a barrier has waited for them: in launches that have some, all barriers do,
+and what a thread copied itself it may read only after one.
+
 Conflicts between blocks, and those that no barrier can order, are refused.
 """
 
@@ -18,7 +21,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from emit.gpu.touches import Around, Touch, touches
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt
+from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
 from emit.printer import expr_text
 from emit.rewrite import with_bodies
 from poly.dtypes import bool_
@@ -72,6 +75,7 @@ class _Launch:
         self.touches = touches(launch, around)
         self.before: set[tuple[int, int]] = set()  # (id of a Block, number of the child that comes after)
         self.at_end: set[int] = set()  # ids of loops
+        self.copies = any(isinstance(s, Store) and s.asynchronous for s in walk(launch.body))
 
     def run(self) -> Launch:
         needs = sorted(self.needs(), key=lambda n: (-n.depth, n.carried, n.second.path[n.depth][1]))
@@ -98,7 +102,9 @@ class _Launch:
             self.within_blocks(pairs, a, b)
         for d in range(self.blocks):
             pairs = pairs.equate(IN, d, OUT, d)
-        pairs = self.apart(pairs, range(self.blocks, self.ids))
+        if not (a.asynchronous or b.asynchronous) or a.write == b.write:
+            # (what a thread copies asynchronously it must wait for, too)
+            pairs = self.apart(pairs, range(self.blocks, self.ids))
         if pairs.is_empty():
             return
         common, text = _meeting(a, b)
@@ -172,12 +178,12 @@ class _Launch:
             out: list[Stmt] = []
             for k, child in enumerate(s.stmts):
                 if (id(s), k) in self.before:
-                    out.append(Barrier())
+                    out.append(Barrier(self.copies))
                 out.append(self.rebuilt(child))
             return Block(tuple(out))
         new = with_bodies(s, tuple(self.rebuilt(b) for b in s.bodies()))
         if isinstance(new, For) and id(s) in self.at_end:
-            return replace(new, body=Block((new.body, Barrier())))
+            return replace(new, body=Block((new.body, Barrier(self.copies))))
         return new
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from emit.gpu.given import WIDEST, divisor
 from emit.gpu.guards import guarded
-from emit.gpu.lanes import WIDEST, rows_aligned
+from emit.gpu.lanes import rows_aligned
 from emit.linear import linear, operands, rebuild, variables
 from emit.loops import Buffer, For, If, Let, Stmt, Store
 from emit.passes.bounds import full
@@ -41,10 +42,11 @@ def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
 
 def cooperative(
     nest: Stmt, shared: Mapping[str, Buffer], arrays: Mapping[str, Buffer], thread: Expr, threads: int, names: Names,
-    guards: Sequence[Expr],
+    guards: Sequence[Expr], known: Mapping[str, int],
 ) -> Stmt:  # fmt: skip
     """The copy, spread over the threads of the block; `thread` is the number of a thread. The
-    `guards` are those that hold for all threads or for none; `arrays` lie outside the launch.
+    `guards` are those that hold for all threads or for none; `arrays` lie outside the launch; `known`: what
+    sizes are multiples of.
 
     Raises:
         BuildError: the extent of a loop of the copy has no constant bound.
@@ -54,13 +56,13 @@ def cooperative(
     loops, conditions, store = _parts(nest)
     order = _contiguous_last(loops, store, buffer)
     trips = {x.var: _trip(x, store, buffer) for x in loops}
-    lanes = _lanes(order, trips, store, buffer, arrays)
+    lanes = _lanes(order, trips, store, buffer, arrays, known)
     radices = [(x.var, trips[x.var][0] // (lanes if x is order[-1] else 1)) for x in order]
     total = math.prod(n for _, n in radices)
     whole = [c for x in loops if (c := trips[x.var][1]) is not None]
     body = guarded(store, [*guards, *whole, *conditions])
     if lanes > 1:
-        body = _by_lanes(order, trips, lanes, [*guards, *conditions], store)
+        body = _by_lanes(order, trips, lanes, [*guards, *conditions], store, known)
     if total == 1:
         body = _first(thread, body)
         return _with_values(loops, {x.var: _from(x) for x in loops}, body)
@@ -87,13 +89,13 @@ _FIRST = "@first"  # stands for the first lane's value until that has a name
 
 def _lanes(
     order: Sequence[For], trips: Mapping[str, tuple[int, Expr | None]], store: Store, buffer: Buffer,
-    arrays: Mapping[str, Buffer],
+    arrays: Mapping[str, Buffer], known: Mapping[str, int],
 ) -> int:  # fmt: skip
     """How many neighbouring elements of the array one thread moves at once."""
     assert isinstance(store.value, Load)
     outside = store.value if store.array == buffer.name else Load(store.array, store.index, store.value.dtype)
     count = WIDEST // buffer.dtype.bytes
-    if not order or count not in (2, 4) or outside.array not in arrays:
+    if not order or count not in (2, 4, 8) or outside.array not in arrays:
         return 1
     x = order[-1]
     limit = full(x)
@@ -101,21 +103,26 @@ def _lanes(
     plain = limit is not None and operands(x.lo, "max") == (x.lo,)
     others = all(x.var not in variables(e) for y in order for e in (y.lo, y.hi))
     good = along and plain and others and trips[x.var][0] % count == 0
-    return count if good and rows_aligned(arrays[outside.array], count) else 1
+    return count if good and rows_aligned(arrays[outside.array], count, known) else 1
 
 
 def _by_lanes(
     order: Sequence[For], trips: Mapping[str, tuple[int, Expr | None]], lanes: int, conditions: Sequence[Expr],
-    store: Store,
+    store: Store, known: Mapping[str, int],
 ) -> Stmt:  # fmt: skip
     """The loop over the lanes, under the conditions on the other loops."""
     x = order[-1]
     first = Var(_FIRST)
     end = rebuild(linear(first).shift(lanes))
-    hi: Expr = end if trips[x.var][1] is None else Binary("min", end, x.hi, i64)
     own = [c for c in conditions if x.var in variables(c)]
-    body: Stmt = For(x.var, first, hi, 1, guarded(store, own), "vector", lanes, x.loop)
     rest = [c for y in order[:-1] if (c := trips[y.var][1]) is not None]
+    hi: Expr = end
+    if trips[x.var][1] is not None:
+        if all(divisor(rebuild(linear(h) - linear(x.lo)), known) % lanes == 0 for h in operands(x.hi, "min")):
+            rest.append(Binary("<", first, x.hi, bool_))  # all lanes or none
+        else:
+            hi = Binary("min", end, x.hi, i64)
+    body: Stmt = For(x.var, first, hi, 1, guarded(store, own), "vector", lanes, x.loop)
     return guarded(body, [*(c for c in conditions if c not in own), *rest])
 
 

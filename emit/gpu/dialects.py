@@ -16,7 +16,8 @@ from emit.c_types import Dialect, helper_functions
 class GpuDialect:
     """A language of kernels. `spaces` qualifies pointers by a buffer's space; `block` and `thread`
     are the indices by axis; `{}` in `aligned` takes bytes. `offsets`: hosts pass arrays as a buffer and
-    the number of an element in it."""
+    the number of an element in it. `begin_copy` and `wait_for_copies`: functions for asynchronous copies of
+    `SIZE` bytes, with the instruction's `CACHE` policy; None where there are none."""
 
     name: str
     preamble: tuple[str, ...]
@@ -33,6 +34,8 @@ class GpuDialect:
     long_suffix: str
     infinity: Mapping[str, str]
     nan: Mapping[str, str]
+    begin_copy: str | None = None
+    wait_for_copies: str | None = None
 
 
 def _cuda_math(function: str, name: str) -> str:
@@ -108,6 +111,21 @@ CUDA = GpuDialect(
     long_suffix="LL",
     infinity={"f32": "__int_as_float(0x7f800000)", "f64": "__longlong_as_double(0x7ff0000000000000LL)"},
     nan={"f32": "__int_as_float(0x7fc00000)", "f64": "__longlong_as_double(0x7ff8000000000000LL)"},
+    begin_copy=f"""{_CUDA_INLINE} void begin_copy_SIZE(void *to, const void *from) {{
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.CACHE.shared.global [%0], [%1], SIZE;"
+               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+#else
+  polyc_begin_copy(to, from, SIZE);
+#endif
+}}""",
+    wait_for_copies=f"""{_CUDA_INLINE} void wait_for_copies() {{
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  polyc_wait_for_copies();
+#endif
+}}""",
 )
 
 OPENCL = GpuDialect(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from emit.c_expr import Helpers, literal
 from emit.c_plain import PLAIN, PlainPrinter
 from emit.gpu.dialects import GpuDialect
-from emit.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
+from emit.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad
 from poly.dtypes import BY_NAME, DType, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var
@@ -47,6 +47,7 @@ class GpuPrinter(PlainPrinter):
         self.dialect = dialect
         self.widest: dict[str, int] = {}  # bytes of the widest access to an array
         self.data: set[str] = set()  # i64 variables whose values come from memory
+        self.narrow = False  # index arithmetic fits in 32 bits
 
     def bind(self, name: str, value: Expr) -> None:
         """Note what a Let binds."""
@@ -59,9 +60,16 @@ class GpuPrinter(PlainPrinter):
             return e.name not in self.data
         return isinstance(e, Const | Binary | Unary | Ramp | Broadcast) and all(map(self._indexing, e.children()))
 
+    def index_type(self, e: Expr) -> str | None:
+        """The type of an index expression in the text, None for other expressions."""
+        return ("int32_t" if self.narrow else "int64_t") if e.dtype == i64 and self._indexing(e) else None
+
     # ---- scalars ----
 
     def expr(self, e: Expr) -> str:
+        if self.narrow and e.dtype == i64 and e.lanes == 1 and isinstance(e, Const | Binary | Unary):
+            if self._indexing(e):
+                return self._narrowed(e)
         if self.wrapping and e.dtype == i64 and isinstance(e, Binary | Unary) and self._indexing(e):
             return self.index(e)
         if isinstance(e, Const):
@@ -73,6 +81,22 @@ class GpuPrinter(PlainPrinter):
         if e.lanes > 1:
             return self._vector(e)
         return super().expr(e)
+
+    def _narrowed(self, e: Expr) -> str:
+        """An index expression in 32 bits."""
+        if isinstance(e, Const):
+            return str(e.value) if e.value >= 0 else f"({e.value})"
+        if isinstance(e, Var):
+            return e.name
+        if isinstance(e, Unary):
+            return f"(-{self._narrowed(e.a)})"
+        assert isinstance(e, Binary)
+        a, b = self._narrowed(e.a), self._narrowed(e.b)
+        if e.op in "+-*":
+            return f"({a} {e.op} {b})"
+        name = {"//": "floordiv", "%": "mod"}.get(e.op, e.op) + "_i32"
+        self.helpers.scalars.add(name)
+        return f"{name}({a}, {b})"
 
     def _literal(self, e: Const) -> str:
         if e.dtype.is_float:
@@ -232,6 +256,24 @@ class GpuPrinter(PlainPrinter):
             arguments.append(self.expr(mask))
         self._define(name, "void", parameters, f"for (int l = 0; l < {lanes}; l++) {guard}p[at.s[l]] = v.s[l];")
         return f"{name}({', '.join(arguments)})"
+
+    def copy(self, s: Store) -> str:
+        """An asynchronous copy; in a language without them an ordinary one, which is in place at once."""
+        if self.dialect.begin_copy is None:
+            return self.store(s.array, s.index, s.value, s.mask)
+        assert isinstance(s.value, Load | VLoad)
+        size = s.value.lanes * s.value.dtype.bytes
+        ends = [(s.array, s.index), (s.value.array, s.value.index)]
+        places = []
+        for array, index in ends:
+            first = tuple(i.base if isinstance(i, Ramp) else i for i in index)
+            places.append(f"&{array}[{self.address(array, first)}]")
+            self.widest[array] = max(size, self.widest.get(array, 1))
+        name = f"begin_copy_{size}"
+        self.helpers.functions[name] = self.dialect.begin_copy.replace("SIZE", str(size)).replace(
+            "CACHE", "cg" if size == 16 else "ca"
+        )
+        return f"{name}({', '.join(places)})"
 
     def _hreduce(self, e: HReduce) -> str:
         """Halves combined pairwise, as the IR says."""

@@ -10,40 +10,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
 
+from emit.gpu.given import WIDEST, divisor, multiples
 from emit.linear import Linear, linear, rebuild, variables
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
+from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
 from emit.passes.bounds import full
 from emit.rewrite import with_bodies
 from poly.dtypes import i64
-from poly.expr import Binary, Call, Const, Expr, Load, Unary, Var
+from poly.expr import Binary, Call, Expr, Load, Unary, Var
 
-WIDEST = 16  # bytes
+SMALLEST = 4  # bytes of an asynchronous copy
 ELEMENTWISE = frozenset(("+", "-", "*", "/", "min", "max"))
 
 
 def widen(fn: Function) -> Function:
     """Expand all vector loops."""
-    return replace(fn, body=_visit(fn.body, {b.name: b for b in fn.buffers}))
+    return replace(fn, body=_visit(fn.body, {b.name: b for b in fn.buffers}, {}))
 
 
-def _visit(s: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
+def _visit(s: Stmt, buffers: Mapping[str, Buffer], known: Mapping[str, int]) -> Stmt:
+    """`known`: what sizes are multiples of."""
+    if isinstance(s, Launch):
+        known = multiples(s.given)
     if isinstance(s, Alloc):
-        return replace(s, body=_visit(s.body, {**buffers, s.buffer.name: s.buffer}))
+        return replace(s, body=_visit(s.body, {**buffers, s.buffer.name: s.buffer}, known))
     if isinstance(s, For) and (s.kind == "vector" or (s.kind == "unroll" and _copies(s.body))):
-        wide = _widened(s, buffers)
+        wide = _widened(s, buffers, known)
         if wide is not None:
             return wide
-        s = replace(s, kind="unroll", factor=None)
-    return with_bodies(s, tuple(_visit(b, buffers) for b in s.bodies()))
+        s = _at_once(replace(s, kind="unroll", factor=None))
+    return with_bodies(s, tuple(_visit(b, buffers, known) for b in s.bodies()))
+
+
+def _at_once(s: Stmt) -> Stmt:
+    """Elements that are too small for asynchronous copies of their own are copied at once."""
+    if isinstance(s, Store):
+        return replace(s, asynchronous=False) if s.value.dtype.bytes < SMALLEST else s
+    return with_bodies(s, tuple(_at_once(b) for b in s.bodies()))
 
 
 def _copies(body: Stmt) -> bool:
     return isinstance(body, Store) and body.instance is None and isinstance(body.value, Load)
 
 
-def _widened(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
+def _widened(loop: For, buffers: Mapping[str, Buffer], known: Mapping[str, int]) -> Stmt | None:
     """The loop as vector stores, None if it cannot be."""
     limit = full(loop)
     stores = loop.body.stmts if isinstance(loop.body, Block) else (loop.body,)
@@ -54,10 +64,10 @@ def _widened(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
         if not isinstance(s, Store) or s.mask is not None:
             return None
         lanes = WIDEST // s.value.dtype.bytes
-        if lanes not in (2, 4) or limit.trip % lanes:
+        if lanes not in (2, 4, 8) or limit.trip % lanes:
             return None
         for first in range(0, limit.trip, lanes):
-            made = _Lanes(loop.var, linear(loop.lo).shift(first), lanes, buffers).store(s)
+            made = _Lanes(loop.var, linear(loop.lo).shift(first), lanes, buffers, known).store(s)
             if made is None:
                 return None
             out.append(made)
@@ -66,10 +76,14 @@ def _widened(loop: For, buffers: Mapping[str, Buffer]) -> Stmt | None:
     return out[0] if len(out) == 1 else Block(tuple(out))
 
 
-def rows_aligned(buffer: Buffer, count: int) -> bool:
-    """Whether each row of an array begins at a multiple of `count` elements."""
-    rows = [e.value for e in buffer.shape[1:] if isinstance(e, Const)]
-    return len(rows) == len(buffer.shape) - 1 and all(prod(rows[d:]) % count == 0 for d in range(len(rows)))
+def rows_aligned(buffer: Buffer, count: int, known: Mapping[str, int]) -> bool:
+    """Whether each row of an array begins at a multiple of `count` elements; `known`: what sizes are multiples of."""
+    length = 1
+    for e in reversed(buffer.shape[1:]):
+        length *= divisor(e, known)
+        if length % count:
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,7 @@ class _Lanes:
     start: Linear
     count: int
     buffers: Mapping[str, Buffer]
+    known: Mapping[str, int]
 
     def store(self, s: Store) -> Store | None:
         index = self.subscripts(s.array, s.index)
@@ -123,8 +138,8 @@ class _Lanes:
         if d < len(index) - 1 or slope != 1:
             return (*index[:d], lanes, *index[d + 1 :]) if buffer.space in ("shared", "register") else None
         base = linear(lanes.base)
-        aligned = base.const % self.count == 0 and all(c % self.count == 0 for _, c in base.terms)
-        return (*index[:d], lanes) if aligned and rows_aligned(buffer, self.count) else None
+        aligned = divisor(rebuild(base), self.known) % self.count == 0
+        return (*index[:d], lanes) if aligned and rows_aligned(buffer, self.count, self.known) else None
 
     def ramp(self, e: Expr) -> Ramp:
         slope = linear(e).coefficient(Var(self.var))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from emit.dynamic import real_bounds
 from emit.gpu.barriers import place_barriers
 from emit.gpu.budget import check_budget
+from emit.gpu.double import double_buffer
+from emit.gpu.even import even_loops
 from emit.gpu.guards import hoist_guards
 from emit.gpu.lanes import widen
 from emit.gpu.mapping import launches
+from emit.gpu.narrow import narrow
 from emit.gpu.peel import peel
 from emit.gpu.whole import whole_tiles
 from emit.loops import Function
@@ -40,15 +43,16 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
     fn = unique_names(fn)
     verify(fn, "loop generation")
     steps = (
-        ("mapping", lambda f: check_budget(simplify(launches(contract(f), target)), target)),
+        ("mapping", lambda f: simplify(even_loops(launches(contract(f), target)))),
         ("whole tiles", lambda f: simplify(whole_tiles(f))),
-        ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
+        ("double buffers", lambda f: check_budget(simplify(double_buffer(f, target)), target)),
         ("partial panels", lambda f: simplify(peel(f))),
+        ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
         ("tiles", lambda f: simplify(separate_tiles(f))),
         ("lanes", lambda f: simplify(widen(f))),
         ("unroll", lambda f: simplify(unroll(f))),
         ("share", share_loads),
-        ("registers", check_registers),
+        ("registers", lambda f: narrow(check_registers(f))),
     )
     for step, run in steps:
         fn = unique_names(run(fn))

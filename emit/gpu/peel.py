@@ -1,8 +1,8 @@
-"""The last, partial iterations of a loop around barriers become a loop of their own.
+"""The last, partial iterations of a loop over panels in shared memory become a loop of their own.
 
 A reduction cut into panels runs `for k.in in range(min(8, K - 8 k.out))`. Which iterations of `k.out` are full is
 known to the host: the first ones. A loop over these has constant trip counts inside; a second one does the rest.
-All threads agree on where the loop is cut, so barriers stay where all come.
+All threads agree on where the loop is cut, so barriers may stand in both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from emit.linear import Linear, linear, rebuild, variables
-from emit.loops import Barrier, Block, For, Function, Let, Stmt, walk
+from emit.loops import Alloc, Block, For, Function, Let, Stmt, Store, walk
 from emit.passes.bounds import Full, full
 from emit.rewrite import with_bodies
 from poly.dtypes import i64
@@ -19,18 +19,21 @@ from poly.expr import Binary, Expr, Var, const_int
 
 def peel(fn: Function) -> Function:
     """`fn` with the loops of its launches cut where their last iterations are partial."""
-    return replace(fn, body=_visit(fn.body))
+    shared = {s.buffer.name for s in walk(fn.body) if isinstance(s, Alloc) and s.buffer.space == "shared"}
+    return replace(fn, body=_visit(fn.body, shared))
 
 
-def _visit(s: Stmt) -> Stmt:
-    s = with_bodies(s, tuple(_visit(b) for b in s.bodies()))
-    if not isinstance(s, For) or s.kind != "serial" or s.step != 1 or not any(isinstance(x, Barrier) for x in walk(s)):
+def _visit(s: Stmt, shared: set[str]) -> Stmt:
+    s = with_bodies(s, tuple(_visit(b, shared) for b in s.bodies()))
+    if not isinstance(s, For) or s.kind != "serial" or s.step != 1:
+        return s
+    if not any(isinstance(x, Store) and x.array in shared for x in walk(s)):
         return s
     cut = _cut(s)
     if cut is None:
         return s
-    middle = Binary("min", s.hi, Binary("max", s.lo, cut, i64), i64)
-    return Block((replace(s, hi=middle, body=_whole(s.body, s.var, cut)), replace(s, lo=middle)))
+    first = replace(s, hi=Binary("min", s.hi, cut, i64), body=_whole(s.body, s.var, cut))
+    return Block((first, replace(s, lo=Binary("max", s.lo, cut, i64))))
 
 
 def _cut(loop: For) -> Expr | None:

@@ -48,6 +48,7 @@ struct uint3 { unsigned x, y, z; };
 typedef uint3 dim3;
 
 enum PolycState { POLYC_READY, POLYC_BARRIER, POLYC_WARP, POLYC_DONE };
+struct PolycCopy;
 struct PolycFiber {
     void *sp;
     uint3 index;
@@ -57,7 +58,10 @@ struct PolycFiber {
     unsigned mask, waits;   /* of its warp operation; number of barriers passed */
     uint64_t exchange;
     void *tsan;
+    struct PolycCopy *copies; /* begun and not waited for */
+    unsigned copy_count, copy_room;
 };
+struct PolycCopy { void *to; uint32_t words[4]; unsigned size; };
 
 extern "C" {
 extern unsigned char __start_polyc_shared[] __attribute__((weak));
@@ -151,6 +155,41 @@ POLYC_PLAIN static void polyc_barrier(int line) {
     POLYC_ACQUIRE(sync);
 }
 #define __syncthreads() polyc_barrier(__LINE__)
+
+/* Asynchronous copies are in place when they were waited for; until then the elements are NaNs. Sanitizers see
+   what happens to the elements, not the list of copies, which the threads of the next block use again. */
+POLYC_PLAIN static void polyc_note_copy(void *to, const void *from, unsigned size) {
+    PolycFiber *me = polyc_now;
+    if (me->copy_count == me->copy_room) {
+        me->copy_room = me->copy_room ? 2 * me->copy_room : 16;
+        me->copies = (PolycCopy *)realloc(me->copies, me->copy_room * sizeof(PolycCopy));
+    }
+    PolycCopy *c = &me->copies[me->copy_count++];
+    c->to = to;
+    c->size = size;
+    for (unsigned k = 0; k < size / 4; k++) c->words[k] = ((const uint32_t *)from)[k];
+}
+POLYC_PLAIN static unsigned polyc_noted(uint32_t **to, uint32_t *words) {
+    PolycFiber *me = polyc_now;
+    if (!me->copy_count) return 0;
+    PolycCopy *c = &me->copies[--me->copy_count];
+    *to = (uint32_t *)c->to;
+    for (unsigned k = 0; k < c->size / 4; k++) words[k] = c->words[k];
+    return c->size / 4;
+}
+static inline void polyc_begin_copy(void *to, const void *from, unsigned size) {
+    if ((uintptr_t)to % size || (uintptr_t)from % size) polyc_fail("an asynchronous copy that is not aligned", 0);
+    polyc_note_copy(to, from, size);
+    for (unsigned k = 0; k < size / 4; k++) {
+        (void)((const volatile uint32_t *)from)[k];
+        ((uint32_t *)to)[k] = 0xffffffffu;
+    }
+}
+static inline void polyc_wait_for_copies() {
+    uint32_t *to = 0, words[4];
+    for (unsigned n; (n = polyc_noted(&to, words));)
+        for (unsigned k = 0; k < n; k++) to[k] = words[k];
+}
 
 POLYC_PLAIN static void polyc_warp_wait(unsigned mask, int line) {
     PolycFiber *me = polyc_now;
@@ -321,6 +360,7 @@ POLYC_PLAIN static void polyc_block(const unsigned *order, char *stacks, size_t 
         PolycFiber *f = &polyc_fibers[t];
         f->state = POLYC_READY;
         f->waits = 0;
+        f->copy_count = 0;
         polyc_prepare(f, stacks + t * stack, stack);
 #ifdef POLYC_TSAN
         f->tsan = polyc_tsan_thread();
@@ -380,6 +420,7 @@ extern "C" POLYC_PLAIN int polyc_launch(const PolycKernel *kernel, const unsigne
     }
     polyc_end_launch();
     if (stacks) munmap(stacks, n * stack);
+    for (unsigned t = 0; t < n; t++) free(all[t].copies);
     free(threads_at), free(blocks_at), free(all);
     return 0;
 }

@@ -39,6 +39,11 @@ class Touch:
     points: isl.Set
     index: tuple[Expr, ...]
 
+    @property
+    def asynchronous(self) -> bool:
+        """Whether this is the write of an asynchronous copy."""
+        return self.write and isinstance(self.stmt, Store) and self.stmt.asynchronous
+
     @cached_property
     def elements(self) -> isl.Map:
         """`{ [point] -> [element] }`."""

@@ -95,6 +95,21 @@ def jacobi(T: inout(f32[M, N])):
             T[i, j] = U[i, j]
 
 
+def product(m: int, n: int, k: int) -> Any:
+    """A matrix product of fixed sizes."""
+
+    @op
+    def fixed(A: f32[m, k], B: f32[k, n]) -> f32[m, n]:  # type: ignore[valid-type]
+        C = empty((m, n), f32)
+        for i, j in grid(m, n):
+            C[i, j] = 0.0
+            for p in range(k):
+                C[i, j] += A[i, p] * B[p, j]
+        return C
+
+    return fixed
+
+
 ALL: dict[str, tuple[Any, Callable[[int, int, int], list[tuple[int, ...]]]]] = {
     "matmul": (matmul, lambda m, n, k: [(m, k), (k, n)]),
     "matmul_bias_relu": (matmul_bias_relu, lambda m, n, k: [(m, k), (k, n), (n,)]),

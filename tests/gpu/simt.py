@@ -15,7 +15,7 @@ from emit.gpu.lower import lower_gpu
 from emit.interp import DataRace as Race
 from emit.interp import DivergentBarrier as Divergence
 from emit.interp import run
-from emit.loops import Barrier, Block, Function, Launch, Stmt
+from emit.loops import Barrier, Block, Function, If, Launch, Stmt
 from emit.loops import walk as walk_loops
 from emit.mathlib import expand_function
 from emit.rewrite import with_bodies
@@ -95,9 +95,20 @@ def bound(schedule: Schedule) -> int:
     return sum(is_bound(m.kind) for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members)
 
 
-def launches(fn: Function) -> list[Launch]:
-    """The launches in the text."""
-    return [s for s in walk_loops(fn.body) if isinstance(s, Launch)]
+def launches(fn: Function, wide: bool = False) -> list[Launch]:
+    """The launches in the text: those for all sizes, or the versions for sizes that suit wide accesses."""
+    return [s for s in walk_loops(fn.body) if isinstance(s, Launch) and bool(s.given) == wide]
+
+
+def version(fn: Function, wide: bool = False) -> Function:
+    """`fn` with one version of its launches, whatever the sizes are."""
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, If) and isinstance(s.then, Launch) and s.then.given and s.orelse is not None:
+            return s.then if wide else s.orelse
+        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
+
+    return replace(fn, body=visit(fn.body))
 
 
 def without_barrier(fn: Function, number: int) -> Function:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt
-from programs import ALL, M, N, arguments
+from programs import ALL, M, N, arguments, product
 
 from emit.loops import Barrier, walk
 from poly.errors import BuildError
@@ -14,7 +14,7 @@ from scheduler.strategies.gpu import automatic_gpu
 
 
 def barriers(schedule: simt.Schedule) -> int:
-    fn = simt.finished(schedule.scop, schedule.tree)
+    fn = simt.version(simt.finished(schedule.scop, schedule.tree))
     return sum(isinstance(s, Barrier) for s in walk(fn.body))
 
 
@@ -25,20 +25,21 @@ def test_threads_that_share_nothing_need_none() -> None:
 
 
 def test_panels_need_one_after_the_copies_and_one_before_the_next() -> None:
-    s = ALL["matmul"][0].scop().schedule().tile(["i", "j"], [8, 8])
+    s = product(30, 30, 30).scop().schedule().tile(["i", "j"], [8, 8])
     s = s.bind("i.out", "block.y").bind("j.out", "block.x").bind("i.in", "thread.y").bind("j.in", "thread.x")
-    s = s.split("k", 4).promote("A", "k.out", space="shared").promote("B", "k.out", space="shared")
-    assert barriers(s) == 2
+    s = s.split("p", 4).promote("A", "p.out", space="shared").promote("B", "p.out", space="shared")
+    assert barriers(s) == 2, "panels are fetched an iteration ahead: one before the loop, one an iteration"
 
 
 @pytest.mark.parametrize("name", ["matmul", "softmax", "layer_norm"])
 def test_every_barrier_is_needed(name: str) -> None:
     """Without any one of them there is a data race."""
-    schedule = automatic_gpu(ALL[name][0].scop(), simt.TARGET)
+    operator = product(10, 72, 40) if name == "matmul" else ALL[name][0]
+    schedule = automatic_gpu(operator.scop(), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     count = sum(isinstance(s, Barrier) for s in walk(fn.body))
     assert count >= 2
-    args = arguments(name, (3, 70, 40))
+    args = arguments(name, (10, 72, 40))
     for n in range(count):
         with pytest.raises(simt.Race):
             simt.results(schedule.scop, simt.without_barrier(fn, n), args, races=True)

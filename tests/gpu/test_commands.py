@@ -28,7 +28,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_inspect_shows_text_and_mapping(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", MATMUL, "--stage", "cuda", "--target", "sm_90"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("/* matmul_0: blocks ") and "shared " in text and "__global__" in text
+    assert (
+        text.startswith("/* matmul_0_wide: blocks ")
+        and "matmul_0: blocks " in text
+        and "shared " in text
+        and "__global__" in text
+    )
     assert main(["inspect", MATMUL, "--stage", "opencl"]) == 0
     assert "__kernel" in capsys.readouterr().out
     assert main(["inspect", MATMUL, "--stage", "schedule", "--target", "sm_90"]) == 0

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import differential
 import numpy as np
 import pytest
 import simt
-from programs import ALL
+from programs import ALL, arguments, product
 
-from emit.loops import Alloc, For, If, Launch, Stmt, Store, walk
-from polyc import empty, f32, grid, op
+from emit.gpu import targets
+from emit.gpu.program import sequence
+from emit.gpu.source import to_gpu
+from emit.loops import Alloc, For, If, Launch, Stmt, Store, VLoad, walk
+from poly.errors import BuildError
 from scheduler.strategies.gpu import automatic_gpu
-
-
-def product(m: int, n: int, k: int) -> Any:
-    """A matrix product of fixed sizes."""
-
-    @op
-    def fixed(A: f32[m, k], B: f32[k, n]) -> f32[m, n]:  # type: ignore[valid-type]
-        C = empty((m, n), f32)
-        for i, j in grid(m, n):
-            C[i, j] = 0.0
-            for p in range(k):
-                C[i, j] += A[i, p] * B[p, j]
-        return C
-
-    return fixed
 
 
 def launch_of(operator: Any) -> Launch:
@@ -83,3 +72,31 @@ def test_large_tiles_at_their_edges(size: tuple[int, int, int], monkeypatch: pyt
     args = [rng.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n))]
     schedule = automatic_gpu(operator.scop(), simt.TARGET)
     assert simt.agree(schedule, args, differential.oracle(operator, args)) == ""
+
+
+def test_sizes_that_suit_wide_accesses_have_a_version() -> None:
+    schedule = automatic_gpu(ALL["matmul"][0].scop(), simt.TARGET)
+    fn = simt.finished(schedule.scop, schedule.tree)
+    ((wide,), (general,)) = simt.launches(fn, wide=True), simt.launches(fn)
+    assert wide.narrow and not general.narrow
+    loads = [s.value for s in walk(wide.body) if isinstance(s, Store) and "_panel" in s.array]
+    assert loads and all(isinstance(e, VLoad) and e.count == 4 for e in loads)
+    program = to_gpu(fn, targets.get("sm_80"))
+    names = [sequence(program, {"M": 8, "K": k, "N": n}).calls[0].kernel.name for k, n in ((8, 8), (8, 9), (9, 8))]
+    assert names == ["matmul_0_wide", "matmul_0", "matmul_0"]
+    large = sequence(program, {"M": 2**16, "K": 2**16, "N": 4}).calls[0].kernel.name
+    assert large == "matmul_0", "2**32 elements of A need 64-bit index arithmetic"
+
+
+def test_a_launch_whose_conditions_do_not_hold_is_an_error() -> None:
+    schedule = automatic_gpu(ALL["matmul"][0].scop(), simt.TARGET)
+    fn = simt.finished(schedule.scop, schedule.tree)
+    assert isinstance(fn.body, If)
+    wrong = replace(fn, body=fn.body.then)
+    with pytest.raises(BuildError, match="matmul_0_wide is launched although K % 4 == 0 does not hold"):
+        simt.results(schedule.scop, wrong, arguments("matmul", (8, 8, 7)))
+
+
+def test_index_arithmetic_of_64_bits_where_32_may_not_do() -> None:
+    assert launch_of(product(64, 64, 64)).narrow
+    assert not launch_of(product(2**16, 2**15, 64)).narrow, "C has 2**31 elements"

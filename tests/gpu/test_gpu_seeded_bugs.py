@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import differential
 import pytest
 import simt
-from programs import ALL, arguments
+from programs import ALL, arguments, product
 
 from emit.interp import OutOfBounds
 from emit.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk
@@ -21,13 +22,13 @@ def changed(s: Stmt, target: Stmt, new: Stmt) -> Stmt:
     return new if s is target else with_bodies(s, tuple(changed(b, target, new) for b in s.bodies()))
 
 
-def mutants(fn: Function) -> Iterator[tuple[str, Function]]:
-    """Bugs of all three kinds."""
+def mutants(fn: Function, lanes: int) -> Iterator[tuple[str, Function]]:
+    """Bugs of all three kinds; copies are `lanes` elements short."""
     for n in range(sum(isinstance(s, Barrier) for s in walk(fn.body))):
         yield f"barrier {n} removed", simt.without_barrier(fn, n)
     guards = {(_copied(s), s.cond.b) for s in walk(fn.body) if _guards_copy(s)}
     for buffer, bound in sorted(guards, key=str):
-        yield f"copy of {buffer} one short: {bound}", replace(fn, body=shortened(fn.body, buffer, bound))
+        yield f"copy of {buffer} short: {bound}", replace(fn, body=shortened(fn.body, buffer, bound, lanes))
     for s in walk(fn.body):
         if isinstance(s, Launch):
             for k, (v, n) in enumerate(s.threads):
@@ -57,41 +58,42 @@ def _guards_copy(s: Stmt) -> bool:
     return alone and all(x.instance is None and x.origin is not None and x.origin.buffer == x.array for x in stores)
 
 
-def shortened(s: Stmt, buffer: str, bound: Expr) -> Stmt:
-    """All conditions of this kind with a bound smaller by one."""
-    s = with_bodies(s, tuple(shortened(b, buffer, bound) for b in s.bodies()))
+def shortened(s: Stmt, buffer: str, bound: Expr, by: int) -> Stmt:
+    """All conditions of this kind with a smaller bound."""
+    s = with_bodies(s, tuple(shortened(b, buffer, bound, by) for b in s.bodies()))
     if _guards_copy(s) and (_copied(s), s.cond.b) == (buffer, bound):
-        return replace(s, cond=replace(s.cond, b=Binary("-", bound, const_int(1), bound.dtype)))
+        return replace(s, cond=replace(s.cond, b=Binary("-", bound, const_int(by), bound.dtype)))
     return s
 
 
-def by_hand() -> simt.Schedule:
+def by_hand(operator: Any, depth: int) -> simt.Schedule:
     """Small tiles with panels, for a fast interpreter."""
-    s = ALL["matmul"][0].scop().schedule().tile(["i", "j"], [4, 8])
+    s = operator.scop().schedule().tile(["i", "j"], [4, 8])
     s = s.bind("i.out", "block.y").bind("j.out", "block.x").bind("i.in", "thread.y").bind("j.in", "thread.x")
-    return s.split("k", 4).promote("A", "k.out", space="shared").promote("B", "k.out", space="shared")
+    return s.split("p", depth).promote("A", "p.out", space="shared").promote("B", "p.out", space="shared")
 
 
 CASES = {
-    "panels": ("matmul", by_hand, (9, 11, 7), 9),
-    "rows": ("softmax", lambda: automatic_gpu(ALL["softmax"][0].scop(), simt.TARGET), (2, 300, 1), 6),
+    "panels": (product(9, 11, 11), lambda op: by_hand(op, 4), "matmul", (9, 11, 11), 1, 9),
+    "wide panels": (product(9, 12, 12), lambda op: by_hand(op, 8), "matmul", (9, 12, 12), 4, 9),
+    "rows": (ALL["softmax"][0], lambda op: automatic_gpu(op.scop(), simt.TARGET), "softmax", (2, 300, 1), 1, 6),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_all_are_caught(case: str) -> None:
-    name, make, sizes, least = CASES[case]
-    schedule = make()
+    operator, make, name, sizes, lanes, least = CASES[case]
+    schedule = make(operator)
     fn = simt.finished(schedule.scop, schedule.tree)
     args = arguments(name, sizes)
-    expected = differential.oracle(ALL[name][0], args)
+    expected = differential.oracle(operator, args)
     assert simt.far(simt.results(schedule.scop, fn, args, races=True), expected, 1e-5) == ""
     missed, count = [], 0
-    for what, bug in mutants(fn):
+    for what, bug in mutants(fn, lanes):
         count += 1
         try:
             if simt.far(simt.results(schedule.scop, bug, args, races=True), expected, 1e-5) == "":
                 missed.append(what)
         except (simt.Race, simt.Divergence, OutOfBounds):
             pass
-    assert count >= least and missed == []
+    assert count >= least and missed == [], "\n".join(missed)

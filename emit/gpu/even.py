@@ -1,0 +1,42 @@
+"""Loops over lanes that are whole or empty.
+
+Where sizes are known to be multiples of a whole access (`Launch.given`), `for l in range(0, min(4, N - 4 x))`
+runs four times or not at all: it becomes a loop of four iterations under a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from emit.gpu.given import divisor, multiples
+from emit.gpu.guards import guarded
+from emit.linear import linear, operands, rebuild
+from emit.loops import For, Function, Launch, Stmt
+from emit.passes.bounds import full
+from emit.rewrite import with_bodies
+from poly.dtypes import bool_
+from poly.expr import Binary, Expr
+
+
+def even_loops(fn: Function) -> Function:
+    """`fn` with such loops made whole."""
+    return replace(fn, body=_visit(fn.body, {}))
+
+
+def _visit(s: Stmt, known: Mapping[str, int]) -> Stmt:
+    if isinstance(s, Launch):
+        known = multiples(s.given)
+    s = with_bodies(s, tuple(_visit(b, known) for b in s.bodies()))
+    limit = full(s) if isinstance(s, For) and s.kind in ("vector", "unroll") and s.step == 1 else None
+    if limit is None or not limit.conditions or limit.trip < 2 or not isinstance(s, For):
+        return s
+    ends = [h for h in operands(s.hi, "min") if h is not limit.hi]
+    if operands(s.lo, "max") != (s.lo,) or any(_left(h, s, known) % limit.trip for h in ends):
+        return s
+    return guarded(replace(s, hi=limit.hi), [Binary(">", h, s.lo, bool_) for h in ends])
+
+
+def _left(end: Expr, loop: For, known: Mapping[str, int]) -> int:
+    """What divides the number of iterations up to `end`."""
+    return divisor(rebuild(linear(end) - linear(loop.lo)), known)

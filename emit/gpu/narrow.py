@@ -1,0 +1,95 @@
+"""Index arithmetic in 32 bits, where it is known to fit.
+
+Every index expression of a launch is bounded by the ranges of its variables: sizes by `Launch.given`, loops by
+their bounds. Subscripts lie in their arrays (that is proved elsewhere), so the number of an element, and every sum
+on the way to it, is smaller than the array: `Launch.given` or constant sizes bound these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from emit.gpu.given import MOST_ELEMENTS, elements, limits
+from emit.linear import Interval, interval, interval_of, is_index, linear
+from emit.loops import Alloc, Buffer, For, Function, Launch, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.rewrite import stmt_exprs, with_bodies
+from poly.dtypes import bool_, i64
+from poly.expr import Binary, Const, Expr, Load, const_int
+from poly.expr import walk as walk_expr
+
+LEAST, MOST = -(2**31), 2**31 - 1
+Ranges = Mapping[str, Interval]
+
+
+def narrow(fn: Function) -> Function:
+    """`fn` with the launches marked whose index arithmetic fits in 32 bits."""
+    arrays = {b.name: b for b in fn.buffers}
+    arrays |= {s.buffer.name: s.buffer for s in walk(fn.body) if isinstance(s, Alloc)}
+    return replace(fn, body=_host(fn.body, arrays))
+
+
+def _host(s: Stmt, arrays: Mapping[str, Buffer]) -> Stmt:
+    if isinstance(s, Launch):
+        return replace(s, narrow=_fits(s, arrays))
+    return with_bodies(s, tuple(_host(b, arrays) for b in s.bodies()))
+
+
+def _fits(launch: Launch, arrays: Mapping[str, Buffer]) -> bool:
+    ranges: dict[str, Interval] = {v: (0, most) for v, most in limits(launch.given).items()}
+    for v, n in launch.grid:
+        low, high = interval_of(n, ranges)
+        if not _inside((low, high)):
+            return False
+        ranges[v] = (0, max(0, (high or 0) - 1))
+    ranges |= {v: (0, n - 1) for v, n in launch.threads}
+    used = {x.array for s in walk(launch.body) for x in _accesses(s)}
+    return all(_countable(arrays[a], launch) for a in used) and _narrow(launch.body, ranges)
+
+
+def _accesses(s: Stmt) -> Iterator[Store | Load | VLoad]:
+    if isinstance(s, Store):
+        yield s
+    for top in stmt_exprs(s):
+        yield from (e for e in walk_expr(top) if isinstance(e, Load | VLoad))
+
+
+def _countable(buffer: Buffer, launch: Launch) -> bool:
+    """Whether the numbers of all elements fit."""
+    count = elements(buffer)
+    if isinstance(count, Const):
+        return int(count.value) <= MOST_ELEMENTS
+    if len(buffer.shape) == 1:
+        return _inside(interval(linear(count), {v: (0, m) for v, m in limits(launch.given).items()}))
+    return Binary("<=", count, const_int(MOST_ELEMENTS), bool_) in launch.given
+
+
+def _narrow(s: Stmt, ranges: Ranges) -> bool:
+    """Whether all index expressions of a statement stay within 32 bits."""
+    if not all(_expression(e, ranges) for e in stmt_exprs(s)):
+        return False
+    inside = ranges
+    if isinstance(s, For):
+        if not (is_index(s.lo) and is_index(s.hi)):
+            return False
+        low, high = interval_of(s.lo, ranges)[0], interval_of(s.hi, ranges)[1]
+        if not _inside((low, high)) or (high or 0) + s.step > MOST:
+            return False
+        inside = {**ranges, s.var: (low, max(low or 0, (high or 0) - 1))}
+    elif isinstance(s, Let) and is_index(s.value) and s.value.lanes == 1:
+        inside = {**ranges, s.name: interval_of(s.value, ranges)}
+    return all(_narrow(b, inside) for b in s.bodies())
+
+
+def _expression(e: Expr, ranges: Ranges) -> bool:
+    for x in walk_expr(e):
+        if isinstance(x, Ramp) and not _inside(interval_of(x.base, ranges)):
+            return False
+        if x.dtype == i64 and x.lanes == 1 and is_index(x) and not _inside(interval_of(x, ranges)):
+            return False
+    return True
+
+
+def _inside(values: Interval) -> bool:
+    low, high = values
+    return low is not None and high is not None and low >= LEAST and high <= MOST
