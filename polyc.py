@@ -22,6 +22,7 @@ from poly.errors import (
 )
 
 if TYPE_CHECKING:
+    from graph_driver.external import register_external, unregister_external
     from graph_driver.model import Model, compile_model, load
     from poly.scop import Scop
     from scheduler.schedule import Schedule
@@ -36,6 +37,8 @@ _LAZY = {
     "Model": "graph_driver.model",
     "Schedule": "scheduler.schedule",
     "Scop": "poly.scop",
+    "register_external": "graph_driver.external",
+    "unregister_external": "graph_driver.external",
 }
 
 __all__ = [
@@ -61,10 +64,12 @@ __all__ = [
     "i64",
     "i8",
     "load",
+    "register_external",
     "u16",
     "u32",
     "u64",
     "u8",
+    "unregister_external",
 ]
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from poly.errors import BuildError
@@ -34,8 +35,8 @@ def find_compiler() -> str | None:
     return None
 
 
-def build_shared(source: str) -> bytes:
-    """The shared object made from C text.
+def build_shared(source: str, link: Sequence[str] = ()) -> bytes:
+    """The shared object made from C text; `link` are further options for the linker.
 
     Raises:
         BuildError: no compiler on this machine, the compiler refused, or no room to write.
@@ -47,7 +48,7 @@ def build_shared(source: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
             text, shared = Path(folder, "kernel.c"), Path(folder, "kernel.so")
             text.write_text(source, encoding="utf-8")
-            command = [compiler, *flags(source), str(text), "-o", str(shared), "-lm"]
+            command = [compiler, *flags(source), str(text), "-o", str(shared), *link, "-lm"]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode and "internal compiler error" in done.stderr:
                 done = subprocess.run([*command, *AFTER_INTERNAL_ERROR], capture_output=True, text=True)

@@ -51,6 +51,9 @@ def entry_text(plan: Plan, triple: str) -> str:
     symbols = dict.fromkeys(s.symbol for s in plan.steps if s.kind == "kernel")
     lines = [f'target triple = "{triple}"', *(f"declare void @{s}(ptr, ptr, ptr)" for s in symbols)]
     lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    for step in {s.sizes: s for s in plan.steps if s.sizes}.values():
+        numbers = ", ".join(f"i64 {n}" for n in step.sizes)
+        lines.append(f"@{sizes_name(step)} = internal constant [{len(step.sizes)} x i64] [{numbers}]")
     for number, steps in enumerate(segments(plan)):
         name = segment_name(number)
         after = [tuple(e - steps[0] for e in plan.after[k]) for k in steps] if plan.after else []
@@ -129,4 +132,10 @@ def _call(plan: Plan, step: Step, number: str, prefix: str, runtime: str) -> lis
         operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
         return [*lines, f"  call void @llvm.memcpy.p0.p0.i64({operands})"]
     lines += [f"  store ptr {p}, ptr %slot{k}, align 8" for k, p in enumerate(pointers)]
-    return [*lines, f"  call void @{step.symbol}(ptr %args, ptr null, ptr {runtime})"]
+    sizes = f"@{sizes_name(step)}" if step.sizes else "null"
+    return [*lines, f"  call void @{step.symbol}(ptr %args, ptr {sizes}, ptr {runtime})"]
+
+
+def sizes_name(step: Step) -> str:
+    """The constant with the sizes that a registered function gets."""
+    return f"sizes.{'.'.join(map(str, step.sizes))}"

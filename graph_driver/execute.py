@@ -145,6 +145,9 @@ class Executor:
         self._segments = entry.segments(plan)
         self._native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(self._segments))]
         self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
+        self._external_sizes = {
+            k: (ctypes.c_int64 * len(s.sizes))(*s.sizes) for k, s in enumerate(plan.steps) if s.sizes
+        }
         self._schedule = self._order()
         slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
         self._all_native = all(s.dtype is not None for s in slots) and not plan.python_steps
@@ -280,6 +283,8 @@ class Executor:
 
     def _sizes(self, step: int) -> int | None:
         """Where the parameters of a kernel are."""
+        if self.plan.steps[step].sizes:
+            return ctypes.addressof(self._external_sizes[step])
         if self._table_address is None or self._params[step] < 0:
             return None
         return self._table_address + 8 * self._params[step]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from graph_driver.external import call_of
 from graph_driver.ir import Node
 from graph_driver.passes.views import is_view
 from graph_driver.pieces import Piece
@@ -47,6 +48,11 @@ class Group:
     def kept(self) -> tuple[str, ...]:
         """The outputs that have an array of their own."""
         return tuple(o for o in self.outputs if o not in dict(self.inplace))
+
+    @property
+    def in_python(self) -> bool:
+        """Whether its node runs on the host or is control flow."""
+        return not self.key and call_of(self.nodes[0]) is None
 
     @property
     def label(self) -> str:

@@ -18,6 +18,7 @@ from emit.gpu.targets import is_gpu
 from graph_driver import entry, groups, kernels, memo, memory
 from graph_driver.control import ControlNode
 from graph_driver.execute import Executor, Observer, aligned_bytes
+from graph_driver.external import address_of
 from graph_driver.gpu.compiling import is_gpu_backend
 from graph_driver.ir import Graph, Node
 from graph_driver.joined import Group, on_host, split
@@ -209,7 +210,10 @@ class Model:
 
 @dataclass
 class Code:
-    """Machine code of a plan: images of the kernels by symbol, and of the native program."""
+    """Machine code of a plan: images of the kernels by symbol, and of the native program.
+
+    `external` has the names of registered functions by symbol (`graph_driver.external`).
+    """
 
     target: Target
     backend: str
@@ -217,6 +221,7 @@ class Code:
     images: dict[str, bytes]
     program: bytes
     segments: int
+    external: dict[str, str] = field(default_factory=dict)
     _keep: list[Any] = field(default_factory=list)
 
     def link(self) -> dict[str, int]:
@@ -226,12 +231,13 @@ class Code:
 
         emit_compile.check_runs_here(self.target)
         wanted = [entry.segment_name(k) for k in range(self.segments)]
+        outside = {s: address_of(s) for s in self.external}
         if self.backend == "llvm":
-            library = jit.Library([*self.images.values(), self.program], [*self.images, *wanted])
+            library = jit.Library([*self.images.values(), self.program], [*self.images, *wanted], outside)
             self._keep.append(library)
-            return {s: library.address(s) for s in (*self.images, *wanted)}
+            return outside | {s: library.address(s) for s in (*self.images, *wanted)}
         natives = {s: emit_compile.load(image, s, self.backend) for s, image in self.images.items()}
-        addresses = {s: n.address for s, n in natives.items()}
+        addresses = outside | {s: n.address for s, n in natives.items()}
         library = jit.Library([self.program], wanted, addresses)
         self._keep += [library, *natives.values()]
         return addresses | {s: library.address(s) for s in wanted}
@@ -363,7 +369,7 @@ def compile_graph(
     def compile_body(body: Graph, inner: Report) -> Model:
         return compile_graph(body, machine, backend, threads, inner, fuse, None, progress, pipeline, None, tasks)
 
-    hosts = [python_node(g.nodes[0], graph, compile_body, report) for g in found if not g.key]
+    hosts = [python_node(g.nodes[0], graph, compile_body, report) for g in found if g.in_python]
     return Model(graph.name, code, plan, weights, hosts, report, graph, found)
 
 
@@ -393,6 +399,8 @@ def plan_graph(
 
     with report.stage("passes"):
         chosen = manager.select() if pipeline is None else pipeline
+        if backend not in ("llvm", "c"):
+            chosen = [p for p in chosen if p.name != "external"]  # C text and GPUs cannot call into this process
         report.passes = [str(r) for r in manager.run(graph, chosen, machine)]
     report.nodes = len(graph.nodes)
     with report.stage("key"):
@@ -503,7 +511,7 @@ def link_program(
     key = cache.make_key("program", text, repr(machine))
     program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
     images = {c.symbol: c.image for c in compiled.values()}
-    return Code(machine, backend, threads, images, program, len(entry.segments(plan)))
+    return Code(machine, backend, threads, images, program, len(entry.segments(plan)), dict(plan.external))
 
 
 def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:

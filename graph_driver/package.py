@@ -29,6 +29,7 @@ import numpy as np
 from graph_driver import entry
 from graph_driver.control import ControlNode
 from graph_driver.execute import aligned_bytes
+from graph_driver.external import check_registered
 from graph_driver.limits import MAX_TENSOR_BYTES
 from graph_driver.memory import PlanError
 from graph_driver.model import Code, Model, Report
@@ -241,7 +242,9 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         for k, (h, blob) in enumerate(zip(data["host"], parts))
     ]
     plan = Plan.from_json(json.dumps(data["plan"]))
-    check_plan(plan, set(symbols), len(hosts))
+    for symbol, name in plan.external.items():
+        check_registered(symbol, name)
+    check_plan(plan, {*symbols, *plan.external}, len(hosts))
     if data["program"] != program_digest(plan, target.triple):
         raise ValueError("the plan is not the one that the code was made from")
     if "symbolic" not in data and data["segments"] != len(entry.segments(plan)):
@@ -249,7 +252,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
     _restore(report, data["report"])
     images = dict(zip(symbols, blobs))
-    code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], int(data["segments"]))
+    segments = int(data["segments"])
+    code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))
     if "symbolic" in data:
         from graph_driver.dynamic.file import template_from_data
         from graph_driver.dynamic.model import DynamicModel

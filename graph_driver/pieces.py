@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from graph_driver.external import call_of
 from graph_driver.ir import Graph, Node
 from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
 from graph_driver.passes.parts import is_alias
@@ -31,6 +32,8 @@ def translate(graph: Graph, lookup: Lookup) -> list[Piece]:
 
 
 def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
+    if call_of(node) is not None:
+        return Piece(node, None, "a registered function")
     tensors = [graph.tensors[n] for n in (*node.reads(), *node.writes())]
     unknown = [t.name for t in tensors if not t.static]
     if unknown:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from graph_driver import memory, tasks
+from graph_driver.external import call_of
 from graph_driver.index_limits import index_limits
 from graph_driver.ir import Graph, GraphError, Tensor
 from graph_driver.joined import Group
@@ -54,7 +55,7 @@ class Step:
     `host`: host node number `index` reads `args` and writes `results`; `control`: the same, but the node
     is control flow whose bodies are compiled models. `nodes` and `label`
     say where it comes from, `reason` why it is on the host; `scratch` are those of `args` that hold
-    no tensor: memory that the code uses while it runs."""
+    no tensor: memory that the code uses while it runs. `sizes` are what a registered function gets."""
 
     kind: Literal["kernel", "copy", "host", "control"]
     label: str
@@ -66,6 +67,7 @@ class Step:
     captures: tuple[str, ...] = ()
     reason: str = ""
     scratch: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Plan:
     offset in bytes. `planner` made the placement; `peaks` are the arenas of all planners that were tried.
     `index_limits`: values of these inputs are positions below that number.
     `after` has for each step those that it waits for in a run on several threads (empty: all run in order).
+    `external` are the names of registered functions by symbol.
     """
 
     inputs: tuple[str, ...]
@@ -91,6 +94,7 @@ class Plan:
     peaks: Mapping[str, int] = field(default_factory=dict)
     index_limits: Mapping[str, int] = field(default_factory=dict)
     after: tuple[tuple[int, ...], ...] = ()
+    external: Mapping[str, str] = field(default_factory=dict)
 
     def offset_of(self, lifetime: str) -> int:
         """Where one of `lifetimes` lies in the arena: a tensor, or a run of its bytes (`NAME+BYTES`)."""
@@ -130,6 +134,7 @@ class Plan:
             "peaks": dict(self.peaks),
             "index_limits": dict(self.index_limits),
             "after": [list(earlier) for earlier in self.after],
+            "external": dict(self.external),
         }
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
@@ -146,7 +151,7 @@ class Plan:
             Step(
                 s["kind"], str(s["label"]), tuple(s["args"]), tuple(s["results"]), tuple(s["nodes"]),
                 str(s["symbol"]), int(s["index"]), tuple(s["captures"]), str(s["reason"]),
-                tuple(s["scratch"]),
+                tuple(s["scratch"]), tuple(int(n) for n in s["sizes"]),
             )
             for s in data["steps"]
         )  # fmt: skip
@@ -158,6 +163,7 @@ class Plan:
             str(data["planner"]), {str(k): int(v) for k, v in data["peaks"].items()},
             {str(k): int(v) for k, v in data.get("index_limits", {}).items()},
             tuple(tuple(int(e) for e in earlier) for earlier in data["after"]),
+            {str(s): str(n) for s, n in data["external"].items()},
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -181,10 +187,18 @@ def build_plan(
     root = {name: where for name, (where, _) in inside.items()}
     steps: list[Step] = []
     scratch: dict[str, int] = {}
+    external: dict[str, str] = {}
     hosts = 0
     for g in groups:
         names = tuple(n.name for n in g.nodes)
-        if not g.key:
+        if not g.key and not g.in_python:
+            (node,) = g.nodes
+            call = call_of(node)
+            assert call is not None
+            external[call.external.symbol] = call.external.name
+            args = (*node.inputs, *node.outputs)
+            steps.append(Step("kernel", g.label, args, g.outputs, names, call.external.symbol, sizes=call.sizes))
+        elif not g.key:
             (node,) = g.nodes
             args = tuple(i for i in node.inputs if i)
             if node.bodies:
@@ -220,7 +234,7 @@ def build_plan(
         tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
         placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
         {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
-        planned.planner, planned.peaks, index_limits(graph),
+        planned.planner, planned.peaks, index_limits(graph), external=external,
     )  # fmt: skip
     return replace(plan, after=tasks.dependences(plan)) if window else plan
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from graph_driver.external import any_registered, calls_of, use_externals
 from graph_driver.ir import Graph, GraphError, verify
 from graph_driver.passes.algebra import simplify, simplify_fast
 from graph_driver.passes.batch_norm import fold_affine_into_convolutions
@@ -51,10 +52,20 @@ def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
         return {}
     from graph_driver.selection.select import select as select_implementations
 
-    graph.selections = select_implementations(graph, target)
+    fixed = {s.results: s for s in graph.selections if s.results in calls_of(graph)}
+    graph.selections = [fixed.get(s.results, s) for s in select_implementations(graph, target)]
     chosen = {s.results: s.chosen for s in graph.selections}
     tiles = {r: int(name.removeprefix("winograd")) for r, name in chosen.items() if name.startswith("winograd")}
     return use_winograd(graph, tiles)
+
+
+def _external(graph: Graph, target: Target | None) -> dict[str, int]:
+    if target is None or not any_registered():
+        return {}
+    from graph_driver.selection.select import select as select_implementations
+
+    graph.selections = select_implementations(graph, target)
+    return use_externals(graph, {s.results: s.chosen for s in graph.selections})
 
 
 PASSES: tuple[Pass, ...] = (
@@ -70,6 +81,8 @@ PASSES: tuple[Pass, ...] = (
          exact=False),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
+    Pass("external", "nodes that a registered function of the user's does best", _external, PLACING, specific=True,
+         exact=False),
     Pass("winograd", "3x3 convolutions by Winograd's method where it pays", _winograd, PLACING, specific=True,
          exact=False),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
@@ -101,7 +114,7 @@ def select(
         passes: names; None is the default list.
         disable: names to leave out.
         fast_math: with the default list, also rules that change rounding.
-        exact: without Winograd's convolutions.
+        exact: without Winograd's convolutions and registered functions, which round elsewhere.
 
     Raises:
         ArgumentError: there is no such pass (the names are listed).
@@ -113,12 +126,12 @@ def select(
         chosen = [p for p in PASSES if p.default or (fast_math and p.name == "fast-math")]
     else:
         chosen = [BY_NAME[n] for n in passes]
-    left_out = {*disable} | ({"winograd"} if exact else set())
+    left_out = {*disable} | ({"winograd", "external"} if exact else set())
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
 
 
-DEFAULT = select(disable=("winograd",))  # what needs no target
+DEFAULT = select(disable=("winograd", "external"))  # what needs no target
 
 Watch = Callable[[PassRecord, Graph], None]
 

@@ -9,6 +9,7 @@ from math import prod
 
 import islpy as isl
 
+from graph_driver.external import External, externals_for
 from graph_driver.ir import Graph, Node
 from graph_driver.operators import lookup
 from graph_driver.passes import winograd
@@ -19,6 +20,7 @@ HOST_CYCLES = 200_000.0  # a call of Python's reference (measured: some 50 micro
 HOST_SLOWDOWN = 20.0  # of NumPy's interpreted loops, against vector code
 CONVOLUTION = "n, c, h, w, o, kh, kw, sh, sw, dh, dw, g"  # batch, channels, image, filters, kernel, strides, ...
 ANY = ""
+EXACT = "it rounds in other places (--exact)"
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,23 @@ def considered(graph: Graph, node: Node, target: Target, exact: bool, allowed: M
             continue
         refusal = allowed.get(c.name) or c.refusal(graph, node)
         if refusal is None and exact and not c.exact:
-            refusal = "it rounds in other places (--exact)"
+            refusal = EXACT
         if refusal is None and c.device == "cpu" and lookup(node.domain, node.op_type) is None:
             refusal = "no operator in the library yet"
         if refusal is None and c.name.startswith("winograd") and winograd.shape_of(graph, node) is None:
             refusal = "its weights are no constants, or its padding is negative"
         out.append(Considered(c.name, c.device, None if refusal else c.cost(graph, node, target), refusal or ""))
-    return out
+    return [*out, *(_external(graph, node, e, allowed, exact) for e in externals_for(node))]
+
+
+def _external(graph: Graph, node: Node, e: External, allowed: Mapping[str, str], exact: bool) -> Considered:
+    """A function that the user registered."""
+    sizes = e.sizes(graph, node)
+    refusal = allowed.get("external") or (EXACT if exact else "")
+    if not refusal and isinstance(sizes, str):
+        refusal = sizes
+    if not refusal and not isinstance(sizes, str) and e.shapes:
+        refusal = _first_violated(e.shapes, tuple(sizes.items())) or ""
+    if refusal or isinstance(sizes, str):
+        return Considered(e.name, e.device, None, refusal)
+    return Considered(e.name, e.device, 0.0 if e.cost is None else float(e.cost(sizes)))

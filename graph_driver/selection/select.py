@@ -39,7 +39,11 @@ def select(graph: Graph, target: Target, exact: bool = False, naive: bool = Fals
     `exact` leaves out what rounds elsewhere than the operator's definition; `naive` takes for each node the
     plain translation of its operator (the baseline to compare with).
     """
-    only_plain = {"winograd2": "one-to-one baseline", "winograd4": "one-to-one baseline"} if naive else {}
+    only_plain = (
+        {"winograd2": "one-to-one baseline", "winograd4": "one-to-one baseline", "external": "one-to-one baseline"}
+        if naive
+        else {}
+    )
     nodes = [n for n in graph.nodes if not is_alias(n)]
     found = [considered(graph, n, target, exact, only_plain) for n in nodes]
     tasks = tuple(_task(graph, k, n, c) for k, (n, c) in enumerate(zip(nodes, found, strict=True)))
