@@ -75,6 +75,12 @@ def parser() -> argparse.ArgumentParser:
     _compiling(look)
 
     _explaining(commands)
+    tune = commands.add_parser("tune", help="search faster schedules by measuring", allow_abbrev=False)
+    tune.add_argument("what", metavar="FILE.py:OP|MODEL")
+    tune.add_argument("--trials", type=int, default=32, metavar="N", help="for each kernel, earlier ones included (32)")
+    tune.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds for one trial (60)")
+    _compiling(tune)
+
     listed = commands.add_parser("passes", help="list the graph passes", allow_abbrev=False)
     listed.add_argument("--json", action="store_true", help="machine-readable")
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
@@ -125,6 +131,7 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         help="with threads: independent steps at the same time (default: when the arena grows by an eighth at most)",
     )  # fmt: skip
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
+    p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
     if json:
         p.add_argument("--json", action="store_true", help="machine-readable output")
 
@@ -198,6 +205,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from graph_driver import cli_explain
 
         return cli_explain.COMMANDS[arguments.command](arguments)
+    if arguments.command == "tune":
+        from graph_driver.cli_tune import tune_command
+
+        return tune_command(arguments)
     if arguments.command == "passes":
         from graph_driver.cli_passes import passes_command
 

@@ -77,7 +77,7 @@ def compile_from(
             dims=parse_dims(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
             exact=arguments.exact, symbolic=symbolic, **pass_options(arguments),
             bind=parse_bindings(arguments.bind), fuse=arguments.select != "naive", planner=arguments.planner,
-            tasks=arguments.tasks,
+            tasks=arguments.tasks, tuned=arguments.tuned,
         )  # fmt: skip
 
 

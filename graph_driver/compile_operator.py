@@ -72,12 +72,19 @@ def compile_operator(
     machine = resolve_target(target)
     threads = machine.threads if threads is None else threads
     if schedule is None:
-        schedule = auto_schedule(scop, machine, sizes, threads)
+        schedule = _tuned(scop, machine, sizes, threads) or auto_schedule(scop, machine, sizes, threads)
     else:
         schedule = _fitting(scop, schedule, sizes)
     return compile_kernel(
         schedule.scop, schedule.tree, target=machine, backend=backend or "llvm", threads=threads, notes=schedule.notes
     )
+
+
+def _tuned(scop: Scop, machine: Target, sizes: Mapping[str, int] | None, threads: int) -> Schedule | None:
+    """What `polyc tune` has found, if that is asked for."""
+    from graph_driver.tuning import use
+
+    return use.schedule_for(specialise(scop, sizes or {}), machine, threads) if use.asked() else None
 
 
 def _compile_gpu(

@@ -29,6 +29,7 @@ from graph_driver.overwriting import overwrite
 from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
 from graph_driver.tasks import with_tasks
+from graph_driver.tuning import use
 from graph_driver.worker import Compiled, Job
 from poly.errors import ArgumentError, BuildError, ModelError
 from poly.target import GpuTarget, Target
@@ -279,6 +280,7 @@ def compile_model(
     bind: Mapping[str, Any] | None = None,
     planner: str | None = None,
     tasks: bool | None = None,
+    tuned: bool | None = None,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -301,6 +303,7 @@ def compile_model(
         planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).
         tasks: let independent steps run at the same time on several threads, in memory of their own (the results
             are the same bits); None: when the arena grows by no more than an eighth. Not with symbolic sizes.
+        tuned: take schedules that `polyc tune` has found; None: if `POLYC_TUNED` is set in the environment.
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -331,16 +334,17 @@ def compile_model(
     report = Report("cpu" if backend == "llvm" else "c", threads)
     with report.stage("import"):
         graph = import_model(source, dims, shapes, symbolic, bind)
-    model = compile_graph(
-        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks
-    )
+    with use.tuned(tuned):
+        model = compile_graph(
+            graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks
+        )
     if graph.symbols is not None:
         from graph_driver.dynamic.model import DynamicModel
 
         def compile_for(sizes: Mapping[str, int]) -> Model:
             return compile_model(
                 source, target, threads, {**(dims or {}), **sizes}, shapes, fuse, memory_limit, progress, exact,
-                False, passes, disable, fast_math, bind, planner, tasks,
+                False, passes, disable, fast_math, bind, planner, tasks, tuned,
             )  # fmt: skip
 
         assert isinstance(model, DynamicModel)
@@ -394,7 +398,6 @@ def plan_graph(
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
     """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
-    from graph_driver.operators import lookup
     from graph_driver.passes import manager
 
     with report.stage("passes"):
@@ -404,7 +407,7 @@ def plan_graph(
         report.passes = [str(r) for r in manager.run(graph, chosen, machine)]
     report.nodes = len(graph.nodes)
     with report.stage("key"):
-        key = memo.graph_key(graph, machine, backend, threads, fuse)
+        key = use.keyed(memo.graph_key(graph, machine, backend, threads, fuse))
         known = memo.find(key, graph)
     if known is not None:
         found, compiled = known.groups, known.compiled
@@ -416,11 +419,7 @@ def plan_graph(
                 rearrange(graph, what)
     else:
         with report.stage("groups"):
-            pieces = groups.translate(graph, lookup)
-            found = overwrite(graph, in_best_order(graph, groups.form_groups(graph, pieces, fuse, machine)))
-            rearranged: Sequence[Rearranged] = ()
-            if not is_gpu_backend(backend):  # panels are for vectors of a CPU
-                found, rearranged = pack_constants(graph, found, machine)
+            pieces, found, rearranged = formed(graph, machine, backend, fuse)
         with report.stage("kernels"):
             found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
         report.decisions = [str(d) for d in graph.decisions]
@@ -442,6 +441,20 @@ def plan_graph(
     report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
     report.notes += [*graph.notes, *cache.notes()]
     return found, compiled, plan
+
+
+def formed(
+    graph: Graph, machine: Target, backend: str, fuse: bool = True
+) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
+    """Nodes as operators, joined into groups in the order of execution, and constants stored in another layout."""
+    from graph_driver.operators import lookup
+
+    pieces = groups.translate(graph, lookup)
+    found = overwrite(graph, in_best_order(graph, groups.form_groups(graph, pieces, fuse, machine)))
+    if is_gpu_backend(backend):  # panels are for vectors of a CPU
+        return pieces, found, ()
+    found, rearranged = pack_constants(graph, found, machine)
+    return pieces, found, rearranged
 
 
 def _too_large(plan: Plan, limit: int) -> str:
@@ -471,7 +484,10 @@ def compile_groups(
         wanted = {g.key: g for g in found if g.key and g.key not in compiled}
         if not wanted:
             return found, compiled
-        jobs = [Job(g.text, symbol_of(g.key), machine, threads, backend) for g in wanted.values()]
+        jobs = [
+            Job(g.text, symbol_of(g.key), machine, threads, backend, use.trace_for_text(g.text, machine, threads))
+            for g in wanted.values()
+        ]
         results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
         failed: dict[str, str] = {}
         for key in wanted:

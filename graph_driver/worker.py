@@ -30,13 +30,15 @@ COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver"
 
 @dataclass(frozen=True)
 class Job:
-    """A Scop as JSON text to be compiled for `target` under the name `symbol`."""
+    """A Scop as JSON text to be compiled for `target` under the name `symbol`; `trace`: with this schedule
+    (empty: the automatic one)."""
 
     text: str
     symbol: str
     target: Target
     threads: int
     backend: str = "llvm"
+    trace: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def cache_key(job: Job) -> str:
     """The disk cache's key of a job."""
     from emit import cache
 
-    return cache.make_key("group", job.text, job.symbol, repr(job.target), str(job.threads), job.backend, fingerprint())
+    parts = ("group", job.text, job.symbol, repr(job.target), str(job.threads), job.backend, fingerprint())
+    return cache.make_key(*parts, *([job.trace] if job.trace else []))
 
 
 def find(job: Job) -> Compiled | None:
@@ -103,6 +106,7 @@ def compile_job(job: Job) -> Compiled:
     """
     from emit.compile import compile_step
     from emit.workspace import constant_bytes, formula_bytes
+    from graph_driver.tuning.use import replayed
     from poly import json_io
     from poly.json_io import dump_expr
     from scheduler.strategies.auto import automatic
@@ -116,7 +120,9 @@ def compile_job(job: Job) -> Compiled:
         scratch_bytes = tuple(recorded.sequence.scratch.items())
         image = recorded.to_json().encode()
         return _kept(job, Compiled(job.symbol, order, image, notes, seconds, False, scratch_bytes))
-    schedule = automatic(scop, job.target, job.threads)
+    schedule = replayed(scop, job.trace) if job.trace else None
+    if schedule is None:
+        schedule = automatic(scop, job.target, job.threads)
     seconds["schedule"] = time.perf_counter() - read
     if job.backend == "c99":
         done = _portable(job, schedule, seconds)
@@ -172,7 +178,7 @@ def encode(job: Job) -> bytes:
 def decode(line: bytes) -> Job:
     """The job back."""
     data = json.loads(line)
-    return Job(data["text"], data["symbol"], Target(**data["target"]), data["threads"], data["backend"])
+    return Job(data["text"], data["symbol"], Target(**data["target"]), data["threads"], data["backend"], data["trace"])
 
 
 def answer(job: Job) -> tuple[dict[str, Any], bytes]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import islpy as isl
 
+from poly.scop import Scop
+from poly.target import Target
 from poly.tree import Filter, Node, Sequence
+from scheduler.strategies.contraction import Contraction
 from scheduler.strategies.contraction_tree import Group, TilePlan, build, group_nests, plan_tile
 from scheduler.strategies.planner import Plan, Planner
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
 
 
-def contractions(plan: Planner) -> None:
-    """Replace the top-level nests that hold a contraction (and the pointwise nests after it)."""
+Choose = Callable[[Scop, Contraction, Target], TilePlan | None]
+
+
+def contractions(plan: Planner, choose: Choose = plan_tile) -> None:
+    """Replace the top-level nests that hold a contraction (and the pointwise nests after it).
+
+    `choose` gives each its register tile (a tuner has other ideas than the model).
+    """
     position = 0
     while position < len(top_filters(plan)):
         filters = top_filters(plan)
@@ -23,7 +33,7 @@ def contractions(plan: Planner) -> None:
             position += 1
             continue
         group, taken = found
-        _propose(plan, group, position, taken)
+        _propose(plan, group, position, taken, choose)
         position += 1
 
 
@@ -35,9 +45,9 @@ def top_filters(plan: Plan) -> list[Filter]:
     return [Filter({n: s.domain for n, s in plan.scop.statements.items()}, tree)]
 
 
-def _propose(plan: Planner, group: Group, position: int, taken: int) -> None:
+def _propose(plan: Planner, group: Group, position: int, taken: int, choose: Choose) -> None:
     update = group.contraction.update
-    tile = plan_tile(plan.scop, group.contraction, plan.target)
+    tile = choose(plan.scop, group.contraction, plan.target)
     if tile is None or tile.score < MIN_EFFICIENCY:
         why = "no operand has a dimension for vector lanes" if tile is None else f"predicted {tile.score:.0%} of peak"
         plan.decline(

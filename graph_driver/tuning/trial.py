@@ -1,0 +1,209 @@
+"""One trial: a candidate beside the untuned kernel, in a process of its own that may be killed at any time.
+
+The process reads a job as one JSON line and answers with one; nothing is pickled. Both kernels run on the same random
+arguments, their results are compared, and their times are taken in turns, so that a busy machine slows both alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poly.affine import constant_of, set_space, to_pw_aff
+from poly.errors import PolycError
+from poly.expr import loads
+from poly.scop import Array, Scop
+from poly.target import Target
+
+if TYPE_CHECKING:
+    from emit.kernel import Kernel
+
+TOLERANCE = 2e-3  # of results, relative to their scale: only the order of sums differs
+MOST_ROUNDS, FEWEST_ROUNDS = 200, 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """`text` is the Scop, `trace` the candidate's steps; run for about `seconds`."""
+
+    text: str
+    trace: str
+    target: Target
+    threads: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of the untuned kernel and of the candidate, one pair a round; or why there are none."""
+
+    untuned: tuple[float, ...] = ()
+    candidate: tuple[float, ...] = ()
+    error: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The best untuned time over the candidate's best: above 1 the candidate is faster."""
+        return min(self.untuned) / min(self.candidate)
+
+    @property
+    def noise(self) -> float:
+        """How far the best times of even and of odd rounds are apart: what a gain must exceed to be one."""
+
+        def apart(times: Sequence[float]) -> float:
+            even, odd = min(times[::2]), min(times[1::2])
+            return abs(even - odd) / min(even, odd)
+
+        return max(apart(self.untuned), apart(self.candidate))
+
+
+def run_apart(job: Job, limit: float) -> Times:
+    """A trial in a new process, which is killed after `limit` seconds (and when this one is interrupted)."""
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graph_driver.tuning.trial"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+        start_new_session=True,  # Ctrl-C is for the parent
+    )  # fmt: skip
+    try:
+        answer, _ = process.communicate(json.dumps(asdict(job)).encode() + b"\n", timeout=limit)
+    except subprocess.TimeoutExpired:
+        return Times(error=f"took more than {limit:.0f} s")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    try:
+        data = json.loads(answer)
+        return Times(tuple(map(float, data["untuned"])), tuple(map(float, data["candidate"])), str(data["error"]))
+    except (ValueError, KeyError, TypeError):
+        return Times(error=f"the process died (exit code {process.returncode})")
+
+
+def main() -> None:
+    """Answer the job on stdin."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints must not mix with the answer
+    data = json.loads(sys.stdin.readline())
+    try:
+        times = run(Job(**{**data, "target": Target(**data["target"])}))
+    except PolycError as error:
+        times = Times(error=str(error).splitlines()[0])
+    except (MemoryError, RecursionError) as error:
+        times = Times(error=type(error).__name__)
+    out.write(json.dumps(asdict(times)) + "\n")
+    out.flush()
+
+
+def run(job: Job) -> Times:
+    """Compile both, compare their results, time them.
+
+    Raises:
+        PolycError: the candidate has no code.
+    """
+    from graph_driver.compile_operator import compile_operator
+    from graph_driver.tuning.use import tuned
+    from poly import json_io
+    from scheduler.schedule import Schedule
+
+    scop = json_io.loads(job.text)
+    with tuned(False):
+        untuned = compile_operator(scop, job.target, threads=job.threads)
+    candidate = compile_operator(scop, job.target, Schedule.replay(scop, job.trace), job.threads)
+    arguments = random_arguments(scop)
+    runs = [_runner(k, scop, arguments) for k in (untuned, candidate)]
+    first, second = (r() for r in runs)
+    worst = max((_difference(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
+    if not worst <= TOLERANCE:
+        return Times(error=f"its results differ by {worst:.1e}")
+    return timed(runs[0], runs[1], job.seconds, time.thread_time if job.threads == 1 else time.perf_counter)
+
+
+def timed(
+    untuned: Callable[[], object], candidate: Callable[[], object], seconds: float, clock: Callable[[], float]
+) -> Times:
+    """Runs in turns for some seconds, and no fewer than `FEWEST_ROUNDS`; short ones several times a round."""
+    once = []
+    for run_once in (untuned, candidate):
+        start = clock()
+        run_once()
+        once.append(max(clock() - start, 1e-9))
+    calls = max(1, int(2e-4 / max(once)))
+    rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(seconds / (calls * sum(once)))))
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for kept, run_once in zip(times, (untuned, candidate), strict=True):
+            start = clock()
+            for _ in range(calls):
+                run_once()
+            kept.append(max(clock() - start, 1e-9) / calls)
+    return Times(tuple(times[0]), tuple(times[1]))
+
+
+def _runner(kernel: Kernel, scop: Scop, arguments: Sequence[Any]) -> Callable[[], list[np.ndarray]]:
+    """The kernel on its own copies of what it updates; gives what it wrote."""
+    own = [a.copy() if isinstance(a, np.ndarray) and a.ndim else a for a in arguments]
+    results = [np.empty(_shape(scop.arrays[n]), scop.arrays[n].dtype.np) for n in scop.results]
+    written = [a for n, a in zip(scop.args, own, strict=True) if scop.arrays[n].kind == "inout"]
+
+    def run_once() -> list[np.ndarray]:
+        kernel(*own, out=tuple(results)) if results else kernel(*own)
+        return [*results, *written]
+
+    return run_once
+
+
+def random_arguments(scop: Scop) -> list[Any]:
+    """Positive floats around 1, small integers; 0 where a value is a subscript or a bound."""
+    places = {load.array for s in scop.statements.values() for e in (*s.index, *_bounds(s)) for load in loads(e)}
+    for s in scop.statements.values():
+        places |= {x.array for load in loads(s.value) for e in load.index for x in loads(e)}
+    rng = np.random.default_rng(17)
+    return [_argument(scop.arrays[n], n in places, rng) for n in scop.args]
+
+
+def _bounds(s: Any) -> list[Any]:
+    return [e for d in s.dynamic for e in (d.lo, d.hi)]
+
+
+def _shape(array: Array) -> tuple[int, ...]:
+    shape = tuple(constant_of(to_pw_aff(e, set_space("", (), ()))) for e in array.shape)
+    assert all(n is not None for n in shape)
+    return tuple(n or 0 for n in shape)
+
+
+def _argument(array: Array, subscript: bool, rng: np.random.Generator) -> Any:
+    shape = _shape(array)
+    if array.dtype.is_float:
+        values = rng.uniform(0.5, 1.5, shape).astype(array.dtype.np)
+    elif subscript:
+        values = np.zeros(shape, array.dtype.np)
+    else:
+        values = rng.integers(0, 2, shape).astype(array.dtype.np)
+    return values[()] if array.scalar else values
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> float:
+    """The largest difference relative to the scale; infinite where only one is no number."""
+    if not a.size:
+        return 0.0
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if not np.array_equal(np.isfinite(x), np.isfinite(y)):
+        return float("inf")
+    x, y = np.nan_to_num(x, posinf=0.0, neginf=0.0), np.nan_to_num(y, posinf=0.0, neginf=0.0)
+    return float(np.abs(x - y).max()) / (float(np.abs(x).max()) or 1.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Tuning one kernel: trials from the model's favourites on, a last comparison, and the record of all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from graph_driver.tuning import database
+from graph_driver.tuning.database import Record
+from graph_driver.tuning.trial import Job, Times, run_apart
+from poly import json_io
+from poly.errors import PolycError
+from poly.scop import Scop
+from poly.target import Target
+from scheduler.strategies.auto import automatic
+from scheduler.tuning.search import Outcome, best_of, search
+from scheduler.tuning.space import Candidate, candidates, failure
+
+TRIAL_SECONDS = 0.3  # of runs in a trial
+FINAL_SECONDS = 2.0
+TIME_LIMIT = 60.0  # seconds of a trial, compiling included
+LEAST_GAIN = 0.02  # a schedule is taken when it is faster by this share and by twice the noise
+FINALISTS = 3
+
+Try = Callable[[Job, float], Times]
+Progress = Callable[[str, int, int], None]
+
+
+def tune_kernel(
+    scop: Scop, target: Target, threads: int, trials: int, limit: float = TIME_LIMIT,
+    progress: Progress | None = None, attempt: Try = run_apart,
+) -> Record:  # fmt: skip
+    """Search schedules of a Scop of fixed sizes until the database knows `trials` of them, and keep the best.
+
+    Every trial is stored at once, so that an interrupted search goes on where it stopped. In the end the best ones
+    run against the untuned schedule for longer; the record names one only where its gain is above the noise.
+
+    Raises:
+        ScheduleError: sizes are not fixed. BuildError: the database cannot be written.
+    """
+    key = database.key_of(scop, target, threads)
+    record = database.find(key) or Record(scop.name, target.name, threads)
+    found = candidates(scop, target, threads)
+    tuner = _Tuner(scop, target, threads, limit, attempt)
+
+    def seen(candidate: Candidate, outcome: Outcome, count: int) -> None:
+        nonlocal record
+        record = record.with_trial(candidate.name, outcome)
+        database.store(key, record)
+        if progress is not None:
+            progress(scop.name, count, min(trials, len(found)))
+
+    if progress is not None:
+        progress(scop.name, min(len(record.trials), trials), min(trials, len(found)))
+    outcomes = search(found, record.trials, tuner.measure, trials, seen)
+    if record.gain is None or record.compared < len(outcomes):
+        record = replace(tuner.compared(record, found, outcomes), compared=len(outcomes))
+        database.store(key, record)
+    return record
+
+
+class _Tuner:
+    """What the trials of one kernel have in common."""
+
+    def __init__(self, scop: Scop, target: Target, threads: int, limit: float, attempt: Try) -> None:
+        self.scop, self.target, self.threads = scop, target, threads
+        self.limit, self.attempt = limit, attempt
+        self.text = json_io.dumps(scop)
+        self.by_trace = {automatic(scop, target, threads).save(): Outcome(1.0, None, "the same as untuned")}
+
+    def job(self, trace: str, seconds: float) -> Job:
+        return Job(self.text, trace, self.target, self.threads, seconds)
+
+    def measure(self, candidate: Candidate) -> Outcome:
+        """One trial; no process is started for what is illegal or was measured under another name."""
+        try:
+            trace = candidate.make().save()
+        except PolycError as error:
+            return Outcome(None, None, failure(error))
+        if trace not in self.by_trace:
+            times = self.attempt(self.job(trace, TRIAL_SECONDS), self.limit)
+            self.by_trace[trace] = (
+                Outcome(None, None, times.error) if times.error else Outcome(times.ratio, min(times.candidate))
+            )
+        return self.by_trace[trace]
+
+    def compared(self, record: Record, found: list[Candidate], outcomes: dict[str, Outcome]) -> Record:
+        """The first of the best that is faster than untuned for certain, else untuned."""
+        left = dict(outcomes)
+        for _ in range(FINALISTS):
+            best = best_of(found, left)
+            if best is None:
+                break
+            del left[best.name]
+            trace = best.make().save()
+            times = self.attempt(self.job(trace, FINAL_SECONDS), self.limit)
+            if not times.error and times.ratio > 1.0 + max(LEAST_GAIN, 2.0 * times.noise):
+                return replace(record, chosen=best.name, trace=trace, gain=times.ratio)
+        return replace(record, chosen="", trace="", gain=1.0)

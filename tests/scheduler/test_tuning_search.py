@@ -1,0 +1,128 @@
+"""The order of trials, with outcomes made up; and that every candidate is a legal schedule or refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from emit import targets
+from poly import legality
+from poly.errors import PolycError, ScheduleError
+from poly.specialise import specialise
+from polyc import dims, empty, f32, grid, op
+from scheduler.schedule import Schedule
+from scheduler.tuning.search import Outcome, best_of, search
+from scheduler.tuning.space import Candidate, candidates
+
+M, N, K = dims("M N K")
+V3 = targets.get("x86-64-v3")
+
+
+@op
+def product(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+@op
+def swept(X: f32[M, N]) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i, j in grid((1, M), N):
+        Y[i, j] = X[i - 1, j] + X[i, j]
+    for j in range(N):
+        Y[0, j] = X[0, j]
+    return Y
+
+
+def never() -> Schedule:
+    raise AssertionError("not made")
+
+
+def made_up(count: int = 12) -> list[Candidate]:
+    """Two knobs; the model likes low `a` best."""
+    return [
+        Candidate(f"a {a}, b {b}", {"a": str(a), "b": str(b)}, 10.0 * a + b, never)
+        for a in range(count // 3)
+        for b in range(3)
+    ]
+
+
+def test_the_favourite_first_then_neighbours_of_the_best() -> None:
+    space = made_up()
+    order: list[str] = []
+
+    def measure(c: Candidate) -> Outcome:
+        order.append(c.name)
+        return Outcome(2.0 if c.knobs["a"] == "2" else 0.9 + 0.01 * int(c.knobs["b"]), 1.0)
+
+    outcomes = search(space, {"a 2, b 1": Outcome(1.5, 1.0)}, measure, 4, lambda *_: None)
+    assert len(outcomes) == 4 and len(order) == 3  # one was known
+    assert order[0] in ("a 2, b 0", "a 2, b 2", "a 0, b 1", "a 1, b 1", "a 3, b 1")  # differs by one knob
+    assert best_of(space, outcomes) is not None
+
+
+def test_all_are_tried_once_and_failures_count() -> None:
+    space, seen = made_up(), []
+    outcomes = search(space, {}, lambda c: Outcome(None, None, "no"), 1000, lambda c, o, n: seen.append((c.name, n)))
+    assert len(outcomes) == len(space) == len({name for name, _ in seen}) and seen[-1][1] == len(space)
+    assert best_of(space, outcomes) is None
+
+
+def test_nothing_is_better_than_a_slower_one() -> None:
+    space = made_up(3)
+    outcomes = search(space, {}, lambda c: Outcome(0.8, 1.0), 3, lambda *_: None)
+    assert best_of(space, outcomes) is None
+
+
+def test_an_interrupted_search_goes_on_to_the_same_outcomes() -> None:
+    space, rng = made_up(30), random.Random()
+    truth = {c.name: Outcome(rng.uniform(0.5, 2.0), 1.0) for c in space}
+    whole = search(space, {}, lambda c: truth[c.name], 20, lambda *_: None)
+    kept: dict[str, Outcome] = {}
+    calls = 0
+
+    def dying(c: Candidate) -> Outcome:
+        nonlocal calls
+        calls += 1
+        if calls % 4 == 0:
+            raise KeyboardInterrupt
+        return truth[c.name]
+
+    for _ in range(20):
+        try:
+            done = search(space, kept, dying, 20, lambda c, o, n: kept.update({c.name: o}))
+        except KeyboardInterrupt:
+            continue
+        assert done == whole
+        return
+    raise AssertionError("never finished")
+
+
+@pytest.mark.parametrize(("operator", "sizes"), [(product, (40, 50, 60)), (swept, (40, 50, None))])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_candidates_are_legal_or_refused(operator, sizes, threads: int) -> None:
+    names = {n: v for n, v in zip(("M", "N", "K"), sizes, strict=True) if v is not None}
+    scop = specialise(operator.scop(), names)
+    found = candidates(scop, V3, threads)
+    assert len({c.name for c in found}) == len(found) > 20
+    assert [c.cost for c in found] == sorted(c.cost for c in found)
+    made = 0
+    for c in random.sample(found, 12):
+        try:
+            schedule = c.make()
+        except PolycError:
+            continue
+        made += 1
+        assert legality.check(scop, schedule.tree) is None
+        assert Schedule.replay(scop, schedule.save()).tree == schedule.tree
+    assert made
+
+
+def test_free_sizes_cannot_be_tuned() -> None:
+    with pytest.raises(ScheduleError, match="sizes are not fixed"):
+        candidates(product.scop(), V3, 1)
