@@ -81,11 +81,11 @@ class _Host:
         return BuildError(f"{self.fn.name}: {text}")
 
     def block(self, block: Block, known: frozenset[str]) -> Stmt:
-        """Neighbours without bound loops share a launch."""
+        """Neighbours without loops over blocks share a launch, of one block."""
         out: list[Stmt] = []
         plain: list[Stmt] = []
         for s in (*block.stmts, None):
-            if s is not None and not bound_loops(s) and not _on_heap(s):
+            if s is not None and _for_one_block(s):
                 plain.append(s)
                 continue
             if plain:
@@ -112,6 +112,19 @@ class _Host:
         for buffer in reversed(device.shared.values()):
             body = Alloc(_padded(buffer) if buffer.name in device.padded else buffer, body)
         return Launch(name, tuple(device.grid.values()), tuple(device.threads.values()), body, given)
+
+
+def _for_one_block(s: Stmt) -> bool:
+    """Whether a statement has no loop over blocks; what memory decides stays in launches of its own."""
+    bound = bound_loops(s)
+    if _on_heap(s) or any(x.kind.startswith("block.") for x in bound):
+        return False
+    return not bound or not any(reads(*e) for x in walk(s) if (e := _deciding(x)))
+
+
+def _deciding(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions on which the way through a statement depends."""
+    return (s.lo, s.hi) if isinstance(s, For) else (s.cond,) if isinstance(s, If) else ()
 
 
 def _on_heap(s: Stmt) -> bool:

@@ -15,6 +15,7 @@ from poly.expr import loads
 from poly.tree import GpuAxis, Member
 from scheduler.strategies.gpu_cost import cost_along
 from scheduler.strategies.gpu_plan import GpuPlan
+from scheduler.strategies.gpu_reduction import bind_reduction
 from scheduler.strategies.gpu_rows import bind_rows
 from scheduler.strategies.planner import first_loops, is_flat
 from scheduler.strategies.vector_cost import access_cost, iterator
@@ -38,7 +39,7 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
     free = [m for m in members if plan.parallel(m) and not is_dynamic(plan.scop, m)]
     if not free:
         inner = first_loops(body)
-        if not inner:
+        if not inner and not bind_reduction(plan, members, body):
             plan.decline(f"nest {loop}", "one thread", "every loop carries a dependence")
         for name in inner:
             bind_nest(plan, name)

@@ -29,12 +29,15 @@ BLOCK_AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
 def bind_rows(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool:
     """Bind the nest of `members` around `body` row by row, if that suits it; whether it was done."""
     inner = [plan.nest(name) for name in first_loops(body)]
-    if not _suits(plan, members, inner):
-        return False
+    return _suits(plan, members, inner) and bind_nested(plan, members, inner)
+
+
+def bind_nested(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[list[Member], Node]]) -> bool:
+    """Blocks for `members`, and the `inner` nests (loops, contents) below spread over the threads of a block."""
     threads = _threads(plan, inner)
     before = plan.schedule
     rows = [m.name for m in members]
-    done = all(_bind_inner(plan, chain, threads) for chain, _ in inner) and plan.attempt(
+    done = all(spread(plan, chain, threads) for chain, _ in inner) and plan.attempt(
         f"nest {rows[0]}", f"a block of {threads} threads for each of {', '.join(rows)}",
         lambda s: s.batch(*(("bind", {"loop": n, "axis": a}) for n, a in zip(rows[::-1], BLOCK_AXES))),
         threads=threads,
@@ -74,8 +77,8 @@ def _threads(plan: GpuPlan, inner: Sequence[tuple[list[Member], Node]]) -> int:
     return min(MOST, max(FEWEST, 1 << (longest - 1).bit_length()))
 
 
-def _bind_inner(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
-    """Spread one inner nest over the threads."""
+def spread(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
+    """Spread one inner nest over the threads of a block."""
     cut = _cut_loop(plan, chain)
     names = [m.name for m in chain]
     first = _first(plan, cut)

@@ -27,7 +27,7 @@ class Plan:
         self.near_bytes = near_bytes
         self.claimed: set[str] = set()
         self.stage = ""
-        self._pairs: list[Pair] | None = None
+        self._pairs: tuple[Scop, list[Pair]] | None = None
         self._carried: tuple[Node, Mapping[str, Carried]] | None = None
         self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
 
@@ -63,9 +63,9 @@ class Plan:
 
     def pairs(self) -> list[Pair]:
         """All conflicts of the Scop."""
-        if self._pairs is None:
-            self._pairs = all_pairs(self.scop)
-        return self._pairs
+        if self._pairs is None or self._pairs[0] is not self.scop:  # (`rfactor` makes a new one)
+            self._pairs = self.scop, all_pairs(self.scop)
+        return self._pairs[1]
 
     def carried(self) -> Mapping[str, Carried]:
         """What the loops of the present tree carry."""
