@@ -48,7 +48,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
         ("double buffers", lambda f: check_budget(simplify(double_buffer(f, target)), target)),
         ("partial panels", lambda f: simplify(peel(f))),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
-        ("tiles", lambda f: simplify(separate_tiles(f))),
+        ("tiles", lambda f: simplify(separate_tiles(f, rests=False))),
         ("lanes", lambda f: simplify(widen(f))),
         ("unroll", lambda f: simplify(unroll(f))),
         ("share", share_loads),

@@ -209,6 +209,17 @@ def test_partial_tiles_in_a_k_tile_are_a_nested_version() -> None:
     both_run(fn, unroll(out), range(11))
 
 
+def test_rests_of_a_constant_size_are_versions_of_their_own() -> None:
+    """7 = 4 + 3 and 9 = 2 * 4 + 1: four versions, none with a guard (a loop of 1 is none)."""
+    inner = loop("j", "0", "min(4, 9 - 4*p)", doubled("9*(4*o + i) + 4*p + j"))
+    tile = loop("i", "0", "min(4, 7 - 4*o)", inner)
+    fn = function(loop("o", "0", "2", loop("p", "0", "3", tile, "serial"), "serial"))
+    out = simplify(unique_names(separate_tiles(fn)))
+    trips = [(s.loop, expr_text(s.hi)) for s in walk(out.body) if isinstance(s, For) and s.kind == "unroll"]
+    assert sorted(trips) == [("i", "3"), ("i", "3"), ("i", "4"), ("i", "4"), ("j", "4"), ("j", "4")]
+    both_run(fn, unroll(out), range(1))
+
+
 def test_repeated_loads_are_bound_once() -> None:
     x = Load("X", (const_int(3),), f32)
     body = Block((store(const_int(0), x), store(const_int(1), Binary("*", x, x, f32))))
