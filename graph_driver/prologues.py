@@ -23,7 +23,8 @@ from graph_driver.reshaping import array_shape, stored_as
 from graph_driver.wording import one_line
 from poly.errors import PolycError, ScopError
 from poly.expr import loads
-from poly.forward import forward, reads_per_element, work_of
+from poly.forward import forward
+from poly.forward_cost import reads_per_element, work_of
 from poly.panels import stored_in_order
 from poly.relayout import Layout, relayout
 from poly.scop import Scop

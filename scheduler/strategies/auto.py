@@ -23,7 +23,7 @@ from scheduler.strategies.threading_loops import parallelise
 from scheduler.strategies.vectorising import vectorise
 
 OPERATIONS = 20_000_000
-"""isl operations for one Scop (about two seconds)."""
+"""isl operations for one Scop before it falls back to program order (seconds, by how long the numbers get)."""
 
 Strategy = Callable[[Planner], None]
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import polyc
 from poly.compose import compose
 from poly.errors import ScopError
-from poly.forward import forward, reads_per_element, work_of
+from poly.forward import forward
+from poly.forward_cost import reads_per_element, work_of
 from poly.panels import stored_in_order
 from poly.relayout import relayout
 from poly.reshape import reshaped
