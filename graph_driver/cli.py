@@ -132,6 +132,8 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     )  # fmt: skip
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
+    p.add_argument("--dtype", choices=("f16", "bf16"), help="compute an f32 model in this type (default: as it stands)")
+    p.add_argument("--keep-f32", metavar="A,B", help="operators or nodes that --dtype leaves in f32")
     if json:
         p.add_argument("--json", action="store_true", help="machine-readable output")
 

@@ -14,7 +14,7 @@ from emit.gpu import targets as gpu_targets
 from graph_driver.cli_inspect import UsageError, parse_bindings, parse_dims
 from graph_driver.model import TARGETS, Model, Progress, compile_model
 from graph_driver.package import is_package
-from graph_driver.passes.manager import select
+from graph_driver.passes.manager import Pass, select
 from poly.errors import ArgumentError
 
 
@@ -51,7 +51,15 @@ def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
         select(chosen, disabled)
     except ArgumentError as error:
         raise UsageError(str(error)) from None
-    return {"passes": chosen, "disable": disabled, "fast_math": bool(names.get("fast_math"))}
+    return {
+        "passes": chosen, "disable": disabled, "fast_math": bool(names.get("fast_math")),
+        "dtype": names.get("dtype"), "keep_f32": [n for n in (names.get("keep_f32") or "").split(",") if n],
+    }  # fmt: skip
+
+
+def pipeline_of(arguments: argparse.Namespace) -> tuple[Pass, ...]:
+    """The graph passes that the arguments ask for. Raises `UsageError`."""
+    return select(**pass_options(arguments), exact=arguments.exact)
 
 
 def check_options(arguments: argparse.Namespace) -> None:
@@ -109,7 +117,7 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
     with progress_bar(arguments.json) as progress:
         report, files = export_c(
             arguments.model, output, None, parse_dims(arguments.dim), arguments.memory_limit, progress,
-            select(**pass_options(arguments), exact=arguments.exact),
+            pipeline_of(arguments),
         )  # fmt: skip
     if arguments.json:
         print(json.dumps({"output": str(output), "files": list(files)} | report.to_dict(), indent=2, sort_keys=True))

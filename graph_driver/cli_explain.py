@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from graph_driver.cli_inspect import (
 
 if TYPE_CHECKING:
     from graph_driver.binding import Dim
+    from graph_driver.passes.manager import Pass
 
 
 def explain_command(arguments: argparse.Namespace) -> int:
@@ -55,24 +56,25 @@ def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _model(arguments: argparse.Namespace) -> dict[str, Any]:
+    from graph_driver.cli_compile import pipeline_of
     from graph_driver.cli_models import document_of_model
     from graph_driver.explain import explain_model
 
     path, target = Path(arguments.what), arguments.target or "cpu"
-    sizes = parse_dims(arguments.dim)
-    document = document_of_model(path, target, sizes, arguments.threads, arguments.measure)
-    kernels = _kernel_decisions(path, target, arguments.threads, sizes) if arguments.verbose else {}
+    sizes, passes = parse_dims(arguments.dim), pipeline_of(arguments)
+    document = document_of_model(path, target, sizes, arguments.threads, arguments.measure, passes)
+    kernels = _kernel_decisions(path, target, arguments.threads, sizes, passes) if arguments.verbose else {}
     return explain_model(document, kernels)
 
 
 def _kernel_decisions(
-    path: Path, target: str, threads: int | None, sizes: dict[str, Dim]
+    path: Path, target: str, threads: int | None, sizes: dict[str, Dim], passes: Sequence[Pass]
 ) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
     from graph_driver.cli_models import kernels_of_model
     from graph_driver.compile_operator import auto_schedule
 
-    machine, found = kernels_of_model(path, target, sizes)
+    machine, found = kernels_of_model(path, target, sizes, passes)
     return {
         title: [d.data() | {"text": str(d)} for d in auto_schedule(g.scop, machine, None, threads).decisions]
         for title, g in found if g.scop is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emit import targets
 from graph_driver.binding import Dim
@@ -16,18 +16,22 @@ from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.layouts import Rearranged, pack_constants
-from graph_driver.model import compile_model, machine_of, symbol_of
+from graph_driver.model import Report, compile_graph, machine_of, symbol_of
 from graph_driver.package import is_package, load
 from graph_driver.plan import Abi, Plan, build_plan, memory_text, plan_text
 from graph_driver.prediction import predict_steps
 from poly.target import Target
 from scheduler.cost.model import Prediction
 
+if TYPE_CHECKING:
+    from graph_driver.passes.manager import Pass
+
 
 def model_stage(
-    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, Dim], kernel: str | None
+    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, Dim], kernel: str | None,
+    pipeline: Sequence[Pass] | None = None,
 ) -> list[tuple[str, str]]:
-    """One stage of a model as titled parts (one per kernel, or one without a title).
+    """One stage of a model as titled parts (one per kernel, or one without a title), after the passes of `pipeline`.
 
     Raises:
         UsageError: the model has no such stage or kernel.
@@ -42,7 +46,7 @@ def model_stage(
     graph = import_model(path, dims, symbolic=None)
     gpu = gpu_target(target, stage)
     machine, backend = machine_of("cpu" if gpu else target)
-    records = manager.run(graph, manager.select(), machine)
+    records = manager.run(graph, pipeline or manager.select(), machine)
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
@@ -59,12 +63,14 @@ def model_stage(
 
 
 def document_of_model(
-    path: Path, target: str, dims: dict[str, Dim], threads: int | None = None, measure: bool = False
+    path: Path, target: str, dims: dict[str, Dim], threads: int | None = None, measure: bool = False,
+    pipeline: Sequence[Pass] | None = None,
 ) -> dict[str, Any]:
     """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
 
     With `measure` it is compiled and run for the time of each step. Steps have the time that the cost model
     predicts with the figures of this machine, unless it is for another one.
+    `pipeline`: the graph passes (None: the default).
 
     Raises:
         ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
@@ -77,12 +83,13 @@ def document_of_model(
         packed = load(path)
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
     graph = import_model(path, dims, symbolic=None)
-    machine, _ = machine_of(target)
-    records = manager.run(graph, manager.select(), machine)
+    machine, backend = machine_of(target)
+    records = manager.run(graph, pipeline or manager.select(), machine)
     groups, moved = _grouped(graph, machine)
     plan, seconds = _planned(graph, groups), None
     if measure:
-        model = compile_model(path, target, threads, dims)
+        again, used = import_model(path, dims, symbolic=None), machine.threads if threads is None else threads
+        model = compile_graph(again, machine, backend, used, Report(target, used), pipeline=pipeline)
         plan, seconds = model.plan, step_seconds(model)
         scops = {tuple(n.name for n in g.nodes): g for g in groups if g.scop is not None}
         groups = [scops.get(tuple(n.name for n in g.nodes), g) for g in model.groups]  # those from the cache: no Scops
@@ -93,7 +100,9 @@ def document_of_model(
     return model_document(path.stem, plan, target, graph, groups, list(map(str, records)), moves, seconds, predicted)
 
 
-def kernels_of_model(path: Path, target: str, dims: dict[str, Dim]) -> tuple[Target, list[tuple[str, Group]]]:
+def kernels_of_model(
+    path: Path, target: str, dims: dict[str, Dim], pipeline: Sequence[Pass] | None = None
+) -> tuple[Target, list[tuple[str, Group]]]:
     """The target, and the distinct kernels of a model, each with a title. Raises `UsageError`, `ModelError`."""
     from graph_driver.passes import manager
 
@@ -101,12 +110,13 @@ def kernels_of_model(path: Path, target: str, dims: dict[str, Dim]) -> tuple[Tar
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
     graph = import_model(path, dims, symbolic=None)
     machine, _ = machine_of(target)
-    manager.run(graph, manager.select(), machine)
+    manager.run(graph, pipeline or manager.select(), machine)
     return machine, _chosen(_grouped(graph, machine)[0], None)
 
 
 def document_of_kernel(
-    path: Path, target: str, threads: int | None, dims: dict[str, Dim], kernel: str
+    path: Path, target: str, threads: int | None, dims: dict[str, Dim], kernel: str,
+    pipeline: Sequence[Pass] | None = None,
 ) -> dict[str, Any]:
     """Everything about one kernel of a model, as of an operator.
 
@@ -121,7 +131,7 @@ def document_of_kernel(
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
     graph = import_model(path, dims, symbolic=None)
     machine, _ = machine_of(target)
-    manager.run(graph, manager.select(), machine)
+    manager.run(graph, pipeline or manager.select(), machine)
     chosen = _chosen(_grouped(graph, machine)[0], kernel)
     if len(chosen) > 1:
         raise UsageError(f"{len(chosen)} kernels are '{kernel}': give one by its number ({chosen[0][0]}, ...)")

@@ -22,6 +22,6 @@ def passes_command(arguments: argparse.Namespace) -> int:
         return 0
     for p, row in zip(PASSES, rows, strict=True):
         tags = [str(row["kind"]), p.phase, *([] if p.exact else ["changes rounding"])]
-        tags += [] if p.default else ["only with --fast-math"]
+        tags += [] if p.default else [f"only with {p.asked_by}"]
         print(f"{p.name:12s} {p.what} ({', '.join(tags)})")
     return 0

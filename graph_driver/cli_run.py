@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from graph_driver.check import Difference, compare, random_input, reference_outputs
-from graph_driver.cli_compile import check_options, compile_from, pass_options
+from graph_driver.cli_compile import check_options, compile_from, pipeline_of
 from graph_driver.cli_inspect import UsageError, parse_bindings, parse_dims, parse_sizes
 from graph_driver.index_limits import index_limits
 from graph_driver.model import Model
 from graph_driver.package import is_package, load
-from graph_driver.passes.manager import select
 from poly.errors import ArgumentError, BuildError, ModelError
 
 
@@ -111,7 +110,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
     check_options(arguments)
     if packaged:
         raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
-    passes = select(**pass_options(arguments), exact=arguments.exact)
+    passes = pipeline_of(arguments)
     shapes = {name: value.shape for name, value in inputs.items()}
     graph = import_model(arguments.model, parse_sizes(arguments.dim), shapes)
     limits = index_limits(graph)

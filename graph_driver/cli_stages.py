@@ -32,22 +32,23 @@ def inspect_command(arguments: argparse.Namespace) -> int:
             raise UsageError("--yaml goes with --stage schedule")
         parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
     else:
-        from graph_driver.cli_compile import check_options  # a model needs onnx, which is slow to import
+        from graph_driver.cli_compile import check_options, pipeline_of  # a model needs onnx, which is slow to import
         from graph_driver.cli_models import document_of_kernel, document_of_model, model_stage
 
         sizes = parse_dims(arguments.dim)
         if arguments.schedule is not None or arguments.yaml:
             raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
         if arguments.stage is None and (arguments.html is not None or arguments.json):
-            path, target = Path(arguments.what), arguments.target or "cpu"
+            path, target, passes = Path(arguments.what), arguments.target or "cpu", pipeline_of(arguments)
             if arguments.kernel is None:
-                document = document_of_model(path, target, sizes, arguments.threads, arguments.measure)
+                document = document_of_model(path, target, sizes, arguments.threads, arguments.measure, passes)
                 return _document(arguments, document)
-            return _document(arguments, document_of_kernel(path, target, arguments.threads, sizes, arguments.kernel))
+            document = document_of_kernel(path, target, arguments.threads, sizes, arguments.kernel, passes)
+            return _document(arguments, document)
         check_options(arguments)
         stage = arguments.stage or "graph"
         parts = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
-                            arguments.kernel)  # fmt: skip
+                            arguments.kernel, pipeline_of(arguments))  # fmt: skip
     text = "\n\n".join(f"# {title}\n{body}" if title else body for title, body in parts)
     if arguments.html is not None:
         _write_html(arguments.html, f"{arguments.what}: {stage}", parts)

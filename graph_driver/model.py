@@ -281,6 +281,8 @@ def compile_model(
     planner: str | None = None,
     tasks: bool | None = None,
     tuned: bool | None = None,
+    dtype: str | None = None,
+    keep_f32: Sequence[str] = (),
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -304,6 +306,9 @@ def compile_model(
         tasks: let independent steps run at the same time on several threads, in memory of their own (the results
             are the same bits); None: when the arena grows by no more than an eighth. Not with symbolic sizes.
         tuned: take schedules that `polyc tune` has found; None: if `POLYC_TUNED` is set in the environment.
+        dtype: `f16` or `bf16`: compute an f32 model in this type (`passes/precision.py`); its inputs and
+            outputs stay f32.
+        keep_f32: operators or nodes that `dtype` leaves in f32.
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -313,7 +318,7 @@ def compile_model(
     from graph_driver.importer import import_model
     from graph_driver.passes import manager
 
-    pipeline = manager.select(passes, disable, fast_math, exact)
+    pipeline = manager.select(passes, disable, fast_math, exact, dtype, keep_f32)
     if planner is not None and planner not in memory.PLANNERS:
         raise ArgumentError(f"there is no planner '{planner}'; planners are {', '.join(memory.PLANNERS)}")
     if isinstance(target, GpuTarget) or is_gpu(target):
@@ -344,7 +349,7 @@ def compile_model(
         def compile_for(sizes: Mapping[str, int]) -> Model:
             return compile_model(
                 source, target, threads, {**(dims or {}), **sizes}, shapes, fuse, memory_limit, progress, exact,
-                False, passes, disable, fast_math, bind, planner, tasks, tuned,
+                False, passes, disable, fast_math, bind, planner, tasks, tuned, dtype, keep_f32,
             )  # fmt: skip
 
         assert isinstance(model, DynamicModel)

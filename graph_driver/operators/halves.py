@@ -1,12 +1,12 @@
 """Operators on f16 and bf16 that compute in f32 and round their results once.
 
 Sums of many terms lose everything in 16 bits, so a builder that calls `need_float` or
-`accumulates` is asked again with f32 operands, and casts go around its Scop.
+`accumulates` is asked again with f32 operands; operands are cast where they are read, results at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from frontend_dsl.library import scalar as fn
@@ -15,6 +15,8 @@ from graph_driver.operators.chain import Wiring, extents, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
 from graph_driver.operators.registry import scop_of
 from poly.dtypes import DType, f32
+from poly.errors import ScopError
+from poly.forward import forward
 from poly.scop import Scop
 
 
@@ -45,7 +47,18 @@ def in_f32(builder: Callable[[NodeContext], OperatorScop], ctx: NodeContext) -> 
             after.append(_cast(made.scop, name, f32, info.dtype, inner[name], name))
     parts += [(made.scop, inner), *after]
     result = joined(ctx.op_type.lower(), parts, [n for _, n in made.inputs], made.outputs)
-    return replace(result, inputs=made.inputs)
+    widened = [inner[name] for _, name in made.inputs if inner[name] != name]
+    return replace(result, scop=_cast_where_read(result.scop, widened), inputs=made.inputs)
+
+
+def _cast_where_read(scop: Scop, arrays: Sequence[str]) -> Scop:
+    """The Scop without these copies of operands in f32: a cast is cheaper than a whole array of twice the size."""
+    for array in arrays:
+        try:
+            scop = forward(scop, array)
+        except ScopError:  # a subscript or bound reads it: the copy stays
+            continue
+    return scop
 
 
 def _widened(info: TensorInfo) -> TensorInfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graph_driver.external import any_registered, calls_of, use_externals
 from graph_driver.ir import Graph, GraphError, verify
@@ -15,6 +15,7 @@ from graph_driver.passes.common import share_common
 from graph_driver.passes.fold import fold_constants
 from graph_driver.passes.integer_products import compute_integer_products_in_f32
 from graph_driver.passes.parts import share_parts
+from graph_driver.passes.precision import assign_precision
 from graph_driver.passes.transforms import cancel_transforms
 from graph_driver.passes.views import make_views
 from graph_driver.passes.winograd import use_winograd
@@ -31,7 +32,8 @@ class Pass:
 
     `phase`: rewriting passes run in turns until nothing changes; placing passes, which decide where
     tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
-    target. `default`: it runs when nothing else is asked for. `exact`: it keeps every operator's rounding.
+    target. `default`: it runs when nothing else is asked for, else with the option `asked_by`. `exact`: it keeps
+    every operator's rounding.
     """
 
     name: str
@@ -41,10 +43,15 @@ class Pass:
     specific: bool = False
     exact: bool = True
     default: bool = True
+    asked_by: str = ""
 
 
 def _general(step: Callable[[Graph], dict[str, int]]) -> Callable[[Graph, Target | None], dict[str, int]]:
     return lambda graph, target: step(graph)
+
+
+def _precision(dtype: str, keep: Sequence[str] = ()) -> Callable[[Graph, Target | None], dict[str, int]]:
+    return lambda graph, target: assign_precision(graph, dtype, keep)
 
 
 def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
@@ -75,10 +82,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("common", "equal nodes and equal constants once", _general(share_common)),
     Pass("algebra", "exact algebraic rules", _general(simplify)),
     Pass("fast-math", "algebraic rules that change rounding, NaN or -0", _general(simplify_fast), exact=False,
-         default=False),
+         default=False, asked_by="--fast-math"),
     Pass("transforms", "chains of moves that cancel", _general(cancel_transforms)),
     Pass("affine", "normalisation and scales into the weights before them", _general(fold_affine_into_convolutions),
          exact=False),
+    Pass("precision", "f32 models computed in f16 (or --dtype bf16)", _precision("f16"), PLACING, exact=False,
+         default=False, asked_by="--dtype"),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
     Pass("external", "nodes that a registered function of the user's does best", _external, PLACING, specific=True,
@@ -106,7 +115,8 @@ class PassRecord:
 
 
 def select(
-    passes: Sequence[str] | None = None, disable: Iterable[str] = (), fast_math: bool = False, exact: bool = False
+    passes: Sequence[str] | None = None, disable: Iterable[str] = (), fast_math: bool = False, exact: bool = False,
+    dtype: str | None = None, keep_f32: Sequence[str] = (),
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
 
@@ -115,6 +125,7 @@ def select(
         disable: names to leave out.
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
+        dtype: also the precision pass with this type, which leaves `keep_f32` (operators, nodes) in f32.
 
     Raises:
         ArgumentError: there is no such pass (the names are listed).
@@ -126,6 +137,9 @@ def select(
         chosen = [p for p in PASSES if p.default or (fast_math and p.name == "fast-math")]
     else:
         chosen = [BY_NAME[n] for n in passes]
+    if dtype is not None:
+        chosen = [p for p in chosen if p.name != "precision"]
+        chosen.append(replace(BY_NAME["precision"], run=_precision(dtype, keep_f32)))
     left_out = {*disable} | ({"winograd", "external"} if exact else set())
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
