@@ -59,7 +59,9 @@ def _narrow_ports(graph: Graph, node: Node, type_text: str) -> list[str]:
     if node.domain or node.captures or node.bodies or node.op_type == "Cast":
         return []
     schema = onnx.defs.get_schema(node.op_type, graph.opsets[""])
-    free = {c.type_param_str for c in schema.type_constraints if type_text in c.allowed_type_strs}
+    # Later versions of an operator allow more types (bf16 came late); ours takes them at every version.
+    versions = (schema, onnx.defs.get_schema(node.op_type))
+    free = {c.type_param_str for s in versions for c in s.type_constraints if type_text in c.allowed_type_strs}
     inputs = list(_typed(node.inputs, schema.inputs))
     decided = {t for name, t in inputs if graph.tensors[name].dtype == f32} & free
     results = [(name, t) for name, t in _typed(node.outputs, schema.outputs) if graph.tensors[name].dtype == f32]

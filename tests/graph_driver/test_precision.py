@@ -118,6 +118,17 @@ def test_casts_stand_only_between_kinds_and_once_a_tensor() -> None:
     assert dtypes(narrow.graph, "Relu") == {f32} and dtypes(narrow.graph, "Add") == {f16}
 
 
+def test_old_models_too() -> None:
+    """At opset 11 ONNX has no bf16 convolution."""
+    old = images(7)
+    old.opset_import[0].version = 11
+    wide, narrow = polyc.compile_model(old), polyc.compile_model(old, dtype="bf16")
+    given = feeds(wide, 2)
+    want = wide(given)["y"]
+    assert dtypes(narrow.graph, "Conv") == {bf16}
+    assert 0 < np.abs(narrow(given)["y"] - want).max() < 2e-2 * np.abs(want).max()
+
+
 def test_what_leaves_the_range_stays_wide() -> None:
     node = helper.make_node
     model = build(
