@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from poly.target import Target
 
-FMA_LATENCY = 4  # cycles, on every x86-64 and Arm core of the last decade (4 to 5)
+FMA_LATENCY = 4.25  # cycles (4 on every x86-64 and Arm core of the last decade, and some disorder)
 LOADS_PER_CYCLE = 2
 SHUFFLES_PER_CYCLE = 1
 L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
 MOST_VECTORS = 8
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
-PARTIAL_COST = 3.0  # a tile cut by the border runs guarded and masked: in units of a full tile
+MASKED_COST = 1.5  # a vector of which only some lanes count: loads under a mask, and selects
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,46 @@ class RegisterTile:
         return self.vectors * self.lanes
 
 
-def throughput(rows: int, vectors: int, target: Target, depth: int = 0, apart: int = 1) -> float:
-    """Share of the FMA peak of one tile in steady state: bound by latency, by loads, by shuffles
-    where columns are `apart` elements apart, or, where a panel of `depth` steps does not stay in
-    half of L1, by what L2 delivers."""
+def step_cycles(rows: int, vectors: float, target: Target, depth: int = 0, apart: int = 1) -> float:
+    """Cycles of one step of the reduction in a tile: bound by latency, by loads, by shuffles where
+    columns are `apart` elements apart, or, where a panel of `depth` steps does not stay in half of
+    L1, by what L2 delivers."""
     fmas, loads, shuffles = rows * vectors, rows + vectors * apart, vectors * (apart - 1)
-    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, float(FMA_LATENCY))
+    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, FMA_LATENCY)
     step = vectors * target.vector_bits // 8
     if depth * step > target.l1 // 2:
         cycles = max(cycles, step / L2_BYTES_PER_CYCLE)
-    return fmas / target.fma_units / cycles
+    return cycles
 
 
-def filled(extent: int | None, step: int) -> float:
-    """Share of useful work when `extent` is cut in steps (1 for a symbolic extent)."""
-    if extent is None:
-        return 1.0
-    full, rest = divmod(extent, step)
-    return extent / step / (full + (PARTIAL_COST if rest else 0.0))
+def _row_tiles(rows: int | None, height: int) -> list[tuple[int, float]]:
+    """Heights of tiles and how many there are."""
+    if rows is None:
+        return [(height, 1.0)]
+    return [t for t in ((height, rows // height), (rows % height, 1.0)) if t[0] and t[1]]
+
+
+def _column_tiles(columns: int | None, vectors: int, lanes: int) -> list[tuple[float, float]]:
+    """Vectors in tiles (what is left over is cut into powers of two, or masked) and how many there are."""
+    if columns is None:
+        return [(float(vectors), 1.0)]
+    full, rest = divmod(columns, vectors * lanes)
+    short = rest % lanes
+    cost = rest // lanes + (short.bit_count() if short.bit_count() <= 2 else MASKED_COST)
+    return [t for t in ((float(vectors), float(full)), (cost, 1.0)) if t[0] and t[1]]
+
+
+def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int], target: Target, depth: int = 0,
+               apart: int = 1) -> float:  # fmt: skip
+    """Share of the FMA peak that tiles of (rows, vectors, lanes) reach on a `rows` x `columns` output."""
+    height, vectors, lanes = tile
+    cycles = sum(
+        many * more * step_cycles(h, v, target, depth, apart)
+        for h, many in _row_tiles(rows, height)
+        for v, more in _column_tiles(columns, vectors, lanes)
+    )
+    useful = (height if rows is None else rows) * (vectors if columns is None else columns / lanes)
+    return useful / target.fma_units / cycles
 
 
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
@@ -64,8 +86,8 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
         for r in range(1, 15):
             if r * vectors + vectors + 1 > target.vector_registers - SPARE_REGISTERS:
                 break
-            waste = filled(rows, r) * filled(columns, vectors * lanes)
-            tile = RegisterTile(r, vectors, lanes, throughput(r, vectors, target, depth, apart) * waste)
+            share = efficiency(rows, columns, (r, vectors, lanes), target, depth, apart)
+            tile = RegisterTile(r, vectors, lanes, share)
             if best is None or tile.efficiency > best.efficiency + 1e-9:
                 best = tile
     assert best is not None

@@ -22,7 +22,7 @@ from scheduler.strategies.contraction import Contraction, extent, recognise
 from scheduler.strategies.contraction_strategy import contractions
 from scheduler.strategies.contraction_tree import TilePlan, plan_tile
 from scheduler.strategies.planner import Planner
-from scheduler.strategies.register_tile import RegisterTile, filled, throughput
+from scheduler.strategies.register_tile import RegisterTile, efficiency
 
 MOST_TILES = 10  # register tiles: the best by the model
 MOST_ROWS = 14
@@ -119,8 +119,7 @@ def _tiles(c: Contraction, planned: TilePlan, target: Target) -> dict[str, float
     shares: dict[str, float] = {}
     for r, v in product(range(1, MOST_ROWS + 1), range(1, MOST_VECTORS + 1)):
         if r * v + v + 1 <= target.vector_registers and (planned.rows is not None or r == 1):
-            share = throughput(r, v, target) * filled(rows, r) * filled(columns, v * lanes)
-            shares[f"{r}x{v}"] = share
+            shares[f"{r}x{v}"] = efficiency(rows, columns, (r, v, lanes), target)
     usual = f"{planned.tile.rows}x{planned.tile.vectors}"
     first = shares.get(usual) or planned.tile.efficiency
     best = sorted((n for n in shares if n != usual), key=lambda n: -shares[n])[:MOST_TILES]
