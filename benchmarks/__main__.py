@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--family F]... [--json FILE] [--page FILE]`: all timings on one thread.
+"""`python -m benchmarks [--family F]... [--json FILE] [--page FILE] [--html FILE]`: all timings on one thread.
 
 `--threads [N]` instead: what N threads (2) bring over one.
 """
@@ -21,10 +21,10 @@ from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from benchmarks import threading_speed  # noqa: E402
 from benchmarks.cases import all_cases  # noqa: E402
 from benchmarks.models import LIGHT, light_model, random_inputs  # noqa: E402
-from benchmarks.report import geometric_mean, page  # noqa: E402
-from benchmarks.threading_speed import rows  # noqa: E402
+from benchmarks.report import geometric_mean, html_page, page  # noqa: E402
 from graph_driver.bench.compare import compare  # noqa: E402
 from graph_driver.bench.peers import installed  # noqa: E402
 
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--family", action="append", choices=FAMILIES, help="only these (default: all)")
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
+    parser.add_argument("--html", type=Path, help="write an HTML page with plots here")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--threads", type=int, nargs="?", const=2, metavar="N", help="one thread against N (2)")
     options = parser.parse_args()
@@ -51,12 +52,14 @@ def main() -> None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if options.page:
         options.page.write_text(page(rows, peers, options.rounds), encoding="utf-8")
+    if options.html:
+        options.html.write_text(html_page(rows, peers, options.rounds), encoding="utf-8")
 
 
 def _threads(threads: int, rounds: int, path: Path | None) -> None:
     """The table of `benchmarks.threading_speed`."""
     peers = installed()
-    found = list(rows(threads, peers, rounds))
+    found = list(threading_speed.rows(threads, peers, rounds))
     systems = ("polyc", *peers)
     table = Table("case", *(f"{p}: 1, {threads} threads, ratio" for p in systems), "load")
     for r in found:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Sequence
+from html import escape
 from importlib.metadata import version
 from typing import Any
+
+from benchmarks.plots import ratio_bars, roofline
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -53,3 +56,40 @@ def page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> s
         "",
     ]
     return "\n".join(lines)
+
+
+def html_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> str:
+    """The same as one HTML file, with plots; rows of operators have their share of peak and of bandwidth."""
+    from emit import targets
+    from graph_driver.calibration import this_machine
+
+    machine = this_machine(targets.host())
+    head, _, _ = page(rows, peers, rounds).partition("\n## ")
+    title, *about = [line for line in head.splitlines() if line]
+    cells = ("case", "polyc ms", *(f"{p} ms" for p in peers), "ratio", "GFLOP/s", "% of peak", "GB/s", "% of bandwidth")
+    body = [f"<h1>{escape(title.lstrip('# '))}</h1>", *(f"<p>{escape(line)}</p>" for line in about)]
+    body += [
+        f"<p>This core: {machine.flops_per_second / 1e9:.0f} GFLOP/s in multiply-adds, "
+        f"{machine.copied_per_second / 1e9:.1f} GB/s copied (measured).</p>",
+        "<h2>Ratio to the best peer</h2>", ratio_bars(rows),
+        "<h2>Roofline</h2>", roofline(rows, machine.flops_per_second, machine.copied_per_second),
+        "<h2>Figures</h2>", "<table><tr>", *(f"<th>{c}</th>" for c in cells), "</tr>",
+    ]  # fmt: skip
+    for r in rows:
+        times = [f"{r['ms'][who][0]:.3f}" for who in ("polyc", *peers)]
+        shares = [
+            1e9 * (r["gflops"] or 0) / machine.flops_per_second,
+            1e9 * (r["gbytes"] or 0) / machine.copied_per_second,
+        ]
+        rates = [x for rate, share in zip((r["gflops"], r["gbytes"]), shares, strict=True)
+                 for x in ((f"{rate}", f"{100 * share:.0f}") if rate else ("", ""))]  # fmt: skip
+        row = [r["case"], *times, f"{r['ratio']:.2f}", *rates]
+        body.append(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>")
+    style = (
+        "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
+        "td,th{padding:.2em .6em;text-align:right;border-bottom:1px solid #ddd}td:first-child{text-align:left}"
+    )
+    return (
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title.lstrip('# '))}</title>"
+        f"<style>{style}</style>{''.join(body)}</table></html>\n"
+    )

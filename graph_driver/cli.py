@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
     bench.add_argument("--rounds", type=int, default=20, metavar="N", help="interleaved rounds (default 20)")
     bench.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    bench.add_argument("--kernels", action="store_true", help="list every step, not only the slowest")
     _compiling(bench, json=False)
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 

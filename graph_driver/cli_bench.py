@@ -43,7 +43,9 @@ def bench_command(arguments: argparse.Namespace) -> int:
         compiled = compile_from(arguments_of, {n: v.shape for n, v in given.items()}, symbolic=False)
         inputs = _inputs(compiled, given, arguments.seed)
         row = measure(compiled, str(path), inputs, rivals, arguments.rounds, threads)
-        rows.append({"model": path.name, "threads": threads, **row, "steps": _slowest(compiled, inputs)})
+        rows.append(
+            {"model": path.name, "threads": threads, **row, "steps": _slowest(compiled, inputs, arguments.kernels)}
+        )
     if arguments.json is not None:
         _write(arguments.json, rows)
     _print(rows, rivals, threads, arguments.rounds)
@@ -64,14 +66,15 @@ def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[st
     return out
 
 
-def _slowest(model: Model, inputs: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    """The steps that take longest, each with the best of some runs and its shares of what the machine can do."""
+def _slowest(model: Model, inputs: Mapping[str, np.ndarray], every: bool) -> list[dict[str, Any]]:
+    """The steps that take longest (or all), each with the best of some runs and its shares of what the machine
+    can do."""
     best: dict[int, dict[str, Any]] = {}
     for event in profile(model, inputs)["traceEvents"]:
         step = event["args"]["step"]
         if step not in best or event["dur"] < best[step]["dur"]:
             best[step] = event
-    slow = sorted(best.values(), key=lambda e: -float(e["dur"]))[:SLOWEST]
+    slow = sorted(best.values(), key=lambda e: -float(e["dur"]))[: None if every else SLOWEST]
     return [
         {"step": _label(e), "microseconds": e["dur"], **{k: e["args"][k] for k in SHARES if k in e["args"]}}
         for e in slow
@@ -97,7 +100,7 @@ def _print(rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], threads: in
         table.add_row(r["model"], *times, ratio, f"{r['difference']:.1e}" if rivals else "")
     console.print(table)
     for r in rows:
-        steps = Table("slowest steps", "µs", *SHARES, title=r["model"])
+        steps = Table("steps, the slowest first", "µs", *SHARES, title=r["model"])
         for s in r["steps"]:
             steps.add_row(s["step"], f"{s['microseconds']:.1f}", *(str(s.get(k, "")) for k in SHARES))
         console.print(steps)

@@ -140,7 +140,22 @@ def _times(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "kernels": rows,
         "median_factor": round(median(apart), 3) if apart else None,
         "worst_factor": round(max(apart), 3) if apart else None,
+        "rank_correlation": _rank_correlation(rows) if len(apart) == len(rows) > 2 else None,
     }
+
+
+def _rank_correlation(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Spearman's coefficient of predicted and measured times: 1 when both sort the kernels alike."""
+
+    def ranks(key: str) -> list[float]:
+        times = [float(r[key]) for r in rows]
+        return [sum(t < x for t in times) + sum(t == x for t in times) / 2 for x in times]
+
+    a, b = ranks("predicted"), ranks("measured")
+    middle = len(rows) / 2
+    both = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
+    own = [sum((x - middle) ** 2 for x in r) for r in (a, b)]
+    return round(both / (own[0] * own[1]) ** 0.5, 3) if min(own) > 0 else 1.0
 
 
 # ---- text ----------------------------------------------------------------------------------------
@@ -229,6 +244,7 @@ def _time_lines(times: Mapping[str, Any], verbose: bool) -> Iterable[str]:
         total += (
             f", measured {1e3 * sum(r['measured'] for r in rows):.3f} ms; "
             f"apart by a factor of {times['median_factor']:.2f} (median), {times['worst_factor']:.2f} (worst)"
+            + ("" if times["rank_correlation"] is None else f", rank correlation {times['rank_correlation']:.2f}")
         )
     yield total
     for r in rows if verbose else rows[:SLOWEST]:

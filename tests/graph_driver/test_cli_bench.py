@@ -30,7 +30,10 @@ def model(tmp_path: Path) -> Path:
 
 def test_figures_of_all_peers_and_of_the_steps(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = model.with_suffix(".json")
-    assert main(["bench", str(model), "--against", "onnxruntime", "--rounds", "3", "--json", str(figures)]) == 0
+    assert (
+        main(["bench", str(model), "--against", "onnxruntime", "--rounds", "3", "--kernels", "--json", str(figures)])
+        == 0
+    )
     (row,) = json.loads(figures.read_text())
     assert row["model"] == "mlp.onnx" and row["threads"] == 1
     assert set(row["ms"]) == {"polyc", "onnxruntime"}
