@@ -11,6 +11,7 @@ from emit.compile import compile_kernel
 from frontend_dsl import sigmoid, tanh
 from frontend_dsl.library import (
     convolution,
+    depthwise_strided,
     elementwise,
     indexing,
     matrix,
@@ -42,6 +43,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "subsampled": lambda: convolution.make_subsampled(f32, 1, (2, 3), (4, 5), (2, 3), True),
     "subsampled_nobias": lambda: convolution.make_subsampled(f32, 2, (2, 3), (5, 5), (2, 1), False),
     "depthwise": lambda: convolution.make_depthwise(f32, 1, 2, (4, 4), (3, 3), one, one, one, one, True),
+    "depthwise_strided": lambda: depthwise_strided.make_depthwise_strided(
+        f32, 1, 2, (5, 7), (3, 3), (2, 2), (1, 1), (1, 1), (1, 2), True
+    ),
+    "depthwise_strided_nobias": lambda: depthwise_strided.make_depthwise_strided(
+        f32, 1, 2, (5, 8), (2, 3), (1, 3), (1, 2), (0, 0), (0, 0), False
+    ),
     "depthwise_nobias": lambda: convolution.make_depthwise(f32, 1, 2, (4, 4), (3, 3), one, one, none, none, False),
     "grouped": lambda: convolution.make_grouped(f32, 1, 2, (2, 2), (4, 4), (3, 3), one, one, one, one, True),
     "conv3d": lambda: convolution.make_grouped(
