@@ -22,7 +22,7 @@ TASKS_AT = 16  # where a handle has the address of `polyc_run_tasks`
 # Offsets in the block of a run (on the stack of the caller), in bytes.
 LAYOUT = {
     "R_TASK": 0, "R_CONTEXT": 8, "R_GRAPH": 16, "R_THREADS": 24, "R_DONE": 64, "R_FIRST": 128, "R_SLOTS": 192,
-    "SLOT_BYTES": 384,
+    "SLOT_BYTES": 384, "IDLE_MICROSECONDS": 20,
 }  # fmt: skip
 
 TEXT = """
@@ -150,7 +150,8 @@ pause:
   %patient = icmp ult i64 %idle.next, $SPINS
   br i1 %patient, label %patience, label %yield
 yield:
-  %y = call i32 @sched_yield()
+  ; asleep, so that this core takes over a thread that holds a task but waits for a busy core
+  %y = call i32 @usleep(i32 $IDLE_MICROSECONDS)
   br label %patience
 patience:
   br label %again
@@ -226,6 +227,7 @@ done:
   ret void
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @usleep(i32)
 """
 
 

@@ -127,10 +127,7 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         help="implementations by cost, or one kernel for each node as the operator's definition has it",
     )  # fmt: skip
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
-    p.add_argument(
-        "--tasks", action=argparse.BooleanOptionalAction, default=None,
-        help="with threads: independent steps at the same time (default: when the arena grows by an eighth at most)",
-    )  # fmt: skip
+    p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
     p.add_argument("--dtype", choices=("f16", "bf16"), help="compute an f32 model in this type (default: as it stands)")

@@ -279,7 +279,7 @@ def compile_model(
     fast_math: bool = False,
     bind: Mapping[str, Any] | None = None,
     planner: str | None = None,
-    tasks: bool | None = None,
+    tasks: bool = False,
     tuned: bool | None = None,
     dtype: str | None = None,
     keep_f32: Sequence[str] = (),
@@ -303,8 +303,8 @@ def compile_model(
         disable: passes to leave out.
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
         planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).
-        tasks: let independent steps run at the same time on several threads, in memory of their own (the results
-            are the same bits); None: when the arena grows by no more than an eighth. Not with symbolic sizes.
+        tasks: let independent steps run at the same time on several threads, in memory of their own; the results
+            are the same bits. Not with symbolic sizes.
         tuned: take schedules that `polyc tune` has found; None: if `POLYC_TUNED` is set in the environment.
         dtype: `f16` or `bf16`: compute an f32 model in this type (`passes/precision.py`); its inputs and
             outputs stay f32.
@@ -360,7 +360,7 @@ def compile_model(
 def compile_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool | None = None,
+    pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool = False,
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
     if graph.symbols is not None:
@@ -399,7 +399,7 @@ def python_node(
 def plan_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool | None = None,
+    pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool = False,
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
     """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
@@ -432,9 +432,9 @@ def plan_graph(
     with report.stage("plan"):
         abis = {key: c.abi for key, c in compiled.items()}
         plan = build_plan(graph, found, abis, planner)
-        if tasks is not False and threads > 1 and backend == "llvm":  # kernels in C bring threads of OpenMP
+        if tasks and threads > 1 and backend == "llvm":  # kernels in C bring threads of OpenMP
             plan = with_tasks(
-                plan, lambda window: build_plan(graph, found, abis, planner, window), tasks, memory_limit, report.notes
+                plan, lambda window: build_plan(graph, found, abis, planner, window), memory_limit, report.notes
             )
     if memory_limit is not None and plan.peak > memory_limit:
         raise ModelError(_too_large(plan, memory_limit))

@@ -19,10 +19,6 @@ from graph_driver.limits import human
 if TYPE_CHECKING:
     from graph_driver.plan import Plan, Step
 
-GROWTH = 1.125
-"""How much larger the arena may become without being asked for."""
-LEAST_BYTES = 1 << 20
-"""Steps that touch less in all take some 50 microseconds: as long as it takes to wake a thread."""
 WINDOWS = (12, 4, 1)
 """Steps farther apart than this are not kept independent: what a branch needs would live through the whole plan.
 A smaller number is tried when the arena becomes too large."""
@@ -104,25 +100,12 @@ def _region(plan: Plan, name: str) -> Region | None:
     return slot.place.kind, slot.place.index, slot.place.offset, slot.place.offset + slot.nbytes
 
 
-def pays(plan: Plan) -> bool:
-    """Whether the steps are long enough to be handed out: measured by the bytes of their tensors."""
-    return sum(plan.slots[a].nbytes for s in plan.steps for a in s.args) >= LEAST_BYTES
-
-
-def with_tasks(
-    plan: Plan, make: Callable[[int], Plan], wanted: bool | None, limit: int | None, notes: list[str]
-) -> Plan:
+def with_tasks(plan: Plan, make: Callable[[int], Plan], limit: int | None, notes: list[str]) -> Plan:
     """The plan that `make` gives for tasks in place of `plan`, where independent steps are in it.
 
-    `make` gets the number of steps within which they stay independent, the largest of `WINDOWS` first. A plan is
-    refused when its arena is larger than `limit` (bytes), and, unless it is `wanted`, when the steps are too short or
-    the arena grows too much.
+    `make` gets the number of steps within which they stay independent, the largest of `WINDOWS` first; the arena
+    must not become larger than `limit` (bytes).
     """
-    if wanted is None:
-        if not pays(plan):
-            return plan
-        most = int(plan.peak * GROWTH)
-        limit = most if limit is None else min(most, limit)
     for window in WINDOWS:
         parallel = make(window)
         if width(parallel.after) < 2:

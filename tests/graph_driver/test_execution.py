@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import counted_runs
 import numpy as np
+import onnx
 import pytest
+from counted_runs import COUNTER
 from onnx import helper
+from test_tasks import branching
 from tiny_models import model_of, network, recurrent, with_host_steps
 
+from emit.cc import build_shared, find_compiler
 from graph_driver.check import random_input
 from graph_driver.model import Model, compile_model
 from graph_driver.poison import differs, poisoned_run
@@ -30,10 +39,14 @@ def net() -> Model:
     return compile_model(network(), threads=1, dims={"N": 2})
 
 
-@pytest.mark.parametrize("make", [network, with_host_steps])
+def branches() -> onnx.ModelProto:
+    return branching(np.random.default_rng(), 10)
+
+
+@pytest.mark.parametrize("make", [network, with_host_steps, branches])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_eight_threads_agree_with_one_bit_for_bit(make: Any, threads: int) -> None:
-    model = compile_model(make(), threads=threads)
+    model = compile_model(make(), threads=threads, tasks=True)
     feeds = [feeds_of(model, seed) for seed in range(8)]
     expected = [{n: np.array(v) for n, v in model(f).items()} for f in feeds]
     wrong: list[int] = []
@@ -93,6 +106,22 @@ def test_a_thousand_runs_allocate_nothing(net: Model) -> None:
     grown = sum(d.size_diff for d in after.compare_to(before, "filename") if "tracemalloc" not in str(d.traceback))
     assert grown < 2048
     assert len(net.executor()._idle) == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or find_compiler() is None, reason="needs LD_PRELOAD, gcc")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_thousand_runs_never_ask_the_allocator(threads: int, tmp_path: Path) -> None:
+    """Counted exactly, over all threads of a process of its own: no call at all in the native program."""
+    (tmp_path / "counter.so").write_bytes(build_shared(COUNTER, ["-ldl"]))
+    (tmp_path / "net.onnx").write_bytes(branching(np.random.default_rng(), 10).SerializeToString())
+    argv = [sys.executable, counted_runs.__file__, str(tmp_path / "net.onnx"), str(threads)]
+    environment = dict(os.environ) | {"LD_PRELOAD": str(tmp_path / "counter.so")}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["probe"] >= 1 and found["tasks"] == (threads > 1)
+    assert found["native"] == 0
+    assert found["python"] <= found["arrays"] and found["blocks"] < 200 and found["bytes"] < 4096, found
 
 
 def test_kernels_of_a_plan_never_ask_for_memory(net: Model) -> None:

@@ -175,15 +175,11 @@ def test_a_compiled_directory_keeps_the_order(tmp_path: Path) -> None:
     assert same(again(feeds), compile_model(proto, threads=1)(feeds))
 
 
-def test_it_is_chosen_where_it_pays() -> None:
-    """Short steps run in order unless one asks; a memory limit comes first, and the report says so."""
-    rng = np.random.default_rng(3)
-    assert not compile_model(small(), threads=2).plan.after
-    long = branching(rng, 12, rows=2000)
-    chosen, asked = compile_model(long, threads=2), compile_model(long, threads=2, tasks=True)
-    plain = compile_model(long, threads=2, tasks=False)
-    assert asked.plan.after and not plain.plan.after and not compile_model(long, threads=1, tasks=True).plan.after
-    assert bool(chosen.plan.after) == (asked.plan.peak <= 1.125 * plain.plan.peak)
-    if asked.plan.peak > plain.plan.peak:
-        limited = compile_model(long, threads=2, tasks=True, memory_limit=plain.plan.peak)
-        assert not limited.plan.after and any("run in order" in n for n in limited.report().notes)
+def test_only_where_asked_for_and_within_the_memory_limit() -> None:
+    proto = branching(np.random.default_rng(3), 12, rows=200)
+    asked, plain = compile_model(proto, threads=2, tasks=True), compile_model(proto, threads=2)
+    assert asked.plan.after and not plain.plan.after and not compile_model(proto, threads=1, tasks=True).plan.after
+    limited = compile_model(proto, threads=2, tasks=True, memory_limit=plain.plan.peak)
+    assert limited.plan.peak <= plain.plan.peak
+    if not limited.plan.after:
+        assert any("steps run in order" in n for n in limited.report().notes)
