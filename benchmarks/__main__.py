@@ -28,7 +28,7 @@ from benchmarks.report import geometric_mean, html_page, page  # noqa: E402
 from graph_driver.bench.compare import compare  # noqa: E402
 from graph_driver.bench.peers import installed  # noqa: E402
 
-FAMILIES = ("gemm", "conv", "memory", "model")
+FAMILIES = ("gemm", "conv", "memory", "odd", "model")
 
 
 def main() -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Array = np.ndarray[tuple[int, ...], np.dtype[np.floating[Any]]]
 
 
 @dataclass(frozen=True)
@@ -33,22 +34,36 @@ def all_cases() -> Iterator[Case]:
     yield from gemms()
     yield from convolutions()
     yield from memory_bound()
+    yield from odd_sizes()
 
 
 def gemms() -> Iterator[Case]:
     """Fully connected layers `Y = X W + b`, (M, N, K)."""
-    sizes = [(1, 1024, 1024), (16, 768, 3072), (128, 768, 768), (197, 3072, 768), (512, 512, 512), (1000, 1000, 1000)]
+    yield from _gemms("gemm", [
+        (1, 1024, 1024), (16, 768, 3072), (128, 768, 768), (197, 3072, 768), (512, 512, 512), (1000, 1000, 1000),
+    ])  # fmt: skip
+    yield _double_gemm(1000)
+
+
+def _gemms(family: str, sizes: Sequence[tuple[int, int, int]]) -> Iterator[Case]:
     for m, n, k in sizes:
         node = helper.make_node("Gemm", ["X", "W", "B"], ["Y"])
         yield _case(
-            f"gemm {m}x{n}x{k}", "gemm", [node], {"X": _normal(m, k)}, {"W": _normal(k, n), "B": _normal(n)},
+            f"gemm {m}x{n}x{k}", family, [node], {"X": _normal(m, k)}, {"W": _normal(k, n), "B": _normal(n)},
             (m, n), 2.0 * m * n * k,
         )  # fmt: skip
 
 
+def _double_gemm(n: int) -> Case:
+    """A product of two f64 matrices."""
+    inputs: dict[str, Array] = {k: _normal(n, n).astype(np.float64) for k in "XW"}
+    node = helper.make_node("MatMul", ["X", "W"], ["Y"])
+    return _case(f"gemm f64 {n}x{n}x{n}", "gemm", [node], inputs, {}, (n, n), 2.0 * n**3, TensorProto.DOUBLE)
+
+
 def convolutions() -> Iterator[Case]:
     """Convolution + bias + ReLU, NCHW, batch 1: (channels in, out, image, kernel, stride, groups)."""
-    shapes = [
+    yield from _convolutions("conv", [
         (64, 64, 56, 3, 1, 1),
         (256, 256, 14, 3, 1, 1),
         (64, 256, 56, 1, 1, 1),
@@ -57,7 +72,10 @@ def convolutions() -> Iterator[Case]:
         (512, 512, 7, 3, 1, 1),
         (128, 128, 28, 3, 2, 1),
         (32, 32, 112, 5, 2, 32),
-    ]
+    ])  # fmt: skip
+
+
+def _convolutions(family: str, shapes: Sequence[tuple[int, int, int, int, int, int]]) -> Iterator[Case]:
     for c, o, size, k, stride, groups in shapes:
         conv = helper.make_node(
             "Conv", ["X", "W", "B"], ["T"], kernel_shape=[k, k], strides=[stride] * 2, pads=[k // 2] * 4, group=groups
@@ -65,7 +83,7 @@ def convolutions() -> Iterator[Case]:
         out = (size + 2 * (k // 2) - k) // stride + 1
         kind = "depthwise" if groups > 1 else "conv"
         yield _case(
-            f"{kind} {k}x{k}/{stride} {c}->{o} {size}x{size}", "conv", [conv, helper.make_node("Relu", ["T"], ["Y"])],
+            f"{kind} {k}x{k}/{stride} {c}->{o} {size}x{size}", family, [conv, helper.make_node("Relu", ["T"], ["Y"])],
             {"X": _normal(1, c, size, size)}, {"W": _normal(o, c // groups, k, k), "B": _normal(o)},
             (1, o, out, out), 2.0 * o * out * out * (c // groups) * k * k,
         )  # fmt: skip
@@ -73,13 +91,10 @@ def convolutions() -> Iterator[Case]:
 
 def memory_bound() -> Iterator[Case]:
     """Operators that touch each element a few times."""
-    yield _case("softmax 512x1024", "memory", [helper.make_node("Softmax", ["X"], ["Y"], axis=-1)],
-                {"X": _normal(512, 1024)}, {}, (512, 1024), 4.0 * 512 * 1024)  # fmt: skip
-    yield _case("layer norm 512x768", "memory", [helper.make_node("LayerNormalization", ["X", "S", "B"], ["Y"])],
-                {"X": _normal(512, 768)}, {"S": _normal(768), "B": _normal(768)}, (512, 768),
-                8.0 * 512 * 768)  # fmt: skip
+    yield _softmax("memory", 512, 1024)
+    yield _layer_norm("memory", 512, 768)
     yield _gelu(512, 3072)
-    yield _attention(12, 197, 64)
+    yield _attention("memory", 12, 197, 64)
     chain = [
         helper.make_node("Mul", ["X", "Z"], ["a"]), helper.make_node("Sigmoid", ["a"], ["b"]),
         helper.make_node("Add", ["b", "X"], ["c"]), helper.make_node("Tanh", ["c"], ["d"]),
@@ -87,9 +102,46 @@ def memory_bound() -> Iterator[Case]:
     ]  # fmt: skip
     n = 4 << 20
     yield _case("tanh(sigmoid(x*y)+x)*y 4M", "memory", chain, {"X": _normal(n), "Z": _normal(n)}, {}, (n,), 5.0 * n)
-    pool = helper.make_node("MaxPool", ["X"], ["Y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    yield _case("max-pool 3x3/2 64x112x112", "memory", [pool], {"X": _normal(1, 64, 112, 112)}, {}, (1, 64, 56, 56),
-                9.0 * 64 * 56 * 56)  # fmt: skip
+    yield _max_pool("memory", 64, 112, 3, 2)
+
+
+def odd_sizes() -> Iterator[Case]:
+    """Sizes that no tile divides."""
+    yield from _gemms(
+        "odd", [(997, 997, 997), (63, 997, 997), (17, 63, 997), (997, 17, 63), (63, 63, 63), (1, 997, 63)]
+    )
+    yield from _convolutions("odd", [
+        (17, 63, 63, 3, 1, 1), (63, 17, 63, 1, 1, 1), (3, 17, 63, 5, 2, 1), (63, 63, 63, 3, 1, 63),
+        (63, 63, 17, 3, 2, 1), (63, 63, 63, 3, 2, 63),
+    ])  # fmt: skip
+    for rows, columns in ((997, 63), (63, 997), (997, 17)):
+        yield _softmax("odd", rows, columns)
+        yield _layer_norm("odd", rows, columns)
+    yield _max_pool("odd", 17, 63, 3, 2)
+    yield _max_pool("odd", 63, 17, 3, 1)
+    yield _attention("odd", 17, 63, 17)
+
+
+def _softmax(family: str, rows: int, columns: int) -> Case:
+    node = helper.make_node("Softmax", ["X"], ["Y"], axis=-1)
+    return _case(f"softmax {rows}x{columns}", family, [node], {"X": _normal(rows, columns)}, {}, (rows, columns),
+                 4.0 * rows * columns)  # fmt: skip
+
+
+def _layer_norm(family: str, rows: int, columns: int) -> Case:
+    node = helper.make_node("LayerNormalization", ["X", "S", "B"], ["Y"])
+    return _case(f"layer norm {rows}x{columns}", family, [node], {"X": _normal(rows, columns)},
+                 {"S": _normal(columns), "B": _normal(columns)}, (rows, columns), 8.0 * rows * columns)  # fmt: skip
+
+
+def _max_pool(family: str, channels: int, size: int, kernel: int, stride: int) -> Case:
+    """With half a kernel of padding."""
+    pool = helper.make_node("MaxPool", ["X"], ["Y"], kernel_shape=[kernel] * 2, strides=[stride] * 2,
+                            pads=[kernel // 2] * 4)  # fmt: skip
+    out = (size + 2 * (kernel // 2) - kernel) // stride + 1
+    return _case(f"max-pool {kernel}x{kernel}/{stride} {channels}x{size}x{size}", family, [pool],
+                 {"X": _normal(1, channels, size, size)}, {}, (1, channels, out, out),
+                 float(kernel**2) * channels * out**2)  # fmt: skip
 
 
 def _gelu(rows: int, columns: int) -> Case:
@@ -104,7 +156,7 @@ def _gelu(rows: int, columns: int) -> Case:
                  {k: np.asarray(v) for k, v in constants.items()}, (rows, columns), 6.0 * rows * columns)  # fmt: skip
 
 
-def _attention(heads: int, length: int, width: int) -> Case:
+def _attention(family: str, heads: int, length: int, width: int) -> Case:
     """`softmax(Q K^T / sqrt(d)) V` for all heads, K given transposed as exporters do."""
     nodes = [
         helper.make_node("MatMul", ["Q", "K"], ["s"]), helper.make_node("Mul", ["s", "scale"], ["t"]),
@@ -112,7 +164,7 @@ def _attention(heads: int, length: int, width: int) -> Case:
     ]  # fmt: skip
     shape = (heads, length, width)
     inputs = {"Q": _normal(*shape), "K": _normal(heads, width, length), "V": _normal(*shape)}
-    return _case(f"attention {heads}x{length}x{width}", "memory", nodes, inputs,
+    return _case(f"attention {heads}x{length}x{width}", family, nodes, inputs,
                  {"scale": np.asarray(np.float32(width**-0.5))}, shape,
                  4.0 * heads * length * length * width)  # fmt: skip
 
@@ -126,15 +178,15 @@ def _normal(*shape: int) -> Array:
 
 def _case(
     name: str, family: str, nodes: Sequence[NodeProto], inputs: dict[str, Array], constants: dict[str, Array],
-    out: tuple[int, ...], flops: float,
+    out: tuple[int, ...], flops: float, element: int = TensorProto.FLOAT,
 ) -> Case:  # fmt: skip
-    f = TensorProto.FLOAT
     graph = helper.make_graph(
         list(nodes), "case",
-        [helper.make_tensor_value_info(k, f, v.shape) for k, v in inputs.items()],
-        [helper.make_tensor_value_info("Y", f, out)],
+        [helper.make_tensor_value_info(k, element, v.shape) for k, v in inputs.items()],
+        [helper.make_tensor_value_info("Y", element, out)],
         [numpy_helper.from_array(v, k) for k, v in constants.items()],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    moved = sum(v.nbytes for v in (*inputs.values(), *constants.values())) + 4.0 * float(np.prod(out))
+    element_bytes = helper.tensor_dtype_to_np_dtype(element).itemsize
+    moved = sum(v.nbytes for v in (*inputs.values(), *constants.values())) + element_bytes * float(np.prod(out))
     return Case(name, family, model, inputs, flops, moved)
