@@ -7,6 +7,7 @@ parallel loops may run in a shuffled order. Launches are run by `emit.interp_lau
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,6 +31,7 @@ from emit.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpProduct,
 )
 from poly.dtypes import DType, bool_
 from poly.errors import ArgumentError, BuildError
@@ -159,8 +161,37 @@ class _Compiler:
             return self.alloc(s)
         if isinstance(s, Launch):
             return launch(self, s)
+        if isinstance(s, WarpProduct):
+            return self.product(s)
         assert isinstance(s, Store), type(s)
         return self.store(s)
+
+    def product(self, s: WarpProduct) -> Run:
+        """The elements of one thread; sums in f32, from the first product to the last."""
+        place = [(array, [self.expr(e) for e in index]) for array, index in
+                 ((s.left, s.left_index), (s.right, s.right_index))]  # fmt: skip
+
+        def element(env: Env, array: str, at: tuple[int, ...]) -> Any:
+            for i, n in zip(at, env["@" + array].shape):
+                if not 0 <= i < n:
+                    raise OutOfBounds(f"{array}{list(at)} is outside {list(env['@' + array].shape)}")
+            if self.accesses is not None:
+                self.accesses(array, at, False)
+            return np.float32(env["@" + array][at])
+
+        def run(env: Env) -> None:
+            (left, a), (right, b) = ((array, [p(env) for p in parts]) for array, parts in place)
+            acc = env["@" + s.acc]
+            for m, h in itertools.product(range(s.tiles[0]), range(2)):
+                row = [element(env, left, (*a[:-2], a[-2] + 16 * m + 8 * h, a[-1] + k)) for k in range(16)]
+                for n, e in itertools.product(range(s.tiles[1]), range(2)):
+                    column = [element(env, right, (*b[:-2], b[-2] + k, b[-1] + 8 * n + e)) for k in range(16)]
+                    total = acc[m, n, h, e]
+                    for x, y in zip(row, column):
+                        total = np.float32(total + x * y)
+                    acc[m, n, h, e] = total
+
+        return run
 
     def loop(self, s: For) -> Run:
         var, lo, hi, step, body = s.var, self.expr(s.lo), self.expr(s.hi), s.step, self.stmt(s.body)

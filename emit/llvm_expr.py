@@ -403,5 +403,3 @@ class Expressions:
         name = f"llvm.masked.store.{suffix(element, n)}.p0"
         self.f.module.declare(name, "void", [v.type, "ptr", "i32", mask.type])
         self.f.do(f"call void @{name}({v.type} {data}, ptr {place.pointer}, i32 {align}, {mask.type} {bits})")
-
-

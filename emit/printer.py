@@ -20,6 +20,7 @@ from emit.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpProduct,
 )
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
@@ -116,6 +117,9 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
         _stmt(s.body, depth + 1, lines)
     elif isinstance(s, Barrier):
         put("barrier after copies" if s.copies else "barrier")
+    elif isinstance(s, WarpProduct):
+        what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
+        put(f"{s.acc} += warp_product_{s.tiles[0]}x{s.tiles[1]}({what})")
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
         how = "async " if s.asynchronous else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, walk
 from poly.expr import Expr, Load, Var, rewrite, substitute
 
 
@@ -46,6 +46,9 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
             mask=None if stmt.mask is None else fn(stmt.mask),
             instance=instance,
         )
+    if isinstance(stmt, WarpProduct):
+        left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))
+        return replace(stmt, left_index=left, right_index=right)
     return with_bodies(stmt, tuple(map_exprs(b, fn) for b in stmt.bodies()))
 
 
@@ -72,6 +75,9 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
         yield stmt.value
         if stmt.mask is not None:
             yield stmt.mask
+    elif isinstance(stmt, WarpProduct):
+        yield from stmt.left_index
+        yield from stmt.right_index
 
 
 class Names:
@@ -153,6 +159,11 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         new = map_exprs(stmt, fix)
         assert isinstance(new, Store)
         return replace(new, array=arrays.get(new.array, new.array))
+    if isinstance(stmt, WarpProduct):
+        made = map_exprs(stmt, fix)
+        assert isinstance(made, WarpProduct)
+        acc, left, right = (arrays.get(a, a) for a in (made.acc, made.left, made.right))
+        return replace(made, acc=acc, left=left, right=right)
     return with_bodies(stmt, tuple(_unique(b, vars, arrays, names) for b in stmt.bodies()))
 
 

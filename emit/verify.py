@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from emit.linear import variables
+from emit.linear import linear, variables
 from emit.loops import (
     Alloc,
     Barrier,
@@ -27,6 +27,7 @@ from emit.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpProduct,
     walk,
 )
 from poly.dtypes import DType, bool_, i64
@@ -145,6 +146,8 @@ class _Checker:
                 raise _Broken(f"a barrier in '{env.launch.name}' under {env.diverged} on which threads may disagree")
         elif isinstance(s, Store):
             self.store(s, env)
+        elif isinstance(s, WarpProduct):
+            self.product(s, env)
         else:
             raise _Broken(f"unknown statement {type(s).__name__}")
 
@@ -211,14 +214,38 @@ class _Checker:
             self.copy(s, buffer, lanes, env)
 
     def copy(self, s: Store, buffer: Buffer, lanes: int, env: _Env) -> None:
-        """An asynchronous copy moves 4, 8 or 16 bytes in a row from an array of the device to shared memory."""
+        """An asynchronous copy moves 4, 8 or 16 bytes in a row from an array of the device to shared memory;
+        2 only while a loop over lanes is around it."""
         source = env.buffers[s.value.array] if isinstance(s.value, Load | VLoad) else None
         if env.launch is None or buffer.space != "shared" or source is None or source.space not in ("param", "heap"):
             raise _Broken(f"an asynchronous copy to '{s.array}' is not one from an array to shared memory")
         ramps = [e for e in (*s.index, *s.value.children()) if e.lanes > 1]
         ends = s.index[-1].lanes == lanes and all(isinstance(e, Ramp) and e.stride == 1 for e in ramps)
-        if s.mask is not None or lanes * buffer.dtype.bytes not in (4, 8, 16) or not (lanes == 1 or ends):
+        if s.mask is not None or lanes * buffer.dtype.bytes not in (2, 4, 8, 16) or not (lanes == 1 or ends):
             raise _Broken(f"an asynchronous copy to '{s.array}' does not move 4, 8 or 16 bytes in a row")
+
+    def product(self, s: WarpProduct, env: _Env) -> None:
+        """A product by tensor cores: panels in shared memory, results in registers, all threads of a warp."""
+        if env.launch is None or tuple(n for _, n in env.launch.threads)[:2] != (4, 8):
+            raise _Broken(f"a warp product for '{s.acc}' where warps are not 4 x 8 threads")
+        if env.diverged:
+            raise _Broken(f"a warp product for '{s.acc}' under {env.diverged} on which threads may disagree")
+        acc = self.buffer(s.acc, 4, env)
+        shape = tuple(e.value if isinstance(e, Const) else None for e in acc.shape)
+        if acc.space not in ("register", "local") or acc.dtype.name != "f32" or shape != (*s.tiles, 2, 2):
+            raise _Broken(f"a warp product for '{s.acc}' of shape {shape}, not f32 {(*s.tiles, 2, 2)} in registers")
+        for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
+            buffer = self.buffer(array, len(index), env)
+            if buffer.space != "shared" or buffer.dtype != s.dtype or s.dtype.name not in ("f16", "bf16"):
+                raise _Broken(f"a warp product of '{array}', which is not {s.dtype} in shared memory")
+            if self.subscripts(array, index, env) != 1:
+                raise _Broken(f"a warp product with vector subscripts of '{array}'")
+        x, y = (Var(v) for v, _ in env.launch.threads[:2])
+        wanted = {(s.left, -2): (0, 1), (s.left, -1): (0, 0), (s.right, -2): (0, 0), (s.right, -1): (2, 0)}
+        for (array, d), (along_x, along_y) in wanted.items():
+            form = linear((s.left_index if array == s.left else s.right_index)[d])
+            if (form.coefficient(x), form.coefficient(y)) != (along_x, along_y):
+                raise _Broken(f"a warp product whose threads are wrongly placed in '{array}'")
 
     # ---- expressions -----------------------------------------------------------------------
 

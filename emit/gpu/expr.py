@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 
 from emit.c_expr import Helpers, literal
 from emit.c_plain import PLAIN, PlainPrinter
 from emit.gpu.dialects import GpuDialect
-from emit.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad
+from emit.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpProduct
 from poly.dtypes import BY_NAME, DType, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var
@@ -263,6 +264,8 @@ class GpuPrinter(PlainPrinter):
             return self.store(s.array, s.index, s.value, s.mask)
         assert isinstance(s.value, Load | VLoad)
         size = s.value.lanes * s.value.dtype.bytes
+        if size < 4:
+            raise BuildError(f"there is no asynchronous copy of {size} bytes to '{s.array}'")
         ends = [(s.array, s.index), (s.value.array, s.value.index)]
         places = []
         for array, index in ends:
@@ -274,6 +277,23 @@ class GpuPrinter(PlainPrinter):
             "CACHE", "cg" if size == 16 else "ca"
         )
         return f"{name}({', '.join(places)})"
+
+    def product(self, s: WarpProduct, x: str, y: str) -> str:
+        """A product by tensor cores; `x` and `y` are the thread's place in its warp."""
+        if self.dialect.warp_product is None:
+            raise BuildError(f"{self.dialect.name} has no tensor cores: compile for this target, not only print")
+        m, n = s.tiles
+        if n % 2:
+            raise BuildError(f"a warp product of {m} x {n} tiles: matrices are loaded two columns of tiles at a time")
+        name = f"warp_product_{s.dtype.name}_{m}x{n}"
+        values = (("NAME", name), ("ROWS", str(m)), ("COLUMNS", str(n)), ("TYPE", s.dtype.name))
+        self.helpers.scalars.add(f"{s.dtype.name}_to_f32")
+        for key, text in ((f"tensor_{s.dtype.name}", self.dialect.tensor), (name, self.dialect.warp_product)):
+            self.helpers.functions[key] = reduce(lambda t, v: t.replace(*v), values, text or "")
+        places = []
+        for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
+            places += [f"&{array}[{self.address(array, index)}]", self.index(self.buffers[array].shape[-1])]
+        return f"{name}({', '.join([s.acc, *places, x, y])})"
 
     def _hreduce(self, e: HReduce) -> str:
         """Halves combined pairwise, as the IR says."""

@@ -12,6 +12,7 @@ from emit.gpu.lanes import widen
 from emit.gpu.mapping import launches
 from emit.gpu.narrow import narrow
 from emit.gpu.peel import peel
+from emit.gpu.tensor import tensor_cores
 from emit.gpu.whole import whole_tiles
 from emit.loops import Function
 from emit.lower import build_loops
@@ -48,6 +49,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
         ("double buffers", lambda f: check_budget(simplify(double_buffer(f, target)), target)),
         ("partial panels", lambda f: simplify(peel(f))),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
+        ("tensor cores", lambda f: simplify(tensor_cores(f, target))),
         ("tiles", lambda f: simplify(separate_tiles(f, rests=False))),
         ("lanes", lambda f: simplify(widen(f))),
         ("unroll", lambda f: simplify(unroll(f))),

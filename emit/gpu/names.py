@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, walk
 from emit.rewrite import stmt_exprs, with_bodies
 from poly.expr import Expr, Load, Var, rewrite
 from poly.expr import walk as walk_expr
@@ -29,6 +29,8 @@ def used_names(stmt: Stmt) -> tuple[set[str], set[str]]:
     for s in walk(stmt):
         if isinstance(s, Store):
             arrays.add(s.array)
+        elif isinstance(s, WarpProduct):
+            arrays |= {s.acc, s.left, s.right}
         for top in stmt_exprs(s):
             for e in walk_expr(top):
                 if isinstance(e, Var):
@@ -69,6 +71,10 @@ def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
         return replace(stmt, array=new(stmt.array), index=tuple(map(fix, stmt.index)), value=fix(stmt.value), mask=mask)
     if isinstance(stmt, If):
         return replace(stmt, cond=fix(stmt.cond))
+    if isinstance(stmt, WarpProduct):
+        left, right = tuple(map(fix, stmt.left_index)), tuple(map(fix, stmt.right_index))
+        acc, a, b = (new(n) for n in (stmt.acc, stmt.left, stmt.right))
+        return replace(stmt, acc=acc, left=a, left_index=left, right=b, right_index=right)
     return stmt
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from emit.gpu.given import MOST_ELEMENTS, elements, limits
 from emit.linear import Interval, interval, interval_of, is_index, linear
-from emit.loops import Alloc, Buffer, For, Function, Launch, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Buffer, For, Function, Launch, Let, Ramp, Stmt, Store, VLoad, WarpProduct, walk
 from emit.rewrite import stmt_exprs, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Const, Expr, Load, const_int
@@ -43,15 +43,17 @@ def _fits(launch: Launch, arrays: Mapping[str, Buffer]) -> bool:
             return False
         ranges[v] = (0, max(0, (high or 0) - 1))
     ranges |= {v: (0, n - 1) for v, n in launch.threads}
-    used = {x.array for s in walk(launch.body) for x in _accesses(s)}
+    used = {a for s in walk(launch.body) for a in _accessed(s)}
     return all(_countable(arrays[a], launch) for a in used) and _narrow(launch.body, ranges)
 
 
-def _accesses(s: Stmt) -> Iterator[Store | Load | VLoad]:
+def _accessed(s: Stmt) -> Iterator[str]:
     if isinstance(s, Store):
-        yield s
+        yield s.array
+    if isinstance(s, WarpProduct):
+        yield from (s.acc, s.left, s.right)
     for top in stmt_exprs(s):
-        yield from (e for e in walk_expr(top) if isinstance(e, Load | VLoad))
+        yield from (e.array for e in walk_expr(top) if isinstance(e, Load | VLoad))
 
 
 def _countable(buffer: Buffer, launch: Launch) -> bool:

@@ -238,6 +238,51 @@ template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned by, int width =
     return polyc_shuffle(mask, v, from < lane / width * width ? -1 : from);
 }
 
+/* ---- tensor cores, fragment by fragment as PTX defines them ---- */
+
+POLYC_PLAIN static void polyc_publish(const void *what) {
+    polyc_now->exchange = (uint64_t)(uintptr_t)what;
+    polyc_warp_wait(0xffffffffu, 0);
+}
+POLYC_PLAIN static const void *polyc_published(unsigned lane) {
+    return (const void *)(uintptr_t)polyc_fibers[polyc_now->warp * 32 + lane].exchange;
+}
+POLYC_PLAIN static unsigned polyc_lane() { return polyc_now->lane; }
+
+/* Four 8 x 8 matrices: lane 8 i + r names row r of matrix i; lane l gets elements 2 (l % 4) and the next of row l / 4,
+   transposed those of column l / 4. */
+static inline void polyc_load_matrices(uint32_t *r, const uint16_t *row, int transposed) {
+    if ((uintptr_t)row % 16) polyc_fail("a row of a matrix that is not aligned to 16 bytes", 0);
+    polyc_publish(row);
+    unsigned l = polyc_lane();
+    for (unsigned i = 0; i < 4; i++) {
+        uint32_t two[2];
+        for (unsigned k = 0; k < 2; k++) {
+            unsigned along = 2 * (l % 4) + k, across = l / 4;
+            const uint16_t *from = (const uint16_t *)polyc_published(8 * i + (transposed ? along : across));
+            two[k] = from[transposed ? across : along];
+        }
+        r[i] = two[0] | two[1] << 16;
+    }
+    polyc_warp_wait(0xffffffffu, 0);
+}
+
+/* mma.m16n8k16: sums in f32, from the first product to the last. */
+template <class Value> static inline void polyc_multiply(float *c, const uint32_t *a, const uint32_t *b, Value value) {
+    uint32_t own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    polyc_publish(own);
+    unsigned l = polyc_lane(), g = l / 4, q = l % 4;
+    for (unsigned h = 0; h < 2; h++)
+        for (unsigned e = 0; e < 2; e++)
+            for (unsigned k = 0; k < 16; k++) {
+                unsigned at = k % 8 / 2, shift = k % 2 * 16;
+                uint32_t x = ((const uint32_t *)polyc_published(4 * g + at))[h + k / 8 * 2] >> shift;
+                uint32_t y = ((const uint32_t *)polyc_published(4 * (2 * q + e) + at))[4 + k / 8] >> shift;
+                c[2 * h + e] += value((uint16_t)x) * value((uint16_t)y);
+            }
+    polyc_warp_wait(0xffffffffu, 0);
+}
+
 template <class To, class From> static inline To polyc_bits(From a) { To r; memcpy(&r, &a, sizeof r); return r; }
 static inline float __int_as_float(int a) { return polyc_bits<float>(a); }
 static inline int __float_as_int(float a) { return polyc_bits<int>(a); }

@@ -246,6 +246,9 @@ class _Kernel(StatementPrinter):
             return [*self.waiting(stmt), Statement(self.dialect.barrier)]
         if isinstance(stmt, loops.Store) and stmt.asynchronous:
             return [Statement(self.printer.copy(stmt))]
+        if isinstance(stmt, loops.WarpProduct):
+            x, y = (v for v, _ in self.stmt.threads[:2])
+            return [Statement(self.printer.product(stmt, x, y))]
         if isinstance(stmt, loops.Let):
             self.printer.bind(stmt.name, stmt.value)
             value = Initializer(Const(Value(self.value_type(stmt.value), stmt.name)), self.printer.expr(stmt.value))

@@ -26,6 +26,7 @@ from emit.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpProduct,
 )
 from emit.mathlib import exp_log, power, special, trig
 from emit.mathlib.build import V
@@ -75,7 +76,7 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
         return Block(tuple(sub(t) for t in s.stmts))
     if isinstance(s, (For, Alloc, Launch)):
         return replace(s, body=sub(s.body))
-    if isinstance(s, Barrier):
+    if isinstance(s, Barrier | WarpProduct):
         return s
     if isinstance(s, Let):
         e = _Expansion(fresh)

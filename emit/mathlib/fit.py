@@ -117,8 +117,15 @@ def jobs() -> list[Fit]:
         bits = 26.3 if single else 56.5
 
         def add(
-            name: str, g: Callable[[Number], Number], w: Callable[[Number], Number], lo: Number, hi: Number,
-            extra: float = 0.0, tag: str = tag, bits: float = bits, single: bool = single,
+            name: str,
+            g: Callable[[Number], Number],
+            w: Callable[[Number], Number],
+            lo: Number,
+            hi: Number,
+            extra: float = 0.0,
+            tag: str = tag,
+            bits: float = bits,
+            single: bool = single,
         ) -> None:
             out.append(Fit(f"{name}_{tag}", g, w, mp.mpf(lo), mp.mpf(hi), bits + extra, single))
 
@@ -146,8 +153,15 @@ def jobs() -> list[Fit]:
     s_max = high / (2 + high)
     z_max = s_max**2
     out.append(
-        Fit("POW_LOG", _even(mp.atanh, [0, 1, 0, mp.mpf(1) / 3], 5), lambda z: z**2 + mp.mpf("1e-9"), mp.mpf(0), z_max,
-            68.0, False)
+        Fit(
+            "POW_LOG",
+            _even(mp.atanh, [0, 1, 0, mp.mpf(1) / 3], 5),
+            lambda z: z**2 + mp.mpf("1e-9"),
+            mp.mpf(0),
+            z_max,
+            68.0,
+            False,
+        )
     )
     return out
 

@@ -25,8 +25,9 @@ from emit.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpProduct,
 )
-from emit.rewrite import substitute_stmt
+from emit.rewrite import map_exprs, substitute_stmt
 from poly.dtypes import bool_, i64
 from poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
 
@@ -74,6 +75,8 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         return _launch(stmt, ranges)
     if isinstance(stmt, Barrier):
         return stmt
+    if isinstance(stmt, WarpProduct):
+        return map_exprs(stmt, ex)
     assert isinstance(stmt, Store)
     return _store(stmt, ex)
 

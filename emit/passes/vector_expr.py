@@ -234,5 +234,3 @@ def _all(masks: list[Expr]) -> Expr | None:
 def widest(dtypes: list[DType]) -> int:
     """Bits of the widest type."""
     return max((d.bits for d in dtypes), default=32)
-
-

@@ -41,13 +41,14 @@ UNKNOWN = 1 << 10  # what a symbolic size is taken for
 @dataclass(frozen=True)
 class BlockTile:
     """`rows` x `columns` of C for a block, `thread_rows` x `thread_columns` of them for a thread, and
-    `depth` iterations of the reduction at once."""
+    `depth` iterations of the reduction at once. `tensor`: by tensor cores (`gpu_tensor`)."""
 
     rows: int
     columns: int
     depth: int
     thread_rows: int
     thread_columns: int
+    tensor: bool = False
 
     @property
     def threads(self) -> int:
@@ -92,13 +93,14 @@ def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
     domain: dict[str, isl.Set] = {}
     for f in filters[position : position + taken]:
         domain.update(f.domain)
-    subtree = _Maker(plan.scop, chosen).tree()
+    subtree = _maker(plan.scop, chosen).tree()
     rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
     tree: Node = rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
     t = chosen.tile
     text = (
         f"contraction {update.name}: block tile {t.rows} ({chosen.rows}) x {t.columns} ({chosen.columns}) x {t.depth} "
         f"({chosen.depth}), {t.threads} threads with {t.thread_rows} x {t.thread_columns}"
+        + (" by tensor cores" if t.tensor else "")
     )
     figures: dict[str, Any] = {"threads": t.threads, "rows": t.rows, "columns": t.columns, "depth": t.depth}
     if plan.attempt(f"contraction {update.name}", text, lambda s: s.set_order(tree), **figures):
@@ -120,6 +122,11 @@ def choose(scop: Scop, group: Group, target: GpuTarget) -> TiledContraction | st
     sizes = {o: extent(c.update, o) or UNKNOWN for o in (rows, columns, depth)}
     if min(sizes.values()) < SMALLEST:
         return f"a loop of fewer than {SMALLEST} iterations"
+    from scheduler.strategies.gpu_tensor import tensor_tile
+
+    by_warps = tensor_tile(scop, c, rows, columns, depth, target)
+    if by_warps is not None:
+        return TiledContraction(group, left, right, rows, columns, depth, by_warps)
     many = prod(extent(c.update, o) or UNKNOWN for o in c.outputs if o not in (rows, columns))
     for tile in TILES:
         blocks = many * -(-sizes[rows] // tile.rows) * -(-sizes[columns] // tile.columns)
@@ -143,7 +150,13 @@ def _panel_bytes(c: Contraction, tile: BlockTile, depth: str) -> int:
     return sum((tile.rows + 1) * tile.depth * others * op.load.dtype.bytes for op in c.operands)
 
 
-class _Maker:
+def _maker(scop: Scop, chosen: TiledContraction) -> Maker:
+    from scheduler.strategies.gpu_tensor import TensorMaker
+
+    return (TensorMaker if chosen.tile.tensor else Maker)(scop, chosen)
+
+
+class Maker:
     """Builds the tree of one contraction."""
 
     def __init__(self, scop: Scop, chosen: TiledContraction) -> None:
@@ -216,17 +229,26 @@ class _Maker:
         time = loop_dim(update.domain, update.iters.index(depth))
         cut = self.tile.depth
         outside = Member(f"{depth}.out", {update.name: time.scale_down_val(isl.Val(cut)).floor()})
-        within = [Member(o, {update.name: loop_dim(update.domain, update.iters.index(o))})
-                  for o in self.group.contraction.inner if o != depth]  # fmt: skip
-        within.append(Member(f"{depth}.in", {update.name: time.mod_val(isl.Val(cut))}))
-        array = self.chosen.left.load.array
-        layout = self.panel_layout(self.chosen.left)
-        node = Promote(array, f"{array}_column", "register", node, layout, True, False)
-        node = Band(tuple(within), node)
+        node = self.inside_panels(node)
         for operand in (self.chosen.right, self.chosen.left):
             array = operand.load.array
             node = Promote(array, f"{array}_panel", "shared", node, self.panel_layout(operand), True, False)
         return Band((outside,), node)
+
+    def inside_panels(self, node: Node) -> Node:
+        """The iterations of one panel around the thread's tile."""
+        update, depth = self.update, self.chosen.depth
+        within = [Member(o, {update.name: loop_dim(update.domain, update.iters.index(o))})
+                  for o in self.group.contraction.inner if o != depth]  # fmt: skip
+        within.append(self.reduction_member(f"{depth}.in", depth, (self.tile.depth, 1)))
+        array = self.chosen.left.load.array
+        node = Promote(array, f"{array}_column", "register", node, self.panel_layout(self.chosen.left), True, False)
+        return Band(tuple(within), node)
+
+    def reduction_member(self, name: str, loop: str, cut: tuple[int, int]) -> Member:
+        """The loop `(loop % cut[0]) // cut[1]` of the update."""
+        time = loop_dim(self.update.domain, self.update.iters.index(loop)).mod_val(isl.Val(cut[0]))
+        return Member(name, {self.update.name: time.scale_down_val(isl.Val(cut[1])).floor() if cut[1] != 1 else time})
 
     def panel_layout(self, operand: Operand) -> Layout | None:
         """The dimension that runs over the thread's tile innermost, so that a thread reads neighbours."""
