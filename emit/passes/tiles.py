@@ -2,28 +2,46 @@
 
 Loops to be unrolled or vectorised often run to `min(16, N - 16*j_out)`. One condition, placed
 just inside the loop that defines `j_out`, tells whether all of them below are full; the
-version under it has constant trip counts. Where only one iteration of `j_out` has a partial tile,
-what is left of that tile is a constant, too, and gets a version of its own; else the other version
-stays general.
+version under it has constant trip counts. Where all partial tiles have one constant size (only one
+iteration of `j_out` has one, or `j_out` moves by whole tiles), they get a version of their own; else
+the other version stays general.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from emit.linear import Interval, interval, linear, operands, variables
+from emit.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
 from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, walk
 from emit.passes.bounds import full
 from emit.passes.simplify import simplify_stmt
-from emit.rewrite import substitute_stmt, with_bodies
+from emit.rewrite import map_exprs, substitute_stmt, with_bodies
 from poly.dtypes import bool_
-from poly.expr import Binary, Expr, Var, const_int
+from poly.expr import Binary, Const, Expr, Var, const_int, rewrite
 
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own
 
 
-Ranges = Mapping[str, Interval]  # of the loops around that have a step of 1
+Bounds = Mapping[str, tuple[Expr, Expr]]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The loops around that have a step of 1: constant ranges, and `[lo, hi)` of those that depend on no size."""
+
+    bounds: Bounds
+    ranges: Mapping[str, Interval]
+
+    def inside(self, stmt: Stmt) -> _Place:
+        """With what the loop says of its variable."""
+        if not isinstance(stmt, For) or stmt.step != 1:
+            return self
+        last = linear(stmt.hi).shift(-1)
+        span = (interval(linear(stmt.lo), self.ranges)[0], interval(last, self.ranges)[1])
+        fixed = variables(stmt.lo) | variables(stmt.hi) <= set(self.bounds)
+        bounds = {**self.bounds, stmt.var: (stmt.lo, stmt.hi)} if fixed else self.bounds
+        return _Place(bounds, {**self.ranges, stmt.var: span})
 
 
 def separate_tiles(fn: Function, rests: bool = True) -> Function:
@@ -31,7 +49,7 @@ def separate_tiles(fn: Function, rests: bool = True) -> Function:
 
     `rests`: partial tiles of a constant size get versions of their own.
     """
-    return replace(fn, body=_Separator(rests).top(fn.body, {}))
+    return replace(fn, body=_Separator(rests).top(fn.body, _Place({}, {})))
 
 
 def _whole(stmt: Stmt) -> bool:
@@ -56,11 +74,23 @@ def _assuming(stmt: Stmt, known: frozenset[Expr]) -> Stmt:
     return with_bodies(stmt, tuple(_assuming(b, known) for b in stmt.bodies()))
 
 
-def _exception(condition: Expr, ranges: Ranges) -> tuple[str, int] | None:
-    """The variable that the condition is about, and its one value for which it does not hold."""
+def _rest(condition: Expr, general: Stmt, place: _Place) -> Stmt | None:
+    """`general` for where the condition does not hold, if that leaves one size of its tile."""
     if not isinstance(condition, Binary):
         return None
     form = linear(condition.a) - linear(condition.b)
+    value = _exception(form, place.ranges)
+    if value is not None:
+        return simplify_stmt(substitute_stmt(general, value), place.ranges)
+    size = _remainder(condition, place.bounds)
+    if size is not None:
+        known = map_exprs(general, lambda e: rewrite(e, lambda x: size if x == condition.a else x))
+        return simplify_stmt(known, place.ranges)
+    return None
+
+
+def _exception(form: Linear, ranges: Mapping[str, Interval]) -> dict[str, Expr] | None:
+    """The one variable of the form and its one value for which the form is negative."""
     if len(form.terms) != 1 or not isinstance(form.terms[0][0], Var):
         return None
     (variable, slope), start = form.terms[0], form.const
@@ -69,47 +99,57 @@ def _exception(condition: Expr, ranges: Ranges) -> tuple[str, int] | None:
     value, near = (high, -1) if slope < 0 else (low, 1)
     if value is None or start + slope * value >= 0 or start + slope * (value + near) < 0:
         return None
-    return variable.name, value
+    return {variable.name: const_int(value)}
+
+
+def _remainder(condition: Binary, bounds: Bounds) -> Expr | None:
+    """Of `left >= tile`, where `left` is positive and shrinks by whole tiles: its value if less."""
+    if condition.op != ">=" or not isinstance(condition.b, Const):
+        return None
+    left, tile = linear(condition.a), int(condition.b.value)
+    if tile < 1 or left.const % tile == 0 or any(c % tile for _, c in left.terms):
+        return None
+    if not variables(condition.a) <= set(bounds):
+        return None
+    return const_int(left.const % tile) if nonnegative(left.shift(-1), bounds) else None
 
 
 class _Separator:
     def __init__(self, rests: bool) -> None:
         self.rests = rests
 
-    def top(self, stmt: Stmt, ranges: Ranges) -> Stmt:
+    def top(self, stmt: Stmt, place: _Place) -> Stmt:
         """Conditions on sizes alone: one version per outermost nest. What a barrier of a GPU is in stays in one
         piece, as all threads must come to it."""
         if isinstance(stmt, (Block, Alloc)) or _whole(stmt):
-            inner = _inside(stmt, ranges)
+            inner = place.inside(stmt)
             return with_bodies(stmt, tuple(self.top(b, inner) for b in stmt.bodies()))
-        new, pending = self.visit(stmt, ranges)
-        return self.versions(pending, new, stmt, ranges)
+        new, pending = self.visit(stmt, place)
+        return self.versions(pending, new, stmt, place)
 
     def versions(
-        self, conditions: list[Expr], fast: Stmt, general: Stmt, ranges: Ranges, known: frozenset[Expr] = frozenset()
+        self, conditions: list[Expr], fast: Stmt, general: Stmt, place: _Place, known: frozenset[Expr] = frozenset()
     ) -> Stmt:
         """`fast` where the conditions hold (`known` ones do), else what `general` says."""
         open_ = [c for c in conditions if c not in known]
         if not open_:
             return _assuming(fast, frozenset(conditions))
         for c in open_ if self.rests else ():
-            exception = _exception(c, ranges)
-            if exception is not None:
-                name, value = exception
-                rest = simplify_stmt(substitute_stmt(general, {name: const_int(value)}), ranges)
-                body, pending = self.visit(rest, ranges)
+            rest = _rest(c, general, place)
+            if rest is not None:
+                body, pending = self.visit(rest, place)
                 return If(
                     c,
-                    self.versions(conditions, fast, general, ranges, known | {c}),
-                    self.versions(pending, body, rest, ranges, known),
+                    self.versions(conditions, fast, general, place, known | {c}),
+                    self.versions(pending, body, rest, place, known),
                 )
         return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), general)
 
-    def visit(self, stmt: Stmt, ranges: Ranges) -> tuple[Stmt, list[Expr]]:
+    def visit(self, stmt: Stmt, place: _Place) -> tuple[Stmt, list[Expr]]:
         """`stmt` for full tiles only, and the conditions that make it right."""
         if _whole(stmt):
-            return self.top(stmt, ranges), []
-        inner = _inside(stmt, ranges)
+            return self.top(stmt, place), []
+        inner = place.inside(stmt)
         if isinstance(stmt, For):
             return self.loop(stmt, inner)
         if isinstance(stmt, Let):
@@ -125,25 +165,16 @@ class _Separator:
             union.update(dict.fromkeys(pending))
         return with_bodies(stmt, tuple(bodies)), list(union)
 
-    def loop(self, loop: For, ranges: Ranges) -> tuple[Stmt, list[Expr]]:
-        body, pending = self.visit(loop.body, ranges)
+    def loop(self, loop: For, place: _Place) -> tuple[Stmt, list[Expr]]:
+        body, pending = self.visit(loop.body, place)
         expand = loop.kind in ("unroll", "vector")
         if any(loop.var in variables(c) for c in pending):
             # here, with what is known further out; but in a loop that will itself be expanded a
             # branch per copy costs more than it gains
-            body, pending = (loop.body if expand else self.versions(pending, body, loop.body, ranges)), []
+            body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
         if expand:
             limit = full(loop)
             if limit is not None and limit.conditions and limit.trip <= LONGEST:
                 pending = [*pending, *(c for c in limit.conditions if c not in pending)]
                 return replace(loop, lo=limit.lo, hi=limit.hi, body=body), pending
         return replace(loop, body=body), pending
-
-
-def _inside(stmt: Stmt, ranges: Ranges) -> Ranges:
-    """With what the loop says of its variable."""
-    if not isinstance(stmt, For):
-        return ranges
-    last = linear(stmt.hi).shift(-1)
-    span = (interval(linear(stmt.lo), ranges)[0], interval(last, ranges)[1]) if stmt.step == 1 else (None, None)
-    return {**ranges, stmt.var: span}

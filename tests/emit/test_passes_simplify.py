@@ -220,6 +220,24 @@ def test_rests_of_a_constant_size_are_versions_of_their_own() -> None:
     both_run(fn, unroll(out), range(1))
 
 
+def test_rests_of_blocks_are_known_from_what_the_blocks_leave() -> None:
+    """31 = 2 * 12 + 4 + 3 in blocks of 12 and tiles of 4: each partial tile has 3."""
+    tile = loop("i", "0", "min(4, 31 - 12*b - 4*o)", doubled("12*b + 4*o + i"))
+    inner = loop("o", "0", "min(3, 8 - 3*b)", tile, "serial")
+    fn = function(loop("b", "0", "3", inner, "serial"))
+    out = simplify(unique_names(separate_tiles(fn)))
+    trips = [expr_text(s.hi) for s in walk(out.body) if isinstance(s, For) and s.kind == "unroll"]
+    assert trips == ["4", "3"]
+    both_run(fn, unroll(out), range(1))
+
+
+def test_an_empty_tile_is_no_rest() -> None:
+    """The loop over tiles runs too far: there the rest is not 3, but nothing."""
+    tile = loop("i", "0", "min(4, 31 - 12*b - 4*o)", doubled("12*b + 4*o + i"))
+    fn = function(loop("b", "0", "4", loop("o", "0", "3", tile, "serial"), "serial"))
+    both_run(fn, unroll(simplify(unique_names(separate_tiles(fn)))), range(1))
+
+
 def test_repeated_loads_are_bound_once() -> None:
     x = Load("X", (const_int(3),), f32)
     body = Block((store(const_int(0), x), store(const_int(1), Binary("*", x, x, f32))))
