@@ -104,8 +104,9 @@ def _model(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], 
 def _show(what: str, records: Sequence[tuple[str, int, Record]], left: int, threads: int, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "kernel": label, "uses": uses, "trials": len(r.trials),
-            "failed": sum(o.ratio is None for o in r.trials.values()),
+            "kernel": label, "uses": uses, "trials": r.ran,
+            "failed": sum(o.ratio is None and o.ran for o in r.trials.values()),
+            "illegal": sum(o.ratio is None and not o.ran for o in r.trials.values()),
             "chosen": r.chosen or "untuned", "gain": round(r.gain or 1.0, 4),
         }
         for label, uses, r in records
@@ -120,9 +121,11 @@ def _show(what: str, records: Sequence[tuple[str, int, Record]], left: int, thre
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("kernel", "uses", "trials", "illegal or failed", "chosen", "untuned / tuned")
+    table = Table("kernel", "uses", "trials", "failed", "illegal", "chosen", "untuned / tuned")
     for row in rows:
-        table.add_row(*(str(row[k]) for k in ("kernel", "uses", "trials", "failed", "chosen")), f"{row['gain']:.2f}")
+        table.add_row(
+            *(str(row[k]) for k in ("kernel", "uses", "trials", "failed", "illegal", "chosen")), f"{row['gain']:.2f}"
+        )
     console = Console()
     console.print(table)
     if left:

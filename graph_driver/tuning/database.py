@@ -45,17 +45,25 @@ class Record:
 
     def data(self) -> dict[str, Any]:
         """As JSON values."""
-        trials = {n: [o.ratio, o.seconds, o.error] for n, o in self.trials.items()}
+        trials = {n: [o.ratio, o.seconds, o.error, o.ran] for n, o in self.trials.items()}
         return {**vars(self), "trials": trials}
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> Record:
         """Back from `data()`. Raises `KeyError`, `TypeError` or `ValueError`."""
-        trials = {str(n): Outcome(_number(r), _number(s), str(e)) for n, (r, s, e) in data["trials"].items()}
+        trials = {
+            str(n): Outcome(_number(ratio), _number(seconds), str(error), bool(ran))
+            for n, (ratio, seconds, error, ran) in data["trials"].items()
+        }
         return Record(
             str(data["name"]), str(data["target"]), int(data["threads"]), trials, str(data["chosen"]),
             str(data["trace"]), _number(data["gain"]), int(data["compared"]),
         )  # fmt: skip
+
+    @property
+    def ran(self) -> int:
+        """Trials for which a process was started."""
+        return sum(o.ran for o in self.trials.values())
 
     def with_trial(self, candidate: str, outcome: Outcome) -> Record:
         """One more trial."""

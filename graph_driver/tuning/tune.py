@@ -51,7 +51,7 @@ def tune_kernel(
             progress(scop.name, count, min(trials, len(found)))
 
     if progress is not None:
-        progress(scop.name, min(len(record.trials), trials), min(trials, len(found)))
+        progress(scop.name, min(record.ran, trials), min(trials, len(found)))
     outcomes = search(found, record.trials, tuner.measure, trials, seen)
     if record.gain is None or record.compared < len(outcomes):
         record = replace(tuner.compared(record, found, outcomes), compared=len(outcomes))
@@ -66,7 +66,7 @@ class _Tuner:
         self.scop, self.target, self.threads = scop, target, threads
         self.limit, self.attempt = limit, attempt
         self.text = json_io.dumps(scop)
-        self.by_trace = {automatic(scop, target, threads).save(): Outcome(1.0, None, "the same as untuned")}
+        self.by_trace = {automatic(scop, target, threads).save(): Outcome(1.0, None, "the same as untuned", False)}
 
     def job(self, trace: str, seconds: float) -> Job:
         return Job(self.text, trace, self.target, self.threads, seconds)
@@ -76,13 +76,13 @@ class _Tuner:
         try:
             trace = candidate.make().save()
         except PolycError as error:
-            return Outcome(None, None, failure(error))
-        if trace not in self.by_trace:
-            times = self.attempt(self.job(trace, TRIAL_SECONDS), self.limit)
-            self.by_trace[trace] = (
-                Outcome(None, None, times.error) if times.error else Outcome(times.ratio, min(times.candidate))
-            )
-        return self.by_trace[trace]
+            return Outcome(None, None, failure(error), False)
+        if trace in self.by_trace:
+            return replace(self.by_trace[trace], ran=False)
+        times = self.attempt(self.job(trace, TRIAL_SECONDS), self.limit)
+        found = Outcome(None, None, times.error) if times.error else Outcome(times.ratio, min(times.candidate))
+        self.by_trace[trace] = found
+        return found
 
     def compared(self, record: Record, found: list[Candidate], outcomes: dict[str, Outcome]) -> Record:
         """The first of the best that is faster than untuned for certain, else untuned."""

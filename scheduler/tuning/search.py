@@ -15,11 +15,13 @@ from scheduler.tuning.space import Candidate
 @dataclass(frozen=True)
 class Outcome:
     """What a trial showed: `ratio` is the untuned time over the candidate's (above 1: faster), both measured in
-    turns in one process; or why there is none."""
+    turns in one process; or why there is none. `ran`: a process was started for it (not for what is illegal or the
+    same as another)."""
 
     ratio: float | None
     seconds: float | None = None
     error: str = ""
+    ran: bool = True
 
     @property
     def speed(self) -> float:
@@ -33,23 +35,27 @@ Seen = Callable[[Candidate, Outcome, int], None]
 def search(
     candidates: Sequence[Candidate], known: Mapping[str, Outcome], measure: Measure, trials: int, seen: Seen
 ) -> dict[str, Outcome]:
-    """Try candidates until `trials` outcomes are known (those of before count), or none are left.
+    """Try candidates until `trials` of them have run (those of before count), or none are left.
 
     Args:
         candidates: by predicted time, the least first.
         known: outcomes by name from an earlier search of the same candidates.
         measure: one trial. Whatever it raises ends the search; what was seen before that has been reported.
-        seen: called after each trial with the number of outcomes known then.
+        seen: called after each outcome with the number of trials that have run.
     """
     names = {c.name for c in candidates}
     outcomes = {n: o for n, o in known.items() if n in names}
-    while len(outcomes) < trials:
+    while _ran(outcomes) < trials:
         following = _next(candidates, outcomes)
         if following is None:
             break
         outcomes[following.name] = outcome = measure(following)
-        seen(following, outcome, len(outcomes))
+        seen(following, outcome, _ran(outcomes))
     return outcomes
+
+
+def _ran(outcomes: Mapping[str, Outcome]) -> int:
+    return sum(o.ran for o in outcomes.values())
 
 
 def best_of(candidates: Sequence[Candidate], outcomes: Mapping[str, Outcome]) -> Candidate | None:

@@ -99,7 +99,7 @@ def test_keys_are_structure_sizes_target_and_threads() -> None:
 
 def test_a_gain_is_kept_and_a_loss_is_not() -> None:
     record = tune_kernel(SCOP, HOST, 1, 4, attempt=made_up(1.3))
-    assert record.gain == pytest.approx(1.3) and record.trace and record.chosen and len(record.trials) == 4
+    assert record.gain == pytest.approx(1.3) and record.trace and record.chosen and record.ran == 4
     slower = tune_kernel(SCOP, HOST, 2, 4, attempt=made_up(0.9))
     assert (slower.gain, slower.trace, slower.chosen) == (1.0, "", "")
 
@@ -120,11 +120,11 @@ def test_an_interrupted_search_loses_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
         tune_kernel(SCOP, HOST, 1, 8, attempt=dying)
     record = database.find(database.key_of(SCOP, HOST, 1))
-    assert record is not None and len(record.trials) >= 3 and record.gain is None
+    assert record is not None and record.ran == 3 and record.gain is None
     before = made_up.calls
     done = tune_kernel(SCOP, HOST, 1, 8, attempt=good)
-    assert len(done.trials) == 8 and set(record.trials) < set(done.trials) and done.trace
-    assert made_up.calls - before <= 8 - len(record.trials) + 1  # the rest, and the comparison
+    assert done.ran == 8 and set(record.trials) < set(done.trials) and done.trace
+    assert made_up.calls - before == 8 - 3 + 1  # the rest, and the comparison
     again = made_up.calls
     assert tune_kernel(SCOP, HOST, 1, 8, attempt=good) == done and made_up.calls == again
 
@@ -169,7 +169,7 @@ def test_an_operator_is_tuned_and_used_when_asked(tmp_path: Path, capsys: pytest
     assert main(["tune", f"{source}:doubled", "--dim", "N=4000", "--trials", "2", "--threads", "1", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     (row,) = data["kernels"]
-    assert row["kernel"] == "doubled" and row["trials"] == 2 and row["gain"] >= 1.0
+    assert row["kernel"] == "doubled" and 1 <= row["trials"] <= 2 and row["gain"] >= 1.0
 
     key = database.key_of(SCOP, HOST, 1)
     other = automatic(SCOP, targets.get("aarch64"), 1).save()  # any legal schedule that is not the usual one
