@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from frontend_dsl import empty, grid, max, min, op, round
-from frontend_dsl.library.recurrent import Form
+from frontend_dsl.library.recurrent import Form, in_parts
 from poly.dtypes import DType, i32
 
 
@@ -57,6 +57,7 @@ def make_quantized_lstm(
     """
     S, N, I, H = steps, batch, inputs, hidden
     last = S - 1
+    parts, Q = in_parts(H), H // 4
     cw, cr = columns
 
     @op
@@ -75,6 +76,11 @@ def make_quantized_lstm(
         US = empty((S,), T)
         K = empty((S, N, H), C)
         ZI = empty((S, N, 4 * H), C)
+        if parts:
+            D0 = empty((S, N, 4 * H), C)
+            D1 = empty((S, N, 4 * H), C)
+            D2 = empty((S, N, 4 * H), C)
+            D3 = empty((S, N, 4 * H), C)
         Z = empty((S, N, 4 * H), T)
         HS = empty((S + 1, N, H), T)
         CS = empty((S + 1, N, H), T)
@@ -90,6 +96,7 @@ def make_quantized_lstm(
             GI[t, n, g] = 0
             for i in range(I):
                 GI[t, n, g] += A[t, n, i] * W[g, i]
+        for t, n, g in grid(S, N, 4 * H):
             G[t, n, g] = T(GI[t, n, g]) * (step_size(LO[0], HI[0]) * SW[g if cw > 1 else 0]) + (B[g] + B[4 * H + g])
         for n, j in grid(N, H):
             HS[0, n, j] = H0[n, j]
@@ -105,8 +112,20 @@ def make_quantized_lstm(
                 K[s, n, k] = C(quantised(HS[s, n, k], LS[s], US[s]))
             for n, g in grid(N, 4 * H):
                 ZI[s, n, g] = 0
-                for k in range(H):
-                    ZI[s, n, g] += K[s, n, k] * R[g, k]
+                if parts:
+                    D0[s, n, g] = 0
+                    D1[s, n, g] = 0
+                    D2[s, n, g] = 0
+                    D3[s, n, g] = 0
+                    for k in range(Q):
+                        D0[s, n, g] += K[s, n, k] * R[g, k]
+                        D1[s, n, g] += K[s, n, Q + k] * R[g, Q + k]
+                        D2[s, n, g] += K[s, n, 2 * Q + k] * R[g, 2 * Q + k]
+                        D3[s, n, g] += K[s, n, 3 * Q + k] * R[g, 3 * Q + k]
+                    ZI[s, n, g] += D0[s, n, g] + D1[s, n, g] + (D2[s, n, g] + D3[s, n, g])
+                else:
+                    for k in range(H):
+                        ZI[s, n, g] += K[s, n, k] * R[g, k]
                 Z[s, n, g] = G[form.step(s, last, 0), n, g] + T(ZI[s, n, g]) * (
                     step_size(LS[s], US[s]) * SR[g if cr > 1 else 0]
                 )

@@ -12,6 +12,7 @@ from graph_driver.passes.algebra import simplify, simplify_fast
 from graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from graph_driver.passes.cleanup import remove_dead, remove_identities
 from graph_driver.passes.common import share_common
+from graph_driver.passes.directions import split_directions
 from graph_driver.passes.fold import fold_constants
 from graph_driver.passes.integer_products import compute_integer_products_in_f32
 from graph_driver.passes.parts import share_parts
@@ -88,6 +89,7 @@ PASSES: tuple[Pass, ...] = (
          exact=False),
     Pass("precision", "f32 models computed in f16 (or --dtype bf16)", _precision("f16"), PLACING, exact=False,
          default=False, asked_by="--dtype"),
+    Pass("directions", "bidirectional recurrent layers as two layers", _general(split_directions), PLACING),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
     Pass("external", "nodes that a registered function of the user's does best", _external, PLACING, specific=True,
