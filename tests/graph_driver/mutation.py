@@ -22,12 +22,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 from mutators import mutate
 from plan_mutators import damaged
-from tiny_models import SOURCES
+from tiny_models import SOURCES, branching
 
 SECONDS = 60.0
 ADDRESS_SPACE = 8 << 30
@@ -149,9 +151,9 @@ def campaign_of_plans(seeds: range, folder: Path) -> dict[int, Outcome]:
 
     assert graph_driver.cli_run is not None
     sources = []
-    for k, make in enumerate(SOURCES):
+    for k, make in enumerate((*SOURCES, lambda: branching(np.random.default_rng(7), 10))):
         sources.append(folder / f"source{k}")
-        compile_model(make(), threads=1).save(sources[-1])
+        compile_model(make(), threads=2, tasks=True).save(sources[-1])
     return {seed: attack_plan(sources[seed // 12 % len(sources)], folder, seed) for seed in seeds}
 
 

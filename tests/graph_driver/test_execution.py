@@ -20,8 +20,7 @@ import onnx
 import pytest
 from counted_runs import COUNTER
 from onnx import helper
-from test_tasks import branching
-from tiny_models import model_of, network, recurrent, with_host_steps
+from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
 from emit.cc import build_shared, find_compiler
 from graph_driver.check import random_input

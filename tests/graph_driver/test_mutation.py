@@ -32,15 +32,15 @@ def test_a_slice_of_compiled_directories(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(10))
-def test_a_thousand_compiled_directories(part: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(20))
+def test_two_thousand_compiled_directories(part: int, tmp_path: Path) -> None:
     assert failures_of_plans(range(5000 + 100 * part, 5100 + 100 * part), tmp_path) == {}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(10))
-def test_five_hundred(part: int, tmp_path: Path) -> None:
-    assert failures(range(1000 + 50 * part, 1050 + 50 * part), tmp_path) == {}
+@pytest.mark.parametrize("part", range(20))
+def test_two_thousand_models(part: int, tmp_path: Path) -> None:
+    assert failures(range(10000 + 100 * part, 10100 + 100 * part), tmp_path) == {}
 
 
 def test_every_kind_of_damage_is_dealt_and_repeatable() -> None:

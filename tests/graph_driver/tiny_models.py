@@ -101,4 +101,36 @@ def recurrent() -> onnx.ModelProto:
     return model_of(nodes, {"x": [5, 2, 6]}, outputs, weights)
 
 
+def branching(rng: np.random.Generator, steps: int, rows: int = 24) -> onnx.ModelProto:
+    """A random graph in which values are read by several nodes: products, softmaxes, sums, concatenations."""
+    nodes: list[Any] = []
+    weights: dict[str, np.ndarray] = {}
+    widths = {"x": 16}
+    for k in range(steps):
+        a, b = (list(widths)[-int(rng.integers(1, min(5, len(widths)) + 1))] for _ in range(2))
+        kind, name = rng.choice(["MatMul", "Softmax", "Add", "Concat", "Split"]), f"t{k}"
+        if kind == "Add" and widths[a] != widths[b] or kind == "Split" and widths[a] % 2:
+            kind = "MatMul"
+        if kind == "Concat" and widths[a] + widths[b] > 64:
+            kind = "Softmax"
+        if kind == "MatMul":
+            out = int(rng.choice([8, 16, 16, 24]))
+            weights[f"w{k}"] = (rng.standard_normal((widths[a], out)) / 4).astype(np.float32)
+            nodes.append(helper.make_node("MatMul", [a, f"w{k}"], [name]))
+            widths[name] = out
+        elif kind == "Softmax":
+            nodes.append(helper.make_node("Softmax", [a], [name], axis=0))
+            widths[name] = widths[a]
+        elif kind == "Split":
+            nodes.append(helper.make_node("Split", [a], [name, f"{name}b"], axis=1, num_outputs=2))
+            widths |= {name: widths[a] // 2, f"{name}b": widths[a] // 2}
+        else:
+            axis = {"axis": 1} if kind == "Concat" else {}
+            nodes.append(helper.make_node(str(kind), [a, b], [name], **axis))
+            widths[name] = widths[a] + (widths[b] if kind == "Concat" else 0)
+    read = {i for n in nodes for i in n.input}
+    ends = {n: [rows, w] for n, w in widths.items() if n not in read and n != "x"}
+    return model_of(nodes, {"x": [rows, 16]}, ends, weights, opset=18)
+
+
 SOURCES = (network, with_host_steps, recurrent)
