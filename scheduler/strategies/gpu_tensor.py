@@ -14,7 +14,7 @@ from poly.target import GpuTarget
 from poly.tree import Band, Layout, Leaf, Member, Node, Promote
 from scheduler.strategies.contraction import Contraction, Operand, extent
 from scheduler.strategies.contraction_tree import used_outside
-from scheduler.strategies.gpu_contraction import BlockTile, Maker
+from scheduler.strategies.gpu_tiles import BlockTile, Maker
 
 SHAPE = "mma.m16n8k16"  # the feature of a target
 WARP_ROWS, WARPS = 32, 4
