@@ -10,12 +10,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from poly import json_io
 from poly.errors import PolycError
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.schedule import Schedule
+
+if TYPE_CHECKING:  # compiled models start without isl
+    from poly.scop import Scop
+    from poly.target import Target
+    from scheduler.schedule import Schedule
 
 _asked: ContextVar[bool | None] = ContextVar("tuned", default=None)
 
@@ -58,7 +60,11 @@ def trace_for(scop: Scop, target: Target, threads: int) -> str:
 
 def trace_for_text(text: str, target: Target, threads: int) -> str:
     """The same for a Scop as JSON text."""
-    return trace_for(json_io.loads(text), target, threads) if asked() else ""
+    if not asked():
+        return ""
+    from poly import json_io
+
+    return trace_for(json_io.loads(text), target, threads)
 
 
 def schedule_for(scop: Scop, target: Target, threads: int) -> Schedule | None:
@@ -69,6 +75,8 @@ def schedule_for(scop: Scop, target: Target, threads: int) -> Schedule | None:
 
 def replayed(scop: Scop, trace: str) -> Schedule | None:
     """The schedule of a trace; None when it does not fit any longer (another version of polyc made it)."""
+    from scheduler.schedule import Schedule
+
     try:
         return Schedule.replay(scop, trace)
     except PolycError:
