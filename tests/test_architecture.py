@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,9 @@ def test_no_back_end_is_loaded_by_import_polyc() -> None:
     code = "import sys, polyc; print(sorted(m for m in sys.modules if m in ('onnx', 'llvmlite', 'cgen', 'rich')))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports them by base name: a second one is not collected, whatever its folder."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
