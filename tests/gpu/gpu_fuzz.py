@@ -1,8 +1,8 @@
 """Differential fuzzing of GPU code: `python tests/gpu/gpu_fuzz.py COUNT [FIRST_SEED] [--jobs 1]`.
 
-Every seed is one random program under the automatic GPU schedules and under random legal ones, in a
-process of its own: plain Python against the interpreter (three orders of threads, all data races),
-the CUDA text through the shim (three orders under AddressSanitizer and UndefinedBehaviorSanitizer,
+Every seed is one random program under the automatic GPU schedules, random bindings, or random
+transformations and bindings, in a process of its own: plain Python against the interpreter (with all
+data races), the CUDA text through the shim (three orders under AddressSanitizer and UndefinedBehaviorSanitizer,
 and ThreadSanitizer), and the OpenCL text on the device that is here. What cannot run here is named.
 A failure is printed with its seed; exit code 1 if there was one.
 """
@@ -69,7 +69,7 @@ def main() -> int:
         found = Outcome(failure=said) if isinstance(said, Failure) else said
         total.runs += found.runs
         total.bound += found.bound
-        refused.update(re.sub(r"\w*\d\w*", "#", text)[:160] for text in found.refused)
+        refused.update(re.sub(r"\w*\d\w*", "#", text)[:200] for text in found.refused)
         if found.failure is not None:
             failures += 1
             print(f"seed {seed}: {found.failure.stage}: {found.failure.message[:400]}", flush=True)
