@@ -369,9 +369,9 @@ POLYC_PLAIN static void polyc_clean_shared(size_t dynamic) {
 
 #ifdef POLYC_TSAN
 /* Making a thread of ThreadSanitizer takes a third of a millisecond, so CUDA threads go round a ring of
-   them: threads of two blocks count as ordered only when as many others run between them. Threads come
-   after what came before their launch, and before what comes after it. */
-enum { POLYC_RING = 2048 };
+   them, each with a stack of its own: threads of two blocks count as ordered only when as many others run
+   between them. Threads come after what came before their launch, and before what comes after it. */
+enum { POLYC_RING = 2048 }; /* at least the threads of a block */
 static char polyc_begin, polyc_end;
 static void *polyc_ring[POLYC_RING];
 static unsigned polyc_ring_next, polyc_ring_used;
@@ -381,8 +381,8 @@ POLYC_PLAIN static void polyc_as_thread(void *thread, void (*call)(void *), void
     call(sync);
     __tsan_switch_to_fiber(polyc_scheduler_tsan, 1);
 }
-POLYC_PLAIN static void *polyc_tsan_thread(void) {
-    void **at = &polyc_ring[polyc_ring_next++ % POLYC_RING];
+POLYC_PLAIN static void *polyc_tsan_thread(unsigned number) {
+    void **at = &polyc_ring[number];
     if (!*at) *at = __tsan_create_fiber(0);
     if (polyc_ring_used < POLYC_RING) polyc_ring_used++, polyc_as_thread(*at, __tsan_acquire, &polyc_begin);
     return *at;
@@ -406,10 +406,13 @@ POLYC_PLAIN static void polyc_block(const unsigned *order, char *stacks, size_t 
         f->state = POLYC_READY;
         f->waits = 0;
         f->copy_count = 0;
-        polyc_prepare(f, stacks + t * stack, stack);
 #ifdef POLYC_TSAN
-        f->tsan = polyc_tsan_thread();
+        unsigned place = polyc_ring_next++ % POLYC_RING;
+        f->tsan = polyc_tsan_thread(place);
+#else
+        unsigned place = t;
 #endif
+        polyc_prepare(f, stacks + place * stack, stack);
     }
     do {
         for (unsigned k = 0; k < polyc_threads; k++) {
@@ -449,8 +452,13 @@ extern "C" POLYC_PLAIN int polyc_launch(const PolycKernel *kernel, const unsigne
         all[t].lane = t & 31;
         all[t].warp = t / 32;
     }
+#ifdef POLYC_TSAN
+    const size_t room = POLYC_RING * stack;
+#else
+    const size_t room = n * stack;
+#endif
     if (fibers) {
-        stacks = (char *)mmap(0, n * stack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        stacks = (char *)mmap(0, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stacks == MAP_FAILED) return 1;
     }
     polyc_fibers = fibers ? all : 0;
@@ -464,7 +472,7 @@ extern "C" POLYC_PLAIN int polyc_launch(const PolycKernel *kernel, const unsigne
         else for (unsigned t = 0; t < n; t++) polyc_now = &all[threads_at[t]], polyc_entry(arguments);
     }
     polyc_end_launch();
-    if (stacks) munmap(stacks, n * stack);
+    if (stacks) munmap(stacks, room);
     for (unsigned t = 0; t < n; t++) free(all[t].copies);
     free(threads_at), free(blocks_at), free(all);
     return 0;
