@@ -9,6 +9,8 @@ JOBS ?= 2
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[gpu-tests]" || \
+	  echo "PoCL and NVRTC cannot be installed here: tests that need them are skipped, and listed at the end"
 	touch $@
 
 # Fetches three trained networks from their PyPI package, compiles them and reads the text in a drawn picture.

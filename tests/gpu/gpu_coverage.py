@@ -184,7 +184,7 @@ def table(cases: Sequence[Case], where: Sequence[str], seconds: float) -> str:
         "every PolyBench kernel under the automatic schedule, at three sizes that divide nothing: the CUDA text on",
         "the CPU shim (forward, reverse and shuffled threads under AddressSanitizer and UndefinedBehaviorSanitizer,",
         "then ThreadSanitizer; barriers that diverge are always reported) and the OpenCL text on PoCL, against plain",
-        f"Python. Within {FAR['f']:g} (f32) and {FAR['d']:g} (f64) of the largest value, integers exactly. \"bound\"",
+        f'Python. Within {FAR["f"]:g} (f32) and {FAR["d"]:g} (f64) of the largest value, integers exactly. "bound"',
         "counts loops on blocks and threads; 0 means that nothing is parallel and one thread does it all.",
         "",
         f"**{good} of {len(cases)}** without a finding at all sizes ({', '.join(where)}; {seconds / 60:.0f} minutes).",

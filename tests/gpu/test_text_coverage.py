@@ -1,0 +1,48 @@
+"""Library operators, PolyBench kernels and random programs as GPU text: a slice of what `gpu_coverage.py` and
+`gpu_fuzz.py` run whole."""
+
+from __future__ import annotations
+
+import gpu_coverage
+import gpu_differential
+import pytest
+from executors import opencl_here
+from random_programs import generate
+
+from emit.gpu import shim
+
+WHERE = tuple(n for n, missing in (("cuda", shim.compiler() is None), ("opencl", bool(opencl_here()))) if not missing)
+pytestmark = pytest.mark.skipif(not WHERE, reason="neither a C++ compiler nor an OpenCL device: GPU text cannot run")
+QUICK = {"library softmax_rows": 0, "library gather": 1, "polybench mvt": 1}
+
+
+@pytest.mark.parametrize(("name", "size"), QUICK.items())
+def test_an_operator_at_one_size(name: str, size: int) -> None:
+    assert gpu_coverage.check(name, [size], WHERE).wrong == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", gpu_coverage.NAMES)
+def test_every_operator_at_three_sizes(name: str) -> None:
+    assert gpu_coverage.check(name, where=WHERE).wrong == []
+
+
+def test_names_that_exist_are_all_there() -> None:
+    assert len(set(gpu_coverage.NAMES)) == len(gpu_coverage.NAMES) >= 140
+    labels = {gpu_coverage.trial("library matmul", k).label for k in range(3)}
+    assert labels == {"3x5 5x7", "7x19 19x11", "13x41 41x37"}
+
+
+@pytest.mark.parametrize("seed", [40_000, 40_001, 40_002])
+def test_random_programs_as_text(seed: int) -> None:
+    """One of each kind: the automatic schedules, random bindings, random transformations and bindings."""
+    found = gpu_differential.check(generate(seed), WHERE)
+    assert found.failure is None and found.runs > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(40_000, 40_500, 10))
+def test_many_random_programs_as_text(first: int) -> None:
+    for seed in range(first, first + 10):
+        found = gpu_differential.check(generate(seed), WHERE)
+        assert found.failure is None, f"seed {seed}: {found.failure}"
