@@ -37,14 +37,14 @@ def guards_of(s: Stmt, stem: str) -> int:
     return here + sum(guards_of(b, stem) for b in s.bodies())
 
 
-@pytest.mark.parametrize("n", [4096, 2003])
+@pytest.mark.parametrize("n", [4096, pytest.param(2003, marks=pytest.mark.long)])
 def test_a_large_product_has_thread_tiles_of_8_by_8(n: int) -> None:
     found = launch_of(product(n, n, n))
     (tile,) = [s.buffer for s in walk(found.body) if isinstance(s, Alloc) and s.buffer.promoted == "C_tile"]
     assert [getattr(e, "value", None) for e in tile.shape] == [8, 2, 4] and found.block_threads == 256
 
 
-@pytest.mark.parametrize("name", ["matmul", "matmul_bias_relu"])
+@pytest.mark.parametrize("name", ["matmul_bias_relu", pytest.param("matmul", marks=pytest.mark.long)])
 def test_registers_are_computed_whole(name: str) -> None:
     found = launch_of(ALL[name][0])
     assert stores_to(found.body, "C_tile") and not guards_of(found.body, "C_tile") + guards_of(found.body, "A_column")

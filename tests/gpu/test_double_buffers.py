@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import differential
 import numpy as np
@@ -26,6 +27,7 @@ from scheduler.strategies.gpu import automatic_gpu
 SIZE = (10, 72, 40)
 
 
+@cache
 def lowered(arch: str) -> tuple[simt.Schedule, Function]:
     target = targets.get(arch)
     schedule = automatic_gpu(product(*SIZE).scop(), target)

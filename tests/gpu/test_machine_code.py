@@ -13,13 +13,14 @@ from sass import needs_disassembler
 from texts import needs_nvidia
 
 pytestmark = [needs_nvidia, needs_disassembler]
+ARCHITECTURES = ["sm_80", pytest.param("sm_90", marks=pytest.mark.long)]
 
 
 def share(found: Counter[str], *kinds: str) -> float:
     return sum(n for name, n in found.items() if name.startswith(kinds)) / found.total()
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_the_inner_loop_is_wide_shared_loads_and_products(arch: str, tmp_path: Path) -> None:
     kernel = product(4096, 4096, 4096).compile(target=arch)
     (used,) = kernel.cubin().resources
@@ -33,7 +34,7 @@ def test_the_inner_loop_is_wide_shared_loads_and_products(arch: str, tmp_path: P
     assert narrow == [], "all accesses but the transposed stores to shared memory are 16 bytes wide"
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_sizes_that_come_with_the_call(arch: str, tmp_path: Path) -> None:
     kernel = ALL["matmul"][0].compile(target=arch)
     assert all(r.spill_loads == r.spill_stores == 0 for r in kernel.cubin().resources)
