@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from graph_driver import wiring
-from graph_driver.cli_inspect import MODEL_STAGES, UsageError
+from graph_driver.cli_inspect import MODEL_STAGES, UsageError, run_registrations
 from graph_driver.memory import PLANNERS
 from poly.errors import ArgumentError, BuildError, ModelError, PolycError
 
@@ -127,6 +127,10 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         help="implementations by cost, or one kernel for each node as the operator's definition has it",
     )  # fmt: skip
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
+    p.add_argument(
+        "--register", action="append", type=Path, default=[], metavar="FILE.py",
+        help="run this file first: it registers C functions (polyc.register_external)",
+    )  # fmt: skip
     p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
@@ -142,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of any alphabet on any terminal
     try:
+        run_registrations(vars(arguments).get("register", ()))
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,14 @@ def load_operator(what: str) -> Operator:
         has = ", ".join(found) or "none"
         raise UsageError(f"{path} has no operator '{name}' (operators there: {has})")
     return found[name]
+
+
+def run_registrations(paths: Sequence[Path]) -> None:
+    """Run files of the user's that register functions. Raises `UsageError` when one is missing or fails."""
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"no such file: {path}")
+        _run_file(path)
 
 
 def _run_file(path: Path) -> Any:

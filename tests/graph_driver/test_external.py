@@ -15,6 +15,7 @@ from tiny_models import model_of
 
 import polyc
 from emit import cc, targets
+from graph_driver import cli
 from graph_driver.external import DOMAIN, _registered
 from graph_driver.importer import import_model
 from graph_driver.model import compile_model, load
@@ -141,6 +142,22 @@ def test_the_cheapest_of_all_combinations() -> None:
         total = sum(c[s.chosen] for c, s in zip(costs, found, strict=True))
         if np.prod([len(c) for c in costs]) < 20_000:
             assert total == min(sum(combination) for combination in itertools.product(*(c.values() for c in costs)))
+
+
+@needs_compiler
+def test_on_the_command_line(tmp_path: Path, capfd: Any) -> None:
+    model, file = tmp_path / "net.onnx", tmp_path / "mine.py"
+    model.write_bytes(two_products().SerializeToString())
+    file.write_text(
+        f"import polyc\npolyc.register_external('blas', **{MATMUL!r}, function='gemm', source={CBLAS!r}, "
+        "shapes='n mod 8 = 0')\n"
+    )
+    assert cli.main(["explain", str(model), "--register", str(file), "--verbose"]) == 0
+    out = capfd.readouterr().out
+    assert "'first': blas 0 cycles" in out and "blas: it needs n mod 8 = 0" in out
+    assert cli.main(["run", str(model), "--register", str(file), "--check", "--threads", "1"]) == 0
+    assert cli.main(["run", str(model), "--register", str(tmp_path / "none.py")]) == 2
+    assert "no such file" in capfd.readouterr().err
 
 
 def test_a_file_cannot_name_a_function() -> None:
