@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simt
+from texts import needs_nvidia
 
+from emit.gpu import targets
+from emit.gpu.kernel import compile_gpu
 from scheduler.strategies.gpu import automatic_gpu
 
 sys.path.append(str(Path(__file__).parents[1] / "library"))
@@ -24,3 +27,14 @@ def test_library(name: str) -> None:
     expected = operator.python(*args)
     expected = [np.asarray(x) for x in (expected if isinstance(expected, tuple) else (expected,))]
     assert simt.agree(automatic_gpu(scop, simt.TARGET), args, expected, 1e-5) == ""
+
+
+@needs_nvidia
+@pytest.mark.long
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_spills(name: str, arch: str) -> None:
+    target = targets.get(arch)
+    schedule = automatic_gpu(CASES[name]().scop(), target)
+    used = compile_gpu(schedule.scop, schedule.tree, target).cubin().resources
+    assert used and all(r.spill_loads == r.spill_stores == 0 for r in used)
