@@ -34,6 +34,7 @@ from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_tensor import TensorMaker, tensor_tile
 from scheduler.strategies.gpu_tiles import UNKNOWN, BlockTile, Maker, TiledContraction
 
+OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate
 SMALLEST = 8  # iterations below which a dimension is not worth a tile
 
 
@@ -97,10 +98,13 @@ def choose(scop: Scop, group: Group, target: GpuTarget) -> TiledContraction | st
     for tile in TILES:
         blocks = many * -(-sizes[rows] // tile.rows) * -(-sizes[columns] // tile.columns)
         fits = _panel_bytes(c, tile, depth) <= target.shared_static and tile.threads <= target.max_threads
+        fits &= _registers(scop, group, tile) <= min(target.registers, target.block_registers // tile.threads)
         enough = blocks >= target.sms or tile is TILES[-1]
         if fits and enough and (tile is TILES[-1] or min(sizes[rows], sizes[columns]) >= tile.rows // 2):
             return TiledContraction(group, left, right, rows, columns, depth, tile)
-    return f"its panels are larger than the {target.shared_static} bytes of shared memory"
+    return f"panels of over {target.shared_static} bytes of shared memory or tiles of over {target.registers} registers"
+        f"panels of over {target.shared_static} bytes of shared memory, or tiles of over {target.registers} registers"
+    )
 
 
 def _columns(c: Contraction) -> str:
@@ -108,6 +112,15 @@ def _columns(c: Contraction) -> str:
     own = [o for op in c.operands for o in op.own]
     last = c.update.index[-1]
     return last.name if isinstance(last, Var) and last.name in own else own[-1]
+
+
+def _registers(scop: Scop, group: Group, tile: BlockTile) -> int:
+    """Of 32 bits, for each thread: the tiles of C and of what follows it, a column and a row of the panels."""
+    update = group.contraction.update
+    kept = {update.array, *(s.array for s in group.after if scop.arrays[s.array].kind == "local")}
+    tiles = sum(tile.thread_rows * tile.thread_columns * scop.arrays[a].dtype.bytes for a in kept)
+    panels = (tile.thread_rows + tile.thread_columns) * scop.arrays[update.array].dtype.bytes
+    return OWN_REGISTERS + (tiles + panels) // 4
 
 
 def _panel_bytes(c: Contraction, tile: BlockTile, depth: str) -> int:

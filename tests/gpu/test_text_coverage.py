@@ -6,10 +6,14 @@ from __future__ import annotations
 import gpu_coverage
 import gpu_differential
 import pytest
-from executors import opencl_here
+import simt
+from executors import OPENCL, opencl_here
 from random_programs import generate
 
 from emit.gpu import shim
+from emit.gpu.lower import lower_gpu
+from examples import polybench
+from scheduler.strategies.gpu import automatic_gpu
 
 WHERE = tuple(n for n, missing in (("cuda", shim.compiler() is None), ("opencl", bool(opencl_here()))) if not missing)
 pytestmark = pytest.mark.skipif(not WHERE, reason="neither a C++ compiler nor an OpenCL device: GPU text cannot run")
@@ -46,3 +50,9 @@ def test_many_random_programs_as_text(first: int) -> None:
     for seed in range(first, first + 10):
         found = gpu_differential.check(generate(seed), WHERE)
         assert found.failure is None, f"seed {seed}: {found.failure}"
+
+
+def test_tiles_of_doubles_fit_the_registers_of_a_small_target() -> None:
+    """2mm once got tiles of 8 x 8 doubles for a target with 128 registers, and was refused."""
+    s = automatic_gpu(polybench.load("2mm").operator.scop(), OPENCL)
+    assert simt.launches(lower_gpu(s.scop, s.tree, "kernel", OPENCL))
