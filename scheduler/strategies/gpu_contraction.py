@@ -103,8 +103,6 @@ def choose(scop: Scop, group: Group, target: GpuTarget) -> TiledContraction | st
         if fits and enough and (tile is TILES[-1] or min(sizes[rows], sizes[columns]) >= tile.rows // 2):
             return TiledContraction(group, left, right, rows, columns, depth, tile)
     return f"panels of over {target.shared_static} bytes of shared memory or tiles of over {target.registers} registers"
-        f"panels of over {target.shared_static} bytes of shared memory, or tiles of over {target.registers} registers"
-    )
 
 
 def _columns(c: Contraction) -> str:
