@@ -38,7 +38,7 @@ BASIC = frozenset(("fma", "floor", "ceil", "round", "trunc", "abs", "sqrt", "isn
 
 _FUNCTIONS: dict[str, Callable[..., V]] = {
     "exp": exp_log.exp,
-    "exp_nonpositive": exp_log.exp_negative,
+    "exp_nonpositive": exp_log.exp_nonpositive,
     "expm1": exp_log.expm1,
     "log": exp_log.log,
     "log1p": exp_log.log1p,
