@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from emit.gpu import dlpack
 from emit.gpu.devices import Device, DeviceError, Pointer
 from poly.dtypes import DType, from_numpy
 from poly.errors import ArgumentError
 
+LEGACY_STREAM = 1  # what both protocols call CUDA's default stream, in which results are made
+
 
 class DeviceArray:
-    """A row-major array on a device. `numpy()` (or `np.asarray`) copies it to the host; other CUDA
-    packages take it through `__cuda_array_interface__` without a copy."""
+    """A row-major array on a device. `numpy()` (or `np.asarray`) copies it to the host; other packages take
+    it without a copy, through DLPack or, on CUDA devices, `__cuda_array_interface__`."""
 
     def __init__(self, device: Device, pointer: Pointer, shape: tuple[int, ...], dtype: DType, owner: Any = None):
         self.device = device
@@ -46,19 +49,60 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device.language != "cuda":
             raise AttributeError("only arrays on a CUDA device have a CUDA array interface")
+        if self.dtype.np.kind == "V":
+            raise AttributeError(f"the CUDA array interface has no {self.dtype}: use DLPack")
         return {
             "shape": self.shape,
             "typestr": self.dtype.np.str,
             "data": (int(self.pointer.memory) + self.pointer.offset, False),
             "strides": None,
+            "stream": LEGACY_STREAM,
             "version": 3,
         }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.dlpack_type, 0
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The array for another package; `dl_device=(1, 0)` asks for a copy on the host.
+
+        Raises:
+            BufferError: what is asked for cannot be given.
+        """
+        if dl_device is not None and tuple(dl_device) == (dlpack.CPU, 0):
+            if copy is False:
+                raise BufferError("an array on a device cannot be seen by the host without a copy")
+            return self.numpy().__dlpack__(max_version=max_version)
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"the array is on device {self.__dlpack_device__()}, not {tuple(dl_device)}")
+        given = self
+        if copy:
+            given = empty(self.device, self.shape, self.dtype)
+            self.device.copy(given.pointer, self.pointer, self.nbytes)
+        if stream not in (-1, LEGACY_STREAM):  # -1: the taker waits by itself
+            self.device.synchronize()
+        place = given.pointer
+        address = self.device.address(place.memory)
+        return dlpack.lend(address, place.offset, self.device.dlpack_type, self.shape, self.dtype, given)
 
 
 def empty(device: Device, shape: tuple[int, ...], dtype: DType) -> DeviceArray:
     """An uninitialised array."""
     nbytes = math.prod(shape) * dtype.bytes
     return DeviceArray(device, Pointer(device.allocate(nbytes)), shape, dtype)
+
+
+def on_a_device(array: Any) -> bool:
+    """Whether this is an array in the memory of some device, of this or another package."""
+    if type(array) is np.ndarray:
+        return False
+    if isinstance(array, DeviceArray) or hasattr(array, "__cuda_array_interface__"):
+        return True
+    where = getattr(array, "__dlpack_device__", None)
+    return where is not None and where()[0] != dlpack.CPU
 
 
 def to_device(device: Device, array: Any) -> DeviceArray:
@@ -74,6 +118,8 @@ def to_device(device: Device, array: Any) -> DeviceArray:
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         return _foreign(device, array, interface)
+    if on_a_device(array):
+        return _through_dlpack(device, array)
     host = np.ascontiguousarray(array)
     made = empty(device, np.shape(array), _dtype(host.dtype))
     device.upload(made.pointer, host)
@@ -95,7 +141,21 @@ def _foreign(device: Device, array: Any, interface: dict[str, Any]) -> DeviceArr
     strides = interface.get("strides")
     if strides is not None and tuple(strides) != _row_major(shape, dtype.bytes):
         raise ArgumentError("the CUDA array is not contiguous (row-major)")
+    stream = interface.get("stream")
+    if stream not in (None, LEGACY_STREAM):
+        device.wait_for(stream)
     return DeviceArray(device, Pointer(interface["data"][0]), shape, dtype, owner=array)
+
+
+def _through_dlpack(device: Device, array: Any) -> DeviceArray:
+    """The memory of another package's array."""
+    kind, number = array.__dlpack_device__()
+    managed = kind == dlpack.CUDA_MANAGED and device.dlpack_type == dlpack.CUDA
+    if (kind != device.dlpack_type and not managed) or number != 0:
+        raise DeviceError(f"an array on DLPack device {(int(kind), number)} cannot be used on {device.name}")
+    taken = dlpack.take(array.__dlpack__(stream=LEGACY_STREAM if device.language == "cuda" else None))
+    place = Pointer(device.borrow(taken.data), taken.offset)
+    return DeviceArray(device, place, taken.shape, taken.dtype, owner=(array, taken.loan))
 
 
 def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from emit.gpu import dlpack, graphs
 from emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
 from emit.gpu.program import KernelText
 from poly.target import GpuTarget
@@ -28,6 +30,7 @@ class CudaDevice:
 
     interface = "cuda-bindings"
     language = "cuda"
+    dlpack_type = dlpack.CUDA
 
     def __init__(self) -> None:
         from cuda.bindings import driver
@@ -107,6 +110,22 @@ class CudaDevice:
 
     def synchronize(self, stream: Any = None) -> None:
         self._checked(self._driver.cuStreamSynchronize(stream or 0))
+
+    def wait_for(self, stream: int) -> None:
+        self._checked(self._driver.cuStreamSynchronize(stream))
+
+    def record(self, work: Callable[[Any], None]) -> graphs.Graph:
+        stream = self.stream()
+        return graphs.record(int(stream), lambda: work(stream))
+
+    def replay(self, recorded: graphs.Graph, stream: Any = None) -> None:
+        recorded.launch(int(stream or 0))
+
+    def address(self, memory: Any) -> int:
+        return int(memory)
+
+    def borrow(self, address: int) -> Any:
+        return address
 
     def event(self, stream: Any = None) -> Any:
         (event,) = self._checked(self._driver.cuEventCreate(0))

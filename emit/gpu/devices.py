@@ -64,6 +64,7 @@ class Device(Protocol):
     name: str
     interface: str
     language: str
+    dlpack_type: int
 
     def architecture(self) -> str:
         """The target's name (`sm_90`), or `opencl`."""
@@ -91,6 +92,25 @@ class Device(Protocol):
 
     def synchronize(self, stream: Any = None) -> None:
         """Wait until all work of the stream is done."""
+
+    def wait_for(self, stream: int) -> None:
+        """Wait for a stream of another package, known by its address."""
+
+    def record(self, work: Callable[[Any], None]) -> Any:
+        """What `work(stream)` puts into a stream, for `replay`; nothing of it runs now.
+
+        Raises:
+            DeviceError: the driver cannot.
+        """
+
+    def replay(self, recorded: Any, stream: Any = None) -> None:
+        """Start all that was recorded."""
+
+    def address(self, memory: Any) -> int:
+        """What other packages know the driver's memory object by."""
+
+    def borrow(self, address: int) -> Any:
+        """A memory object for memory of another package, which keeps it."""
 
     def event(self, stream: Any = None) -> Any:
         """A mark in the stream."""

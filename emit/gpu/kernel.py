@@ -12,7 +12,7 @@ import numpy as np
 
 from emit import cache
 from emit.gpu import nvidia, targets
-from emit.gpu.arrays import DeviceArray, empty, to_device
+from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from emit.gpu.devices import Device, LaunchSpec, Pointer, launch_spec, open_device
 from emit.gpu.lower import lower_gpu
 from emit.gpu.program import Program, sequence
@@ -56,7 +56,7 @@ class GpuKernel(Kernel):
     """A compiled operator of one or more GPU kernels.
 
     With NumPy arrays a call copies there and back. When an argument is an array of the device
-    (`DeviceArray`, or anything with `__cuda_array_interface__`) the results stay on the device.
+    (`DeviceArray`, or anything with DLPack or `__cuda_array_interface__`) the results stay on the device.
     """
 
     def __init__(self, scop: Scop, function: Function, target: GpuTarget, program: Program, report: Report) -> None:
@@ -75,8 +75,7 @@ class GpuKernel(Kernel):
             ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
             DeviceError: there is no device (one line that says what was looked for).
         """
-        if not any(hasattr(a, "__cuda_array_interface__") or isinstance(a, DeviceArray)
-                   for a in (*args, *named.values())):  # fmt: skip
+        if not any(map(on_a_device, (*args, *named.values()))):
             return super().__call__(*args, out=out, **named)
         if out is not None:
             raise ArgumentError(f"{self.scop.name}: out= takes NumPy arrays only, results on a device are new arrays")
@@ -85,7 +84,7 @@ class GpuKernel(Kernel):
         device = self.device()
         given = []
         for x, array in zip(args, self._arguments):
-            if not isinstance(x, DeviceArray) and not hasattr(x, "__cuda_array_interface__"):
+            if not on_a_device(x):
                 if array.kind == "inout":
                     raise ArgumentError(f"{self.scop.name}: '{array.name}' is updated in place: give it on the device")
                 x = np.asarray(x, array.dtype.np) if np.ndim(x) == 0 else x

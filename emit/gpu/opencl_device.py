@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from emit.gpu import dlpack
 from emit.gpu.devices import DeviceError, LaunchSpec, Pointer
 from emit.gpu.program import KernelText
 from poly.target import GpuTarget
@@ -21,6 +23,7 @@ class OpenclDevice:
 
     interface = "pyopencl"
     language = "opencl"
+    dlpack_type = dlpack.OPENCL
 
     def __init__(self) -> None:
         import pyopencl as cl
@@ -99,6 +102,21 @@ class OpenclDevice:
 
     def synchronize(self, stream: Any = None) -> None:
         (stream or self._queue).finish()
+
+    def wait_for(self, stream: int) -> None:
+        self._cl.CommandQueue.from_int_ptr(stream).finish()
+
+    def record(self, work: Callable[[Any], None]) -> Any:
+        raise DeviceError("OpenCL has no graphs")
+
+    def replay(self, recorded: Any, stream: Any = None) -> None:
+        raise DeviceError("OpenCL has no graphs")
+
+    def address(self, memory: Any) -> int:
+        return int(memory.int_ptr)
+
+    def borrow(self, address: int) -> Any:
+        return self._cl.Buffer.from_int_ptr(address)
 
     def event(self, stream: Any = None) -> Any:
         return self._cl.enqueue_marker(stream or self._queue)

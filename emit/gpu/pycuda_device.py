@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from emit.gpu import dlpack, graphs
 from emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
 from emit.gpu.program import KernelText
 from poly.target import GpuTarget
@@ -17,6 +19,7 @@ class PycudaDevice:
 
     interface = "pycuda"
     language = "cuda"
+    dlpack_type = dlpack.CUDA
 
     def __init__(self) -> None:
         try:
@@ -91,6 +94,22 @@ class PycudaDevice:
             self._context.synchronize()
         else:
             stream.synchronize()
+
+    def wait_for(self, stream: int) -> None:
+        self._context.synchronize()  # pycuda makes no stream of an address
+
+    def record(self, work: Callable[[Any], None]) -> graphs.Graph:
+        stream = self.stream()
+        return graphs.record(stream.handle, lambda: work(stream))
+
+    def replay(self, recorded: graphs.Graph, stream: Any = None) -> None:
+        recorded.launch(0 if stream is None else stream.handle)
+
+    def address(self, memory: Any) -> int:
+        return int(memory)
+
+    def borrow(self, address: int) -> Any:
+        return address
 
     def event(self, stream: Any = None) -> Any:
         event = self._driver.Event()

@@ -1,14 +1,16 @@
-"""Running a plan on a device: memory stays there, launches are made up once."""
+"""Running a plan on a device: memory stays there, launches are made up once and recorded where the driver can."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emit.gpu.devices import Device, LaunchSpec, Pointer, launch_spec
+from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
+from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, launch_spec
 from emit.gpu.program import Recorded
 from graph_driver.execute import Observer, check_inputs
 from graph_driver.plan import Plan, Slot, Step
@@ -21,11 +23,39 @@ if TYPE_CHECKING:
     from graph_driver.reference import HostNode
 
 
+ON_DEVICE = ("kernel", "copy")
+
+
+def _stretches(plan: Plan) -> list[tuple[int, list[int]]]:
+    """Steps that follow one another on the device together, each step of the host alone; by the first's number."""
+    found: list[tuple[int, list[int]]] = []
+    for k, step in enumerate(plan.steps):
+        together = step.kind in ON_DEVICE and k > 0 and plan.steps[k - 1].kind in ON_DEVICE
+        if together:
+            found[-1][1].append(k)
+        else:
+            found.append((k, [k]))
+    return found
+
+
+class _ArenaBytes:
+    """The arena to poison: `arena[begin:end] = byte`."""
+
+    def __init__(self, device: Device, memory: Any, size: int) -> None:
+        self._device, self._memory, self._size = device, memory, size
+
+    def __setitem__(self, where: slice, byte: int) -> None:
+        begin, end, _ = where.indices(self._size)
+        self._device.upload(Pointer(self._memory, begin), np.full(end - begin, byte, np.uint8))
+
+
 class GpuExecutor:
     """A plan with its memory on one device. Runs from several threads take turns.
 
     The arena, the weights, inputs and outputs are allocated once, so every kernel's arguments are
     known before the first run. Host steps bring what they read to the host and put back what they make.
+    The first run launches one kernel after another; after it, each stretch between host steps is recorded
+    as a graph, which later runs replay. `recording` says what came of it.
     """
 
     def __init__(
@@ -48,10 +78,18 @@ class GpuExecutor:
         for recorded, _ in kernels.values():
             handles |= device.load(recorded.text, target)
         self._launches = [self._prepared(s, kernels, handles) for s in plan.steps]
+        self._stretches = _stretches(plan)
+        self._graphs: dict[int, Any] = {}
+        self.recording = ""
 
     def _nbytes(self, name: str) -> int:
         slot = self.plan.slots[name]
         return slot.nbytes if slot.dtype is not None else 0
+
+    @property
+    def arena(self) -> _ArenaBytes:
+        """The memory of all runs (to poison)."""
+        return _ArenaBytes(self.device, self._bases["arena"][0], self.plan.peak)
 
     def pointer(self, name: str) -> Pointer:
         """Where a tensor lies on the device."""
@@ -76,27 +114,38 @@ class GpuExecutor:
 
     # ---- running ----
 
-    def run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
-        """Outputs by name; those named in `out` are written there.
+    def run(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None, stream: Any = None
+    ) -> dict[str, Any]:
+        """Outputs by name; those named in `out` are written there. With an input on the device, outputs stay
+        there, too, as new arrays, and are ready when `stream` is.
 
         Raises:
             ArgumentError: inputs or arrays of `out` do not fit.
         """
-        return self.run_eager(inputs, out=out)
+        with self._lock:
+            host, stays = self._place_inputs(inputs, stream)
+            if stays and out:
+                raise ArgumentError("out= takes NumPy arrays; with inputs on the device, results are new arrays there")
+            for first, stretch in self._stretches:
+                if first in self._graphs:
+                    self.device.replay(self._graphs[first], stream)
+                else:
+                    for k in stretch:
+                        self._step(k, self.plan.steps[k], host, stream)
+            if not self.recording:
+                self._record()
+            if stays:
+                return {name: self._kept(name, host, stream) for name in self.plan.outputs}
+            return {name: self._result(name, host, (out or {}).get(name), stream) for name in self.plan.outputs}
 
     def run_eager(
         self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None,
         out: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """The same; `observer(number, step, look)` is called after each step, `before` before it."""
-        arrays = check_inputs(self.plan, inputs)
         with self._lock:
-            host: dict[str, Any] = {}
-            for name, array in zip(self.plan.inputs, arrays, strict=True):
-                if self.plan.slots[name].dtype is None:
-                    host[name] = array
-                else:
-                    self.device.upload(self.pointer(name), array)
+            host, _ = self._place_inputs(inputs, None)
             for k, step in enumerate(self.plan.steps):
                 if before is not None:
                     before(k, step, lambda name: self._value(name, host))
@@ -105,22 +154,52 @@ class GpuExecutor:
                     observer(k, step, lambda name: self._value(name, host))
             return {name: self._result(name, host, (out or {}).get(name)) for name in self.plan.outputs}
 
-    def _step(self, k: int, step: Step, host: dict[str, Any]) -> None:
+    def _place_inputs(self, inputs: Mapping[str, Any], stream: Any) -> tuple[dict[str, Any], bool]:
+        """Bring all inputs to their places; those that stay on the host, and whether one was on the device."""
+        there = {n: to_device(self.device, x) for n, x in inputs.items() if on_a_device(x)}
+        shells = {n: np.broadcast_to(np.zeros((), x.dtype.np), x.shape) for n, x in there.items()}
+        arrays = check_inputs(self.plan, {**inputs, **shells})
+        host: dict[str, Any] = {}
+        for name, array in zip(self.plan.inputs, arrays, strict=True):
+            if self.plan.slots[name].dtype is None:
+                host[name] = array
+            elif name in there:
+                self.device.copy(self.pointer(name), there[name].pointer, there[name].nbytes, stream)
+            else:
+                self.device.upload(self.pointer(name), array, stream)
+        return host, bool(there)
+
+    def _record(self) -> None:
+        """Record the stretches of the device for later runs, if the driver can."""
+        try:
+            for first, stretch in self._stretches:
+                if self.plan.steps[first].kind in ON_DEVICE:
+                    self._graphs[first] = self.device.record(functools.partial(self._enqueue, stretch))
+            self.recording = f"replayed as {len(self._graphs)} recorded graphs"
+        except DeviceError as error:
+            self._graphs.clear()
+            self.recording = f"not recorded: {error}"
+
+    def _enqueue(self, steps: Sequence[int], stream: Any) -> None:
+        for k in steps:
+            self._step(k, self.plan.steps[k], {}, stream)
+
+    def _step(self, k: int, step: Step, host: dict[str, Any], stream: Any = None) -> None:
         if step.kind == "kernel":
             for spec in self._launches[k]:
-                self.device.launch(spec)
+                self.device.launch(spec, stream)
         elif step.kind == "copy":
             source, target = step.args
-            self.device.copy(self.pointer(target), self.pointer(source), self.plan.slots[source].nbytes)
+            self.device.copy(self.pointer(target), self.pointer(source), self.plan.slots[source].nbytes, stream)
         else:
-            captures = {c: self._value(c, host) for c in step.captures}
-            results = self._hosts[step.index]([self._value(a, host) for a in step.args], captures)
+            captures = {c: self._value(c, host, stream) for c in step.captures}
+            results = self._hosts[step.index]([self._value(a, host, stream) for a in step.args], captures)
             for name, result in zip(step.results, results, strict=True):
                 slot = self.plan.slots.get(name)
                 if slot is not None:
-                    self._store(step, slot, result, host)
+                    self._store(step, slot, result, host, stream)
 
-    def _store(self, step: Step, slot: Slot, result: Any, host: dict[str, Any]) -> None:
+    def _store(self, step: Step, slot: Slot, result: Any, host: dict[str, Any], stream: Any) -> None:
         """Keep what a step of the host made: on the device when it is a tensor of known shape."""
         if slot.dtype is None:
             host[slot.name] = result
@@ -128,19 +207,28 @@ class GpuExecutor:
         if np.shape(result) != slot.shape:
             raise ModelError(f"{step.label} made shape {list(np.shape(result))} for '{slot.name}', not {slot.shape}")
         array = np.ascontiguousarray(np.asarray(result).astype(BY_NAME[slot.dtype].np, copy=False))
-        self.device.upload(self.pointer(slot.name), array)
+        self.device.upload(self.pointer(slot.name), array, stream)
 
-    def _value(self, name: str, host: Mapping[str, Any]) -> Any:
+    def _value(self, name: str, host: Mapping[str, Any], stream: Any = None) -> Any:
         """A tensor as the host sees it."""
         slot = self.plan.slots[name]
         if slot.dtype is None or slot.shape is None:
             return host[name]
         array = np.empty(slot.shape, BY_NAME[slot.dtype].np)
-        self.device.download(array, self.pointer(name))
+        self.device.download(array, self.pointer(name), stream)
         return array
 
-    def _result(self, name: str, host: Mapping[str, Any], given: np.ndarray | None) -> Any:
-        value = self._value(name, host)
+    def _kept(self, name: str, host: Mapping[str, Any], stream: Any) -> Any:
+        """An output as a new array of the device (what lives on the host stays there)."""
+        slot = self.plan.slots[name]
+        if slot.dtype is None or slot.shape is None:
+            return host[name]
+        made: DeviceArray = empty(self.device, tuple(slot.shape), BY_NAME[slot.dtype])
+        self.device.copy(made.pointer, self.pointer(name), slot.nbytes, stream)
+        return made
+
+    def _result(self, name: str, host: Mapping[str, Any], given: np.ndarray | None, stream: Any = None) -> Any:
+        value = self._value(name, host, stream)
         if given is None:
             text = isinstance(value, np.ndarray) and value.dtype.kind in "SU"
             return value.astype(object) if text else value

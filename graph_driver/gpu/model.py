@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from emit.gpu import nvidia
 from emit.gpu.devices import open_device
 from emit.gpu.program import Recorded
@@ -51,6 +53,18 @@ class GpuModel(Model):
                 made = GpuExecutor(self.plan, self.weights, self.hosts, self.gpu.kernels, device, target)
                 self._executor = made  # type: ignore[assignment]
             return self._executor  # type: ignore[return-value]
+
+    def __call__(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None, stream: Any = None
+    ) -> dict[str, Any]:
+        """Run, in `stream` of the device where one is given. Inputs may be arrays of the device (`DeviceArray`,
+        DLPack, `__cuda_array_interface__`): outputs then stay there, as new arrays that are ready when the stream is.
+
+        Raises:
+            ArgumentError: names, dtypes or shapes do not fit.
+            DeviceError: there is no device.
+        """
+        return self.executor().run(inputs, out, stream)
 
     def resources(self) -> list[Resources]:
         """Registers, spills, shared memory and occupancy of every kernel.

@@ -54,6 +54,13 @@ def operators(device: Device) -> None:
         __cuda_array_interface__ = owner.__cuda_array_interface__
 
     np.testing.assert_array_equal(kernel(Foreign(), b).numpy(), expected)
+
+    class OnlyDlpack:
+        """The same from one that knows DLPack alone."""
+
+        __dlpack__, __dlpack_device__ = Foreign.owner.__dlpack__, Foreign.owner.__dlpack_device__
+
+    np.testing.assert_array_equal(kernel(OnlyDlpack(), b).numpy(), expected)
     stream = device.stream()
     first, last = device.event(stream), device.event(stream)
     device.synchronize(stream)
@@ -62,16 +69,23 @@ def operators(device: Device) -> None:
 
 def model(device: Device) -> None:
     """A whole model, against the CPU."""
-    from tiny_models import network
+    from tiny_models import network, with_host_steps
 
     import polyc
 
-    proto = network()
-    gpu, cpu = polyc.compile_model(proto, target="cuda"), polyc.compile_model(proto)
-    rng = np.random.default_rng()
-    inputs = {n: rng.standard_normal(shape).astype(np.float32) for n, (_, shape) in cpu.inputs.items()}
-    for name, value in cpu(inputs).items():
-        np.testing.assert_allclose(gpu(inputs)[name], value, rtol=1e-4, atol=1e-5)
+    for proto, graphs in ((network(), 1), (with_host_steps(), 2)):
+        gpu, cpu = polyc.compile_model(proto, target="cuda"), polyc.compile_model(proto)
+        rng = np.random.default_rng()
+        stream = device.stream()
+        for stay in (False, True, True, False):  # the first run launches, the others replay graphs
+            inputs = {n: rng.standard_normal(shape).astype(np.float32) for n, (_, shape) in cpu.inputs.items()}
+            given = {n: to_device(device, x) for n, x in inputs.items()} if stay else inputs
+            got = gpu(given, stream=stream)
+            device.synchronize(stream)
+            for name, value in cpu(inputs).items():
+                assert isinstance(got[name], DeviceArray) == (stay and name != "pairs"), "the host makes `pairs`"
+                np.testing.assert_allclose(np.asarray(got[name]), value, rtol=1e-4, atol=1e-5)
+        assert gpu.executor().recording == f"replayed as {graphs} recorded graphs"
 
 
 if __name__ == "__main__":

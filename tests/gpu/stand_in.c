@@ -46,7 +46,6 @@ R cuMemcpyDtoH_v2(void *d, Ptr s, size_t n) { memcpy(d, (void *)s, n); return OK
 R cuMemcpyDtoD_v2(Ptr d, Ptr s, size_t n) { memmove((void *)d, (void *)s, n); return OK; }
 R cuMemcpyHtoDAsync_v2(Ptr d, const void *s, size_t n, void *q) { (void)q; return cuMemcpyHtoD_v2(d, s, n); }
 R cuMemcpyDtoHAsync_v2(void *d, Ptr s, size_t n, void *q) { (void)q; return cuMemcpyDtoH_v2(d, s, n); }
-R cuMemcpyDtoDAsync_v2(Ptr d, Ptr s, size_t n, void *q) { (void)q; return cuMemcpyDtoD_v2(d, s, n); }
 
 typedef struct { void *library; } Module;
 typedef struct { const void *kernel; R (*launch)(const void *, const unsigned *, const unsigned *, size_t, void **, int, int, uint64_t); unsigned count; unsigned block[3]; } Function;
@@ -83,9 +82,44 @@ R cuFuncSetAttribute(Function *f, int a, int v) { (void)f, (void)a, (void)v; ret
 R cuFuncGetAttribute(int *v, int a, Function *f) { (void)a, (void)f; *v = 0; return OK; }
 R cuFuncSetBlockShape(Function *f, int x, int y, int z) { f->block[0] = x, f->block[1] = y, f->block[2] = z; return OK; }
 R cuFuncSetSharedSize(Function *f, unsigned n) { (void)f, (void)n; return OK; }
+
+/* What a stream that is being captured was given, in order: copies, and launches with the values of their arguments. */
+typedef struct Node { struct Node *next; Function *f; unsigned grid[3], block[3]; size_t shared; uint64_t values[256]; Ptr to, from; size_t bytes; } Node;
+typedef struct { Node *first, **end; } Graph;
+static void *captured;
+static Graph *recording;
+static Node *node(void) { Node *n = calloc(1, sizeof *n); *recording->end = n; recording->end = &n->next; return n; }
+
+R cuMemcpyDtoDAsync_v2(Ptr d, Ptr s, size_t n, void *q) {
+    if (!q || q != captured) return cuMemcpyDtoD_v2(d, s, n);
+    Node *made = node();
+    made->to = d, made->from = s, made->bytes = n;
+    return OK;
+}
+R cuStreamBeginCapture_v2(void *q, int mode) {
+    (void)mode;
+    if (!q || captured) return INVALID;
+    captured = q, recording = calloc(1, sizeof *recording), recording->end = &recording->first;
+    return OK;
+}
+R cuStreamEndCapture(void *q, Graph **g) { if (q != captured) return INVALID; captured = 0, *g = recording, recording = 0; return OK; }
+R cuGraphInstantiateWithFlags(Graph **x, Graph *g, uint64_t f) { (void)f; *x = malloc(sizeof **x), **x = *g; return OK; }
+R cuGraphDestroy(Graph *g) { free(g); return OK; }
+R cuGraphExecDestroy(Graph *g) { for (Node *n = g->first, *m; n; n = m) m = n->next, free(n); free(g); return OK; }
+R cuGraphLaunch(Graph *g, void *q) {
+    (void)q;
+    R wrong = OK;
+    for (Node *n = g->first; n && !wrong; n = n->next) {
+        void *values[256];
+        for (unsigned k = 0; n->f && k < n->f->count; k++) values[k] = &n->values[k];
+        if (!n->f) wrong = cuMemcpyDtoD_v2(n->to, n->from, n->bytes);
+        else wrong = n->f->launch(n->f->kernel, n->grid, n->block, n->shared, values, 1, 0, 0) ? INVALID : OK;
+    }
+    return wrong;
+}
+
 R cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                  unsigned shared, void *q, void **arguments, void **extra) {
-    (void)q;
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     void *values[256];
     if (!arguments && extra) { /* 1, buffer, 2, &size, 0: every argument of ours takes 8 bytes */
@@ -93,6 +127,12 @@ R cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
         for (int k = 0; extra[k]; k += 2) if (extra[k] == (void *)1) buffer = extra[k + 1];
         for (unsigned k = 0; buffer && k < f->count; k++) values[k] = buffer + 8 * k;
         arguments = values;
+    }
+    if (q && q == captured) {
+        Node *n = node();
+        n->f = f, n->shared = shared, memcpy(n->grid, grid, sizeof grid), memcpy(n->block, block, sizeof block);
+        for (unsigned k = 0; k < f->count; k++) memcpy(&n->values[k], arguments[k], 8);
+        return OK;
     }
     return f->launch(f->kernel, grid, block, shared, arguments, 1, 0, 0) ? INVALID : OK;
 }
