@@ -7,6 +7,7 @@ a local array first, so the window is read without a test.
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from frontend_dsl.library.subscripts import window
 from poly.dtypes import DType, i64
 
 Sizes = Sequence[int]
+MOST_ROWS = 16
+"""Rows of a window that are written out."""
 
 
 def lowest(T: DType) -> Any:
@@ -50,6 +53,8 @@ def make_max_pool(
     T: DType, lead: int, size: Sizes, out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes
 ) -> Any:
     """The largest element of each window that is not NaN."""
+    if _by_rows(size, out, kernel, strides, dilations, begin):
+        return _max_pool_by_rows(T, lead, size, out, kernel, strides, dilations, begin)
     size, out, K = tuple(size), tuple(out), tuple(kernel)
     low, shift, unit = lowest(T), tuple(begin), (1,) * len(size)
     need = reach(out, kernel, strides, dilations)
@@ -75,6 +80,59 @@ def make_max_pool(
         return Y
 
     return max_pool
+
+
+def _by_rows(size: Sizes, out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes) -> bool:
+    """Whether `_max_pool_by_rows` is possible and pays: several rows in a window, and the padding next to a window's
+    first or last row is a row of the window."""
+    if len(size) < 2 or not all(isinstance(n, int) for n in (*size, *out)):
+        return False
+    if not 1 < product(kernel[:-1]) <= MOST_ROWS:
+        return False
+    rows = zip(size[:-1], out, kernel, strides, dilations, begin)
+    return all(d == 1 and b < k and (o - 1) * s - b < n for n, o, k, s, d, b in rows)
+
+
+def _max_pool_by_rows(
+    T: DType, lead: int, size: Sizes, out: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, begin: Sizes
+) -> Any:
+    """The maximum of a window as that of its columns' maxima, which neighbouring windows share.
+
+    Beyond the image the nearest row stands in: it is in the window already, and a maximum may take it twice.
+    """
+    size, out, K = tuple(size), tuple(out), tuple(kernel)
+    low, first, W = lowest(T), begin[-1], size[-1]
+    wide = max(W + first, reach(out, kernel, strides, dilations)[-1])
+    rows = tuple(itertools.product(*map(range, K[:-1])))
+    stride, dilation = strides[-1], dilations[-1]
+
+    def row(point: Any, tap: Any) -> Any:
+        axes = zip(point, tap, strides, begin, size)
+        return tuple(max(min(p * s + k - b, n - 1), 0) for p, k, s, b, n in axes)
+
+    def column(X: Any, b: Any, point: Any, x: Any, taps: Any) -> Any:
+        here = X[b, *row(point, taps[-1]), x]
+        return here if len(taps) == 1 else max(column(X, b, point, x, taps[:-1]), here)
+
+    @op
+    def max_pool_by_rows(X: T[(lead, *size)]) -> T[(lead, *out)]:
+        Y = empty((lead, *out), T)
+        V = empty((lead, *out[:-1], wide), T)
+        for b in range(lead):
+            for p in grid(*out[:-1]):
+                for x in range(first):
+                    V[b, *p, x] = low
+                for x in range(W):
+                    V[b, *p, x + first] = column(X, b, p, x, rows)
+                for x in range(W + first, wide):
+                    V[b, *p, x] = low
+                for q in range(out[-1]):
+                    Y[b, *p, q] = low
+                    for k in range(K[-1]):
+                        Y[b, *p, q] = max(Y[b, *p, q], V[b, *p, q * stride + k * dilation])
+        return Y
+
+    return max_pool_by_rows
 
 
 def make_max_pool_positions(

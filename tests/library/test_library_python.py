@@ -72,6 +72,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "gemm_scaled": lambda: matrix.make_gemm(f32, 3, 4, 5, (False, False), 0.5, 1.0, (3, 1)),
     "max_pool": lambda: pooling.make_max_pool(f32, 2, (5, 5), (3, 3), (3, 3), two, one, one),
     "max_pool_u8": lambda: pooling.make_max_pool(u8, 2, (4,), (4,), (2,), (1,), (1,), (1,)),
+    "max_pool_dilated": lambda: pooling.make_max_pool(f32, 2, (5, 6), (4, 2), (2, 3), (1, 2), two, one),
     "average_pool": lambda: pooling.make_average_pool(f32, 2, (5, 5), (3, 3), (3, 3), two, one, one, one, False),
     "average_pool_all": lambda: pooling.make_average_pool(f32, 2, (5, 5), (3, 3), (3, 3), two, one, one, one, True),
     "lp_pool": lambda: pooling.make_lp_pool(f32, 2, (5, 5), (3, 3), (3, 3), two, one, one, 2),

@@ -90,6 +90,8 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
     ((1, 2, 7, 8), {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "VALID"}),
     ((1, 2, 3, 3), {"kernel_shape": [3, 3]}),
+    ((1, 2, 6, 19), {"kernel_shape": [5, 4], "strides": [3, 1], "pads": [2, 3, 2, 1]}),
+    ((1, 2, 4, 5, 6), {"kernel_shape": [3, 2, 3], "strides": [2, 1, 2], "pads": [1, 1, 1, 1, 0, 1]}),
 ]
 
 
