@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 
 def model_stage(
-    path: Path, stage: str, target: str, threads: int | None, dims: dict[str, Dim], kernel: str | None,
+    path: Path,
+    stage: str,
+    target: str,
+    threads: int | None,
+    dims: dict[str, Dim],
+    kernel: str | None,
     pipeline: Sequence[Pass] | None = None,
 ) -> list[tuple[str, str]]:
     """One stage of a model as titled parts (one per kernel, or one without a title), after the passes of `pipeline`.
@@ -63,7 +68,11 @@ def model_stage(
 
 
 def document_of_model(
-    path: Path, target: str, dims: dict[str, Dim], threads: int | None = None, measure: bool = False,
+    path: Path,
+    target: str,
+    dims: dict[str, Dim],
+    threads: int | None = None,
+    measure: bool = False,
     pipeline: Sequence[Pass] | None = None,
 ) -> dict[str, Any]:
     """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
@@ -115,7 +124,11 @@ def kernels_of_model(
 
 
 def document_of_kernel(
-    path: Path, target: str, threads: int | None, dims: dict[str, Dim], kernel: str,
+    path: Path,
+    target: str,
+    threads: int | None,
+    dims: dict[str, Dim],
+    kernel: str,
     pipeline: Sequence[Pass] | None = None,
 ) -> dict[str, Any]:
     """Everything about one kernel of a model, as of an operator.

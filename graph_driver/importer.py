@@ -128,9 +128,7 @@ SCALES = (1, 4, 16)
 them: a table of 40 positions and a length of 128 do not go together."""
 
 
-def _imported(
-    source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]
-) -> Graph:
+def _imported(source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]) -> Graph:
     model, folder = read(source)
     check_text(model)
     opsets = opsets_of(model)

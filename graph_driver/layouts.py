@@ -21,9 +21,7 @@ from poly.target import Target
 from scheduler.strategies.contraction_tree import constant_layouts
 
 
-def pack_constants(
-    graph: Graph, groups: Sequence[Group], target: Target
-) -> tuple[list[Group], tuple[Rearranged, ...]]:
+def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:
     """The groups with their constant operands stored in panels; new tensors join `graph`.
 
     Also says what was stored how, so that `rearrange` can do the same to the same graph again.

@@ -6,6 +6,8 @@
     host.bin        serialised one-node ONNX models of host steps
     body_N_K        body K of step N of control flow: a compiled directory of its own
 
+For a GPU, `code.bin` holds kernels and launches; `graph_driver/gpu/package.py` has what else there is.
+
 File names are fixed; nothing in the manifest is ever used as a path. Writing goes to a
 temporary directory that is renamed into place.
 """
@@ -39,6 +41,7 @@ from poly.errors import BuildError, ModelError
 from poly.target import Target
 
 if TYPE_CHECKING:
+    from graph_driver.gpu.model import GpuModel
     from graph_driver.reference import HostNode
 
 FORMAT = 4
@@ -105,30 +108,25 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
 
 def _write(model: Model, folder: Path) -> str:
     """Write one model; the checksum of its manifest."""
-    code = model.code
-    blobs = [*code.images.values(), code.program]
+    from graph_driver.gpu.model import GpuModel
+
     nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
+    about, code = _write_gpu(model, folder) if isinstance(model, GpuModel) else _write_code(model, folder)
     files = {
         WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
-        CODE: _put(folder / CODE, blobs),
         HOST: _put(folder / HOST, hosts),
+        **code,
     }
     manifest = {
         "format": FORMAT,
         "name": model.name,
-        "target": asdict(code.target),
-        "backend": code.backend,
-        "threads": code.threads,
-        "segments": code.segments,
-        "symbols": list(code.images),
-        "code": [len(b) for b in blobs],
+        **about,
         "host": [
             {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h)
             for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
         ],
         "plan": json.loads(model.plan.to_json()),
-        "program": program_digest(model.plan, code.target.triple),
         **_formulas(model),
         "report": _kept(model.report()),
         "files": files,
@@ -136,6 +134,32 @@ def _write(model: Model, folder: Path) -> str:
     manifest["checksum"] = _checksum(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")), encoding="utf-8")
     return str(manifest["checksum"])
+
+
+def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write machine code; what the manifest says of it, and of its file."""
+    code = model.code
+    blobs = [*code.images.values(), code.program]
+    about = {
+        "target": asdict(code.target),
+        "backend": code.backend,
+        "threads": code.threads,
+        "segments": code.segments,
+        "symbols": list(code.images),
+        "code": [len(b) for b in blobs],
+        "program": program_digest(model.plan, code.target.triple),
+    }
+    return about, {CODE: _put(folder / CODE, blobs)}
+
+
+def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of code for a GPU."""
+    from graph_driver.gpu import package as gpu
+
+    texts, cubins = gpu.blobs(model)
+    gpu.write_for_people(model, folder, cubins)
+    files = {CODE: _put(folder / CODE, texts), gpu.CUBINS: _put(folder / gpu.CUBINS, cubins)}
+    return gpu.entries(model, texts, cubins), files
 
 
 def _formulas(model: Model) -> dict[str, Any]:
@@ -223,18 +247,9 @@ def _checksum(manifest: dict[str, Any]) -> str:
 
 
 def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
-    target = Target(**data["target"])
-    if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
-        raise ValueError("target")
-    _check_target(target)
     symbols = list(data["symbols"])
     if not all(isinstance(s, str) and SYMBOL.fullmatch(s) for s in symbols):
         raise ValueError("bad symbol")
-    code_bytes = _read(folder, CODE, data["files"][CODE])
-    sizes = [int(n) for n in data["code"]]
-    blobs = _cut(code_bytes, sizes)
-    if len(blobs) != len(symbols) + 1:
-        raise ValueError("number of symbols")
     host_sizes = [int(h["size"]) for h in data["host"]]
     parts = _cut(_read(folder, HOST, data["files"][HOST]), host_sizes)
     hosts = [
@@ -245,22 +260,49 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     for symbol, name in plan.external.items():
         check_registered(symbol, name)
     check_plan(plan, {*symbols, *plan.external}, len(hosts))
-    if data["program"] != program_digest(plan, target.triple):
-        raise ValueError("the plan is not the one that the code was made from")
-    if "symbolic" not in data and data["segments"] != len(entry.segments(plan)):
-        raise ValueError("number of segments")
+    name, blobs = str(data["name"]), _cut(_read(folder, CODE, data["files"][CODE]), [int(n) for n in data["code"]])
     weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
+    if "gpu" in data:
+        model = _gpu_model(folder, data, name, plan, blobs, weights, hosts, report)
+        _restore(report, data["report"])
+        return model
+    code = _code(data, symbols, plan, blobs)
     _restore(report, data["report"])
-    images = dict(zip(symbols, blobs))
-    segments = int(data["segments"])
-    code = Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))
     if "symbolic" in data:
         from graph_driver.dynamic.file import template_from_data
         from graph_driver.dynamic.model import DynamicModel
 
         template = template_from_data(data["symbolic"], plan)
-        return DynamicModel(str(data["name"]), code, template, weights, hosts, report)
-    return Model(str(data["name"]), code, plan, weights, hosts, report)
+        return DynamicModel(name, code, template, weights, hosts, report)
+    return Model(name, code, plan, weights, hosts, report)
+
+
+def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Sequence[bytes]) -> Code:
+    """Machine code that fits this machine and the plan. Raises `BuildError`, `ValueError`."""
+    target = Target(**data["target"])
+    if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
+        raise ValueError("target")
+    _check_target(target)
+    if len(blobs) != len(symbols) + 1:
+        raise ValueError("number of symbols")
+    if data["program"] != program_digest(plan, target.triple):
+        raise ValueError("the plan is not the one that the code was made from")
+    if "symbolic" not in data and data["segments"] != len(entry.segments(plan)):
+        raise ValueError("number of segments")
+    images, segments = dict(zip(symbols, blobs)), int(data["segments"])
+    return Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))
+
+
+def _gpu_model(
+    folder: Path, data: dict[str, Any], name: str, plan: Plan, blobs: Sequence[bytes], weights: np.ndarray,
+    hosts: Sequence[HostNode | ControlNode], report: Report,
+) -> GpuModel:  # fmt: skip
+    """A model whose kernels are of a GPU, which need not be here to load it."""
+    from graph_driver.gpu import package as gpu
+    from graph_driver.gpu.model import GpuModel
+
+    cubins = _cut(_read(folder, gpu.CUBINS, data["files"][gpu.CUBINS]), [int(n) for n in data["cubins"]])
+    return GpuModel(name, plan, weights, hosts, report, gpu.read_code(data, plan, blobs, cubins))
 
 
 def _restore(report: Report, data: dict[str, Any]) -> None:

@@ -63,9 +63,9 @@ class CudaDevice:
         )  # fmt: skip
         return f"sm_{major}{minor}"
 
-    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget, image: bytes | None = None) -> dict[str, Any]:
         driver = self._driver
-        (module,) = self._checked(driver.cuModuleLoadData(cubin_for(program, target)))
+        (module,) = self._checked(driver.cuModuleLoadData(image or cubin_for(program, target)))
         handles = {}
         for kernel in program.kernels.values():
             (handle,) = self._checked(driver.cuModuleGetFunction(module, kernel.name.encode()))

@@ -69,8 +69,8 @@ class Device(Protocol):
     def architecture(self) -> str:
         """The target's name (`sm_90`), or `opencl`."""
 
-    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
-        """Handles of the program's kernels by their symbols."""
+    def load(self, program: KernelText, target: GpuTarget, image: bytes | None = None) -> dict[str, Any]:
+        """Handles of the program's kernels by their symbols; `image` is machine code that was made before."""
 
     def allocate(self, nbytes: int) -> Any:
         """Uninitialised memory, freed when the last reference goes."""
@@ -182,6 +182,20 @@ def cuda_architecture() -> str | None:
         return open_device("cuda").architecture()
     except DeviceError:
         return None
+
+
+def check_runs_on(device: Device, target: GpuTarget) -> None:
+    """Refuse code for another architecture. NVIDIA's code runs where the major number is the same and the minor one
+    no smaller; that of `sm_90a` and its like runs nowhere else.
+
+    Raises:
+        DeviceError: the device does not run it.
+    """
+    here = device.architecture()
+    if device.language != "cuda" or target.arch in (here, here + "a"):
+        return
+    if target.arch[:-1] != here[:-1] or target.arch > here:
+        raise DeviceError(f"the code is for {target.arch}, but {device.name} is {here}: compile with --target {here}")
 
 
 def packed(arguments: Sequence[Pointer | int]) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from emit import cache
 from emit.gpu import nvidia, targets
 from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
-from emit.gpu.devices import Device, LaunchSpec, Pointer, launch_spec, open_device
+from emit.gpu.devices import Device, LaunchSpec, Pointer, check_runs_on, launch_spec, open_device
 from emit.gpu.lower import lower_gpu
 from emit.gpu.program import Program, sequence
 from emit.gpu.program import Sequence as Launches
@@ -145,6 +145,7 @@ class GpuKernel(Kernel):
         """
         if self._loaded is None:
             device = open_device(self.program.language)
+            check_runs_on(device, self.gpu)
             self._loaded = device, device.load(self.program, self.gpu)
         return self._loaded[0]
 

@@ -49,7 +49,7 @@ class OpenclDevice:
     def architecture(self) -> str:
         return "opencl"
 
-    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget, image: bytes | None = None) -> dict[str, Any]:
         options = OPTIONS + (" -cl-fp32-correctly-rounded-divide-sqrt" if self.exact_division else "")
         try:
             with warnings.catch_warnings():

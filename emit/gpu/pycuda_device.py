@@ -42,9 +42,9 @@ class PycudaDevice:
         major, minor = self._device.compute_capability()
         return f"sm_{major}{minor}"
 
-    def load(self, program: KernelText, target: GpuTarget) -> dict[str, Any]:
+    def load(self, program: KernelText, target: GpuTarget, image: bytes | None = None) -> dict[str, Any]:
         try:
-            module = self._driver.module_from_buffer(cubin_for(program, target))
+            module = self._driver.module_from_buffer(image or cubin_for(program, target))
             handles = {}
             for kernel in program.kernels.values():
                 handle = module.get_function(kernel.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,20 @@ def get(name: str) -> GpuTarget:
     if name == "cuda":
         from emit.gpu.devices import cuda_architecture
 
-        name = cuda_architecture() or DEFAULT_CUDA
+        name = _nearest(cuda_architecture() or DEFAULT_CUDA)
     return from_toml(DATA / "gpu" / f"{name}.toml")
+
+
+def _nearest(architecture: str) -> str:
+    """The target whose code a device of this architecture runs best: of the same generation, and no newer.
+
+    Raises:
+        BuildError: there is none.
+    """
+    fitting = [n for n in names() if n[:-1] == architecture[:-1] and n <= architecture]
+    if not fitting:
+        raise BuildError(f"no target for a device of architecture {architecture}; known: {', '.join(names())}")
+    return max(fitting)
 
 
 def from_toml(path: Path) -> GpuTarget:
@@ -48,16 +61,24 @@ def from_toml(path: Path) -> GpuTarget:
     Raises:
         BuildError: a key is missing, unknown or of the wrong type.
     """
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    return from_data(path.stem, tomllib.loads(path.read_text(encoding="utf-8")), f"target file {path.name}")
+
+
+def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
+    """A GPU target from plain data; `where` says in an error where it stands.
+
+    Raises:
+        BuildError: a key is missing, unknown or of the wrong type.
+    """
     wanted = {f.name for f in fields(GpuTarget)} - {"name"}
     wrong = sorted(wanted ^ set(data))
     if wrong:
-        raise BuildError(f"target file {path.name}: the key '{wrong[0]}' is missing or unknown")
+        raise BuildError(f"{where}: the key '{wrong[0]}' is missing or unknown")
     for key, kind in typing.get_type_hints(GpuTarget).items():
         if key != "name" and not _fits(data[key], kind):
-            raise BuildError(f"target file {path.name}: '{key}' must be {_spelled(kind)}")
+            raise BuildError(f"{where}: '{key}' must be {_spelled(kind)}")
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-    return GpuTarget(name=path.stem, **values)
+    return GpuTarget(name=name, **values)
 
 
 def _fits(value: object, kind: object) -> bool:

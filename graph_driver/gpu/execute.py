@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
-from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, launch_spec
+from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from emit.gpu.program import Recorded
 from graph_driver.execute import Observer, check_inputs
 from graph_driver.plan import Plan, Slot, Step
 from poly.dtypes import BY_NAME
 from poly.errors import ArgumentError, ModelError
-from poly.target import GpuTarget
 
 if TYPE_CHECKING:
     from graph_driver.control import ControlNode
+    from graph_driver.gpu.model import GpuCode
     from graph_driver.reference import HostNode
 
 
@@ -59,10 +59,10 @@ class GpuExecutor:
     """
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode],
-        kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]], device: Device, target: GpuTarget,
-    ) -> None:  # fmt: skip
-        """`kernels`: by symbol, and the names of their arrays in the order of a step's arguments."""
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], code: GpuCode, device: Device
+    ) -> None:
+        """Raises `DeviceError` when the device does not run the code."""
+        check_runs_on(device, code.target)
         self.plan = plan
         self.device = device
         self._hosts = hosts
@@ -75,9 +75,9 @@ class GpuExecutor:
         }
         device.upload(Pointer(self._bases["weight"][0]), weights)
         handles: dict[str, Any] = {}
-        for recorded, _ in kernels.values():
-            handles |= device.load(recorded.text, target)
-        self._launches = [self._prepared(s, kernels, handles) for s in plan.steps]
+        for symbol, (recorded, _) in code.kernels.items():
+            handles |= device.load(recorded.text, code.target, code.cubins.get(symbol))
+        self._launches = [self._prepared(s, code.kernels, handles) for s in plan.steps]
         self._stretches = _stretches(plan)
         self._graphs: dict[int, Any] = {}
         self.recording = ""

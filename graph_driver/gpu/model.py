@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,22 +21,33 @@ from poly.errors import BuildError, ModelError
 from poly.target import GpuTarget
 
 if TYPE_CHECKING:
+    from graph_driver.control import ControlNode
     from graph_driver.ir import Graph
+    from graph_driver.joined import Group
     from graph_driver.passes.manager import Pass
+    from graph_driver.plan import Plan
+    from graph_driver.reference import HostNode
 
 
 @dataclass(frozen=True)
 class GpuCode:
-    """Kernels by symbol with the names of their arrays in the order of a step's arguments."""
+    """Kernels by symbol with the names of their arrays in the order of a step's arguments; `cubins`: machine
+    code that was made before, of all kernels or of none."""
 
     target: GpuTarget
     kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]]
+    cubins: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class GpuModel(Model):
     """A compiled model whose kernels run on a GPU; without one it can be looked at and saved."""
 
-    gpu: GpuCode
+    def __init__(
+        self, name: str, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], report: Report,
+        gpu: GpuCode, graph: Graph | None = None, groups: Sequence[Group] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(name, None, plan, weights, hosts, report, graph, groups)  # type: ignore[arg-type]
+        self.gpu = gpu
 
     def executor(self) -> GpuExecutor:  # type: ignore[override]
         """The plan in the memory of the device (made at first use).
@@ -48,9 +57,8 @@ class GpuModel(Model):
         """
         with self._linking:
             if self._executor is None:
-                target = self.gpu.target
-                device = open_device(target.kind)
-                made = GpuExecutor(self.plan, self.weights, self.hosts, self.gpu.kernels, device, target)
+                device = open_device(self.gpu.target.kind)
+                made = GpuExecutor(self.plan, self.weights, self.hosts, self.gpu, device)
                 self._executor = made  # type: ignore[assignment]
             return self._executor  # type: ignore[return-value]
 
@@ -74,29 +82,6 @@ class GpuModel(Model):
         """
         cubins = (nvidia.compile_cubin(r.text, self.gpu.target) for r, _ in self.gpu.kernels.values())
         return [r for c in cubins for r in c.resources]
-
-    def save(self, folder: str | Path) -> None:
-        """Write sources, the plan and, where a CUDA compiler is here, cubins and `resources.json`.
-
-        Raises:
-            BuildError: the folder cannot be written.
-        """
-        root, language = Path(folder), self.gpu.target.kind
-        try:
-            (root / "kernels").mkdir(parents=True, exist_ok=True)
-            for symbol, (recorded, _) in self.gpu.kernels.items():
-                suffix = "cu" if language == "cuda" else "cl"
-                (root / "kernels" / f"{symbol}.{suffix}").write_text(recorded.text.text, encoding="utf-8")
-            (root / "plan.json").write_text(self.plan.to_json(), encoding="utf-8")
-            self.weights.tofile(root / "weights.bin")
-            if language == "cuda" and nvidia.compiler() is not None:
-                for symbol, (recorded, _) in self.gpu.kernels.items():
-                    cubin = nvidia.compile_cubin(recorded.text, self.gpu.target)
-                    (root / "kernels" / f"{symbol}.cubin").write_bytes(cubin.image)
-                found = [asdict(r) for r in self.resources()]
-                (root / "resources.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-        except OSError as error:
-            raise BuildError(f"cannot write {root}: {error.strerror}") from None
 
 
 def compile_gpu_model(
@@ -124,8 +109,7 @@ def compile_gpu_model(
         return compile_graph(body, machine, "llvm", 1, inner, fuse, None, progress, pipeline)
 
     hosts = [python_node(g.nodes[0], graph, body_on_host, report) for g in found if not g.key]
-    model = GpuModel(graph.name, None, plan, weights, hosts, report, graph, found)  # type: ignore[arg-type]
-    model.gpu = GpuCode(target, kernels)
+    model = GpuModel(graph.name, plan, weights, hosts, report, GpuCode(target, kernels), graph, found)
     launches = sum(len(kernels[s.symbol][0].sequence.calls) for s in plan.steps if s.kind == "kernel")
     report.notes.append(f"{launches} launches of {sum(len(r.text.kernels) for r, _ in kernels.values())} GPU kernels")
     if target.kind == "cuda" and nvidia.compiler() is not None:

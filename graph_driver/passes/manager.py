@@ -117,8 +117,12 @@ class PassRecord:
 
 
 def select(
-    passes: Sequence[str] | None = None, disable: Iterable[str] = (), fast_math: bool = False, exact: bool = False,
-    dtype: str | None = None, keep_f32: Sequence[str] = (),
+    passes: Sequence[str] | None = None,
+    disable: Iterable[str] = (),
+    fast_math: bool = False,
+    exact: bool = False,
+    dtype: str | None = None,
+    keep_f32: Sequence[str] = (),
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
 

@@ -88,6 +88,34 @@ def model(device: Device) -> None:
         assert gpu.executor().recording == f"replayed as {graphs} recorded graphs"
 
 
+def package(device: Device) -> None:
+    """A compiled directory brings its machine code: no compiler is needed to run it."""
+    import tempfile
+
+    from tiny_models import with_host_steps
+
+    import polyc
+
+    proto = with_host_steps()
+    nvidia.compiler = lambda: "stand-in"
+    nvidia.compile_cubin = lambda program, target: nvidia.Cubin(shim.build(program, shared=True), (), "stand-in")
+    x = {"x": np.random.default_rng().standard_normal((4, 5)).astype(np.float32)}
+    with tempfile.TemporaryDirectory() as folder:
+        polyc.compile_model(proto, target="cuda").save(folder)
+        polyc.compile_model(proto, target="sm_90").save(f"{folder}/newer")
+        for name in ("pycuda_device", "cuda_device"):
+            if module := sys.modules.get(f"emit.gpu.{name}"):
+                del module.cubin_for  # type: ignore[attr-defined]
+        got = polyc.load(folder)(x)
+        np.testing.assert_array_equal(got["y"], polyc.compile_model(proto)(x)["y"])
+        try:
+            polyc.load(f"{folder}/newer")(x)
+        except devices.DeviceError as error:
+            assert str(error) == "the code is for sm_90, but stand-in is sm_80: compile with --target sm_80"
+        else:
+            raise AssertionError("code for sm_90 on sm_80")
+
+
 if __name__ == "__main__":
-    {"operators": operators, "model": model}[sys.argv[2]](use(sys.argv[1]))
+    {"operators": operators, "model": model, "package": package}[sys.argv[2]](use(sys.argv[1]))
     print("ok")

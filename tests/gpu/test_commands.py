@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from texts import needs_nvidia, needs_opencl
-from tiny_models import network
+from tiny_models import network, recurrent, with_host_steps
 
+import polyc
 from emit.gpu import devices
 from emit.gpu.devices import open_device
 from graph_driver.cli import main
+from poly.dtypes import BY_NAME
 
 MATMUL = str(Path(__file__).resolve().parents[2] / "examples" / "matmul.py") + ":matmul"
 
@@ -46,6 +49,35 @@ def test_compile_needs_no_device(model: Path, tmp_path: Path, capsys: pytest.Cap
     assert [*(tmp_path / "out" / "kernels").glob("*.cl")] and (tmp_path / "out" / "weights.bin").is_file()
 
 
+@needs_opencl
+def test_a_compiled_directory_runs_again(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):  # the second replaces the first
+        assert main(["compile", str(model), "--target", "opencl", "-o", str(out)]) == 0
+    assert main(["run", str(out), "--check", "--reference", str(model)]) == 0
+    assert ": ok (limit" in capsys.readouterr().out
+    assert main(["inspect", str(out), "--stage", "plan"]) == 0
+    capsys.readouterr()
+    (out / "code.bin").write_bytes((out / "code.bin").read_bytes().replace(b"__kernel", b"__kernfl"))
+    assert main(["run", str(out)]) == 1
+    assert capsys.readouterr().err == f"polyc: {out} is damaged: the checksum of code.bin does not match\n"
+
+
+@needs_opencl
+def test_host_steps_and_control_flow_are_saved_too(tmp_path: Path) -> None:
+    for k, proto in enumerate((with_host_steps(), recurrent())):
+        made = polyc.compile_model(proto, target="opencl")
+        made.save(tmp_path / str(k))
+        again = polyc.load(tmp_path / str(k))
+        x = {
+            n: np.random.default_rng().standard_normal(shape).astype(BY_NAME[dtype].np)
+            for n, (dtype, shape) in made.inputs.items()
+        }
+        expected = made(x)
+        for name, value in again(x).items():
+            np.testing.assert_array_equal(value, expected[name])
+
+
 @needs_nvidia
 @pytest.mark.long
 def test_compile_writes_machine_code(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +87,8 @@ def test_compile_writes_machine_code(model: Path, tmp_path: Path, capsys: pytest
     assert len([*kernels.glob("*.cu")]) == len([*kernels.glob("*.cubin")]) > 0
     found = json.loads((tmp_path / "out" / "resources.json").read_text())
     assert all(0 < r["registers"] <= 255 and r["spill_loads"] == 0 for r in found)
+    joined = b"".join(k.read_bytes() for k in kernels.glob("*.cubin"))
+    assert (tmp_path / "out" / "cubins.bin").stat().st_size == len(joined)
 
 
 @needs_opencl

@@ -203,3 +203,10 @@ def test_operators_through_the_stand_in_driver(interface: str, folder: Path) -> 
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_a_model_through_the_stand_in_driver(interface: str, folder: Path) -> None:
     on_stand_in(folder, interface, "model")
+
+
+@needs_shim
+@pytest.mark.long
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_directory_through_the_stand_in_driver(interface: str, folder: Path) -> None:
+    on_stand_in(folder, interface, "package")
