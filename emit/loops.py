@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from poly.dtypes import DType
-from poly.expr import Expr, Span
+from poly.expr import Expr, Span, hashed_once
 from poly.tree import GpuAxis, Space
 
 ForKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
@@ -34,6 +34,7 @@ ForKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
 # ---- vector expressions (extend poly.expr) -------------------------------------------------
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Ramp(Expr):
     """`base, base + stride, ...` (i64)."""
@@ -54,6 +55,7 @@ class Ramp(Expr):
         return Ramp(children[0], self.stride, self.count, self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Broadcast(Expr):
     """The scalar `a` in every lane."""
@@ -73,6 +75,7 @@ class Broadcast(Expr):
         return Broadcast(children[0], self.count, self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class VLoad(Expr):
     """Vector read: `index` has one vector entry (or none: then use Broadcast(Load))."""
@@ -95,6 +98,7 @@ class VLoad(Expr):
         return VLoad(self.array, children[:n], children[n] if len(children) > n else None, self.count, self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class HReduce(Expr):
     """Horizontal reduction of a vector to a scalar: `op` is `+ * min max and or & | ^`.

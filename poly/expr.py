@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from poly.dtypes import DType, bool_, i64
 
@@ -43,13 +43,20 @@ class Span:
 class Expr:
     """Base of all expressions; every one has a `dtype`. Vectors (loop IR) have `lanes` > 1."""
 
-    __slots__ = ()
+    __slots__ = ("_hash", "_lanes")  # kept once computed: both go down the whole tree
+    _hash: int
+    _lanes: int
     dtype: DType
 
     @property
     def lanes(self) -> int:
         """Vector length; 1 for a scalar. A vector operand makes the whole expression a vector."""
-        return max((c.lanes for c in self.children()), default=1)
+        try:
+            return self._lanes
+        except AttributeError:
+            lanes = max([c.lanes for c in self.children()], default=1)
+            object.__setattr__(self, "_lanes", lanes)
+            return lanes
 
     def children(self) -> tuple[Expr, ...]:
         """Direct operands, in evaluation order."""
@@ -59,6 +66,25 @@ class Expr:
         """The same node over other operands."""
         assert not children
         return self
+
+
+E = TypeVar("E", bound=type[Expr])
+
+
+def hashed_once(kind: E) -> E:
+    """Class decorator: the structural hash of an expression is computed once and kept in it."""
+    structural: Callable[[Expr], int] = kind.__hash__
+
+    def cached(self: Expr) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = structural(self)
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    kind.__hash__ = cached  # type: ignore[method-assign, assignment]
+    return kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +111,7 @@ class Var(Expr):
         return self.count
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Load(Expr):
     """Read `array[index]`; rank 0 has an empty index."""
@@ -101,6 +128,7 @@ class Load(Expr):
         return Load(self.array, children, self.dtype, self.span)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Unary(Expr):
     """`neg`, `not` (logical) or `~` (bitwise)."""
@@ -116,6 +144,7 @@ class Unary(Expr):
         return Unary(self.op, children[0], self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Binary(Expr):
     """Arithmetic, bitwise, comparison or logical operator over operands of one dtype.
@@ -136,6 +165,7 @@ class Binary(Expr):
         return Binary(self.op, children[0], children[1], self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Call(Expr):
     """An intrinsic of `poly.intrinsics` (exp, sqrt, fma, ...)."""
@@ -151,6 +181,7 @@ class Call(Expr):
         return Call(self.fn, children, self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Select(Expr):
     """`a if cond else b`, lazy."""
@@ -167,6 +198,7 @@ class Select(Expr):
         return Select(children[0], children[1], children[2], self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
     """Value conversion as NumPy's `astype` (floats truncate towards zero to integers)."""
@@ -193,9 +225,11 @@ def compare(op: str, a: Expr, b: Expr) -> Binary:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """All nodes of the tree, parents first."""
-    yield expr
-    for child in expr.children():
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children()))
 
 
 def loads(expr: Expr) -> Iterator[Load]:
@@ -207,9 +241,9 @@ def rewrite(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
     """Rebuild bottom-up, `fn` applied to every node after its operands."""
     kids = expr.children()
     if kids:
-        new = tuple(rewrite(k, fn) for k in kids)
-        if any(n is not k for n, k in zip(new, kids, strict=True)):
-            expr = expr.with_children(new)
+        new = [rewrite(k, fn) for k in kids]
+        if any([n is not k for n, k in zip(new, kids, strict=True)]):
+            expr = expr.with_children(tuple(new))
     return fn(expr)
 
 

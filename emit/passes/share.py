@@ -46,9 +46,10 @@ def _block(block: Block, names: Names) -> Stmt:
 
 def _run(stores: list[Store], names: Names) -> Stmt:
     """The stores, from the last to the first; a shared value is bound where it is first used."""
-    shared = _shared(stores)
+    performed = [dict.fromkeys(_strict(s)) for s in stores]
+    shared = _shared(stores, performed)
     table: dict[Expr, Expr] = {e: Var(names.fresh(f"{min(_arrays(e))}_val"), e.dtype, e.lanes) for e in shared}
-    first = {e: next(i for i, s in enumerate(stores) if e in set(_strict(s))) for e in shared}
+    first = {e: next(i for i, own in enumerate(performed) if e in own) for e in shared}
     tail: list[Stmt] = []
     for i in range(len(stores) - 1, -1, -1):
         bound = {e: v for e, v in table.items() if first[e] <= i}  # earlier there may be a lazy use
@@ -60,12 +61,12 @@ def _run(stores: list[Store], names: Names) -> Stmt:
     return tail[0] if len(tail) == 1 else Block(tuple(tail))
 
 
-def _shared(stores: list[Store]) -> list[Expr]:
-    """Loads that several stores perform, in order of first use."""
+def _shared(stores: list[Store], performed: list[dict[Expr, None]]) -> list[Expr]:
+    """Loads that several stores perform, in order of first use; `performed` has those of each store."""
     written = {s.array for s in stores}
     counts: dict[Expr, int] = {}
-    for s in stores:
-        for e in {x: None for x in _strict(s)}:
+    for own in performed:
+        for e in own:
             counts[e] = counts.get(e, 0) + 1
     shared = [e for e, n in counts.items() if n > 1 and not _arrays(e) & written]
     # what is only read inside a larger shared value is not bound by itself
@@ -100,7 +101,7 @@ def _arrays(e: Expr) -> set[str]:
 
 def _replaced(s: Store, table: dict[Expr, Expr]) -> Store:
     def fix(e: Expr) -> Expr:
-        return rewrite(e, lambda x: table.get(x, x))
+        return rewrite(e, lambda x: table.get(x, x) if isinstance(x, (Load, VLoad, Broadcast)) else x)
 
     mask = None if s.mask is None else fix(s.mask)
     return replace(s, index=tuple(fix(e) for e in s.index), value=fix(s.value), mask=mask)
