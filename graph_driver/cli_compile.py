@@ -46,7 +46,7 @@ def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen = None if names["passes"] is None else [n for n in names["passes"].split(",") if n]
     disabled = [n for n in names["disable"].split(",") if n]
     if names.get("select") == "naive":
-        disabled += ["winograd", "external"]  # the baseline: each node is the plain translation of its operator
+        disabled += ["siblings", "winograd", "external"]  # the baseline: each node as its operator is defined
     try:
         select(chosen, disabled)
     except ArgumentError as error:

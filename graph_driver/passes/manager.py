@@ -67,6 +67,14 @@ def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
     return use_winograd(graph, tiles)
 
 
+def _siblings(graph: Graph, target: Target | None) -> dict[str, int]:
+    if target is None:
+        return {}
+    from graph_driver.passes.siblings import join_siblings
+
+    return join_siblings(graph, target)
+
+
 def _external(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None or not any_registered():
         return {}
@@ -90,6 +98,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("precision", "f32 models computed in f16 (or --dtype bf16)", _precision("f16"), PLACING, exact=False,
          default=False, asked_by="--dtype"),
     Pass("directions", "bidirectional recurrent layers as two layers", _general(split_directions), PLACING),
+    Pass("siblings", "products of one operand as one product where it pays", _siblings, PLACING, specific=True),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
     Pass("external", "nodes that a registered function of the user's does best", _external, PLACING, specific=True,
@@ -151,7 +160,7 @@ def select(
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
 
 
-DEFAULT = select(disable=("winograd", "external"))  # what needs no target
+DEFAULT = select(disable=("winograd", "external", "siblings"))  # what needs no target
 
 Watch = Callable[[PassRecord, Graph], None]
 

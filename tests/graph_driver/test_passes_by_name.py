@@ -27,7 +27,7 @@ from poly.errors import ArgumentError
 
 def test_names_and_tags() -> None:
     assert len(BY_NAME) == len(PASSES)
-    assert [p.name for p in PASSES if p.specific] == ["external", "winograd"]
+    assert [p.name for p in PASSES if p.specific] == ["siblings", "external", "winograd"]
     assert "fast-math" not in [p.name for p in select()] and "fast-math" in [p.name for p in select(fast_math=True)]
     assert [p.name for p in select(["algebra", "common"])] == ["algebra", "common"]
     assert [p.name for p in select(["parts", "views", "algebra"])] == ["algebra", "views", "parts"]
