@@ -45,7 +45,8 @@ RESERVED = frozenset(
 def export_c(
     source: Any, folder: Path, name: str | None = None, dims: Mapping[str, Dim] | None = None,
     memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None,
+    pipeline: Sequence[Pass] | None = None, bind: Mapping[str, Any] | None = None, fuse: bool = True,
+    planner: str | None = None,
 ) -> tuple[Report, tuple[str, ...]]:  # fmt: skip
     """Write an ONNX model (a path, a proto or bytes) as C99 sources to `folder`, which is new or empty.
 
@@ -62,11 +63,11 @@ def export_c(
     chosen = [p for p in (select() if pipeline is None else pipeline) if p.name != "winograd"]
     report = Report("c99", 1)
     with report.stage("import"):
-        graph = import_model(source, dims)
+        graph = import_model(source, dims, bind=bind)
     if graph.symbols is not None:
         sizes = ", ".join(graph.symbols.ranges)
         raise ModelError(f"C sources have an arena of fixed size: give the sizes {sizes} as numbers (--dim NAME=V)")
-    _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, True, memory_limit, progress, chosen)
+    _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, fuse, memory_limit, progress, chosen, planner)
     kernels = {c.symbol: PortableKernel.from_json(c.image) for c in compiled.values()}
     stem = name or (Path(source).stem if isinstance(source, str | Path) else graph.name)
     with report.stage("write"):

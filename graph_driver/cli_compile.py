@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emit.gpu import targets as gpu_targets
 from graph_driver.cli_inspect import UsageError, parse_bindings, parse_dims
@@ -16,6 +16,9 @@ from graph_driver.model import TARGETS, Model, Progress, compile_model
 from graph_driver.package import is_package
 from graph_driver.passes.manager import Pass, select
 from poly.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from graph_driver.cli_models import Choices
 
 
 @contextmanager
@@ -60,6 +63,16 @@ def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def pipeline_of(arguments: argparse.Namespace) -> tuple[Pass, ...]:
     """The graph passes that the arguments ask for. Raises `UsageError`."""
     return select(**pass_options(arguments), exact=arguments.exact)
+
+
+def choices_of(arguments: argparse.Namespace) -> Choices:
+    """How the arguments of `inspect` and `explain` want a model compiled. Raises `UsageError`."""
+    from graph_driver.cli_models import Choices
+
+    return Choices(
+        arguments.target or "cpu", arguments.threads, parse_dims(arguments.dim), parse_bindings(arguments.bind),
+        pipeline_of(arguments), arguments.select != "naive", arguments.planner, arguments.tasks, arguments.tuned,
+    )  # fmt: skip
 
 
 def check_options(arguments: argparse.Namespace) -> None:
@@ -113,11 +126,13 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.model} is a compiled model already; expected an ONNX file")
     if arguments.threads not in (None, 1):
         raise UsageError("C sources have one thread: leave out --threads")
+    if arguments.tasks or arguments.tuned:
+        raise UsageError("C sources have one thread and schedules for any machine: leave out --tasks and --tuned")
     output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")
     with progress_bar(arguments.json) as progress:
         report, files = export_c(
             arguments.model, output, None, parse_dims(arguments.dim), arguments.memory_limit, progress,
-            pipeline_of(arguments),
+            pipeline_of(arguments), parse_bindings(arguments.bind), arguments.select != "naive", arguments.planner,
         )  # fmt: skip
     if arguments.json:
         print(json.dumps({"output": str(output), "files": list(files)} | report.to_dict(), indent=2, sort_keys=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,12 @@ from graph_driver.cli_inspect import (
     load_operator,
     operator_schedule,
     operator_scop,
-    parse_dims,
     parse_numbers,
+    refuse_model_options,
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from graph_driver.binding import Dim
-    from graph_driver.passes.manager import Pass
+    from graph_driver.cli_models import Choices
 
 
 def explain_command(arguments: argparse.Namespace) -> int:
@@ -33,6 +32,7 @@ def explain_command(arguments: argparse.Namespace) -> int:
 
 
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
+    refuse_model_options(arguments)
     from emit import targets
     from graph_driver.calibration import this_machine
     from graph_driver.compile_operator import auto_schedule, resolve_target
@@ -56,29 +56,27 @@ def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _model(arguments: argparse.Namespace) -> dict[str, Any]:
-    from graph_driver.cli_compile import pipeline_of
+    from graph_driver.cli_compile import check_options, choices_of
     from graph_driver.cli_models import document_of_model
     from graph_driver.explain import explain_model
 
-    path, target = Path(arguments.what), arguments.target or "cpu"
-    sizes, passes = parse_dims(arguments.dim), pipeline_of(arguments)
-    document = document_of_model(path, target, sizes, arguments.threads, arguments.measure, passes)
-    kernels = _kernel_decisions(path, target, arguments.threads, sizes, passes) if arguments.verbose else {}
-    return explain_model(document, kernels)
+    check_options(arguments)
+    path, choices = Path(arguments.what), choices_of(arguments)
+    document = document_of_model(path, choices, arguments.measure)
+    return explain_model(document, _kernel_decisions(path, choices) if arguments.verbose else {})
 
 
-def _kernel_decisions(
-    path: Path, target: str, threads: int | None, sizes: dict[str, Dim], passes: Sequence[Pass]
-) -> dict[str, list[dict[str, Any]]]:
+def _kernel_decisions(path: Path, choices: Choices) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
-    from graph_driver.cli_models import kernels_of_model
-    from graph_driver.compile_operator import auto_schedule
+    from graph_driver.cli_models import kernels_of_model, schedule_of
+    from graph_driver.tuning import use
 
-    machine, found = kernels_of_model(path, target, sizes, passes)
-    return {
-        title: [d.data() | {"text": str(d)} for d in auto_schedule(g.scop, machine, None, threads).decisions]
-        for title, g in found if g.scop is not None
-    }  # fmt: skip
+    machine, found = kernels_of_model(path, choices)
+    with use.tuned(choices.tuned):
+        return {
+            title: [d.data() | {"text": str(d)} for d in schedule_of(g, machine, choices.threads).decisions]
+            for title, g in found if g.scop is not None
+        }  # fmt: skip
 
 
 def _model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
@@ -91,6 +89,7 @@ def diff_command(arguments: argparse.Namespace) -> int:
     """The changes from one schedule to another, a line each."""
     if not is_operator(arguments.what):
         raise UsageError("diff is for operators (FILE.py:OP)")
+    refuse_model_options(arguments)
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     first = operator_schedule(scop, arguments.target, sizes, arguments.first)
     second = operator_schedule(scop, arguments.target, sizes, arguments.second)
@@ -107,6 +106,7 @@ def bisect_command(arguments: argparse.Namespace) -> int:
 
     if not is_operator(arguments.what):
         raise UsageError("bisect is for operators (FILE.py:OP)")
+    refuse_model_options(arguments)
     try:
         text = arguments.trace.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import math
@@ -27,6 +28,19 @@ MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
 
 class UsageError(PolycError):
     """The command line asks for something that does not exist (exit code 2)."""
+
+
+OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
+    "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost", "planner": None, "tasks": False,
+    "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None, "measure": False,
+}  # fmt: skip
+
+
+def refuse_model_options(arguments: argparse.Namespace) -> None:
+    """Raises `UsageError` for an option that would have no effect on an operator."""
+    for name, absent in OF_MODELS.items():
+        if vars(arguments).get(name, absent) != absent:
+            raise UsageError(f"--{name.replace('_', '-')} is for models, and {arguments.what} is an operator")
 
 
 def is_operator(what: str) -> bool:

@@ -15,8 +15,8 @@ from graph_driver.cli_inspect import (
     is_operator,
     load_operator,
     operator_stage,
-    parse_dims,
     parse_numbers,
+    refuse_model_options,
 )  # fmt: skip
 from graph_driver.html.page import page, write_page
 
@@ -24,6 +24,7 @@ from graph_driver.html.page import page, write_page
 def inspect_command(arguments: argparse.Namespace) -> int:
     """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page."""
     if is_operator(arguments.what):
+        refuse_model_options(arguments)
         given, op = parse_numbers(arguments.dim), load_operator(arguments.what)
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             return _document(arguments, document_of(op, arguments.target, given, arguments.schedule))
@@ -32,23 +33,19 @@ def inspect_command(arguments: argparse.Namespace) -> int:
             raise UsageError("--yaml goes with --stage schedule")
         parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
     else:
-        from graph_driver.cli_compile import check_options, pipeline_of  # a model needs onnx, which is slow to import
+        from graph_driver.cli_compile import check_options, choices_of  # a model needs onnx, which is slow to import
         from graph_driver.cli_models import document_of_kernel, document_of_model, model_stage
 
-        sizes = parse_dims(arguments.dim)
         if arguments.schedule is not None or arguments.yaml:
             raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
-        if arguments.stage is None and (arguments.html is not None or arguments.json):
-            path, target, passes = Path(arguments.what), arguments.target or "cpu", pipeline_of(arguments)
-            if arguments.kernel is None:
-                document = document_of_model(path, target, sizes, arguments.threads, arguments.measure, passes)
-                return _document(arguments, document)
-            document = document_of_kernel(path, target, arguments.threads, sizes, arguments.kernel, passes)
-            return _document(arguments, document)
         check_options(arguments)
+        path, choices = Path(arguments.what), choices_of(arguments)
+        if arguments.stage is None and (arguments.html is not None or arguments.json):
+            if arguments.kernel is None:
+                return _document(arguments, document_of_model(path, choices, arguments.measure))
+            return _document(arguments, document_of_kernel(path, choices, arguments.kernel))
         stage = arguments.stage or "graph"
-        parts = model_stage(Path(arguments.what), stage, arguments.target or "cpu", arguments.threads, sizes,
-                            arguments.kernel, pipeline_of(arguments))  # fmt: skip
+        parts = model_stage(path, stage, choices, arguments.kernel)
     text = "\n\n".join(f"# {title}\n{body}" if title else body for title, body in parts)
     if arguments.html is not None:
         _write_html(arguments.html, f"{arguments.what}: {stage}", parts)

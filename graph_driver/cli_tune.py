@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli_compile import check_options, progress_bar
+from graph_driver.cli_compile import check_options, pipeline_of, progress_bar
 from graph_driver.cli_inspect import (
     UsageError,
     is_operator,
@@ -17,6 +17,7 @@ from graph_driver.cli_inspect import (
     parse_bindings,
     parse_dims,
     parse_numbers,
+    refuse_model_options,
 )  # fmt: skip
 from graph_driver.tuning import database
 from graph_driver.tuning.database import Record
@@ -60,6 +61,7 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]
     from emit import targets
     from poly.specialise import specialise
 
+    refuse_model_options(arguments)
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     missing = [p for p in scop.params if p not in sizes]
     if missing:
@@ -87,9 +89,9 @@ def _model(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], 
         raise UsageError(
             f"to tune a model all sizes are numbers: give {', '.join(graph.symbols.ranges)} (--dim NAME=V)"
         )
-    manager.run(graph, manager.select(exact=arguments.exact), machine)
+    manager.run(graph, pipeline_of(arguments), machine)
     distinct: dict[str, tuple[str, int, Scop]] = {}
-    for g in formed(graph, machine, backend)[1]:
+    for g in formed(graph, machine, backend, arguments.select != "naive")[1]:
         if g.scop is not None:
             label, uses, scop = distinct.get(g.key, (f"{g.label} at '{g.nodes[0].name}'", 0, g.scop))
             distinct[g.key] = (label, uses + 1, scop)

@@ -118,7 +118,7 @@ def explain_model(document: Mapping[str, Any], kernels: Mapping[str, list[dict[s
             {"label": s["label"], "nodes": [n for n, _ in s["nodes"]], "reason": s["reason"]}
             for s in steps if s["kind"] == "host"
         ],
-        "decisions": document["decisions"], "selections": document["selections"],
+        "decisions": document["decisions"], "casts": document["casts"], "selections": document["selections"],
         "times": _times(steps),
         "kernels": [
             {"label": label, "decisions": found} for label, found in kernels.items()
@@ -219,9 +219,14 @@ def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
         if verbose or len([c for c in s["candidates"] if c["cost"] is not None and c["device"] != "host"]) > 1:
             yield f"  selected  {s['text']}"
     for d in data["decisions"]:
-        yield f"  {'joined' if d['joined'] else 'apart':<9} {d['from']} -> {d['to']}: {d['reason']}"
+        yes, no = ("in place", "not over") if d["kind"] == "in place" else ("joined", "apart")
+        ends = f"{d['from']}: '{d['tensor']}', {d['to']}" if d["kind"] == "in place" else f"{d['from']} -> {d['to']}"
+        yield f"  {yes if d['joined'] else no:<9} {ends}: {d['reason']}"
+    for c in data["casts"]:
+        why = "by --dtype" if c["added"] else "in the model"
+        yield f"  cast      {c['from']} to {c['to']}: '{c['tensor']}' ({why})"
     for name in data["layouts"]:
-        yield f"  layout    {name} stored in the kernel's order"
+        yield f"  layout    {name}"
     for h in data["host"]:
         yield f"  host      {h['label']}: {h['reason']}"
     for n in data["notes"]:

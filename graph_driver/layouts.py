@@ -58,6 +58,11 @@ class Rearranged:
     shape: tuple[int, ...]
     layout: Layout
 
+    def described(self, graph: Graph) -> str:
+        """For people: the weight, its shape and the shape that it is stored in."""
+        stored = graph.tensors[self.name].shape or ()
+        return f"{self.source}: {list(self.shape)} stored as {list(stored)}"
+
 
 def rearrange(graph: Graph, what: Rearranged) -> None:
     """Make the tensor `what.name` of `graph` if it is not there yet."""

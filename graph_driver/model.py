@@ -327,7 +327,7 @@ def compile_model(
         gpu = target if isinstance(target, GpuTarget) else gpu_targets.get(str(target))
         report = Report(gpu.name, 1)
         with report.stage("import"):
-            graph = import_model(source, dims, shapes)
+            graph = import_model(source, dims, shapes, bind=bind)
         if graph.symbols is not None:
             sizes = ", ".join(graph.symbols.ranges)
             raise ModelError(f"on a GPU all sizes are numbers: give {sizes} as numbers (--dim NAME=V)")

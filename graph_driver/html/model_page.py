@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from graph_driver.html.layers import drawn
 from graph_driver.ir import Graph
 from graph_driver.memory import aligned
+from graph_driver.overwriting import Overwriting
+from graph_driver.passes.precision import is_added_cast
 from graph_driver.passes.views import is_view
 from graph_driver.plan import Plan, Slot, Step
 from poly.errors import PolycError
 
 if TYPE_CHECKING:
     from graph_driver.joined import Group
-    from scheduler.cost.model import Prediction
+    from graph_driver.prologues import Decision
+    from scheduler.cost.model import Machine, Prediction
 
 VERSION = 1
 
@@ -30,10 +33,13 @@ def model_document(
     rearranged: Sequence[str] = (),
     seconds: Sequence[float] | None = None,
     predicted: Sequence[Prediction | None] = (),
+    machine: Machine | None = None,
+    threads: int = 1,
 ) -> dict[str, Any]:
     """Everything about a planned model as JSON values (`graph` is None for a compiled directory).
 
     `seconds` is the measured time of each step, if it was measured, `predicted` what the cost model says.
+    `machine`: what this machine does at most, where the model is for it, with so many `threads`.
     """
     kernels, kernel_of = _kernels(groups)
     symbols = {s.symbol: None for s in plan.steps if s.kind == "kernel"}
@@ -67,6 +73,8 @@ def model_document(
         "selections": [] if graph is None else [asdict(s) | {"text": str(s)} for s in graph.selections],
         "passes": list(passes),
         "layouts": list(rearranged),
+        "casts": [] if graph is None else _casts(graph, plan),
+        "roofs": None if machine is None else _roofs(machine, threads),
         "notes": [] if graph is None else list(graph.notes),
     }
 
@@ -87,8 +95,31 @@ def _step(s: Step, graph: Graph | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _decision(d: Any) -> dict[str, Any]:
-    return {"tensor": d.tensor, "from": d.producer, "to": d.consumer, "joined": d.joined, "reason": d.reason}
+def _decision(d: Decision | Overwriting) -> dict[str, Any]:
+    if isinstance(d, Overwriting):
+        ends = {"kind": "in place", "tensor": d.output, "from": d.group, "to": f"'{d.source}'"}
+    else:
+        ends = {"kind": "fusion", "tensor": d.tensor, "from": d.producer, "to": d.consumer}
+    return ends | {"joined": d.joined, "reason": d.reason}
+
+
+def _casts(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Changes of the element type, those of the model and those that the precision pass has put in."""
+    step_of = {n: k for k, s in enumerate(plan.steps) for n in s.nodes}
+    return [
+        {
+            "node": n.name, "tensor": n.inputs[0], "from": str(graph.tensors[n.inputs[0]].dtype),
+            "to": str(graph.tensors[n.outputs[0]].dtype), "added": is_added_cast(n), "step": step_of.get(n.name),
+        }
+        for n in graph.nodes if n.kind == "Cast"
+    ]  # fmt: skip
+
+
+def _roofs(machine: Machine, threads: int) -> dict[str, Any]:
+    """Flops and bytes a second of `threads` cores at most; L3 and memory are shared by all."""
+    read = {level: machine.hertz * rate for level, rate in machine.read.items()}
+    read["l2"] *= threads
+    return {"threads": threads, "flops": machine.hertz * machine.fma_flops * threads, "bytes": read}
 
 
 # ---- kernels -----------------------------------------------------------------------------------

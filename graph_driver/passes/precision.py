@@ -26,6 +26,14 @@ WIDE = frozenset(
 """Operators whose results for moderate operands need the range of f32, or all of whose bits are looked at."""
 
 
+CAST = "cast "  # begins the names of the casts that are put in
+
+
+def is_added_cast(node: Node) -> bool:
+    """Whether the node is a cast of this pass and not of the model."""
+    return node.op_type == "Cast" and node.proto is None and node.name.startswith(CAST)
+
+
 def assign_precision(graph: Graph, dtype: str, keep: Collection[str] = ()) -> dict[str, int]:
     """Give nodes the type `dtype` (a key of `NARROW`) but those in `keep` (operators or node names).
 
@@ -129,7 +137,7 @@ class _Assignment:
 
     def cast(self, source: str, result: str, to: DType) -> None:
         self.counts["casts"] += 1
-        name = self.graph.fresh(f"cast {result}")
+        name = self.graph.fresh(f"{CAST}{result}")
         self.nodes.append(Node(name, "Cast", [source], [result], {"to": elem_type_of(to)}))
 
 

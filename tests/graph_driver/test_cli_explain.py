@@ -112,3 +112,37 @@ def test_bisect_finds_the_step_that_slows_down(polyc: Any, tmp_path: Path) -> No
     assert code == 0 and "step 1 makes it" in out
     code, _, err = polyc("bisect", MATMUL, trace, "--slower", 2)
     assert code == 1 and "needs values for M, K, N" in err
+
+
+def test_options_are_taken_or_refused(polyc: Any, tmp_path: Path) -> None:
+    """What is shown is what these options compile; none is ignored."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString())
+    joined = polyc("explain", path)[1]
+    assert "Conv+Relu" in joined
+    code, out, _ = polyc("explain", path, "--select", "naive")
+    assert code == 0 and "Conv+" not in out
+    code, out, _ = polyc("explain", path, "--dtype", "f16")
+    assert code == 0 and "cast      f32 to f16: 'x' (by --dtype)" in out
+    code, out, _ = polyc("inspect", path, "--stage", "graph", "--bind", "x=1")
+    assert code == 1 and not out
+    for option in (("--planner", "exact"), ("--bind", "a=1"), ("--select", "naive"), ("--tasks",), ("--dtype", "f16")):
+        code, _, err = polyc("explain", MATMUL, *option)
+        assert code == 2 and err == f"polyc: {option[0]} is for models, and {MATMUL} is an operator\n"
+
+
+def test_in_place_results_are_explained(polyc: Any, tmp_path: Path) -> None:
+    from onnx import helper
+    from tiny_models import model_of
+
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["a"]),
+        helper.make_node("MaxPool", ["a"], ["b"], kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("Softmax", ["b"], ["c"]),
+        helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[3, 3]),
+    ]
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model_of(nodes, {"x": [1, 2, 64, 64]}, {"y": None}, {}).SerializeToString())
+    _, out, _ = polyc("explain", path)
+    assert "in place  Softmax: 'c', 'b': each element is read before" in out
+    assert "not over  MaxPool: 'b', 'a': " in out and "might write" in out

@@ -30,9 +30,7 @@ def test_plans_are_sound_and_not_below_the_bound(rows: list[tuple[int, int, int]
     tensors = build(rows)
     placement = greedy_by_size(tensors)
     check_placement(tensors, placement)
-    bound = max(
-        sum(aligned(t.size) for t in tensors if t.first <= step <= t.last) for step in range(20)
-    )
+    bound = max(sum(aligned(t.size) for t in tensors if t.first <= step <= t.last) for step in range(20))
     assert lower_bound(tensors) == bound <= placement.peak <= sum(aligned(t.size) for t in tensors)
     assert sum(aligned(t.size) for t in live_at_peak(tensors)) == bound
 

@@ -267,9 +267,7 @@ def test_unknown_target() -> None:
 # ---- compiled directories ---------------------------------------------------------------------
 
 
-def test_a_directory_reloads_in_a_new_process_without_onnx(
-    net: tuple[onnx.ModelProto, Model], tmp_path: Path
-) -> None:
+def test_a_directory_reloads_in_a_new_process_without_onnx(net: tuple[onnx.ModelProto, Model], tmp_path: Path) -> None:
     model = net[1]
     folder = tmp_path / "net"
     model.save(folder)

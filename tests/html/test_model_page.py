@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "graph_driver"))
 from tiny_models import model_of, network, with_host_steps
 
 from graph_driver import cli
-from graph_driver.cli_models import document_of_model
+from graph_driver.cli_models import Choices, document_of_model
 from graph_driver.html.layers import GAP, drawn
 from graph_driver.model import compile_model
 
@@ -37,7 +37,7 @@ def test_the_page_opens(make: Any, tmp_path: Path) -> None:
 
 def test_the_document_says_what_the_plan_says(tmp_path: Path) -> None:
     path = saved(network(), tmp_path)
-    data, plan = document_of_model(path, "cpu", {}), compile_model(str(path), threads=1).plan
+    data, plan = document_of_model(path, Choices()), compile_model(str(path), threads=1).plan
     assert [s["label"] for s in data["steps"]] == [s.label for s in plan.steps]
     assert [s["args"] for s in data["steps"]] == [list(s.args) for s in plan.steps]
     assert (data["memory"]["peak"], data["memory"]["bound"]) == (plan.peak, plan.bound)
@@ -49,10 +49,10 @@ def test_the_document_says_what_the_plan_says(tmp_path: Path) -> None:
 
 def test_a_compiled_directory_has_a_page(tmp_path: Path) -> None:
     compile_model(str(saved(network(), tmp_path)), threads=1).save(tmp_path / "net")
-    data = document_of_model(tmp_path / "net", "cpu", {})
+    data = document_of_model(tmp_path / "net", Choices())
     assert data["steps"] and data["kernels"] == [] and data["lines"]
     assert not data["measured"]
-    timed = document_of_model(tmp_path / "net", "cpu", {}, measure=True)
+    timed = document_of_model(tmp_path / "net", Choices(), measure=True)
     assert timed["measured"] and all(0 < s["seconds"] < 10 for s in timed["steps"])
     json.dumps(timed)
 

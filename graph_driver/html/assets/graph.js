@@ -4,9 +4,10 @@ const BOX = { width: 206, height: 50, across: 232, down: 86 };
 
 // Kinds of work by colour (and by name in the legend). First match wins.
 const FAMILIES = [
-  ["contraction", /Conv|MatMul|Gemm|Einsum|Attention|LSTM|GRU|RNN/, "#0072b2"],
+  ["contraction", /Conv|MatMul|Gemm|Einsum|Attention|LSTM|GRU|RNN|WinogradProducts/, "#0072b2"],
   ["pooling and reductions", /Pool|Reduce|ArgM|Softmax|Norm|TopK|CumSum/, "#e69f00"],
-  ["data movement", /Transpose|Concat|Split|Slice|Gather|Scatter|Pad|Resize|Expand|Tile|Shape|Copy|Cast|Depth|Space/, "#cc79a7"],
+  ["casts", /^Cast$/, "#d55e00"],
+  ["data movement", /Transpose|Concat|Split|Slice|Gather|Scatter|Pad|Resize|Expand|Tile|Shape|Copy|Depth|Space|Winograd/, "#cc79a7"],
   ["pointwise", /.*/, "#009e73"],
 ];
 const family = (label) => FAMILIES.find(([, pattern]) => pattern.test(label));
@@ -86,7 +87,7 @@ class GraphView {
     if (b.kind === "step") {
       const s = this.data.steps[b.step];
       kind = s.kind;
-      title = s.label || s.kind;
+      title = (s.label || s.kind).replaceAll("polyc::", "");
       const out = this.data.tensors[s.results[0]];
       sub = `${s.kind === "host" ? "host · " : ""}${out ? out.type : ""}`;
       if (s.kind === "kernel") colour = family(s.label)[2];

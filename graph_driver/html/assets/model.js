@@ -25,16 +25,20 @@ function kernelsView(data, choose) {
       el("td", { class: "n" }, String(i)), el(
         "th",
         { scope: "row" },
-        [el("i", { class: "dot", css: { background: family(k.label)[2] } }), " ", k.label],
+        [el("i", { class: "dot", css: { background: family(k.label)[2] } }), "\u00a0", k.label.replaceAll("polyc::", "")],
       ), el("td", { class: "n" }, String(k.uses)),
       ...(data.measured ? [
         el("td", { class: "n" }, timeText(spent[i])),
         el("td", {}, share(spent[i], total.seconds)),
         el("td", { class: "n" }, spent[i] && k.flops ? `${bigText((k.flops * k.uses) / spent[i])}` : "–"),
+        ...(data.roofs ? [el("td", { class: "n" }, spent[i] && k.flops ? `${((100 * k.flops * k.uses) / spent[i] / data.roofs.flops).toFixed(0)} %` : "–")] : []),
+        el("td", { class: "n" }, spent[i] && k.bytes ? bigText((k.bytes * k.uses) / spent[i]) : "–"),
       ] : []),
       el("td", { class: "n" }, number(predicted[i], timeText)),
-      el("td", { class: "n" }, number(k.flops, bigText)), el("td", {}, share((k.flops || 0) * k.uses, total.flops)),
-      el("td", { class: "n" }, number(k.bytes, bytesText)), el("td", {}, share((k.bytes || 0) * k.uses, total.bytes)),
+      el("td", { class: "n" }, number(k.flops, bigText)),
+      ...(data.measured ? [] : [el("td", {}, share((k.flops || 0) * k.uses, total.flops))]),
+      el("td", { class: "n" }, number(k.bytes, bytesText)),
+      ...(data.measured ? [] : [el("td", {}, share((k.bytes || 0) * k.uses, total.bytes))]),
       el("td", { class: "n" }, k.bytes ? ((k.flops || 0) / k.bytes).toPrecision(3) : "–"), el("td", {}, k.first)]);
     return row;
   });
@@ -56,7 +60,7 @@ function kernelsView(data, choose) {
       [
         `Distinct kernels, most ${data.measured ? "time" : "work"} first. `,
         "Bytes: every element of an argument read and of a result written once. ",
-        `${data.measured ? "Time, flops per second and shares" : "Shares"} count all uses.`,
+        `${data.measured ? "Time and speed" : "Shares"} count all uses.`,
       ],
     ),
     data.kernels.length ? table(
@@ -64,12 +68,12 @@ function kernelsView(data, choose) {
         "No.#",
         "Operators",
         "Uses#",
-        ...(data.measured ? ["Time#", "of all", "Flops/s#"] : []),
+        ...(data.measured ? ["Time#", "of all", "Flops/s#", ...(data.roofs ? ["of peak#"] : []), "Bytes/s#"] : []),
         "Predicted#",
         "Flops#",
-        "of all",
+        ...(data.measured ? [] : ["of all"]),
         "Bytes#",
-        "of all",
+        ...(data.measured ? [] : ["of all"]),
         "Flops/byte#",
         "First node",
       ],
@@ -84,20 +88,36 @@ function kernelsView(data, choose) {
   ]);
 }
 
-function decisionsView(data) {
-  const rows = data.decisions.map((d) => el(
+function decisionsView(data, choose) {
+  const decided = (kind, yes, no) => data.decisions.filter((d) => d.kind === kind).map((d) => el(
     "tr",
     {},
     [
-      el("td", {}, el("span", { class: `verdict ${d.joined ? "yes" : "no"}` }, d.joined ? "joined" : "apart")),
-      el("td", {}, `${d.from} → ${d.to}`),
-      el("td", {}, d.tensor),
+      el("td", {}, el("span", { class: `verdict ${d.joined ? "yes" : "no"}` }, d.joined ? yes : no)),
+      el("td", {}, kind === "fusion" ? `${d.from} → ${d.to}` : d.from),
+      el("td", {}, kind === "fusion" ? d.tensor : `'${d.tensor}', ${d.to}`),
       el("td", {}, d.reason),
     ],
   ));
+  const section = (title, heads, rows, none) => [el("h3", {}, title), rows.length ? table(heads, rows) : el("p", {}, none)];
   const list = (items) => el("ul", { class: "steps" }, items.map((t) => el("li", {}, t)));
+  const cost = (c) => (c.cost === null ? c.refusal : `${Math.round(c.cost).toLocaleString("en")} cycles`);
+  const chosen = data.selections.filter((s) => s.candidates.some((c) => c.name !== s.chosen && c.device !== "host" && c.cost !== null))
+    .map((s) => el("tr", {}, [
+      el("td", {}, `${s.operator} '${s.node}'`),
+      el("td", {}, el("span", { class: "verdict yes" }, s.chosen)),
+      el("td", { class: "n" }, cost(s.candidates.find((c) => c.name === s.chosen))),
+      el("td", {}, s.candidates.filter((c) => c.name !== s.chosen).map((c) => `${c.name}: ${cost(c)}`).join("; ")),
+    ]));
+  const casts = data.casts.map((c) => el("tr", { tabindex: "0", on: { click: () => { if (c.step !== null) choose(c.step); } } }, [
+    el("td", {}, c.tensor), el("td", {}, `${c.from} → ${c.to}`), el("td", {}, c.added ? "put in by --dtype" : "of the model"),
+    el("td", { class: "n" }, c.step === null ? "–" : String(c.step)),
+  ]));
   return el("div", { class: "view prose" }, [
-    el("h3", {}, "Fusion"), rows.length ? table(["", "Nodes", "Tensor", "Why"], rows) : el("p", {}, "No decisions recorded."),
+    ...section("Fusion", ["", "Nodes", "Tensor", "Why"], decided("fusion", "joined", "apart"), "No decisions recorded."),
+    ...section("Results written over an operand", ["", "Kernel", "Result and operand", "Why"], decided("in place", "in place", "not"), "No operand ends where a result of its size begins."),
+    ...section("Implementations with a choice", ["Node", "Chosen", "Cost#", "Others"], chosen, "No node has two that fit."),
+    ...section("Casts", ["Tensor", "Types", "Why", "Step#"], casts, "None: every tensor has the type that the model gives it."),
     el("h3", {}, "Graph passes"), data.passes.length ? list(data.passes) : el("p", {}, "None recorded."),
     el("h3", {}, "Constants stored in another layout"), data.layouts.length ? list(data.layouts) : el("p", {}, "None."),
     el("h3", {}, "Notes"), data.notes.length ? list(data.notes) : el("p", {}, "None."),
@@ -135,6 +155,8 @@ function details(data, number, box) {
     ...(data.measured ? [
       ["Time, measured", timeText(s.seconds)],
       ["Flops per second", k.flops ? bigText(k.flops / s.seconds) : "–"],
+      ...(data.roofs && k.flops ? [["Of the peak", `${((100 * k.flops) / s.seconds / data.roofs.flops).toFixed(1)} %`]] : []),
+      ["Bytes per second", k.bytes ? bigText(k.bytes / s.seconds) : "–"],
     ] : []),
     ...(s.predicted ? [
       ["Time, predicted", timeText(s.predicted.seconds)],
@@ -147,7 +169,7 @@ function details(data, number, box) {
     ["Kernel", `${s.kernel}, used ${k.uses} time${k.uses === 1 ? "" : "s"}`],
   ];
   place.replaceChildren(...[
-    el("p", { class: "steplabel" }, s.label || s.kind),
+    el("p", { class: "steplabel" }, (s.label || s.kind).replaceAll("polyc::", "")),
     s.reason ? el("p", { class: "note" }, `On the host: ${s.reason}`) : null,
     work ? el(
       "table",
@@ -203,7 +225,7 @@ function start() {
     ["graph", "Graph", graph.element, () => { if (graph.scale === undefined) graph.fit(false); }],
     ["kernels", "Kernels", kernelsView(DATA, show)],
     ["memory", "Memory", memory.element],
-    ["why", "Decisions", decisionsView(DATA)],
+    ["why", "Decisions", decisionsView(DATA, show)],
   ]);
   if (graph.scale === undefined) graph.fit(false);
   byId("before").addEventListener("click", () => show(Math.max(0, current - 1)));

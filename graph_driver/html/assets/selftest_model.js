@@ -28,7 +28,11 @@ function selftest() {
       DATA.memory.peak >= DATA.memory.bound && Math.max(0, ...DATA.memory.live) === DATA.memory.bound,
     );
     open("kernels");
+    const timed = DATA.measured && DATA.roofs && document.querySelector("svg.roofline");
+    check("roofs over the measured steps", !timed || document.querySelectorAll("svg.roofline .roof").length > 0);
     open("why");
+    const headings = [...document.querySelectorAll("#view-why h3")].map((h) => h.textContent);
+    check("casts and layouts have their place", headings.includes("Casts") && headings.some((h) => h.includes("layout")));
     open("graph");
   } catch (error) {
     found.error = String(error && error.stack);
