@@ -152,6 +152,15 @@ def helper_functions(d: Dialect = GNU) -> dict[str, str]:
         out |= _common(d, f"i{bits}") | _common(d, f"u{bits}")
     for a, b in (("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("i64", "f64")):
         out[f"bitcast_{a}"] = _bitcast(d, a, b)
+    t, half, byte = SCALAR["i32"], SCALAR["i16"], SCALAR["i8"]
+    out["dot_pairs_i32"] = (
+        f"{d.inline} {t} dot_pairs_i32({t} a, {t} b) {{ return ({t})((u{t})(({t})({half})a * ({t})({half})b) + "
+        f"(u{t})((a >> 16) * (b >> 16))); }}"
+    )
+    out["widen_pairs_i32"] = (
+        f"{d.inline} {t} widen_pairs_i32({t} a) {{ return ({t})((u{t})(u{half})({half})({byte})a | "
+        f"(u{t})({half})({byte})(a >> 8) << 16); }}"
+    )
     out["bf16_to_f32"] = (
         "static inline float bf16_to_f32(uint16_t a) { uint32_t u = (uint32_t)a << 16; float r; "
         "__builtin_memcpy(&r, &u, 4); return r; }"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from emit.llvm_code import FunctionText
 from emit.llvm_types import Value, constant, register_type, scalar_type, splat, suffix
-from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64, u64
+from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i16, i32, i64, u64
 from poly.errors import BuildError
 
 _FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
@@ -19,6 +19,11 @@ _BOOL = {"+": "or", "*": "and", "&": "and", "|": "or", "^": "xor", "and": "and",
 _FCMP = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
 _ICMP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}
+# Lanes -> what the machine must have, and LLVM's name for the instruction.
+_DOT_PAIRS = {
+    4: ("sse2", "llvm.x86.sse2.pmadd.wd"), 8: ("avx2", "llvm.x86.avx2.pmadd.wd"),
+    16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
+}  # fmt: skip
 
 
 class Arithmetic:
@@ -204,6 +209,10 @@ class Arithmetic:
         if name == "bitcast":
             to = register_type(dtype, a.lanes)
             return a if to == a.type else self.value(f"bitcast {a.typed} to {to}", dtype, a.lanes)
+        if name == "dot_pairs":
+            return self._dot_pairs(*args)
+        if name == "widen_pairs":
+            return self._widen_pairs(a)
         if not a.dtype.is_float:
             return self._integer_intrinsic(name, a)
         if self._narrow_float(a):
@@ -227,6 +236,29 @@ class Arithmetic:
         if name in ("floor", "ceil", "trunc", "round"):
             return a
         raise BuildError(f"the intrinsic '{name}' is not defined on {a.dtype}")
+
+    def _dot_pairs(self, a: Value, b: Value) -> Value:
+        """Two products of halves, added: one instruction of x86 on whole registers."""
+        n = a.lanes
+        feature, name = _DOT_PAIRS.get(n, ("", ""))
+        if feature in self.f.module.features:
+            halves = f"<{2 * n} x i16>"
+            self.f.module.declare(name, a.type, [halves, halves])
+            x, y = (self.f.emit(f"bitcast {v.typed} to {halves}") for v in (a, b))
+            return self.same(f"call {a.type} @{name}({halves} {x}, {halves} {y})", a)
+        by = constant(16, i32, n).ref
+        low = [self.same(f"ashr {self.same(f'shl {v.typed}, {by}', v).typed}, {by}", v) for v in (a, b)]
+        high = [self.same(f"ashr {v.typed}, {by}", v) for v in (a, b)]
+        products = [self.same(f"mul {x.typed}, {y.ref}", a) for x, y in (low, high)]
+        return self.same(f"add {products[0].typed}, {products[1].ref}", a)
+
+    def _widen_pairs(self, a: Value) -> Value:
+        """Two bytes in the low half become the two halves: one sign extension of twice the lanes."""
+        n = a.lanes
+        kept = self._convert("trunc", a, i16)
+        both = self.f.emit(f"bitcast {kept.typed} to <{2 * n} x i8>")
+        wide = self.f.emit(f"sext <{2 * n} x i8> {both} to <{2 * n} x i16>")
+        return self.same(f"bitcast <{2 * n} x i16> {wide} to {a.type}", a)
 
     def reduce(self, op: str, v: Value) -> Value:
         """`HReduce`: halves combined pairwise, lane i with lane i + n/2."""

@@ -11,9 +11,10 @@ RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from",
 
 
 class ModuleText:
-    """What functions of one module share: declarations, metadata, function bodies."""
+    """What functions of one module share: declarations, metadata, function bodies; `features` of the machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: frozenset[str] = frozenset()) -> None:
+        self.features = features
         self.declarations: dict[str, str] = {}
         self.metadata: list[str] = []
         self.named: list[str] = []  # metadata that has names

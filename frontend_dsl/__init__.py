@@ -10,6 +10,7 @@ from .functions import (
     ceil,
     cos,
     cosh,
+    dot_pairs,
     empty,
     erf,
     exp,
@@ -35,6 +36,7 @@ from .functions import (
     tanh,
     trunc,
     where,
+    widen_pairs,
     zeros,
 )
 from .operator import Operator, op
@@ -51,6 +53,7 @@ __all__ = [
     "cos",
     "cosh",
     "dims",
+    "dot_pairs",
     "empty",
     "erf",
     "exp",
@@ -78,5 +81,6 @@ __all__ = [
     "tanh",
     "trunc",
     "where",
+    "widen_pairs",
     "zeros",
 ]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, bf16, f32, from_numpy, promote
+from poly.dtypes import DType, bf16, f32, from_numpy, i32, promote
 from poly.intrinsics import TABLE, Intrinsic
 
 
@@ -104,6 +104,8 @@ def _apply(intrinsic: Intrinsic, args: tuple[Any, ...]) -> Any:
     if len(args) != intrinsic.arity:
         raise TypeError(f"{intrinsic.name} takes {intrinsic.arity} argument(s), not {len(args)}")
     dtype = _common(args)
+    if not intrinsic.floats and dtype not in (None, i32):
+        raise TypeError(f"{intrinsic.name} takes pairs of integers packed in i32, not {dtype}")
     integer = all(isinstance(a, int) for a in args) if dtype is None else dtype.is_int
     if dtype is None and intrinsic.integers and integer:
         return intrinsic.numpy(*args).item()
@@ -150,6 +152,8 @@ abs = builtins.abs
 min = builtins.min
 max = builtins.max
 fma = _scalar("fma")
+dot_pairs = _scalar("dot_pairs")
+widen_pairs = _scalar("widen_pairs")
 isnan = _scalar("isnan")
 isinf = _scalar("isinf")
 
@@ -175,6 +179,6 @@ INTRINSICS: dict[Callable[..., Any], str] = {
     f: f.__name__
     for f in (
         exp, log, log1p, expm1, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
-        erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf,
+        erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf, dot_pairs, widen_pairs,
     )
 }  # fmt: skip

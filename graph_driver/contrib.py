@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from frontend_dsl.library.quantized_recurrent import exact_in_f32
+from frontend_dsl.library.quantized_recurrent import packed_pairs
 from graph_driver.ir import Tensor
 from poly.errors import ModelError
 
@@ -142,25 +142,29 @@ def _fast_gelu(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tens
 def _prepared_lstm(
     node: onnx.NodeProto, tensors: Mapping[str, Tensor], fresh: Callable[[str], str]
 ) -> onnx.GraphProto | None:
-    """The node with the codes of constant weights less their zero points, one row a gate, in a type that adds them up.
+    """The node with the codes of constant weights as pairs of i8, and what is to be added to each (`packed_pairs`).
 
-    In f32 the sums of products are exact and fast as long as none of them reaches 2^24; else i32. None when the
-    weights are not constant, or prepared already.
+    None when the weights are not constant, prepared already, or of odd sizes.
     """
     names = [*node.input, *[""] * (12 - len(node.input))]
-    codes = []
+    part = onnx.GraphProto()
+
+    def constant(position: int, what: str, value: np.ndarray) -> None:
+        names[position] = fresh(f"{node.input[1 if position in (1, 9) else 2]} {what}")
+        part.initializer.append(numpy_helper.from_array(value, names[position]))
+
     for weight, zero in ((1, 9), (2, 11)):
         value = tensors[names[weight]].const
         shift = tensors[names[zero]].const if names[zero] else np.zeros(0 if value is None else len(value), np.int8)
-        if value is None or shift is None or value.ndim != 3 or value.dtype.itemsize > 1:
+        if value is None or shift is None or value.ndim != 3 or value.dtype.itemsize > 1 or value.shape[1] % 2:
             return None
-        codes.append(value.astype(np.int32) - shift.astype(np.int32).reshape(len(value), 1, -1))
-    kind = np.float32 if all(exact_in_f32(c) for c in codes) else np.int32
-    part = onnx.GraphProto()
-    for position, value in zip((1, 2), codes, strict=True):
-        names[position] = fresh(f"{names[position]} codes")
-        part.initializer.append(numpy_helper.from_array(value.transpose(0, 2, 1).astype(kind), names[position]))
-    names[9] = names[11] = ""
+        middle = 0 if value.dtype == np.int8 else 128
+        rest = middle - shift.astype(np.int32).reshape(len(value), -1)
+        constant(weight, "codes", packed_pairs(value.astype(np.int32) - middle))
+        if rest.any():
+            constant(zero, "shifts", rest)
+        else:
+            names[zero] = ""
     made = part.node.add()
     made.CopyFrom(node)
     del made.input[:]
@@ -214,6 +218,6 @@ def infer(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dic
         raise ModelError(f"{what}: its sequence and its weights must have rank 3")
     steps, batch, _ = x.shape or ()
     prepared = recurrent.dtype is not None and recurrent.dtype.bits > 8
-    directions, hidden = recurrent.shape[0], recurrent.shape[2 if prepared else 1]
+    directions, hidden = recurrent.shape[0], recurrent.shape[1] * (2 if prepared else 1)
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
     return {o: Tensor(o, x.dtype, shape) for o, shape in zip(node.output, shapes, strict=False) if o}

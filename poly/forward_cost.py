@@ -14,7 +14,9 @@ DIVISION = 4.0
 TRANSCENDENTAL = 20.0
 GATHER = 4.0  # a load whose neighbours do not lie side by side
 EXPENSIVE = {"/": DIVISION, "//": DIVISION, "%": DIVISION, "**": 2 * TRANSCENDENTAL}
-CHEAP_CALLS = frozenset(("abs", "min", "max", "fma", "floor", "ceil", "round", "isnan", "isinf", "where"))
+CHEAP_CALLS = frozenset(
+    ("abs", "min", "max", "fma", "floor", "ceil", "round", "isnan", "isinf", "where", "dot_pairs", "widen_pairs")
+)
 
 
 def work_of(scop: Scop, array: str) -> float:

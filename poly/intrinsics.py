@@ -17,7 +17,8 @@ import numpy as np
 class Intrinsic:
     """`arity` arguments of one dtype; `result` is `same` or `bool`.
 
-    `internal` ones are made by `emit` only: no DSL function has their name.
+    `internal` ones are made by `emit` only: no DSL function has their name. `floats` is False for
+    those that are defined on i32 alone.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Intrinsic:
     result: str = "same"
     integers: bool = False  # also defined on integer dtypes
     internal: bool = False
+    floats: bool = True
 
 
 def _sigmoid(x: Any) -> Any:
@@ -62,6 +64,24 @@ def _exp_nonpositive(x: Any) -> Any:
     return np.exp(x)
 
 
+def _halves(x: Any) -> tuple[Any, Any]:
+    """The two i16 in an i32: the low one, the high one."""
+    x = np.asarray(x).astype(np.int32)
+    return (x << np.int32(16)) >> np.int32(16), x >> np.int32(16)
+
+
+def _dot_pairs(x: Any, y: Any) -> Any:
+    (a, b), (c, d) = _halves(x), _halves(y)
+    with np.errstate(over="ignore"):  # -2^15 four times: 2^31 wraps
+        return (a * c + b * d)[()]
+
+
+def _widen_pairs(x: Any) -> Any:
+    x = np.asarray(x).astype(np.int32)
+    low, high = (x << np.int32(24)) >> np.int32(24), (x << np.int32(16)) >> np.int32(24)
+    return ((low & np.int32(0xFFFF)) | (high << np.int32(16)))[()]
+
+
 _ALL = [
     Intrinsic("exp", 1, np.exp, 4),
     Intrinsic("log", 1, np.log, 4),
@@ -89,6 +109,9 @@ _ALL = [
     Intrinsic("fma", 3, _fma, 0),
     Intrinsic("isnan", 1, np.isnan, 0, result="bool"),
     Intrinsic("isinf", 1, np.isinf, 0, result="bool"),
+    # Integer products two at a time: an i32 holds two i16 (or, for widen_pairs, two i8 in its low half).
+    Intrinsic("dot_pairs", 2, _dot_pairs, 0, integers=True, floats=False),
+    Intrinsic("widen_pairs", 1, _widen_pairs, 0, integers=True, floats=False),
     # `Call("bitcast", (x,), dtype)`: the bits of x as the Call's dtype; i32 <-> f32 and i64 <-> f64.
     Intrinsic("bitcast", 1, _bitcast, 0, result="cast", integers=True, internal=True),
     Intrinsic("exp_nonpositive", 1, _exp_nonpositive, 4, internal=True),  # of an argument <= 0, or NaN

@@ -65,6 +65,11 @@ def _call(e: Call) -> str:
         return f"({a} * {b} + {c})"
     if e.fn == "sigmoid":
         return f"(1.0 / (1.0 + np.exp(-({args[0]}))))"
+    if e.fn == "dot_pairs":
+        x, y = args
+        return f"(({x} << 16 >> 16) * ({y} << 16 >> 16) + ({x} >> 16) * ({y} >> 16))"
+    if e.fn == "widen_pairs":
+        return f"(({args[0]} << 24 >> 24) & 65535 | ({args[0]} << 16 >> 24) << 16)"
     if e.fn == "rsqrt":
         return f"(1.0 / np.sqrt({args[0]}))"
     return f"{_CALLS[e.fn]}({', '.join(args)})"

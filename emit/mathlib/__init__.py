@@ -1,7 +1,7 @@
 """polyc's own elementary functions, as branch-free loop-IR expressions.
 
 After `expand_function` only these Calls are left, all exact or correctly rounded:
-`fma floor ceil round trunc abs sqrt bitcast`; so the interpreter, C and LLVM agree bit
+`fma floor ceil round trunc abs sqrt bitcast dot_pairs widen_pairs`; so the interpreter, C and LLVM agree bit
 by bit (given that no back end contracts or reassociates floating point by itself).
 """
 

@@ -34,7 +34,9 @@ from emit.rewrite import binders
 from poly.dtypes import DType, bf16, bool_, f16, f32
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
-BASIC = frozenset(("fma", "floor", "ceil", "round", "trunc", "abs", "sqrt", "isnan", "isinf", "bitcast"))
+BASIC = frozenset(
+    ("fma", "floor", "ceil", "round", "trunc", "abs", "sqrt", "isnan", "isinf", "bitcast", "dot_pairs", "widen_pairs")
+)
 
 _FUNCTIONS: dict[str, Callable[..., V]] = {
     "exp": exp_log.exp,

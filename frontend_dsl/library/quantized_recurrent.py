@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from frontend_dsl import empty, grid, max, min, op, round
-from frontend_dsl.library.recurrent import Form, in_parts
-from poly.dtypes import DType, i32
+from frontend_dsl import dot_pairs, empty, grid, max, min, op, round, widen_pairs
+from frontend_dsl.library.recurrent import Form
+from poly.dtypes import DType, i16, i32
 
 
 def step_size(low: Any, high: Any) -> Any:
@@ -28,9 +28,15 @@ def quantised(x: Any, low: Any, high: Any) -> Any:
     return code - zero_point(low, high)
 
 
-def exact_in_f32(codes: np.ndarray) -> bool:
-    """Whether f32 holds every sum of products of 8-bit codes with a column of `codes[..., k, g]` (integers)."""
-    return bool(255 * np.abs(codes).sum(-2).max(initial=0) < 2**24)
+def pair(low: Any, high: Any) -> Any:
+    """Two integers that fit i16 in one i32 (see `dot_pairs`)."""
+    return (low & 65535) | (high << 16)
+
+
+def packed_pairs(codes: np.ndarray) -> np.ndarray:
+    """Codes `[..., k, g]` that fit i8 as `[..., k / 2, g]` i16: rows 2k and 2k + 1 in one (see `widen_pairs`)."""
+    low, high = codes[..., 0::2, :].astype(np.int16), codes[..., 1::2, :].astype(np.int16)
+    return (low & np.int16(255)) | (high << np.int16(8))
 
 
 def make_codes(Q: DType, C: DType, rows: int, columns: int, zeros: int) -> Any:
@@ -47,40 +53,53 @@ def make_codes(Q: DType, C: DType, rows: int, columns: int, zeros: int) -> Any:
 
 
 def make_quantized_lstm(
-    T: DType, C: DType, steps: int, batch: int, inputs: int, hidden: int, columns: tuple[int, int], form: Form
-) -> Any:
-    """Gates i, o, f, c; the codes `W[4H, i]` and `R[4H, k]`, less their zero points.
+    T: DType, steps: int, batch: int, inputs: int, hidden: int, columns: tuple[int, int], form: Form,
+    packed: bool, shifts: tuple[int, int] = (0, 0),
+) -> Any:  # fmt: skip
+    """Gates i, o, f, c; codes of the weights `W[4H, i]` and `R[4H, k]`, i32, less their zero points.
 
     `SW` and `SR` are the scales of `W` and `R`, `columns` of each: one, or one for each of the 4H gates. The
-    range of `X` is taken over the whole sequence, that of the state anew in every step. Sums of products of
-    codes are of type `C`, which must hold them exactly: i32, or f32 where no sum reaches 2^24 (`exact_in_f32`).
+    range of `X` is taken over the whole sequence, that of the state anew in every step. All sums of products of
+    codes are exact.
+
+    `packed`: weights come as `packed_pairs` of codes less *some* number that makes them fit i8 (sizes are even):
+    half or a quarter of the bytes to read in every step, and two products at a time. What is then missing from
+    their zero points is `ZW` and `ZR`, to be added to each code, `shifts` of each; none where that is 0.
     """
     S, N, I, H = steps, batch, inputs, hidden
     last = S - 1
-    parts, Q = in_parts(H), H // 4
     cw, cr = columns
+    zw, zr = shifts
+    each = 2 if packed else 1  # codes in an element
+    IP, HP = I // each, H // each
+    WT = i16 if packed else i32
+    w_shape, r_shape = ((IP, 4 * H), (HP, 4 * H)) if packed else ((4 * H, I), (4 * H, H))
+
+    def product(a: Any, w: Any) -> Any:
+        return dot_pairs(a, widen_pairs(i32(w))) if packed else a * w
+
+    def code(x: Any, low: Any, high: Any) -> Any:
+        return i32(quantised(x, low, high))
 
     @op
     def quantized_lstm(
-        X: T[S, N, I], W: C[4 * H, I], R: C[4 * H, H], B: T[8 * H], H0: T[N, H], C0: T[N, H], SW: T[cw], SR: T[cr],
+        X: T[S, N, I], W: WT[w_shape], R: WT[r_shape], B: T[8 * H], H0: T[N, H], C0: T[N, H], SW: T[cw], SR: T[cr],
+        ZW: i32[zw or 1], ZR: i32[zr or 1],
     ):  # fmt: skip
         Y = empty((S, N, H), T)
         YH = empty((N, H), T)
         YC = empty((N, H), T)
         LO = empty((1,), T)
         HI = empty((1,), T)
-        A = empty((S, N, I), C)
-        GI = empty((S, N, 4 * H), C)
+        A = empty((S, N, IP), i32)
+        GI = empty((S, N, 4 * H), i32)
         G = empty((S, N, 4 * H), T)
         LS = empty((S,), T)
         US = empty((S,), T)
-        K = empty((S, N, H), C)
-        ZI = empty((S, N, 4 * H), C)
-        if parts:
-            D0 = empty((S, N, 4 * H), C)
-            D1 = empty((S, N, 4 * H), C)
-            D2 = empty((S, N, 4 * H), C)
-            D3 = empty((S, N, 4 * H), C)
+        K = empty((S, N, HP), i32)
+        ZI = empty((S, N, 4 * H), i32)
+        if zr:
+            SK = empty((S, N), i32)
         Z = empty((S, N, 4 * H), T)
         HS = empty((S + 1, N, H), T)
         CS = empty((S + 1, N, H), T)
@@ -90,12 +109,23 @@ def make_quantized_lstm(
             LO[0] = min(LO[0], X[t, n, i])
         for t, n, i in grid(S, N, I):
             HI[0] = max(HI[0], X[t, n, i])
-        for t, n, i in grid(S, N, I):
-            A[t, n, i] = C(quantised(X[t, n, i], LO[0], HI[0]))
+        for t, n, i in grid(S, N, IP):
+            if packed:
+                A[t, n, i] = pair(code(X[t, n, 2 * i], LO[0], HI[0]), code(X[t, n, 2 * i + 1], LO[0], HI[0]))
+            else:
+                A[t, n, i] = code(X[t, n, i], LO[0], HI[0])
         for t, n, g in grid(S, N, 4 * H):
             GI[t, n, g] = 0
-            for i in range(I):
-                GI[t, n, g] += A[t, n, i] * W[g, i]
+            for i in range(IP):
+                GI[t, n, g] += product(A[t, n, i], W[i, g] if packed else W[g, i])
+        if zw:
+            SA = empty((S, N), i32)
+            for t, n in grid(S, N):
+                SA[t, n] = 0
+                for i in range(IP):
+                    SA[t, n] += dot_pairs(A[t, n, i], 65537)
+            for t, n, g in grid(S, N, 4 * H):
+                GI[t, n, g] += SA[t, n] * ZW[g if zw > 1 else 0]
         for t, n, g in grid(S, N, 4 * H):
             G[t, n, g] = T(GI[t, n, g]) * (step_size(LO[0], HI[0]) * SW[g if cw > 1 else 0]) + (B[g] + B[4 * H + g])
         for n, j in grid(N, H):
@@ -108,24 +138,22 @@ def make_quantized_lstm(
                 LS[s] = min(LS[s], HS[s, n, k])
             for n, k in grid(N, H):
                 US[s] = max(US[s], HS[s, n, k])
-            for n, k in grid(N, H):
-                K[s, n, k] = C(quantised(HS[s, n, k], LS[s], US[s]))
+            for n, k in grid(N, HP):
+                if packed:
+                    K[s, n, k] = pair(code(HS[s, n, 2 * k], LS[s], US[s]), code(HS[s, n, 2 * k + 1], LS[s], US[s]))
+                else:
+                    K[s, n, k] = code(HS[s, n, k], LS[s], US[s])
+            if zr:
+                for n in range(N):
+                    SK[s, n] = 0
+                    for k in range(HP):
+                        SK[s, n] += dot_pairs(K[s, n, k], 65537)
             for n, g in grid(N, 4 * H):
                 ZI[s, n, g] = 0
-                if parts:
-                    D0[s, n, g] = 0
-                    D1[s, n, g] = 0
-                    D2[s, n, g] = 0
-                    D3[s, n, g] = 0
-                    for k in range(Q):
-                        D0[s, n, g] += K[s, n, k] * R[g, k]
-                        D1[s, n, g] += K[s, n, Q + k] * R[g, Q + k]
-                        D2[s, n, g] += K[s, n, 2 * Q + k] * R[g, 2 * Q + k]
-                        D3[s, n, g] += K[s, n, 3 * Q + k] * R[g, 3 * Q + k]
-                    ZI[s, n, g] += D0[s, n, g] + D1[s, n, g] + (D2[s, n, g] + D3[s, n, g])
-                else:
-                    for k in range(H):
-                        ZI[s, n, g] += K[s, n, k] * R[g, k]
+                for k in range(HP):
+                    ZI[s, n, g] += product(K[s, n, k], R[k, g] if packed else R[g, k])
+                if zr:
+                    ZI[s, n, g] += SK[s, n] * ZR[g if zr > 1 else 0]
                 Z[s, n, g] = G[form.step(s, last, 0), n, g] + T(ZI[s, n, g]) * (
                     step_size(LS[s], US[s]) * SR[g if cr > 1 else 0]
                 )

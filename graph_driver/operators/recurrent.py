@@ -79,8 +79,8 @@ def quantized(ctx: NodeContext) -> OperatorScop:
     """Weights of 8 bits, one scale for each matrix or for each of its columns; full sequences."""
     need_float(ctx)
     x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
-    prepared = w.dtype.bits > 8  # centred codes, one row a gate (`graph_driver.contrib`)
-    hidden = r.shape[2 if prepared else 1]
+    packed = w.dtype.bits > 8  # pairs of codes (`graph_driver.contrib`)
+    hidden = r.shape[1] * (2 if packed else 1)
     layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], hidden, r.shape[0], False)
     forms = _forms(ctx, layer, None)
     if optional(ctx, _LENGTHS) is not None or forms[0].peephole or forms[0].coupled or w.dtype != r.dtype:
@@ -93,26 +93,35 @@ def quantized(ctx: NodeContext) -> OperatorScop:
         if name not in ("W", "R", "P")
     }
     for name, position, width in (("W", 1, layer.inputs), ("R", 2, layer.hidden)):
-        shapes[name] = (position, (gates, width) if prepared else (width, gates), w.dtype)
+        shapes[name] = (position, (width // 2 if packed else width, gates), w.dtype)
+    shifts = [0, 0]
     for name, position in _SCALES.items():
-        if name[0] == "S" or not prepared:
-            kind = scale.dtype if name[0] == "S" else w.dtype
-            shapes[name] = (position, (columns[0 if name[1] == "W" else 1],), kind)
+        which = 0 if name[1] == "W" else 1
+        if name[0] == "S":
+            shapes[name] = (position, (columns[which],), scale.dtype)
+        elif not packed:
+            shapes[name] = (position, (columns[which],), w.dtype)
+        elif (shift := optional(ctx, position)) is not None:
+            shifts[which] = shift.size // layer.directions
+            shapes[name] = (position, (shifts[which],), i32)
     given = {n: position for n, (position, _, _) in shapes.items() if optional(ctx, position) is not None}
-    codes = w.dtype if prepared else i32
     parts: list[Wiring] = []
     results: list[list[str]] = []
     for d, form in enumerate(forms):
         wiring = {"X": "X"}
         for name, (_, shape, dtype) in shapes.items():
             wiring[name] = _one_direction(parts, layer, name, shape, dtype, name in given, d)
-        for k, name in enumerate(() if prepared else ("W", "R")):
-            part: Scop = scop_of(make_codes, w.dtype, codes, *shapes[name][1], columns[k])
+        for k, name in enumerate(() if packed else ("W", "R")):
+            part: Scop = scop_of(make_codes, w.dtype, i32, *shapes[name][1], columns[k])
             made = f"{name}_codes_{d}"
             parts.append((part, {"X": wiring[name], "Z": wiring.pop(f"Z{name}"), part.results[0]: made}))
             wiring[name] = made
+        for name in ("ZW", "ZR"):
+            if name not in wiring:
+                wiring[name] = f"{name}_none_{d}"
+                _zeros(parts, i32, (1,), wiring[name])
         sizes = (layer.steps, layer.batch, layer.inputs, layer.hidden, columns)
-        cell: Scop = scop_of(make_quantized_lstm, layer.dtype, codes, *sizes, form)
+        cell: Scop = scop_of(make_quantized_lstm, layer.dtype, *sizes, form, packed, tuple(shifts))
         outcome = [f"{result}_{d}" for result in cell.results]
         parts.append((cell, wiring | dict(zip(cell.results, outcome, strict=True))))
         results.append(outcome)

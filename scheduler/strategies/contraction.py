@@ -98,12 +98,14 @@ def _sorted(stmt: Statement, product: tuple[Load, Load]) -> Contraction | None:
 
 
 def _added_product(stmt: Statement) -> tuple[Load, Load] | None:
-    """The two loads of `target + a * b` (through widening casts), else None."""
+    """The two loads of `target + a * b`, or of products of pairs (both through widening casts), else None."""
     value = stmt.value
     if isinstance(value, Call) and value.fn == "fma":
         factors: tuple[Expr, Expr] = (value.args[0], value.args[1])
     elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Binary) and value.b.op == "*":
         factors = (value.b.a, value.b.b)
+    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Call) and value.b.fn == "dot_pairs":
+        factors = (value.b.args[0], value.b.args[1])
     else:
         return None
     a, b = (_stripped(f) for f in factors)
@@ -115,8 +117,8 @@ def _added_product(stmt: Statement) -> tuple[Load, Load] | None:
 
 
 def _stripped(expr: Expr) -> Expr:
-    while isinstance(expr, Cast):
-        expr = expr.a
+    while isinstance(expr, Cast) or (isinstance(expr, Call) and expr.fn == "widen_pairs"):
+        expr = expr.a if isinstance(expr, Cast) else expr.args[0]
     return expr
 
 

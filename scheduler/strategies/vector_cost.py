@@ -21,6 +21,7 @@ STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one afte
 NEAR = 4  # a gather with at most this stride uses most of each cache line
 LATENCY = 2.0
 HORIZONTAL = 5.0  # combining the lanes of a reduction
+PAIRS = ("dot_pairs", "widen_pairs")  # one instruction each
 CALL = 12.0  # scalar operations of an elementary function
 UNKNOWN_EXTENT = 64
 
@@ -67,7 +68,8 @@ def operations(expr: Expr) -> float:
     """Scalar operations of an expression, subscripts excluded."""
     if isinstance(expr, (Load, Const, Var)):
         return 0.0
-    own = 0.5 if isinstance(expr, (Binary, Unary, Select)) else CALL if isinstance(expr, Call) else 0.0
+    simple = isinstance(expr, (Binary, Unary, Select)) or (isinstance(expr, Call) and expr.fn in PAIRS)
+    own = 0.5 if simple else CALL if isinstance(expr, Call) else 0.0
     return own + sum(operations(c) for c in expr.children())
 
 

@@ -158,10 +158,10 @@ CASES: dict[str, Maker] = {
     "take": lambda a, b, c: recurrent.make_take(f32, (a, b), 1),
     "join": lambda a, b, c: recurrent.make_join(f32, (a, b), 1),
     "quantized_lstm": lambda a, b, c: quantized_recurrent.make_quantized_lstm(
-        f32, f32, 3, 2, a, c, (1, 4 * c), Form((sigmoid, tanh, tanh), reverse=True)
+        f32, 3, 2, a, c, (1, 4 * c), Form((sigmoid, tanh, tanh), reverse=True), False
     ),
-    "quantized_lstm_i32": lambda a, b, c: quantized_recurrent.make_quantized_lstm(
-        f32, i32, 3, 2, a, c, (1, 4 * c), Form((sigmoid, tanh, tanh))
+    "quantized_lstm_pairs": lambda a, b, c: quantized_recurrent.make_quantized_lstm(
+        f32, 3, 2, 2 * a, 2 * c, (1, 8 * c), Form((sigmoid, tanh, tanh)), True, (1, 8 * c)
     ),
     "codes": lambda a, b, c: quantized_recurrent.make_codes(i8, i32, a, b, b),
     "grid_linear": lambda a, b, c: sampling.make_grid_sample(f32, 2, 3, (a, b), (c, 5), "linear", "zeros", False),

@@ -95,7 +95,7 @@ LSTMS = list(product((1, 2), (False, True), (False, True)))
 
 @pytest.mark.parametrize(("directions", "signed", "columns"), in_part(LSTMS, (2, False, False), (1, True, True)))
 def test_dynamic_quantize_lstm(directions: int, signed: bool, columns: bool) -> None:
-    steps, batch, inputs, hidden = 3, 1, 4, 32 if columns else 5  # 32 is summed in parts
+    steps, batch, inputs, hidden = 3, 1, 4, 32 if columns else 5  # even sizes are multiplied in pairs
     kind = np.int8 if signed else np.uint8
     # Sums of two products stay below 2**15: beyond it ONNX Runtime saturates on CPUs without VNNI.
     low, high = (-60, 60) if signed else (0, 255)

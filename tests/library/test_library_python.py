@@ -122,10 +122,13 @@ CASES: dict[str, Callable[[], Any]] = {
         recurrent.Form((sigmoid, tanh, scalar.relu), True, lengths=i32, clip=0.5, peephole=True, coupled=True),
     ),
     "quantized_lstm": lambda: quantized_recurrent.make_quantized_lstm(
-        f32, f32, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh), reverse=True)
+        f32, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh), reverse=True), False
     ),
-    "quantized_lstm_i32": lambda: quantized_recurrent.make_quantized_lstm(
-        f32, i32, 3, 2, 2, 3, (1, 12), recurrent.Form((sigmoid, tanh, tanh))
+    "quantized_lstm_pairs": lambda: quantized_recurrent.make_quantized_lstm(
+        f32, 3, 2, 2, 4, (1, 16), recurrent.Form((sigmoid, tanh, tanh)), True
+    ),
+    "quantized_lstm_shifted_pairs": lambda: quantized_recurrent.make_quantized_lstm(
+        f32, 2, 1, 2, 4, (1, 1), recurrent.Form((sigmoid, tanh, tanh)), True, (1, 16)
     ),
     "codes": lambda: quantized_recurrent.make_codes(i8, i32, 3, 4, 4),
     "gru_lengths": lambda: recurrent.make_gru(f32, 3, 2, 2, 3, recurrent.Form((sigmoid, tanh), lengths=i64)),
