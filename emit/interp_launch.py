@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from emit.loops import Alloc, Barrier, Block, For, If, Launch, Let, Stmt, walk
+from emit.loops import Alloc, Barrier, Block, For, If, Launch, Let, Stmt, WarpReduce, walk
 from emit.printer import expr_text
 from poly.errors import BuildError
-from poly.expr import Expr
+from poly.expr import Binary, Expr, Var
 
 Env = dict[str, Any]
 Run = Callable[[Env], Any]
@@ -138,7 +138,9 @@ def launch(compiler: Compiler, s: Launch) -> Run:
                 watch.block, watch.phase = number, 0
                 watch.pending.clear()
                 watch.cells = {k: cell for k, cell in watch.cells.items() if k[0] not in own}
-            _block(compiler, s.name, number, [steps({**inside, **dict(zip(names, t))}) for t in threads])
+            inside[EXCHANGE] = {}
+            each = [{**inside, **dict(zip(names, t)), NUMBER: k} for k, t in enumerate(threads)]
+            _block(compiler, s.name, number, [steps(env) for env in each])
         if watch is not None:
             watch.launch = ""
 
@@ -168,13 +170,14 @@ def _block(compiler: Compiler, name: str, block: int, threads: list[Iterator[int
             raise DivergentBarrier(f"{name}: threads 0 and {other} of block {block} do not come to the same barrier")
         if places == {None}:
             return
-        if watch is not None:
+        if watch is not None and not any(isinstance(p, int) and p < 0 for p in places):
             watch.phase += 1
 
 
 def _steps(compiler: Compiler, s: Stmt) -> Steps:
-    """The statement as a generator that stops at each barrier and says which it is."""
-    if not any(isinstance(x, Barrier) for x in walk(s)):
+    """The statement as a generator that stops at each barrier and says which it is; where threads exchange
+    registers it stops too, with a negative number: that orders no accesses to memory."""
+    if not any(isinstance(x, Barrier | WarpReduce) for x in walk(s)):
         run = compiler.stmt(s)
 
         def plain(env: Env) -> Iterator[int]:  # a generator: nothing runs before its turn
@@ -184,6 +187,8 @@ def _steps(compiler: Compiler, s: Stmt) -> Steps:
         return plain
     if isinstance(s, Barrier):
         return _waiting(compiler, s) if s.copies else lambda env: iter((id(s),))
+    if isinstance(s, WarpReduce):
+        return _combining(compiler, s)
     if isinstance(s, Block):
         return _sequence([_steps(compiler, c) for c in s.stmts])
     if isinstance(s, For):
@@ -196,6 +201,25 @@ def _steps(compiler: Compiler, s: Stmt) -> Steps:
     if isinstance(s, Let):
         return _bound(s.name, compiler.expr(s.value), _steps(compiler, s.body))
     return _bound("@" + s.buffer.name, compiler.fresh(s), _steps(compiler, s.body))
+
+
+EXCHANGE, NUMBER = "@exchange", "@number"  # in the environment: a block's table, a thread's number
+OWN, OTHER = "@own", "@other"
+
+
+def _combining(compiler: Compiler, s: WarpReduce) -> Steps:
+    """Pairwise combination in a warp: all leave their values, then each takes its partner's."""
+    place = [compiler.expr(e) for e in s.index]
+    combined = compiler.expr(Binary(s.op, Var(OWN, s.dtype), Var(OTHER, s.dtype), s.dtype))
+
+    def run(env: Env) -> Iterator[int]:
+        buffer, at, table, number = env["@" + s.array], tuple(p(env) for p in place), env[EXCHANGE], env[NUMBER]
+        for distance in (16, 8, 4, 2, 1):
+            table[distance, number] = buffer[at]
+            yield -id(s)
+            buffer[at] = combined({OWN: buffer[at], OTHER: table[distance, number ^ distance]})
+
+    return run
 
 
 PENDING = "@copies"  # in the environment of a thread: its asynchronous copies (buffer, element, value)

@@ -308,6 +308,20 @@ class WarpProduct(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class WarpReduce(Stmt):
+    """The 32 threads of each warp combine an element of a register buffer of theirs, pairwise.
+
+    For d in 16, 8, 4, 2, 1, each thread's `array[index] = array[index] OP other`, where `other` is the element of
+    the thread whose number differs in the bit d. Threads are numbered x fastest; all of the block come.
+    """
+
+    op: str
+    array: str
+    index: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A kernel. `buffers` are the pointer arguments in ABI order (all arrays of the Scop that
     are not local, in `Scop.arrays` order), `params` the i64 size arguments.

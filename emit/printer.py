@@ -21,6 +21,7 @@ from emit.loops import (
     Store,
     VLoad,
     WarpProduct,
+    WarpReduce,
 )
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
@@ -120,6 +121,8 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
     elif isinstance(s, WarpProduct):
         what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
         put(f"{s.acc} += warp_product_{s.tiles[0]}x{s.tiles[1]}({what})")
+    elif isinstance(s, WarpReduce):
+        put(f"warp {s.op} {_access(s.array, s.index)}")
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
         how = "async " if s.asynchronous else ""

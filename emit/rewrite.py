@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, walk
+from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, WarpReduce, walk
 from poly.expr import Expr, Load, Var, rewrite, substitute
 
 
@@ -49,6 +49,8 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     if isinstance(stmt, WarpProduct):
         left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))
         return replace(stmt, left_index=left, right_index=right)
+    if isinstance(stmt, WarpReduce):
+        return replace(stmt, index=tuple(map(fn, stmt.index)))
     return with_bodies(stmt, tuple(map_exprs(b, fn) for b in stmt.bodies()))
 
 
@@ -78,6 +80,8 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
     elif isinstance(stmt, WarpProduct):
         yield from stmt.left_index
         yield from stmt.right_index
+    elif isinstance(stmt, WarpReduce):
+        yield from stmt.index
 
 
 class Names:
@@ -164,6 +168,10 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         assert isinstance(made, WarpProduct)
         acc, left, right = (arrays.get(a, a) for a in (made.acc, made.left, made.right))
         return replace(made, acc=acc, left=left, right=right)
+    if isinstance(stmt, WarpReduce):
+        moved = map_exprs(stmt, fix)
+        assert isinstance(moved, WarpReduce)
+        return replace(moved, array=arrays.get(moved.array, moved.array))
     return with_bodies(stmt, tuple(_unique(b, vars, arrays, names) for b in stmt.bodies()))
 
 

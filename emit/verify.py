@@ -28,6 +28,7 @@ from emit.loops import (
     Store,
     VLoad,
     WarpProduct,
+    WarpReduce,
     walk,
 )
 from poly.dtypes import DType, bool_, i64
@@ -50,6 +51,9 @@ def verify(fn: Function, after: str = "lowering") -> None:
         _Checker().function(fn)
     except _Broken as e:
         raise BuildError(f"loop IR of '{fn.name}' is wrong after {after}: {e}") from None
+
+
+WARP = 32  # threads that exchange registers
 
 
 class _Broken(Exception):
@@ -148,6 +152,8 @@ class _Checker:
             self.store(s, env)
         elif isinstance(s, WarpProduct):
             self.product(s, env)
+        elif isinstance(s, WarpReduce):
+            self.warp_reduce(s, env)
         else:
             raise _Broken(f"unknown statement {type(s).__name__}")
 
@@ -246,6 +252,18 @@ class _Checker:
             form = linear((s.left_index if array == s.left else s.right_index)[d])
             if (form.coefficient(x), form.coefficient(y)) != (along_x, along_y):
                 raise _Broken(f"a warp product whose threads are wrongly placed in '{array}'")
+
+    def warp_reduce(self, s: WarpReduce, env: _Env) -> None:
+        """A combination across a warp: whole warps, all of which come, of registers that shuffles can move."""
+        if env.launch is None or env.launch.block_threads % WARP:
+            raise _Broken(f"a warp reduction of '{s.array}' where blocks are not whole warps")
+        if env.diverged:
+            raise _Broken(f"a warp reduction of '{s.array}' under {env.diverged} on which threads may disagree")
+        buffer = self.buffer(s.array, len(s.index), env)
+        if buffer.space not in ("register", "local") or buffer.dtype != s.dtype or s.dtype.bytes not in (4, 8):
+            raise _Broken(f"a warp reduction of '{s.array}', which is not 4 or 8 bytes in registers")
+        if self.subscripts(s.array, s.index, env) != 1:
+            raise _Broken(f"a warp reduction with vector subscripts of '{s.array}'")
 
     # ---- expressions -----------------------------------------------------------------------
 

@@ -32,12 +32,17 @@ def guarded(scop: Scop, old: Node, new: Node) -> Node:
     other = Condition(scop.context.subtract(legal), scop.context).simple
     if legal.intersect(scop.context).is_empty() or other.intersect(scop.context).is_empty():
         return new
-    return Sequence((_under(scop, legal, new), _under(scop, other, _renamed(old, new))))
-
-
-def _under(scop: Scop, sizes: isl.Set, tree: Node) -> Filter:
     every = {n: isl.Set.universe(s.domain.get_space()) for n, s in scop.statements.items()}
-    return Filter({n: d.intersect_params(sizes) for n, d in every.items()}, tree)
+    return versions(every, (legal, new), (other, old))
+
+
+def versions(domain: Mapping[str, isl.Set], new: tuple[isl.Set, Node], old: tuple[isl.Set, Node]) -> Sequence:
+    """Two trees for the same instances, each with the sizes for which it is; the loops of `old` are renamed."""
+    return Sequence((_under(domain, *new), _under(domain, old[0], _renamed(old[1], new[1]))))
+
+
+def _under(domain: Mapping[str, isl.Set], sizes: isl.Set, tree: Node) -> Filter:
+    return Filter({n: d.intersect_params(sizes) for n, d in domain.items()}, tree)
 
 
 def _renamed(old: Node, new: Node) -> Node:

@@ -128,7 +128,7 @@ def check_bounded(scop: Scop, stmts: Sequence[Statement], array: str, loops: lis
                 f"'{min(inside & used)}' decides which elements are touched"
             )
     dynamic = next((s for s in stmts if s.dynamic), None)
-    if dynamic and not _spread(scop, array, loops).is_equal(_spread(scop, array, loops, within=True)):
+    if dynamic and not spread(scop, array, loops).is_equal(spread(scop, array, loops, within=True)):
         raise ScheduleError(
             f"array '{array}' cannot get a buffer here: in {dynamic.name} the data-dependent loop "
             f"'{dynamic.dynamic[0].iter}' decides how far apart its elements are"
@@ -154,15 +154,15 @@ def check_shared(scop: Scop, tree: Node) -> None:
 
 def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
     """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
-    spread = _spread(scop, array, loops)
+    apart = spread(scop, array, loops)
     extents: list[int | None] = []
     for d in range(len(scop.arrays[array].shape)):
-        top = spread.dim_max_val(d)
+        top = apart.dim_max_val(d)
         extents.append(int(top.to_python()) + 1 if top.is_int() else None)
     return extents
 
 
-def _spread(scop: Scop, array: str, loops: list[Member], within: bool = False) -> isl.Set:
+def spread(scop: Scop, array: str, loops: list[Member], within: bool = False) -> isl.Set:
     """Distances between two elements that one iteration of `loops` touches.
 
     `within` leaves out what is outside the array: data-dependent loops do not get there.

@@ -20,13 +20,11 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from emit.gpu.touches import Around, Touch, touches
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
+from emit.gpu.touches import Around, Touch, each_launch, touches
+from emit.loops import Alloc, Barrier, Block, For, Function, Launch, Stmt, Store, walk
 from emit.printer import expr_text
 from emit.rewrite import with_bodies
-from poly.dtypes import bool_
 from poly.errors import BuildError
-from poly.expr import Binary, Unary, Var
 from poly.scop import Scop
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
@@ -39,20 +37,7 @@ def place_barriers(fn: Function, scop: Scop) -> Function:
         BuildError: two blocks, or two threads at one place of the text, conflict; or a barrier
             would stand where only some threads of a block come.
     """
-    return replace(fn, body=_host(fn.body, Around(scop.context, fn.params)))
-
-
-def _host(s: Stmt, around: Around) -> Stmt:
-    if isinstance(s, Launch):
-        return _Launch(s, around).run()
-    if isinstance(s, For):
-        return replace(s, body=_host(s.body, around.inside(s)))
-    if isinstance(s, Let):
-        return replace(s, body=_host(s.body, around.known(s.name, Binary("==", Var(s.name), s.value, bool_))))
-    if isinstance(s, If):
-        orelse = None if s.orelse is None else _host(s.orelse, around.under(Unary("not", s.cond, bool_)))
-        return If(s.cond, _host(s.then, around.under(s.cond)), orelse)
-    return with_bodies(s, tuple(_host(b, around) for b in s.bodies()))
+    return each_launch(fn, scop, lambda launch, around: _Launch(launch, around).run())
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ class GpuDialect:
     the number of an element in it. `begin_copy` and `wait_for_copies`: functions for asynchronous copies of
     `SIZE` bytes, with the instruction's `CACHE` policy; None where there are none. `tensor` and
     `warp_product` likewise: the instructions, and `ROWS` x `COLUMNS` products of 16 x 16 by 16 x 8 elements of a
-    `TYPE`."""
+    `TYPE`. `exchange`: the value `{}` of the thread of the warp whose number differs in the bit `{}`."""
 
     name: str
     preamble: tuple[str, ...]
@@ -40,6 +40,7 @@ class GpuDialect:
     wait_for_copies: str | None = None
     tensor: str | None = None
     warp_product: str | None = None
+    exchange: str | None = None
 
 
 def _cuda_math(function: str, name: str) -> str:
@@ -172,6 +173,7 @@ CUDA = GpuDialect(
 }}""",
     tensor=_CUDA_TENSOR,
     warp_product=_CUDA_PRODUCT,
+    exchange="__shfl_xor_sync(0xffffffffu, {}, {})",
     wait_for_copies=f"""{_CUDA_INLINE} void wait_for_copies() {{
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -14,7 +14,7 @@ from functools import reduce
 from emit.c_expr import Helpers, literal
 from emit.c_plain import PLAIN, PlainPrinter
 from emit.gpu.dialects import GpuDialect
-from emit.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpProduct
+from emit.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpProduct, WarpReduce
 from poly.dtypes import BY_NAME, DType, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var
@@ -294,6 +294,19 @@ class GpuPrinter(PlainPrinter):
         for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
             places += [f"&{array}[{self.address(array, index)}]", self.index(self.buffers[array].shape[-1])]
         return f"{name}({', '.join([s.acc, *places, x, y])})"
+
+    def warp_reduce(self, s: WarpReduce) -> str:
+        """A combination across a warp, in the order that the IR says."""
+        if self.dialect.exchange is None:
+            raise BuildError(f"{self.dialect.name} has no shuffles: compile for this target, not only print")
+        element = PLAIN[s.dtype.name]
+        step = super().expr(Binary(s.op, Var("a", s.dtype), Var("b", s.dtype), s.dtype))
+        name = f"warp_{''.join(_LETTERS.get(ch, ch) for ch in s.op)}_{s.dtype.name}"
+        other = self.dialect.exchange.format("a", "d")
+        loop = f"for (int d = 16; d > 0; d /= 2) {{ {element} b = {other}; a = {step}; }} return a;"
+        self._define(name, element, [f"{element} a"], loop)
+        place = f"{s.array}[{self.address(s.array, s.index)}]"
+        return f"{place} = {name}({place})"
 
     def _hreduce(self, e: HReduce) -> str:
         """Halves combined pairwise, as the IR says."""

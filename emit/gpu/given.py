@@ -59,9 +59,12 @@ def elements(buffer: Buffer) -> Expr:
     return count
 
 
-def worthwhile(s: Stmt, arrays: Mapping[str, Buffer], sizes: frozenset[str]) -> tuple[Expr, ...]:
-    """The conditions on sizes under which a launch of `s` has wider accesses than in general; () when never."""
-    if not any(_wants_lanes(x) for x in walk(s)):
+def worthwhile(
+    s: Stmt, arrays: Mapping[str, Buffer], sizes: frozenset[str], single: frozenset[str]
+) -> tuple[Expr, ...]:
+    """The conditions on sizes under which a launch of `s` has wider accesses than in general; () when never.
+    `single`: buffers that are copied element by element."""
+    if not any(_wants_lanes(x, single) for x in walk(s)):
         return ()
     used = [arrays[n] for n in sorted(_accessed(s)) if n in arrays]
     whole: dict[str, int] = {}
@@ -80,9 +83,12 @@ def worthwhile(s: Stmt, arrays: Mapping[str, Buffer], sizes: frozenset[str]) -> 
     return tuple(dict.fromkeys((*even, *small, *few)))
 
 
-def _wants_lanes(s: Stmt) -> bool:
+def _wants_lanes(s: Stmt, single: frozenset[str]) -> bool:
     """Whether this is a loop over lanes, or a copy that may become one."""
-    return isinstance(s, For) and s.kind == "vector" or isinstance(s, Store) and s.instance is None
+    if isinstance(s, For):
+        return s.kind == "vector" and not all(x.origin and x.origin.buffer in single
+                                              for x in walk(s) if isinstance(x, Store))  # fmt: skip
+    return isinstance(s, Store) and s.instance is None and not (s.origin and s.origin.buffer in single)
 
 
 def _accessed(s: Stmt) -> set[str]:

@@ -10,7 +10,7 @@ import islpy as isl
 from emit.gpu.extents import reads
 from emit.isl_expr import to_expr
 from emit.linear import variables
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, walk
+from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from emit.rewrite import with_bodies
 from poly.affine import NotAffine, set_space, to_set
 from poly.dtypes import bool_
@@ -113,4 +113,4 @@ def _stmts(s: Stmt) -> tuple[Stmt, ...]:
 
 
 def _has_barrier(s: Stmt) -> bool:
-    return any(isinstance(x, (Barrier, Launch)) for x in walk(s))
+    return any(isinstance(x, Barrier | Launch | WarpReduce) for x in walk(s))

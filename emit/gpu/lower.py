@@ -12,7 +12,9 @@ from emit.gpu.lanes import widen
 from emit.gpu.mapping import launches
 from emit.gpu.narrow import narrow
 from emit.gpu.peel import peel
+from emit.gpu.private import private_rows
 from emit.gpu.tensor import tensor_cores
+from emit.gpu.trees import shuffled_sums
 from emit.gpu.whole import whole_tiles
 from emit.loops import Function
 from emit.lower import build_loops
@@ -45,6 +47,8 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
     verify(fn, "loop generation")
     steps = (
         ("mapping", lambda f: simplify(even_loops(launches(contract(f), target)))),
+        ("trees", lambda f: shuffled_sums(f, target)),
+        ("private rows", lambda f: simplify(private_rows(f, scop))),
         ("whole tiles", lambda f: simplify(whole_tiles(f))),
         ("double buffers", lambda f: check_budget(simplify(double_buffer(f, target)), target)),
         ("partial panels", lambda f: simplify(peel(f))),

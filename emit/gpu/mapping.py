@@ -17,6 +17,7 @@ from emit.gpu.copies import cooperative, copied_buffer, transposes
 from emit.gpu.extents import Extents, axis_of, bound_loops, reads
 from emit.gpu.given import WIDEST, both, multiples, worthwhile
 from emit.gpu.guards import guarded, holds_for_some
+from emit.gpu.private import followed
 from emit.linear import linear, rebuild, variables
 from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
 from emit.passes.bounds import full
@@ -99,15 +100,16 @@ class _Host:
         """One launch, or two of which the host takes the one that suits the sizes."""
         name = self.names.fresh(f"{self.fn.name}_{self.count}")
         self.count += 1
-        general = self.mapped(s, known, name, ())
-        given = worthwhile(s, self.arrays, frozenset(self.fn.params))
+        own = followed(s)
+        general = self.mapped(s, known, name, (), own)
+        given = worthwhile(s, self.arrays, frozenset(self.fn.params), own)
         if not given:
             return general
-        return If(both(given), self.mapped(s, known, self.names.fresh(f"{name}_wide"), given), general)
+        return If(both(given), self.mapped(s, known, self.names.fresh(f"{name}_wide"), given, own), general)
 
-    def mapped(self, s: Stmt, known: frozenset[str], name: str, given: tuple[Expr, ...]) -> Launch:
+    def mapped(self, s: Stmt, known: frozenset[str], name: str, given: tuple[Expr, ...], own: frozenset[str]) -> Launch:
         extents = Extents(s, known, self.target)
-        device = _Device(name, self, extents, multiples(given))
+        device = _Device(name, self, extents, multiples(given), own)
         body = device.visit(s, _Spot())
         for buffer in reversed(device.shared.values()):
             body = Alloc(_padded(buffer) if buffer.name in device.padded else buffer, body)
@@ -148,11 +150,13 @@ class _Spot:
 
 
 class _Device:
-    """The statements of one launch. `grid` and `threads` by axis letter; `known`: what sizes are multiples of."""
+    """The statements of one launch. `grid` and `threads` by axis letter; `known`: what sizes are multiples of;
+    `own`: the buffers of which a thread has the elements that its number leads to (`emit.gpu.private`)."""
 
-    def __init__(self, name: str, host: _Host, extents: Extents, known: Mapping[str, int]) -> None:
+    def __init__(self, name: str, host: _Host, extents: Extents, known: Mapping[str, int], own: frozenset[str]) -> None:
         self.name = name
         self.known = known
+        self.own = own
         self.host = host
         self.extents = extents
         self.grid = {a: (host.names.fresh(f"b{a}"), n) for a, n in extents.blocks.items()}
@@ -170,7 +174,8 @@ class _Device:
                 (*self.missing(at.axes, "block"), *at.guards), at.values, tuple(self.threads.values())
             )
             threads, names = self.extents.block_threads, self.host.names
-            return cooperative(s, self.shared, self.host.arrays, self.thread, threads, names, guards, self.known)
+            arrays = {} if copied.name in self.own else self.host.arrays  # (element by element)
+            return cooperative(s, self.shared, arrays, self.thread, threads, names, guards, self.known)
         if isinstance(s, Store):
             self.padded |= set(self.read_by_columns(s, at))
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))

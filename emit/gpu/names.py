@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, walk
+from emit.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, WarpReduce, walk
 from emit.rewrite import stmt_exprs, with_bodies
 from poly.expr import Expr, Load, Var, rewrite
 from poly.expr import walk as walk_expr
@@ -27,7 +27,7 @@ def used_names(stmt: Stmt) -> tuple[set[str], set[str]]:
     variables: set[str] = set()
     arrays: set[str] = set()
     for s in walk(stmt):
-        if isinstance(s, Store):
+        if isinstance(s, Store | WarpReduce):
             arrays.add(s.array)
         elif isinstance(s, WarpProduct):
             arrays |= {s.acc, s.left, s.right}
@@ -75,6 +75,8 @@ def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
         left, right = tuple(map(fix, stmt.left_index)), tuple(map(fix, stmt.right_index))
         acc, a, b = (new(n) for n in (stmt.acc, stmt.left, stmt.right))
         return replace(stmt, acc=acc, left=a, left_index=left, right=b, right_index=right)
+    if isinstance(stmt, WarpReduce):
+        return replace(stmt, array=new(stmt.array), index=tuple(map(fix, stmt.index)))
     return stmt
 
 

@@ -12,7 +12,21 @@ from dataclasses import replace
 
 from emit.gpu.given import MOST_ELEMENTS, elements, limits
 from emit.linear import Interval, interval, interval_of, is_index, linear
-from emit.loops import Alloc, Buffer, For, Function, Launch, Let, Ramp, Stmt, Store, VLoad, WarpProduct, walk
+from emit.loops import (
+    Alloc,
+    Buffer,
+    For,
+    Function,
+    Launch,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    WarpProduct,
+    WarpReduce,
+    walk,
+)
 from emit.rewrite import stmt_exprs, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Const, Expr, Load, const_int
@@ -48,7 +62,7 @@ def _fits(launch: Launch, arrays: Mapping[str, Buffer]) -> bool:
 
 
 def _accessed(s: Stmt) -> Iterator[str]:
-    if isinstance(s, Store):
+    if isinstance(s, Store | WarpReduce):
         yield s.array
     if isinstance(s, WarpProduct):
         yield from (s.acc, s.left, s.right)

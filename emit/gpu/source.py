@@ -249,6 +249,8 @@ class _Kernel(StatementPrinter):
         if isinstance(stmt, loops.WarpProduct):
             x, y = (v for v, _ in self.stmt.threads[:2])
             return [Statement(self.printer.product(stmt, x, y))]
+        if isinstance(stmt, loops.WarpReduce):
+            return [Statement(self.printer.warp_reduce(stmt))]
         if isinstance(stmt, loops.Let):
             self.printer.bind(stmt.name, stmt.value)
             value = Initializer(Const(Value(self.value_type(stmt.value), stmt.name)), self.printer.expr(stmt.value))

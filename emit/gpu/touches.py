@@ -7,20 +7,21 @@ element of its array.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import islpy as isl
 
 from emit.linear import operands
-from emit.loops import Alloc, Block, For, If, Launch, Let, Ramp, Stmt, Store, VLoad
-from emit.rewrite import stmt_exprs
+from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Ramp, Stmt, Store, VLoad
+from emit.rewrite import stmt_exprs, with_bodies
 from poly.affine import NotAffine, to_pw_aff, to_set
 from poly.dtypes import bool_, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, substitute
 from poly.expr import walk as walk_expr
+from poly.scop import Scop
 
 SET = isl.dim_type.set
 Path = tuple[tuple[Stmt, int], ...]
@@ -134,8 +135,31 @@ def _loop_conditions(s: For) -> tuple[Expr, ...]:
     return tuple(out)
 
 
+def each_launch(fn: Function, scop: Scop, run: Callable[[Launch, Around], Launch]) -> Function:
+    """`fn` with its launches replaced; `run` is told what the host knows where each of them stands."""
+
+    def visit(s: Stmt, around: Around) -> Stmt:
+        if isinstance(s, Launch):
+            return run(s, around)
+        if isinstance(s, For):
+            return replace(s, body=visit(s.body, around.inside(s)))
+        if isinstance(s, Let):
+            return replace(s, body=visit(s.body, around.known(s.name, Binary("==", Var(s.name), s.value, bool_))))
+        if isinstance(s, If):
+            orelse = None if s.orelse is None else visit(s.orelse, around.under(Unary("not", s.cond, bool_)))
+            return If(s.cond, visit(s.then, around.under(s.cond)), orelse)
+        return with_bodies(s, tuple(visit(b, around) for b in s.bodies()))
+
+    return replace(fn, body=visit(fn.body, Around(scop.context, fn.params)))
+
+
 def touches(launch: Launch, around: Around) -> list[Touch]:
     """All accesses of a launch to memory that its threads share."""
+    return read(launch, around)[0]
+
+
+def read(launch: Launch, around: Around) -> tuple[list[Touch], Mapping[int, isl.Set]]:
+    """The same, and the points of each loop, by its identity: the loop's variable is the last dimension."""
     space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(around.names))
     at = _At((), (), isl.Set.universe(space).intersect_params(around.context))
     for c in around.conditions:
@@ -144,14 +168,16 @@ def touches(launch: Launch, around: Around) -> list[Touch]:
         at = at.with_dim(v).where(Binary(">=", Var(v), const_int(0), bool_))
         for bound in operands(n, "min"):
             at = at.where(Binary("<", Var(v), bound, bool_))
-    found = _Reader().visit(launch.body, at)
+    reader = _Reader()
+    found = reader.visit(launch.body, at)
     same = {(t.array, t.write, id(t.stmt), t.index, id(t.points)): t for t in found}
-    return list(same.values())
+    return list(same.values()), reader.points
 
 
 class _Reader:
     def __init__(self) -> None:
         self.private: set[str] = set()
+        self.points: dict[int, isl.Set] = {}
 
     def visit(self, s: Stmt, at: _At) -> Iterator[Touch]:
         if isinstance(s, Store):
@@ -160,7 +186,9 @@ class _Reader:
         for e in stmt_exprs(s):
             yield from self.reads(e, s, at)
         if isinstance(s, For):
-            yield from self.visit(s.body, at.inside(s).step(s, 0))
+            inside = at.inside(s)
+            self.points[id(s)] = inside.points
+            yield from self.visit(s.body, inside.step(s, 0))
         elif isinstance(s, If):
             yield from self.visit(s.then, at.where(s.cond).step(s, 0))
             if s.orelse is not None:

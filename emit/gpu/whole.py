@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from emit.gpu.extents import reads
 from emit.linear import Interval, interval, interval_of, linear, operands, variables
-from emit.loops import Alloc, Barrier, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
+from emit.loops import Alloc, Barrier, Buffer, For, Function, If, Launch, Let, Stmt, Store, WarpReduce, walk
 from emit.passes.bounds import full
 from emit.rewrite import with_bodies
 from poly.dtypes import bool_
@@ -86,7 +86,11 @@ class _Launch:
         """Without needless guards where all that a statement stores is in registers."""
         inner = list(walk(s))
         stores = [x for x in inner if isinstance(x, Store)]
-        if stores and all(x.array in self.own for x in stores) and not any(isinstance(x, Barrier) for x in inner):
+        if (
+            stores
+            and all(x.array in self.own for x in stores)
+            and not any(isinstance(x, Barrier | WarpReduce) for x in inner)
+        ):
             try:
                 return self.loosened(s, ranges, False)
             except _Unsafe:

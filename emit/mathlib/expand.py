@@ -27,6 +27,7 @@ from emit.loops import (
     Store,
     VLoad,
     WarpProduct,
+    WarpReduce,
 )
 from emit.mathlib import exp_log, power, special, trig
 from emit.mathlib.build import V
@@ -78,7 +79,7 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
         return Block(tuple(sub(t) for t in s.stmts))
     if isinstance(s, (For, Alloc, Launch)):
         return replace(s, body=sub(s.body))
-    if isinstance(s, Barrier | WarpProduct):
+    if isinstance(s, Barrier | WarpProduct | WarpReduce):
         return s
     if isinstance(s, Let):
         e = _Expansion(fresh)

@@ -26,6 +26,7 @@ from emit.loops import (
     Store,
     VLoad,
     WarpProduct,
+    WarpReduce,
 )
 from emit.rewrite import map_exprs, substitute_stmt
 from poly.dtypes import bool_, i64
@@ -75,7 +76,7 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         return _launch(stmt, ranges)
     if isinstance(stmt, Barrier):
         return stmt
-    if isinstance(stmt, WarpProduct):
+    if isinstance(stmt, WarpProduct | WarpReduce):
         return map_exprs(stmt, ex)
     assert isinstance(stmt, Store)
     return _store(stmt, ex)

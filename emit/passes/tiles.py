@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from emit.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, walk
+from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from emit.passes.bounds import full
 from emit.passes.simplify import simplify_stmt
 from emit.rewrite import map_exprs, substitute_stmt, with_bodies
@@ -53,7 +53,7 @@ def separate_tiles(fn: Function, rests: bool = True) -> Function:
 
 
 def _whole(stmt: Stmt) -> bool:
-    return any(isinstance(s, (Barrier, Launch)) for s in walk(stmt))
+    return any(isinstance(s, Barrier | Launch | WarpReduce) for s in walk(stmt))
 
 
 def _conjunction(conditions: list[Expr]) -> Expr:

@@ -10,6 +10,7 @@ from poly.scop import Scop
 from poly.target import GpuTarget
 from scheduler.schedule import Schedule
 from scheduler.strategies.gpu_contraction import gpu_contractions
+from scheduler.strategies.gpu_kept import keep_rows
 from scheduler.strategies.gpu_mapping import bind_nests
 from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_storage import keep_near
@@ -42,5 +43,6 @@ STRATEGIES: Mapping[str, Strategy] = {
     "fusion": join,
     "mapping": bind_nests,
     "storage": keep_near,
+    "rows": keep_rows,
 }
 """In this order; the names are the stages of the decisions."""

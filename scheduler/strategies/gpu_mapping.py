@@ -44,7 +44,7 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
         for name in inner:
             bind_nest(plan, name)
         return
-    if len(free) == len(members) and bind_rows(plan, members, body):
+    if all(m in free or plan.extent(m) == 1 for m in members) and bind_rows(plan, members, body):
         return
     for chosen in (free, _leading(members, free)):
         steps = _steps(plan, members, chosen)

@@ -2,8 +2,9 @@
 
 Softmax, norms, sums of rows and products with a vector have free outer loops and, inside, several loops
 that run along contiguous elements. The outer loops become blocks. Of an inner loop that carries nothing,
-iteration j goes to thread j % T; a reduction is done in a declared order: T partial results, one a thread,
-then T/16 of them by each of 16 threads, then those 16 one after another (`rfactor` twice).
+iteration j goes to thread j % T; a reduction is done in a declared order: T partial results, one a thread, then
+pairwise in each warp by shuffles and warp after warp (`emit.gpu.trees`); on targets without shuffles T/16 of them
+by each of 16 threads, then those 16 one after another (`rfactor` twice).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from scheduler.strategies.planner import first_loops, is_flat
 from scheduler.tree_edit import is_dynamic
 
 MOST = 256  # threads of a block
+EACH = 16  # elements of a row for each thread, where that takes more threads
 FEWEST = 32  # iterations of an inner loop below which a thread for each row does as well
 SECOND = 16  # threads of the second stage of a reduction
+SHUFFLES = "shuffle"  # the feature of a target
 BLOCK_AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
 
 
@@ -50,7 +53,7 @@ def bind_nested(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[
 
 
 def _suits(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[list[Member], Node]]) -> bool:
-    if not inner or not all(plan.parallel(m) for m in members):
+    if not inner or not all(plan.carried()[m.name].parallel for m in members):
         return False
     along = across = 0.0
     for chain, rest in inner:
@@ -74,7 +77,8 @@ def _cut_loop(plan: GpuPlan, chain: Sequence[Member]) -> Member:
 def _threads(plan: GpuPlan, inner: Sequence[tuple[list[Member], Node]]) -> int:
     extents = [plan.extent(_cut_loop(plan, chain)) for chain, _ in inner]
     longest = MOST if None in extents else max(n or 1 for n in extents)
-    return min(MOST, max(FEWEST, 1 << (longest - 1).bit_length()))
+    most = min(plan.target.max_threads, max(MOST, 1 << max(0, longest // EACH - 1).bit_length()))
+    return min(most, max(FEWEST, 1 << (longest - 1).bit_length()))
 
 
 def spread(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
@@ -89,9 +93,10 @@ def spread(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
             f"loop {cut.name}", f"spread over {threads} threads",
             lambda s: _dealt(s, names, cut.name, threads).bind(f"{cut.name}.in", "thread.x"), threads=threads,
         )  # fmt: skip
+    warps = SHUFFLES in plan.target.features and threads % plan.target.warp == 0
     return plan.attempt(
-        f"loop {cut.name}", f"reduction over {threads} threads, then {SECOND}, then one",
-        lambda s: _reduced(s, names, cut.name, threads), threads=threads,
+        f"loop {cut.name}", f"reduction over {threads} threads, then {'their warps' if warps else SECOND}, then one",
+        lambda s: _reduced(s, names, cut.name, threads, warps), threads=threads,
     )  # fmt: skip
 
 
@@ -112,10 +117,11 @@ def _dealt(s: Schedule, chain: Sequence[str], loop: str, threads: int) -> Schedu
     return s.permute([f"{loop}.in", *rest])
 
 
-def _reduced(s: Schedule, chain: Sequence[str], loop: str, threads: int) -> Schedule:
-    """Partial results for each thread, joined in two stages."""
+def _reduced(s: Schedule, chain: Sequence[str], loop: str, threads: int, warps: bool) -> Schedule:
+    """Partial results for each thread, joined in two stages; where there are `warps` with shuffles, one thread
+    joins them, and `emit.gpu.trees` makes a tree of that."""
     s = _stage(_dealt(s, chain, loop, threads), f"{loop}.in")
-    if threads <= SECOND:
+    if threads <= SECOND or warps:
         return s
     for join in [n for n in s.loops if n.startswith(f"{loop}.in.join")]:
         s = _stage(_dealt(s, [join], join, SECOND), f"{join}.in")

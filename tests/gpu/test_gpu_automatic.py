@@ -51,9 +51,9 @@ def test_a_contraction_has_block_tiles_panels_and_register_tiles() -> None:
 
 def test_a_row_reduction_is_one_kernel_with_a_block_for_each_row() -> None:
     schedule = automatic_gpu(ALL["softmax"][0].scop(), simt.TARGET)
-    (launch,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
-    assert launch.threads == (("tx", 256),)
-    assert "reduction over 256 threads, then 16, then one" in "\n".join(schedule.notes)
+    kept, general = simt.launches(simt.finished(schedule.scop, schedule.tree))
+    assert [n for _, n in (*kept.threads, *general.threads)] == [256, 256]
+    assert "reduction over 256 threads, then their warps, then one" in "\n".join(schedule.notes)
 
 
 def test_serial_loops_stay_on_the_host() -> None:

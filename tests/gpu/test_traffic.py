@@ -67,15 +67,16 @@ def test_a_pointwise_chain_reads_and_writes_once() -> None:
     assert moved.barriers == 0
 
 
-TWICE = "the row stays in global memory between the passes: X is read in each, softmax writes Y twice"
-
-
-@pytest.mark.long
-@pytest.mark.xfail(strict=True, reason=TWICE)
-@pytest.mark.parametrize(("name", "rows_read"), [("softmax", 1), ("layer_norm", 2)])
-def test_rows_are_read_and_written_once(name: str, rows_read: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows_read", "n"),
+    [
+        ("softmax", 1, 300),
+        *(pytest.param(*c, marks=pytest.mark.long) for c in (("layer_norm", 2, 300), ("softmax", 1, 37))),
+    ],
+)
+def test_rows_are_read_and_written_once(name: str, rows_read: int, n: int) -> None:
     """Layer norm reads its scale for every row, too."""
-    m, n = 3, 300
+    m = 3
     moved = counted(name, (m, n, 1))
     assert moved.written["global"] == F32 * m * n
     assert moved.read["global"] == rows_read * F32 * m * n
@@ -83,11 +84,11 @@ def test_rows_are_read_and_written_once(name: str, rows_read: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "passes", "writes"), [("softmax", 3, 2), ("layer_norm", 4, 1)])
-def test_rows_are_read_no_more_often_than_there_are_passes(name: str, passes: int, writes: int) -> None:
-    m, n = 3, 300
+def test_rows_that_do_not_fit_are_read_in_each_pass(name: str, passes: int, writes: int) -> None:
+    m, n = 2, 2100
     moved = counted(name, (m, n, 1))
-    assert moved.written["global"] <= writes * F32 * m * n
-    assert moved.read["global"] <= passes * F32 * m * n
+    assert moved.written["global"] == writes * F32 * m * n
+    assert 1 < moved.read["global"] / (F32 * m * n) <= passes + (name == "softmax")
 
 
 # ---- races and bounds, in OpenCL text ----

@@ -1,0 +1,142 @@
+"""Partial results of a block's threads are combined by warp shuffles.
+
+    if t == 0: for k in range(256): total = total + part[k]
+
+is the last step of a reduction that `rfactor` spread over the threads of a block. Updates of reductions may change
+places, so it becomes a tree, in this order: the 32 threads of a warp combine theirs pairwise (`WarpReduce`), the
+first thread of each warp leaves the result in shared memory, thread 0 adds those to the total from first to last.
+Runs before barriers are placed, and before `emit.gpu.private`: partial results that no other thread reads any more
+become registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from emit.gpu.extents import reads
+from emit.gpu.guards import guarded
+from emit.linear import linear, rebuild, variables
+from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
+from emit.passes.bounds import full
+from emit.rewrite import Names, binders, with_bodies
+from poly.dtypes import DType, bool_, i64
+from poly.expr import Binary, Expr, Load, Var, const_int, loads, substitute
+from poly.reduction import identity
+from poly.target import GpuTarget
+
+SHUFFLES = "shuffle"  # the feature of a target
+WARP = 32
+FEWEST = 32  # partial results below which one thread does as well
+ZERO = const_int(0)
+
+
+def shuffled_sums(fn: Function, target: GpuTarget) -> Function:
+    """`fn` with such loops as trees."""
+    if SHUFFLES not in target.features or target.warp != WARP:
+        return fn
+    names = Names({fn.name, *fn.params, *(b.name for b in fn.buffers)} | binders(fn.body))
+    return replace(fn, body=_host(fn.body, names))
+
+
+def _host(s: Stmt, names: Names) -> Stmt:
+    if not isinstance(s, Launch):
+        return with_bodies(s, tuple(_host(b, names) for b in s.bodies()))
+    wide = [v for v, n in s.threads if n > 1]
+    if len(wide) != 1 or s.block_threads % WARP:
+        return s
+    found = _Finder(s, wide[0], names)
+    body = found.visit(s.body, False)
+    for b in reversed(found.shared):
+        body = Alloc(b, body)
+    return replace(s, body=body)
+
+
+class _Finder:
+    def __init__(self, launch: Launch, thread: str, names: Names) -> None:
+        self.threads, self.thread, self.names = launch.block_threads, thread, names
+        self.shared: list[Buffer] = []
+        self.first = Binary("==", Var(thread), ZERO, bool_)
+
+    def visit(self, s: Stmt, diverged: bool) -> Stmt:
+        """`diverged`: not all threads may come here."""
+        if isinstance(s, For) and not diverged:
+            tree = self.tree(s)
+            if tree is not None:
+                return tree
+        exprs = [s.lo, s.hi] if isinstance(s, For) else [s.cond] if isinstance(s, If) else []
+        diverged = diverged or any(reads(e) or self.thread in variables(e) for e in exprs)
+        return with_bodies(s, tuple(self.visit(b, diverged) for b in s.bodies()))
+
+    def tree(self, loop: For) -> Stmt | None:
+        """What becomes of a loop in which thread 0 combines partial results; None for other loops."""
+        conditions, store = _chain(loop.body)
+        if not isinstance(store, Store) or self.first not in conditions or store.reduction is None:
+            return None
+        part = _combined(store)
+        others = [c for c in conditions if c != self.first]
+        limit = full(loop)
+        uniform = [loop.lo, loop.hi, *others, *store.index]
+        if part is None or limit is None or not FEWEST <= limit.trip <= self.threads or loop.step != 1:
+            return None
+        if store.value.dtype.bytes not in (4, 8) or any(reads(e) or self.thread in variables(e) for e in uniform):
+            return None
+        if any(loop.var in variables(e) for e in (*others, *store.index)) or not self.spread(part, loop.var):
+            return None
+        return self.made(loop, store, part, others, limit.trip)
+
+    def spread(self, part: Expr, var: str) -> bool:
+        """Whether the loop walks through partial results, and threads may read theirs at the same time."""
+        found = list(loads(part))
+        return any(var in variables(i) for e in found for i in e.index) and self.thread not in variables(part)
+
+    def made(self, loop: For, store: Store, part: Expr, others: list[Expr], trip: int) -> Stmt:
+        op, dtype = store.reduction, store.value.dtype
+        assert op is not None
+        own = Buffer(self.names.fresh(f"{store.array}_own"), dtype, (const_int(1),), "register")
+        mine = Load(own.name, (ZERO,), dtype)
+        place = rebuild(linear(loop.lo) + linear(Var(self.thread)))
+
+        def put(array: str, at: Expr, value: Expr) -> Store:
+            return Store(array, (at,), value, None, None, None, store.span, store.origin)
+
+        taken = guarded(put(own.name, ZERO, substitute(part, {loop.var: place})), [Binary("<", place, loop.hi, bool_)])
+        steps: list[Stmt] = [put(own.name, ZERO, identity(op, dtype)), taken, WarpReduce(op, own.name, (ZERO,), dtype)]
+        if trip > WARP:
+            warps = -(-trip // WARP)
+            each = Buffer(self.names.fresh(f"{store.array}_warps"), dtype, (const_int(warps),), "shared")
+            self.shared.append(each)
+            number = Binary("//", Var(self.thread), const_int(WARP), i64)
+            leads = [Binary("==", Binary("%", Var(self.thread), const_int(WARP), i64), ZERO, bool_)]
+            leads += (
+                [Binary("<", Var(self.thread), const_int(warps * WARP), bool_)] if warps * WARP < self.threads else []
+            )
+            steps.append(guarded(put(each.name, number, mine), leads))
+            k = self.names.fresh("warp")
+            last = self.added(store, op, Load(each.name, (Var(k),), dtype), dtype)
+            steps.append(For(k, ZERO, const_int(warps), 1, guarded(last, [self.first, *others]), "unroll"))
+        else:
+            steps.append(guarded(self.added(store, op, mine, dtype), [self.first, *others]))
+        return Alloc(own, Block(tuple(steps)))
+
+    def added(self, store: Store, op: str, value: Expr, dtype: DType) -> Store:
+        total = Binary(op, Load(store.array, store.index, dtype), value, dtype)
+        return replace(store, value=total, instance=None)
+
+
+def _chain(s: Stmt) -> tuple[list[Expr], Stmt]:
+    """The conditions directly around a statement."""
+    out: list[Expr] = []
+    while isinstance(s, If) and s.orelse is None:
+        out.append(s.cond)
+        s = s.then
+    return out, s
+
+
+def _combined(s: Store) -> Expr | None:
+    """What a reduction combines with its result, if it does nothing else."""
+    own = Load(s.array, s.index, s.value.dtype)
+    if isinstance(s.value, Binary) and s.value.op == s.reduction:
+        for mine, other in ((s.value.a, s.value.b), (s.value.b, s.value.a)):
+            if mine == own and all(e.array != s.array for e in loads(other)):
+                return other
+    return None
