@@ -217,6 +217,10 @@ def _combining(compiler: Compiler, s: WarpReduce) -> Steps:
         for distance in (16, 8, 4, 2, 1):
             table[distance, number] = buffer[at]
             yield -id(s)
+            if (distance, number ^ distance) not in table:
+                raise DivergentBarrier(
+                    f"thread {number} exchanges registers with thread {number ^ distance}: there is none"
+                )
             buffer[at] = combined({OWN: buffer[at], OTHER: table[distance, number ^ distance]})
 
     return run
