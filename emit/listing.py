@@ -9,6 +9,7 @@ after LLVM's optimiser (`.loc` directives; an instruction that was merged from s
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emit import jit
@@ -16,7 +17,7 @@ from emit.c_source import to_c_lines
 from emit.llvm_ir import to_llvm
 from emit.loops import Function, Stmt
 from emit.printer import Line, to_lines
-from poly.target import Target
+from poly.target import GpuTarget, Target
 
 _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),")
 _ATTACHED = re.compile(r", !dbg (!\d+)$")
@@ -34,12 +35,10 @@ class Traced:
 
 @dataclass(frozen=True)
 class Listing:
-    """All texts of a kernel. `loops` is the hub that the others refer to."""
+    """All texts of a kernel. `loops` is the hub that the others refer to: `c`, `llvm` and `asm`, or those of a GPU."""
 
     loops: tuple[Line, ...]
-    c: tuple[Traced, ...]
-    llvm: tuple[Traced, ...]
-    asm: tuple[Traced, ...]
+    texts: Mapping[str, tuple[Traced, ...]]
 
 
 def listing(fn: Function, target: Target) -> Listing:
@@ -48,18 +47,37 @@ def listing(fn: Function, target: Target) -> Listing:
     Raises:
         BuildError: there is no C or LLVM IR for it.
     """
+    loops, numbers = _hub(fn)
+    with_lines = to_llvm(fn, target, numbers)
+    texts = {
+        "c": tuple(Traced(text, _number(numbers, stmt)) for text, stmt in to_c_lines(fn, target)),
+        "llvm": _llvm_lines(to_llvm(fn, target), with_lines),
+        "asm": assembly_lines(jit.assembly(with_lines, target)),
+    }
+    return Listing(loops, texts)
+
+
+def gpu_listing(fn: Function, target: GpuTarget) -> Listing:
+    """The loops and the CUDA or OpenCL text of the kernels of a GPU function.
+
+    Raises:
+        BuildError: there is no such text for it.
+    """
+    from emit.gpu.source import to_gpu_lines
+
+    loops, numbers = _hub(fn)
+    lines = to_gpu_lines(fn, target)
+    return Listing(loops, {target.kind: tuple(Traced(text, _number(numbers, stmt)) for text, stmt in lines)})
+
+
+def _hub(fn: Function) -> tuple[tuple[Line, ...], dict[int, int]]:
+    """The loops' text, and the line of each statement by its identity."""
     loops = to_lines(fn)
     numbers: dict[int, int] = {}
     for number, line in enumerate(loops, 1):
         if line.stmt is not None:
             numbers.setdefault(id(line.stmt), number)
-    with_lines = to_llvm(fn, target, numbers)
-    return Listing(
-        tuple(loops),
-        tuple(Traced(text, _number(numbers, stmt)) for text, stmt in to_c_lines(fn, target)),
-        _llvm_lines(to_llvm(fn, target), with_lines),
-        assembly_lines(jit.assembly(with_lines, target)),
-    )
+    return tuple(loops), numbers
 
 
 def _number(numbers: dict[int, int], stmt: Stmt | None) -> int:

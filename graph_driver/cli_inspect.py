@@ -243,7 +243,7 @@ def document_of(
 
     scop, sizes = operator_scop(op, given)
     schedule = operator_schedule(scop, target, sizes, file)
-    machine = resolve_target(target if target != "c" else None)
+    machine = gpu_targets.get(str(target)) if is_gpu(target) else resolve_target(target if target != "c" else None)
     return operator_document(schedule, machine, "automatic" if file is None else file.name, given)
 
 

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emit import targets
+from emit.gpu import targets as gpu_targets
 from graph_driver.binding import Dim
 from graph_driver.calibration import this_machine
 from graph_driver.cli_inspect import OPERATOR_STAGES, UsageError, dependences_text
 from graph_driver.dynamic.plan import Template, build_template
 from graph_driver.gpu.compiling import BACKEND as GPU_BACKEND
 from graph_driver.gpu.looking import gpu_stage, gpu_target
+from graph_driver.gpu.model import compile_gpu_model
 from graph_driver.groups import Group, form_groups, translate
 from graph_driver.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.layouts import Rearranged, pack_constants
-from graph_driver.model import Report, compile_graph, formed, machine_of, symbol_of
+from graph_driver.model import Model, Report, compile_graph, formed, machine_of, symbol_of
 from graph_driver.overwriting import overwrite
 from graph_driver.package import is_package, load
 from graph_driver.plan import Abi, Plan, build_plan, memory_text, plan_text
@@ -113,28 +115,38 @@ def document_of_model(path: Path, choices: Choices, measure: bool = False) -> di
     if is_package(path):
         packed = load(path)
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
-    machine, backend = machine_of(target)
+    gpu = gpu_target(target, None)
+    machine, backend = machine_of("cpu" if gpu else target)
     threads = choices.workers(machine)
     graph, records = _optimised(path, choices, machine)
-    groups, moved = _grouped(graph, machine, backend, choices.fuse)
+    groups, moved = _grouped(graph, machine, GPU_BACKEND if gpu else backend, choices.fuse)
     plan, seconds = _planned(graph, groups, choices, machine), None
     if measure:
-        again = import_model(path, choices.dims, symbolic=None, bind=choices.bind)
-        with use.tuned(choices.tuned):
-            model = compile_graph(
-                again, machine, backend, threads, Report(target, threads), choices.fuse, None, None,
-                choices.pipeline, choices.planner, choices.tasks,
-            )  # fmt: skip
+        model = _compiled(path, choices, machine, backend, gpu)
         plan, seconds = model.plan, step_seconds(model)
         scops = {tuple(n.name for n in g.nodes): g for g in groups if g.scop is not None}
         groups = [scops.get(tuple(n.name for n in g.nodes), g) for g in model.groups]  # those from the cache: no Scops
     moves = [m.described(graph) for m in moved]
     predicted: Sequence[Prediction | None] = ()
     roofs = None
-    if graph.symbols is None and targets.obstacle(machine) is None:
+    if graph.symbols is None and gpu is None and targets.obstacle(machine) is None:
         roofs = this_machine(machine)
         predicted = predict_steps(plan, groups, machine, roofs, threads)
     return model_document(path.stem, plan, target, graph, groups, records, moves, seconds, predicted, roofs, threads)
+
+
+def _compiled(path: Path, choices: Choices, machine: Target, backend: str, gpu: str | None) -> Model:
+    """The model as `compile_model` makes it."""
+    graph = import_model(path, choices.dims, symbolic=None, bind=choices.bind)
+    if gpu is not None:
+        report, target = Report(gpu, 1), gpu_targets.get(gpu)
+        return compile_gpu_model(graph, target, report, choices.fuse, None, None, choices.pipeline)
+    report = Report(choices.target, choices.workers(machine))
+    with use.tuned(choices.tuned):
+        return compile_graph(
+            graph, machine, backend, report.threads, report, choices.fuse, None, None, choices.pipeline,
+            choices.planner, choices.tasks,
+        )  # fmt: skip
 
 
 def kernels_of_model(path: Path, choices: Choices) -> tuple[Target, list[tuple[str, Group]]]:
@@ -150,17 +162,24 @@ def document_of_kernel(path: Path, choices: Choices, kernel: str) -> dict[str, A
     Raises:
         UsageError: there is no such kernel, or several have that label; ModelError, BuildError: as above.
     """
+    from graph_driver.compile_operator import gpu_schedule
     from graph_driver.html.operator_page import operator_document
 
-    machine, backend = machine_of(choices.target)
+    gpu = gpu_target(choices.target, None)
+    machine, backend = machine_of("cpu" if gpu else choices.target)
     graph, _ = _optimised(path, choices, machine)
-    chosen = _chosen(_grouped(graph, machine, backend, choices.fuse)[0], kernel)
+    chosen = _chosen(_grouped(graph, machine, GPU_BACKEND if gpu else backend, choices.fuse)[0], kernel)
     if len(chosen) > 1:
         raise UsageError(f"{len(chosen)} kernels are '{kernel}': give one by its number ({chosen[0][0]}, ...)")
     title, group = chosen[0]
+    name = {"name": f"{path.stem}, {title}"}
+    if gpu is not None:
+        assert group.scop is not None
+        device = gpu_targets.get(gpu)
+        return operator_document(gpu_schedule(group.scop, device), device, "automatic", {}) | name
     with use.tuned(choices.tuned):
         schedule = schedule_of(group, machine, choices.threads)
-    return operator_document(schedule, machine, "automatic", {}) | {"name": f"{path.stem}, {title}"}
+    return operator_document(schedule, machine, "automatic", {}) | name
 
 
 def schedule_of(group: Group, machine: Target, threads: int | None) -> Schedule:

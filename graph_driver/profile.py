@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
+from emit import targets
 from graph_driver.calibration import this_machine
+from graph_driver.gpu.model import GpuModel
 from graph_driver.plan import Plan, Step
 from poly.errors import BuildError, PolycError
 from poly.expr import Binary, Call, walk
@@ -38,14 +40,13 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
 
     Each event is a step: microseconds, and in `args` its operators, the bytes of its tensors
     read and written once each, its floating-point operations where the loops are at hand (not
-    for a loaded model), both per second, and as percent of what this machine's arithmetic (of all the
+    for a loaded model), both per second, and on a CPU as percent of what this machine's arithmetic (of all the
     model's threads) and memory can do (`graph_driver.calibration`). `otherData` adds up the steps by time.
 
     Raises:
         ArgumentError: inputs do not fit.
     """
-    flops, machine = _flops(model), this_machine(model.code.target)
-    peak = Peak(machine.flops_per_second * model.code.threads, machine.copied_per_second)
+    flops, peak = _flops(model), _peak(model)
     events: list[dict[str, Any]] = []
     started: dict[int, int] = {}
     executor = model.executor()
@@ -64,6 +65,14 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": _summary(events, runs)}
 
 
+def _peak(model: Model) -> Peak | None:
+    """What the machine of the model can do; None of a GPU, which has not been measured."""
+    if isinstance(model, GpuModel):
+        return None
+    machine = this_machine(model.code.target)
+    return Peak(machine.flops_per_second * model.code.threads, machine.copied_per_second)
+
+
 def write_profile(model: Model, inputs: Mapping[str, Any], path: Path) -> None:
     """`profile` as a file. Raises `BuildError` when it cannot be written."""
     try:
@@ -73,17 +82,26 @@ def write_profile(model: Model, inputs: Mapping[str, Any], path: Path) -> None:
 
 
 def _event(
-    plan: Plan, k: int, step: Step, start: int, took: int, run: int, flops: Mapping[tuple[str, ...], int], peak: Peak
+    plan: Plan,
+    k: int,
+    step: Step,
+    start: int,
+    took: int,
+    run: int,
+    flops: Mapping[tuple[str, ...], int],
+    peak: Peak | None,
 ) -> dict[str, Any]:
     touched = [n for n in dict.fromkeys((*step.args, *step.results)) if n in plan.slots and n not in step.scratch]
     moved, seconds = sum(plan.slots[n].nbytes for n in touched), max(took, 1) / 1e9
     about: dict[str, Any] = {"step": k, "run": run, "nodes": list(step.nodes), "bytes": moved}
     about["GB/s"] = round(moved / max(took, 1), 3)
-    about["% of memory bandwidth"] = round(100 * moved / seconds / peak.bytes_per_second, 1)
+    if peak is not None:
+        about["% of memory bandwidth"] = round(100 * moved / seconds / peak.bytes_per_second, 1)
     if step.nodes in flops:
         about["flops"] = flops[step.nodes]
         about["GFLOP/s"] = round(flops[step.nodes] / max(took, 1), 3)
-        about["% of peak"] = round(100 * flops[step.nodes] / seconds / peak.flops_per_second, 1)
+        if peak is not None:
+            about["% of peak"] = round(100 * flops[step.nodes] / seconds / peak.flops_per_second, 1)
     if step.reason:
         about["reason"] = step.reason
     return {"name": step.label, "cat": step.kind, "ph": "X", "pid": 1, "tid": 1, "ts": start / 1000,
@@ -105,8 +123,9 @@ def _flops(model: Model) -> dict[tuple[str, ...], int]:
     from graph_driver.groups import form_groups, translate
     from graph_driver.operators import lookup
 
+    machine = targets.host() if isinstance(model, GpuModel) else model.code.target
     try:
-        groups = form_groups(model.graph, translate(model.graph, lookup), True, model.code.target)
+        groups = form_groups(model.graph, translate(model.graph, lookup), True, machine)
     except PolycError:
         return {}
     return {tuple(n.name for n in g.nodes): operations(g.scop) for g in groups if g.scop is not None}

@@ -109,6 +109,7 @@ class _Kernel(StatementPrinter):
         self.launch = launch
         stmt = renamed(launch, names)
         assert isinstance(stmt, loops.Launch)
+        self.originals = {id(new): old for new, old in zip(loops.walk(stmt), loops.walk(launch), strict=True)}
         self.stmt = stmt
         self.helpers = helpers
         buffers = {names.get(n, n): renamed_buffer(b, names) for n, b in visible.items()}
@@ -139,6 +140,10 @@ class _Kernel(StatementPrinter):
         wide = [self.printer.widest.get(n, 1) for n in self.parameters]
         arguments = tuple(replace(a, align=w) for a, w in zip(self.info.arguments, wide, strict=True))
         return replace(self.info, arguments=arguments)
+
+    def traced(self, line: str) -> tuple[str, loops.Stmt | None]:
+        text, stmt = super().traced(line)
+        return text, self.originals.get(id(stmt))
 
     # ---- what the kernel takes ----
 

@@ -143,7 +143,7 @@ class GpuExecutor:
         self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None,
         out: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """The same; `observer(number, step, look)` is called after each step, `before` before it."""
+        """The same; `observer(number, step, look)` is called after each step is done, `before` before it."""
         with self._lock:
             host, _ = self._place_inputs(inputs, None)
             for k, step in enumerate(self.plan.steps):
@@ -151,6 +151,7 @@ class GpuExecutor:
                     before(k, step, lambda name: self._value(name, host))
                 self._step(k, step, host)
                 if observer is not None:
+                    self.device.synchronize()
                     observer(k, step, lambda name: self._value(name, host))
             return {name: self._result(name, host, (out or {}).get(name)) for name in self.plan.outputs}
 

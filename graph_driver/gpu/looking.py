@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from emit.gpu import nvidia, targets
-from emit.gpu.resources import lines as resource_lines
-from emit.loops import Alloc, Launch, walk
-from emit.printer import expr_text
+from emit.gpu import targets
+from graph_driver.gpu.kernel_maps import kernel_maps, lines
 from poly.scop import Scop
 
 if TYPE_CHECKING:
     from emit.gpu.kernel import GpuKernel
+    from poly.tree import Node
     from scheduler.schedule import Schedule
 
 STAGES = ("cuda", "opencl")
@@ -33,6 +32,7 @@ def gpu_stage(
     Raises:
         BuildError: the schedule cannot be mapped to the target, or there is no such text.
     """
+    from emit.gpu.kernel import GpuKernel
     from graph_driver.compile_operator import compile_operator, gpu_schedule
     from poly.text import print_tree
 
@@ -41,22 +41,13 @@ def gpu_stage(
         return "\n".join([print_tree(chosen.tree, chosen.scop), *(f"# {n}" for n in chosen.notes)])
     kernel = compile_operator(chosen.original, target=target, schedule=chosen)
     text = kernel.source(stage)
-    return mapping_text(kernel) + text if stage in STAGES else text  # type: ignore[arg-type]
+    if stage not in STAGES:
+        return text
+    assert isinstance(kernel, GpuKernel)
+    return mapping_text(kernel, chosen.tree, sizes) + text
 
 
-def mapping_text(kernel: GpuKernel) -> str:
-    """For each kernel a comment: blocks, threads, what lies in shared memory and registers, occupancy."""
-    out = []
-    for launch in (s for s in walk(kernel.function.body) if isinstance(s, Launch)):
-        info = kernel.program.kernels[launch.name]
-        blocks = " x ".join(f"{v} < {expr_text(n)}" for v, n in launch.grid)
-        threads = " x ".join(f"{v} < {n}" for v, n in launch.threads)
-        out += [f"{info.name}: blocks {blocks}", f"  threads {threads}"]
-        for alloc in (s for s in walk(launch.body) if isinstance(s, Alloc)):
-            b = alloc.buffer
-            shape = ", ".join(expr_text(e) for e in b.shape)
-            out.append(f"  {b.space} {b.name}: {b.dtype}[{shape}]" + (f" holds {b.promoted}" if b.promoted else ""))
-        out.append(f"  {info.shared} bytes of shared memory a block, {'' if info.barriers else 'no '}barriers")
-    if kernel.program.language == "cuda" and nvidia.compiler() is not None:
-        out += resource_lines(list(kernel.cubin().resources))
+def mapping_text(kernel: GpuKernel, tree: Node, sizes: Mapping[str, int] | None = None) -> str:
+    """What maps to what in each kernel, as a comment."""
+    out = [line for k in kernel_maps(kernel, tree, sizes) for line in lines(k)]
     return "/* " + "\n   ".join(out) + " */\n"

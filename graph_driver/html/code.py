@@ -10,14 +10,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from emit.listing import Listing, Traced
-from emit.loops import Alloc, Block, For, Function, Origin, Stmt, Store, walk
+from emit.loops import Alloc, Block, For, Function, Launch, Origin, Stmt, Store, walk
 
+PANES = {  # title, and the language whose words are coloured
+    "c": ("C", "c"), "llvm": ("LLVM IR", "llvm"), "asm": ("Assembly", "asm"),
+    "cuda": ("CUDA", "c"), "opencl": ("OpenCL", "c"),
+}  # fmt: skip
 LONGEST = 20_000  # lines of one text; the page says where it was cut
 
 
 def code_data(fn: Function, listing: Listing, loops: frozenset[str]) -> dict[str, Any]:
-    """`keys`: table of keys; `loops`: lines `[text, own keys, keys around]`; `c`, `llvm`, `asm`: lines
-    `[text, line of loops]` (0: none). `loops` are the names in the schedule tree."""
+    """`keys`: table of keys; `loops`: lines `[text, own keys, keys around]`; the other `panes` (name, title,
+    language): lines `[text, line of loops]` (0: none). `loops` are the names in the schedule tree."""
     table: dict[str, int] = {}
 
     def numbers(keys: list[str]) -> list[int]:
@@ -28,8 +32,9 @@ def code_data(fn: Function, listing: Listing, loops: frozenset[str]) -> dict[str
     for line in listing.loops:
         own, around = facts.get(id(line.stmt), ([], []))
         hub.append([line.text, numbers(own), numbers(around)])
-    texts = {"c": listing.c, "llvm": listing.llvm, "asm": listing.asm}
+    texts = listing.texts
     return {
+        "panes": [["loops", "Loops", "python"], *([name, *PANES[name]] for name in texts)],
         "loops": hub[:LONGEST],
         **{name: _plain(lines) for name, lines in texts.items()},
         "cut": [n for n, lines in (("loops", listing.loops), *texts.items()) if len(lines) > LONGEST],
@@ -50,6 +55,9 @@ def _facts(
     path = [f"loop:{name}" for name in common if name in loops]
     if isinstance(s, Store):
         yield id(s), (_ends(origins), path)
+    elif isinstance(s, Launch):  # it stands for the loops that became its blocks and threads
+        yield id(s), (path or _ends(origins), [f"loop:{n}" for n in around if n in loops])
+        around = common
     elif isinstance(s, For):
         inside = around
         if s.loop in loops:

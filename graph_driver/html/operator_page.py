@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emit.listing import listing
+from emit.listing import gpu_listing, listing
 from emit.loops import Function
 from emit.lower import lower
 from emit.mathlib import expand_function
@@ -17,7 +17,7 @@ from graph_driver.html.space import space_data
 from graph_driver.html.tree import tree_data
 from poly.errors import BuildError, PolycError
 from poly.scop import Scop
-from poly.target import Target
+from poly.target import GpuTarget, Target
 from poly.text import print_array, print_statement
 from poly.tree import loop_names
 
@@ -29,20 +29,22 @@ VERSION = 1
 LONG = 200  # characters of a step's argument
 
 
-def operator_document(schedule: Schedule, target: Target, origin: str, sizes: Mapping[str, object]) -> dict[str, Any]:
-    """Everything about `schedule` as JSON values.
+def operator_document(
+    schedule: Schedule, target: Target | GpuTarget, origin: str, sizes: Mapping[str, object]
+) -> dict[str, Any]:
+    """Everything about `schedule` as JSON values. For a GPU `mapping` says what each kernel maps to.
 
     `origin` says where the schedule comes from ("automatic", a file's name), `sizes` what was fixed.
     """
     scop = schedule.scop
     loops = frozenset(loop_names(schedule.tree))
-    function, code = _code(schedule, target, loops)
+    function, code, mapping = _code(schedule, target, loops)
     return {
         "format": "polyc-inspect",
         "version": VERSION,
         "kind": "operator",
         "name": scop.name,
-        "target": {"name": target.name, "cpu": target.cpu, "vectorBits": target.vector_bits},
+        "target": _target(target),
         "schedule": {
             "origin": origin,
             "steps": [_step(s) for s in schedule.trace],
@@ -60,17 +62,40 @@ def operator_document(schedule: Schedule, target: Target, origin: str, sizes: Ma
         "programTree": tree_data(scop.tree, scop),
         "programFree": _free(replace(schedule, tree=scop.tree)),
         "code": code,
+        "mapping": mapping,
         "space": space_data(scop, schedule.tree),
         "cost": cost_data(schedule),
     }
 
 
-def _code(schedule: Schedule, target: Target, loops: frozenset[str]) -> tuple[Function | None, dict[str, Any]]:
+def _target(target: Target | GpuTarget) -> dict[str, Any]:
+    if isinstance(target, GpuTarget):
+        return {"name": target.name, "language": target.kind}
+    return {"name": target.name, "cpu": target.cpu, "vectorBits": target.vector_bits}
+
+
+def _code(
+    schedule: Schedule, target: Target | GpuTarget, loops: frozenset[str]
+) -> tuple[Function | None, dict[str, Any], list[dict[str, Any]]]:
+    """The function, its texts, and what its kernels map to (nothing on a CPU)."""
     try:
+        if isinstance(target, GpuTarget):
+            return _gpu_code(schedule, target, loops)
         function = expand_function(lower(schedule.scop, schedule.tree, symbol(schedule.scop), target))
-        return function, code_data(function, listing(function, target), loops)
+        return function, code_data(function, listing(function, target), loops), []
     except BuildError as error:  # the page shows the schedule all the same, and says why it has no code
-        return None, {"error": str(error)}
+        return None, {"error": str(error)}, []
+
+
+def _gpu_code(
+    schedule: Schedule, target: GpuTarget, loops: frozenset[str]
+) -> tuple[Function, dict[str, Any], list[dict[str, Any]]]:
+    from emit.gpu.kernel import compile_gpu
+    from graph_driver.gpu.kernel_maps import kernel_maps
+
+    kernel = compile_gpu(schedule.scop, schedule.tree, target, notes=schedule.notes)
+    maps = [k.data() for k in kernel_maps(kernel, schedule.tree)]
+    return kernel.function, code_data(kernel.function, gpu_listing(kernel.function, target), loops), maps
 
 
 def _free(schedule: Schedule) -> dict[str, Any]:

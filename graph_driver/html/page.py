@@ -21,7 +21,7 @@ from poly.errors import BuildError
 
 SCRIPTS = {
     "operator": ("base.js", "text.js", "links.js", "tree.js", "code.js", "affine.js", "points.js", "controls.js",
-                 "drawing.js", "cost.js", "operator.js", "selftest_operator.js"),
+                 "drawing.js", "cost.js", "mapping.js", "operator.js", "selftest_operator.js"),
     "model": ("base.js", "graph.js", "memory.js", "roofline.js", "model.js", "selftest_model.js"),
 }  # fmt: skip
 _HOLE = re.compile(r"\{\{(\w+)\}\}")

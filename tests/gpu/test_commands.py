@@ -31,12 +31,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_inspect_shows_text_and_mapping(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", MATMUL, "--stage", "cuda", "--target", "sm_90"]) == 0
     text = capsys.readouterr().out
-    assert (
-        text.startswith("/* matmul_0_wide: blocks ")
-        and "matmul_0: blocks " in text
-        and "shared " in text
-        and "__global__" in text
-    )
+    assert text.startswith("/* matmul_0_wide, when ") and "\n   matmul_0\n" in text and "__global__" in text
+    assert "block.x   bx < (N + 63) // 64: loop j.out" in text and "thread.x  tx < 16: loop j.thread" in text
+    assert "shared    A_panel: f32[2, 16, 68], 8704 bytes, holds A_panel" in text
+    assert "moves     global read 524288 bytes (262144 A, 262144 B)" in text and "registers a thread" in text
     assert main(["inspect", MATMUL, "--stage", "opencl"]) == 0
     assert "__kernel" in capsys.readouterr().out
     assert main(["inspect", MATMUL, "--stage", "schedule", "--target", "sm_90"]) == 0
@@ -61,6 +59,16 @@ def test_a_compiled_directory_runs_again(model: Path, tmp_path: Path, capsys: py
     (out / "code.bin").write_bytes((out / "code.bin").read_bytes().replace(b"__kernel", b"__kernfl"))
     assert main(["run", str(out)]) == 1
     assert capsys.readouterr().err == f"polyc: {out} is damaged: the checksum of code.bin does not match\n"
+
+
+@needs_opencl
+def test_bench_and_profile_of_a_gpu(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(model), "--target", "opencl", "--rounds", "1", "--against", "onnxruntime"]) == 0
+    assert "% of peak" in capsys.readouterr().out
+    trace = tmp_path / "trace.json"
+    assert main(["run", str(model), "--target", "opencl", "--poison", "--profile", str(trace)]) == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert events and all("GB/s" in e["args"] and "% of peak" not in e["args"] for e in events)
 
 
 @needs_opencl

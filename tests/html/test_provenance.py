@@ -35,11 +35,11 @@ def function_of(schedule: Any) -> Function:
 @pytest.mark.parametrize("name", CASES)
 def test_line_tables_change_no_instruction(name: str) -> None:
     fn, target = function_of(schedule_of(name)), targets.get(None)
-    texts = listing(fn, target)
+    made = listing(fn, target)
     plain = assembly_lines(jit.assembly(to_llvm(fn, target), target))
-    assert [x.text for x in texts.asm] == [x.text for x in plain]
-    assert [x.text for x in texts.llvm] == to_llvm(fn, target).splitlines()
-    assert sum(x.origin > 0 for x in texts.asm) > 0.4 * sum(x.text.startswith("\t") for x in texts.asm)
+    assert [x.text for x in made.texts["asm"]] == [x.text for x in plain]
+    assert [x.text for x in made.texts["llvm"]] == to_llvm(fn, target).splitlines()
+    assert sum(x.origin > 0 for x in made.texts["asm"]) > 0.4 * sum(x.text.startswith("\t") for x in made.texts["asm"])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -62,12 +62,12 @@ def test_every_store_knows_its_loops_and_its_statement(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_c_lines_lead_to_the_store_that_they_print(name: str) -> None:
     fn, target = function_of(schedule_of(name)), targets.get(None)
-    texts = listing(fn, target)
-    stored = {k for k, line in enumerate(texts.loops, 1) if isinstance(line.stmt, Store)}
-    reached = {x.origin for x in texts.c}
+    made = listing(fn, target)
+    stored = {k for k, line in enumerate(made.loops, 1) if isinstance(line.stmt, Store)}
+    reached = {x.origin for x in made.texts["c"]}
     assert stored <= reached
-    for x in texts.c:
-        stmt = texts.loops[x.origin - 1].stmt if x.origin else None
+    for x in made.texts["c"]:
+        stmt = made.loops[x.origin - 1].stmt if x.origin else None
         if isinstance(stmt, Store):
             assert stmt.array in x.text
 

@@ -1,7 +1,5 @@
 // The generated texts side by side, and the program that they come from.
 
-const PANES = [["loops", "Loops", "python"], ["c", "C", "c"], ["llvm", "LLVM IR", "llvm"], ["asm", "Assembly", "asm"]];
-
 // A scrolling text. `rows` are [number, text, subject or null]; `register(element, k)` links a row.
 function listing(rows, language, label, links, register) {
   const digits = String(rows.length ? rows[rows.length - 1][0] : 1).length;
@@ -57,7 +55,7 @@ function codeView(code, links) {
     { class: "view" },
     el("p", { class: "note" }, `There is no code for this schedule: ${code.error}`),
   );
-  const panes = {}, made = {};
+  const PANES = code.panes, panes = {}, made = {};
   const grid = el("div", { class: "panes" });
   const build = (id, name, language) => {
     const rows = code[id].map(([text, origin], k) => [
@@ -83,7 +81,8 @@ function codeView(code, links) {
     return el("section", { class: "pane", data: { pane: id } }, [head, listing(rows, language, name, links, register)]);
   };
   const room = innerWidth;
-  const shown = new Set(room > 1450 ? ["loops", "c", "asm"] : room > 900 ? ["loops", "c"] : ["loops"]);
+  const [first, second] = PANES.map(([id]) => id);
+  const shown = new Set(room > 1450 ? [first, second, ...PANES.slice(3).map(([id]) => id)] : room > 900 ? [first, second] : [first]);
   const draw = () => {
     for (const [id, name, language] of PANES) {
       if (shown.has(id) && !made[id]) made[id] = build(id, name, language);

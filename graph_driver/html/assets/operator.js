@@ -107,6 +107,7 @@ function start() {
       drawing ? drawing.element : el("div", { class: "view" }, "No statements."),
       () => { if (drawing && !drawing.instances) drawing.draw(); },
     ],
+    ...(DATA.mapping.length ? [["mapping", "Mapping", mappingView(DATA.mapping, links)]] : []),
     ["cost", "Work and traffic", costs.element()],
     ["why", "Decisions", decisionsView(DATA, links)],
   ]);

@@ -15,22 +15,23 @@ function selftest() {
     const count = (where, cls) => document.querySelectorAll(`${where} .${cls}`).length;
     const leaves = [...document.querySelectorAll('#tree .row[data-key^="stmt:"]')];
     if (!DATA.code.error) {
-      for (const id of ["loops", "c", "llvm", "asm"]) {
+      const texts = DATA.code.panes.map(([id]) => id);
+      for (const id of texts) {
         const button = document.querySelector(`.seg button[data-pane="${id}"]`);
         if (button.getAttribute("aria-pressed") !== "true") button.click();
       }
       const lit = {}; // the optimiser may leave nothing of a statement: some leaf lights each text
       for (const leaf of leaves) {
         leaf.dispatchEvent(new MouseEvent("mouseenter"));
-        for (const id of ["loops", "c", "llvm", "asm"]) lit[id] = (lit[id] || 0) + count(`[data-pane="${id}"]`, "strong");
+        for (const id of texts) lit[id] = (lit[id] || 0) + count(`[data-pane="${id}"]`, "strong");
         check("hover lights the program", !DATA.sources.length || count("#source", "strong") > 0);
         leaf.dispatchEvent(new MouseEvent("mouseleave"));
       }
-      for (const id of ["loops", "c", "llvm", "asm"]) check(`hover lights ${id}`, lit[id] > 0);
+      for (const id of texts) check(`hover lights ${id}`, lit[id] > 0);
       check("leaving clears", document.querySelectorAll(".strong.ln, .strong.row").length === 0);
-      const line = [...document.querySelectorAll('[data-pane="c"] .ln.linked')].pop();
+      const line = [...document.querySelectorAll(`[data-pane="${texts[1]}"] .ln.linked`)].pop();
       line.click();
-      check("a line of C lights the tree", count("#tree", "strong") > 0);
+      check("a line of the text lights the tree", count("#tree", "strong") > 0);
       document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
       check("escape clears", document.querySelectorAll(".strong.ln, .strong.row").length === 0);
       check("keys move in the tree", moves(view));
@@ -46,6 +47,14 @@ function selftest() {
       drawing.play();
       check("plays", drawing.timer !== null);
       drawing.stop();
+    }
+    if (DATA.mapping.length) {
+      open("mapping");
+      const bound = [...document.querySelectorAll("#view-mapping tr[data-key]")];
+      check("kernels have bound loops", bound.length > 0);
+      bound[0].dispatchEvent(new MouseEvent("mouseenter"));
+      check("a bound loop lights the tree", count("#tree", "strong") > 0);
+      bound[0].dispatchEvent(new MouseEvent("mouseleave"));
     }
     open("cost");
     open("why");
