@@ -1,7 +1,7 @@
 """exp, expm1, log, log1p for f32 and f64, and the pieces that other functions are made of.
 
 Errors (measured by tests/emit/test_mathlib.py over the whole range, denormals included):
-exp < 1.5 ulp, expm1 < 3 ulp, log < 2 ulp, log1p < 2.5 ulp. Special values are NumPy's.
+exp < 1.5 ulp (exp_nonpositive < 3), expm1 < 3 ulp, log < 2 ulp, log1p < 2.5 ulp. Special values are NumPy's.
 """
 
 from __future__ import annotations
@@ -93,22 +93,23 @@ def exp_reduce(x: V) -> tuple[V, V]:
     return n, _rest(x, nf)
 
 
-def _rest(x: V, nf: V) -> V:
-    """x - nf ln 2."""
+def _rest(x: V, nf: V, factor: float = 1.0) -> V:
+    """x - nf ln 2 / factor, for a power of two."""
     f = format_of(x)
-    return fma(nf, -f.ln2_lo, fma(nf, -f.ln2_hi, x))
+    return fma(nf, -f.ln2_lo / factor, fma(nf, -f.ln2_hi / factor, x))
 
 
-def exp_factors(x: V, extra: int = 0) -> tuple[V, V]:
-    """(2**(n + extra), r), x = n ln 2 + r, where the power is a normal number.
+def exp_factors(x: V, extra: int = 0, factor: float = 1.0) -> tuple[V, V]:
+    """(2**(n + extra), r), x * factor = n ln 2 + r * factor, where the power is a normal number; `factor` is a
+    power of two, up to its sign.
 
     The exponent's bias is added before rounding, to the constant that brings the integer into
     the low bits; one shift then makes the power of two.
     """
     f = format_of(x)
     shift = f.shift + f.bias + extra  # exact, and its own bits above the integer are shifted out
-    t = fma(x, LOG2_E, shift)
-    return (t.bits() << f.mantissa).unbits(), _rest(x, t - shift)
+    t = fma(x, LOG2_E * factor, shift)
+    return (t.bits() << f.mantissa).unbits(), _rest(x, t - shift, factor)
 
 
 def exp_poly(r: V) -> V:
@@ -154,16 +155,12 @@ def exp(x: V) -> V:
     return exp_scaled(x)
 
 
-def exp_negative(x: V) -> V:
-    """e**x for x <= 0 (or NaN)."""
-    return _times(*_negative_factors(x))
-
-
 def exp_nonpositive(x: V) -> V:
-    """As `exp_negative`, for loops that do little else: iterations hide the latency of Horner's chain, which
-    needs fewer operations and registers than Estrin's form (softmax: 5 % of its time)."""
+    """e**x for x <= 0 (or NaN). Written for loops that do little else: iterations hide the latency of Horner's
+    chain, which needs fewer operations and registers than Estrin's form (softmax: 5 % of its time)."""
     power, r = _negative_factors(x)
-    return fma(power, fma(horner(r, format_of(r).exp) * r, r, r), power)
+    tail = c.EXP_SHORT_F32 if x.dtype == f32 else c.EXP_F64
+    return fma(power, fma(horner(r, tail) * r, r, r), power)
 
 
 def _negative_factors(x: V) -> tuple[V, V]:

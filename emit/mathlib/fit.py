@@ -104,6 +104,11 @@ def jobs() -> list[Fit]:
             r = r if abs(r) > mp.mpf("1e-30") else mp.mpf("1e-30")
             return (mp.expm1(r) - r) / r**2
 
+    def exp2_tail(f: Number) -> Number:
+        with mp.workdps(120):
+            f = f if abs(f) > mp.mpf("1e-30") else mp.mpf("1e-30")
+            return (mp.mpf(2) ** f - 1) / f
+
     def log_tail(f: Number) -> Number:
         with mp.workdps(120):
             f = f if abs(f) > mp.mpf("1e-20") else mp.mpf("1e-20")
@@ -133,6 +138,13 @@ def jobs() -> list[Fit]:
         add("EXPM1", expm1_tail, lambda r: abs(r) + mp.mpf("1e-9"), -half_ln2, half_ln2)
         # exp(r) - 1 = r + r^2 P(r), error relative to 1.
         add("EXP", expm1_tail, lambda r: r**2 + mp.mpf("1e-9"), -half_ln2, half_ln2)
+        if single:
+            # The same in fewer terms, for what has room for another unit in the last place.
+            add("EXP_SHORT", expm1_tail, lambda r: r**2 + mp.mpf("1e-9"), -half_ln2, half_ln2, -3.3)
+            # 2**f = 1 + f P(f), error relative to 1.
+            add("EXP2", exp2_tail, lambda f: abs(f) + mp.mpf("1e-9"), mp.mpf("-0.5025"), mp.mpf("0.5025"), -3.3)
+            # erfc(a) = exp(-a^2) R(a) for a in [1, 4]; 1 - erfc needs only an absolute error.
+            add("ERFCX", lambda a: mp.exp(a * a) * mp.erfc(a), lambda a: mp.exp(-a * a), 1, 4, -1.0)
         # log(1+f) = f - f^2/2 + f^3 P(f) in f32; atanh form in f64: R(z) with z = (f/(2+f))^2.
         if single:
             add("LOG", log_tail, lambda f: abs(f) ** 2 + mp.mpf("1e-9"), low, high)
@@ -146,9 +158,9 @@ def jobs() -> list[Fit]:
         add("ASIN", _even(mp.asin, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, mp.mpf("0.2501"))
         add("SINH", _even(mp.sinh, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, 1)
         add("ERF", _even(mp.erf, [0, 1], 1), one, 0, 1, -1.5)
-        # erfc(a) = exp(Q(a - 1)) for a in [1, top]; 1 - erfc needs only an absolute error.
-        top = mp.mpf(4 if single else 6)
-        add("ERFC", lambda u: mp.log(mp.erfc(u + 1)), lambda u: mp.erfc(u + 1), 0, top - 1, -1.0)
+        if not single:
+            # erfc(a) = exp(Q(a - 1)) for a in [1, 6]
+            add("ERFC", lambda u: mp.log(mp.erfc(u + 1)), lambda u: mp.erfc(u + 1), 0, 5, -1.0)
     # pow in f64: log(m) = 2 s (1 + z (1/3 + z T(z))), z = s^2; the first two terms in double-double.
     s_max = high / (2 + high)
     z_max = s_max**2

@@ -22,7 +22,7 @@ from poly.expr import Const, Load, Var, loads
 from poly.relayout import Layout
 from poly.scop import Scop, Statement
 from poly.target import Target
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, loop_dim
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Space, loop_dim
 from poly.tree import Sequence as InOrder
 from scheduler.strategies.contraction import (
     Contraction,
@@ -104,7 +104,7 @@ def _score(
     for name in other.own:
         reuse *= extent(c.update, name) or PACK_MIN_REUSE
     plain = plain_dimension(panel.load, columns) is not None
-    pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,) and not c.batch
+    pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,)
     if not near or stride(panel.load, columns, tile.columns) != apart:
         if not pack and not (free and plain):
             return None
@@ -215,10 +215,12 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
     shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
     if shared is not None:
         outer[shared] = _with_kind(outer[shared], "parallel")
+    if plan.pack and group.contraction.batch:  # a panel at a time, which stays in L1 while the rows pass by
+        inside = 1 + next(k for k, m in enumerate(outer) if m.name == f"{plan.columns}.out")
+        node = maker.packed_panel(Band(tuple(outer[inside:]), node) if outer[inside:] else node, "local")
+        return Band(tuple(outer[:inside]), node)
     node = Band(tuple(outer), node) if outer else node
-    if plan.pack:
-        node = maker.packed_panel(node)
-    return node
+    return maker.packed_panel(node, "heap") if plan.pack else node
 
 
 def _even_block(tiles: int, most: int, threads: int) -> int:
@@ -375,11 +377,11 @@ class _Maker:
         copy_in = array == self.group.contraction.update.array and (not self.group.before or reads_old)
         return Promote(array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside)
 
-    def packed_panel(self, node: Node) -> Node:
+    def packed_panel(self, node: Node, space: Space) -> Node:
         """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""
         load = self.plan.panel.load
         layout = panel_layout(self.plan)
-        return Promote(load.array, f"{load.array}_packed", "heap", node, layout, True, False)
+        return Promote(load.array, f"{load.array}_packed", space, node, layout, True, False)
 
 
 def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:

@@ -77,7 +77,7 @@ def test_error_in_ulp(name: str, dtype: DType) -> None:
     x = inputs(name, dtype, np.random.default_rng(len(name)), 120)
     errors = ulp_errors(name, [x], call(name, dtype, x))
     worst = errors.argmax()
-    bound = 3 if name in ("tanh", "tan") else TABLE[name].ulp if name == "rsqrt" else 2.5
+    bound = 3 if name in ("tanh", "tan", "sigmoid", "exp_nonpositive") else TABLE[name].ulp if name == "rsqrt" else 2.5
     assert errors[worst] <= bound, (x[worst], errors[worst])
 
 

@@ -170,3 +170,27 @@ def test_a_buffer_swept_by_a_data_dependent_loop_is_refused() -> None:
 
     with pytest.raises(polyc.ScheduleError, match="data-dependent loop 'k' decides"):
         gathered.scop().schedule().promote("A", at="i", space="heap")
+
+
+@pytest.mark.parametrize("shape", [(3, 50, 33, 21), (2, 97, 64, 40)])
+def test_batched_panels_are_packed_where_they_are_used(shape: tuple[int, int, int, int]) -> None:
+    b, m, k, n = shape
+
+    @op
+    def batched(A: f32[b, m, k], B: f32[b, k, n]) -> f32[b, m, n]:
+        C = empty((b, m, n), f32)
+        for q, i, j in grid(b, m, n):
+            C[q, i, j] = 0.0
+            for r in range(k):
+                C[q, i, j] += A[q, i, r] * B[q, r, j]
+        return C
+
+    scop = batched.scop()
+    for threads in (1, 2):
+        schedule = automatic(scop, V3, threads)
+        packed = [n for n in walk(schedule.tree) if isinstance(n, Promote) and n.array == "B"]
+        assert [p.space for p in packed] == ["local"]
+        rng = np.random.default_rng(b)
+        x, y = rng.standard_normal((b, m, k), "f"), rng.standard_normal((b, k, n), "f")
+        kernel = compile_operator(scop, targets.get(), schedule, threads)
+        np.testing.assert_allclose(kernel(x, y), x @ y, rtol=1e-4, atol=1e-4)
