@@ -14,6 +14,7 @@ import islpy as isl
 from poly.tree import Band, Filter, Member, Node, walk
 from scheduler.storage import footprint, users
 from scheduler.strategies.planner import Planner, first_loops, is_flat, parts
+from scheduler.strategies.several_vectors import several_vectors
 from scheduler.strategies.vector_cost import iterator, lanes_for, vector_cost, work
 from scheduler.tree_edit import is_dynamic, locate
 
@@ -47,8 +48,9 @@ def vectorise(plan: Planner, loop: str) -> None:
             for part in _after_distribution(plan, split, frozenset(members[0].schedule)):
                 vectorise(plan, part)
             return
-    if around is not None:
-        _sink_and_mark(plan, members, around)
+    if around is not None and around.loop is not None:
+        if not several_vectors(plan, members, body, around.loop, around.lanes):
+            _sink_and_mark(plan, members, around)
         return
     for name in first_loops(body):
         vectorise(plan, name)
