@@ -32,6 +32,8 @@ from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Node
 
+KEEP = "POLYC_KEEP"  # before a loop that is to stay one; GCC -O3 takes three to nine times as long without
+MOST_PEELED = 16  # iterations of a loop that GCC writes out
 STACK_BYTES = 4096  # of a kernel's small arrays: a microcontroller's stack is short
 
 
@@ -161,7 +163,8 @@ class _Writer:
         if isinstance(s, loops.For):
             head = (f"int64_t {s.var} = {self.printer.index(s.lo)}", f"{s.var} < {self.printer.index(s.hi)}",
                     f"{s.var} += {s.step}")  # fmt: skip
-            return [For(*head, Block(self.block(s.body)))]
+            kept = [Line(KEEP)] if _short_and_innermost(s) else []
+            return [*kept, For(*head, Block(self.block(s.body)))]
         if isinstance(s, loops.If):
             orelse = None if s.orelse is None else Block(self.block(s.orelse))
             return [If(self.printer.expr(s.cond), Block(self.block(s.then)), orelse)]
@@ -176,6 +179,14 @@ class _Writer:
             element = Line(f"{plain_type(s.buffer.dtype)} {s.buffer.name}[{count // s.buffer.dtype.bytes}];")
             return [Block([element, *self.block(s.body)])]
         raise BuildError(f"portable C has no rule for {type(s).__name__}")
+
+
+def _short_and_innermost(s: loops.For) -> bool:
+    """Whether GCC would write the loop out before it looks for vectors in it, and then find none."""
+    if not (isinstance(s.lo, ConstExpr) and isinstance(s.hi, ConstExpr)):
+        return False
+    trips = -(-(int(s.hi.value) - int(s.lo.value)) // s.step)
+    return trips <= MOST_PEELED and not any(isinstance(inner, loops.For) for inner in loops.walk(s.body))
 
 
 def _arrays(s: loops.Stmt) -> set[str]:
