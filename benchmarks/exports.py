@@ -161,13 +161,25 @@ def _logits(network: Any) -> Any:
 IMAGE_SIZES = {"pixels": {0: "batch", 2: "height", 3: "width"}}
 
 
-def _resnet50(path: Path, legacy: bool) -> None:
+def resnet50() -> Any:
+    """ResNet-50 as a module of torch, from pixels to logits."""
     import torch
     from transformers import ResNetConfig, ResNetForImageClassification
 
-    example = torch.randn(2, 3, 224, 224)
-    network = _logits(_settled(ResNetForImageClassification(ResNetConfig(num_labels=1000)), example))
-    _export(network, (example,), path, ["pixels"], ["logits"], IMAGE_SIZES, legacy)
+    torch.manual_seed(SEED)
+    network = ResNetForImageClassification(ResNetConfig(num_labels=1000))
+    return _logits(_settled(network, torch.randn(2, 3, 224, 224)))
+
+
+def export_images(network: Any, path: Path, legacy: bool = False) -> None:
+    """Write a network from `pixels` to `logits`, of any batch, height and width."""
+    import torch
+
+    _export(network, (torch.randn(2, 3, 224, 224),), path, ["pixels"], ["logits"], IMAGE_SIZES, legacy)
+
+
+def _resnet50(path: Path, legacy: bool) -> None:
+    export_images(resnet50(), path, legacy)
 
 
 def _mobilenet_v2(path: Path) -> None:

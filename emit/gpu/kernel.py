@@ -22,7 +22,7 @@ from emit.kernel import Kernel, Report
 from emit.loops import Function
 from emit.mathlib import expand_function
 from poly.errors import ArgumentError, BuildError
-from poly.scop import Scop
+from poly.scop import Array, Scop
 from poly.target import GpuTarget
 from poly.tree import Node
 
@@ -112,11 +112,16 @@ class GpuKernel(Kernel):
     def launch(self, arrays: Sequence[DeviceArray], sizes: Mapping[str, int], stream: Any = None) -> None:
         """Start all kernels on arrays of the device: the arguments, then the results."""
         device = self.device()
+        for spec in self.prepared(arrays, sizes):
+            device.launch(spec, stream)
+
+    def prepared(self, arrays: Sequence[DeviceArray], sizes: Mapping[str, int]) -> list[LaunchSpec]:
+        """The launches on these arrays, to be started any number of times (`device.launch`)."""
+        device = self.device()
         places = dict(zip([*self.scop.args, *self.scop.results], (a.pointer for a in arrays)))
         work = self.sequence(sizes)
         places |= {name: Pointer(device.allocate(nbytes)) for name, nbytes in work.scratch.items()}
-        for spec in self.specs(work, places):
-            device.launch(spec, stream)
+        return self.specs(work, places)
 
     def sequence(self, sizes: Mapping[str, int]) -> Launches:
         """The launches for these sizes (remembered)."""
@@ -148,6 +153,11 @@ class GpuKernel(Kernel):
             check_runs_on(device, self.gpu)
             self._loaded = device, device.load(self.program, self.gpu)
         return self._loaded[0]
+
+    @property
+    def results(self) -> list[Array]:
+        """The arrays that a call makes."""
+        return self._results
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -116,6 +116,25 @@ def package(device: Device) -> None:
             raise AssertionError("code for sm_90 on sm_80")
 
 
+def benchmark(device: Device) -> None:
+    """`python -m benchmarks.gpu` measures right results on this "device"."""
+    import json
+    import tempfile
+    from pathlib import Path
+
+    from benchmarks.gpu import __main__ as command
+
+    with tempfile.TemporaryDirectory() as folder:
+        sys.argv = ["gpu", "--quick", "--rounds", "1", "--only", "chain", "--only", "norm", "--json", f"{folder}/rows"]
+        sys.stdout, kept = open(f"{folder}/page", "w"), sys.stdout
+        code = command.main()
+        sys.stdout = kept
+        found = json.loads(Path(folder, "rows").read_text())
+    assert code == 0, found
+    assert found["about"]["device"] == "stand-in" and found["about"]["interface"] == device.interface
+    assert [r["right"] for r in found["rows"]] == [True, True] and all("copy" in r["ms"] for r in found["rows"])
+
+
 if __name__ == "__main__":
-    {"operators": operators, "model": model, "package": package}[sys.argv[2]](use(sys.argv[1]))
+    {"operators": operators, "model": model, "package": package, "benchmark": benchmark}[sys.argv[2]](use(sys.argv[1]))
     print("ok")

@@ -210,3 +210,33 @@ def test_a_model_through_the_stand_in_driver(interface: str, folder: Path) -> No
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_a_directory_through_the_stand_in_driver(interface: str, folder: Path) -> None:
     on_stand_in(folder, interface, "package")
+
+
+@needs_shim
+@pytest.mark.long
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_the_benchmark_through_the_stand_in_driver(interface: str, folder: Path) -> None:
+    on_stand_in(folder, interface, "benchmark")
+
+
+@needs_opencl
+def test_the_benchmark_measures_right_results(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+                                              tmp_path: Path) -> None:  # fmt: skip
+    from benchmarks.gpu import __main__ as command
+
+    page = tmp_path / "page.md"
+    arguments = ["--target", "opencl", "--quick", "--rounds", "1", "--only", "softmax", "--page", str(page)]
+    monkeypatch.setattr(sys, "argv", ["gpu", *arguments])
+    assert command.main() == 0
+    assert "| softmax 37x128 |" in page.read_text() and "| yes |" in capsys.readouterr().out
+
+
+def test_the_benchmark_without_a_gpu_is_one_line(
+    no_devices: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.gpu import __main__ as command
+
+    monkeypatch.setattr(sys, "argv", ["gpu"])
+    assert command.main() == 1
+    said = capsys.readouterr().err
+    assert said == "no GPU here for cuda: pycuda is not installed; cuda-bindings is not installed\n"
