@@ -2,9 +2,7 @@
 
 `X[t,b,i]`, input weights `W[g*H+j,i]`, recurrent weights `R[g*H+j,k]`, biases `B[2*g*H]` (input
 biases, then recurrent ones), initial states `H0[b,j]` (and `C0`). The input products of all
-steps do not depend on the state: they are one large product before the loop over time. The
-recurrent product of an LSTM is summed in four parts at once (`in_parts`): a sum alone waits for its
-own last addition.
+steps do not depend on the state: they are one large product before the loop over time.
 Sequences may have their own lengths `L[b]`: then the states stay as they are after the last
 step, and the output is zero there. Results: `Y[t,b,j]` and the last states.
 """
@@ -20,11 +18,6 @@ from frontend_dsl import empty, grid, max, min, op, zeros
 from poly.dtypes import DType, i32
 
 Scalar = Callable[..., Any]
-
-
-def in_parts(hidden: Any) -> bool:
-    """Whether the recurrent product is made of four sums side by side: each fills whole vectors."""
-    return isinstance(hidden, int) and hidden % 32 == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,6 @@ def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: 
     """Gates i, o, f, c. Arguments after `C0`: `P` of a peephole form, then `L` of one with lengths."""
     S, N, I, H = steps, batch, inputs, hidden
     last = S - 1
-    parts, Q = in_parts(H), H // 4
     peepholes = 3 * H if form.peephole else 1
     ragged, LT, count = form.lengths is not None, form.lengths or i32, N if form.lengths else 1
 
@@ -86,11 +78,6 @@ def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: 
         YC = empty((N, H), T)
         G = empty((S, N, 4 * H), T)
         Z = empty((S, N, 4 * H), T)
-        if parts:
-            D0 = empty((S, N, 4 * H), T)
-            D1 = empty((S, N, 4 * H), T)
-            D2 = empty((S, N, 4 * H), T)
-            D3 = empty((S, N, 4 * H), T)
         HS = empty((S + 1, N, H), T)
         CS = empty((S + 1, N, H), T)
         for t, n, g in grid(S, N, 4 * H):
@@ -103,20 +90,8 @@ def make_lstm(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: 
         for s in range(S):
             for n, g in grid(N, 4 * H):
                 Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g]
-                if parts:
-                    D0[s, n, g] = 0
-                    D1[s, n, g] = 0
-                    D2[s, n, g] = 0
-                    D3[s, n, g] = 0
-                    for k in range(Q):
-                        D0[s, n, g] += HS[s, n, k] * R[g, k]
-                        D1[s, n, g] += HS[s, n, Q + k] * R[g, Q + k]
-                        D2[s, n, g] += HS[s, n, 2 * Q + k] * R[g, 2 * Q + k]
-                        D3[s, n, g] += HS[s, n, 3 * Q + k] * R[g, 3 * Q + k]
-                    Z[s, n, g] += D0[s, n, g] + D1[s, n, g] + (D2[s, n, g] + D3[s, n, g])
-                else:
-                    for k in range(H):
-                        Z[s, n, g] += HS[s, n, k] * R[g, k]
+                for k in range(H):
+                    Z[s, n, g] += HS[s, n, k] * R[g, k]
             for n, j in grid(N, H):
                 CS[s + 1, n, j] = kept(
                     s, L[n if ragged else 0], CS[s, n, j],
@@ -156,7 +131,10 @@ def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: F
         G = empty((S, N, 3 * H), T)
         Z = empty((S, N, 2 * H), T)
         Q = empty((S, N, H), T)
-        RH = empty((S, N, H), T)
+        if form.after:
+            P = empty((S, N, 3 * H), T)
+        else:
+            RH = empty((S, N, H), T)
         HS = empty((S + 1, N, H), T)
         for t, n, g in grid(S, N, 3 * H):
             G[t, n, g] = B[g]
@@ -165,21 +143,23 @@ def make_gru(T: DType, steps: int, batch: int, inputs: int, hidden: int, form: F
         for n, j in grid(N, H):
             HS[0, n, j] = H0[n, j]
         for s in range(S):
-            for n, g in grid(N, 2 * H):
-                Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g] + B[3 * H + g]
-                for k in range(H):
-                    Z[s, n, g] += HS[s, n, k] * R[g, k]
             if form.after:
-                for n, j in grid(N, H):
-                    Q[s, n, j] = B[5 * H + j]
+                for n, g in grid(N, 3 * H):
+                    P[s, n, g] = B[3 * H + g]
                     for k in range(H):
-                        Q[s, n, j] += HS[s, n, k] * R[2 * H + j, k]
+                        P[s, n, g] += HS[s, n, k] * R[g, k]
+                for n, g in grid(N, 2 * H):
+                    Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g] + P[s, n, g]
                 for n, j in grid(N, H):
                     Q[s, n, j] = (
                         G[form.step(s, last, L[n if ragged else 0]), n, 2 * H + j]
-                        + form.apply(0, Z[s, n, H + j]) * Q[s, n, j]
+                        + form.apply(0, Z[s, n, H + j]) * P[s, n, 2 * H + j]
                     )
             else:
+                for n, g in grid(N, 2 * H):
+                    Z[s, n, g] = G[form.step(s, last, L[n if ragged else 0]), n, g] + B[3 * H + g]
+                    for k in range(H):
+                        Z[s, n, g] += HS[s, n, k] * R[g, k]
                 for n, j in grid(N, H):
                     RH[s, n, j] = form.apply(0, Z[s, n, H + j]) * HS[s, n, j]
                 for n, j in grid(N, H):

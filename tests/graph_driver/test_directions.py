@@ -57,10 +57,11 @@ def test_activations_go_to_their_direction() -> None:
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
-def test_sums_in_parts(direction: str) -> None:
-    """A state of 32, which is cut in four, and one of 33, which is not."""
+def test_several_vectors_of_sums(direction: str) -> None:
+    """A state of 32 fills vectors, one of 33 does not."""
     for hidden in (32, 33):
         check(layer("LSTM", hidden, direction))
+        check(layer("GRU", hidden, direction, linear_before_reset=1))
 
 
 def test_what_is_left_alone() -> None:
