@@ -87,6 +87,7 @@ def store(key: str, graph: Graph, known: Known) -> None:
             [[place[id(n)] for n in g.nodes], g.inputs, g.outputs, g.arrays, g.key, g.reason, g.inplace]
             for g in known.groups
         ],
+        "texts": {g.key: g.text for g in known.groups if g.key},
         "kernels": [[k, c.symbol, c.order, len(c.image), c.scratch] for k, c in known.compiled.items()],
         "rearranged": [[r.name, r.source, r.shape, r.layout] for r in known.rearranged],
         "notes": known.notes,
@@ -106,10 +107,12 @@ def find(key: str, graph: Graph) -> Known | None:
     line, _, images = body.partition(b"\n")
     try:
         head = json.loads(line)
+        texts = dict(head["texts"])
         groups = [
             Group(
                 tuple(graph.nodes[k] for k in nodes), tuple(inputs), tuple(outputs),
-                None, "", group_key, reason, tuple(arrays), tuple((y, x) for y, x in inplace),
+                None, str(texts.get(group_key, "")), group_key, reason,
+                tuple(arrays), tuple((y, x) for y, x in inplace),
             )
             for nodes, inputs, outputs, arrays, group_key, reason, inplace in head["groups"]
         ]  # fmt: skip

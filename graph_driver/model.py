@@ -28,6 +28,7 @@ from graph_driver.ordering import in_best_order
 from graph_driver.overwriting import overwrite
 from graph_driver.pieces import Piece
 from graph_driver.plan import Plan, build_plan
+from graph_driver.recompiling import sources_of
 from graph_driver.tasks import with_tasks
 from graph_driver.tuning import use
 from graph_driver.worker import Compiled, Job
@@ -213,7 +214,8 @@ class Model:
 class Code:
     """Machine code of a plan: images of the kernels by symbol, and of the native program.
 
-    `external` has the names of registered functions by symbol (`graph_driver.external`).
+    `external` has the names of registered functions by symbol (`graph_driver.external`), `sources` what the kernels
+    were made from (`graph_driver.recompiling`; empty for symbolic sizes).
     """
 
     target: Target
@@ -223,6 +225,7 @@ class Code:
     program: bytes
     segments: int
     external: dict[str, str] = field(default_factory=dict)
+    sources: str = ""
     _keep: list[Any] = field(default_factory=list)
 
     def link(self) -> dict[str, int]:
@@ -373,6 +376,7 @@ def compile_graph(
     with report.stage("program"):
         text = entry.entry_text(plan, machine.triple)
         code = link_program(text, plan, compiled, machine, backend, threads)
+        code.sources = sources_of(found, compiled)
         weights = weights_segment(graph, plan)
 
     def compile_body(body: Graph, inner: Report) -> Model:

@@ -3,6 +3,7 @@
     manifest.json   plan, target, names, sizes and SHA-256 of the other files; its own checksum
     weights.bin     the weights segment, mapped into memory at load
     code.bin        machine code of the kernels and the native program, one after another
+    sources.json    what the kernels were made from: another CPU compiles them again (`recompiling.py`)
     host.bin        serialised one-node ONNX models of host steps
     body_N_K        body K of step N of control flow: a compiled directory of its own
 
@@ -36,6 +37,7 @@ from graph_driver.limits import MAX_TENSOR_BYTES
 from graph_driver.memory import PlanError
 from graph_driver.model import Code, Model, Report
 from graph_driver.plan import Plan
+from graph_driver.recompiling import recompiled
 from graph_driver.verify_plan import check_plan
 from poly.errors import BuildError, ModelError
 from poly.target import Target
@@ -44,8 +46,8 @@ if TYPE_CHECKING:
     from graph_driver.gpu.model import GpuModel
     from graph_driver.reference import HostNode
 
-FORMAT = 4
-MANIFEST, WEIGHTS, CODE, HOST = "manifest.json", "weights.bin", "code.bin", "host.bin"
+FORMAT = 5
+MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 
 
@@ -149,7 +151,7 @@ def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, A
         "code": [len(b) for b in blobs],
         "program": program_digest(model.plan, code.target.triple),
     }
-    return about, {CODE: _put(folder / CODE, blobs)}
+    return about, {CODE: _put(folder / CODE, blobs), SOURCES: _put(folder / SOURCES, [code.sources.encode()])}
 
 
 def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -267,7 +269,16 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         _restore(report, data["report"])
         return model
     code = _code(data, symbols, plan, blobs)
+    code.sources = _read(folder, SOURCES, data["files"][SOURCES]).decode()
     _restore(report, data["report"])
+    misfit = _misfit(code.target)
+    if misfit and not code.sources:
+        raise BuildError(f"{misfit}; compile the ONNX file here")
+    if misfit:
+        with report.stage("recompile"):
+            code, plan = recompiled(code, plan, len(hosts))
+        report.peak, report.bound = plan.peak, plan.bound
+        report.notes.append(f"{misfit}: its kernels were compiled again")
     if "symbolic" in data:
         from graph_driver.dynamic.file import template_from_data
         from graph_driver.dynamic.model import DynamicModel
@@ -282,7 +293,6 @@ def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Seque
     target = Target(**data["target"])
     if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
         raise ValueError("target")
-    _check_target(target)
     if len(blobs) != len(symbols) + 1:
         raise ValueError("number of symbols")
     if data["program"] != program_digest(plan, target.triple):
@@ -356,15 +366,21 @@ def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
     return out
 
 
-def _check_target(target: Target) -> None:
+def _misfit(target: Target) -> str:
+    """Why this machine cannot run code for `target`; empty when it can."""
     from emit import targets
 
     host = targets.host()
     here = {f for f in host.features.split(",") if f.startswith("+")}
     needed = {f for f in target.features.split(",") if f.startswith("+")}
-    if target.isa != host.isa or not needed <= here:
-        lacks = ", ".join(sorted(f[1:] for f in needed - here)) or host.isa
-        raise BuildError(f"the model was compiled for {target.cpu}; this machine ({host.cpu}) differs: {lacks}")
+    lacks = ", ".join(sorted(f[1:] for f in needed - here))
+    if target.isa != host.isa:
+        lacks = target.isa
+    elif not lacks and target.vector_bits > host.vector_bits:
+        lacks = f"{target.vector_bits}-bit vectors"
+    if not lacks:
+        return ""
+    return f"the model was compiled for {target.cpu}; this machine ({host.cpu}) lacks {lacks}"
 
 
 def _read(folder: Path, name: str, entry: dict[str, Any]) -> bytes:

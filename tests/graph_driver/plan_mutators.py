@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FILES = ("manifest.json", "weights.bin", "code.bin", "host.bin")
+FILES = ("manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json")
 VALUES = (0, -1, 1, 7, 64, 2**31, 2**63, -(2**40), 1.5, "", "x", "arena", None, [], [0], [1, 2], {}, True, "f64")
 
 
