@@ -348,7 +348,7 @@ def test_damaged_directories_are_refused(net: tuple[onnx.ModelProto, Model], tmp
         refused()
     for change, words in {
         "format": ({"format": 99}, "format 99"),
-        "target": ({"target": target | {"features": target["features"] + ",+quantum"}}, "quantum"),
+        "target": ({"target": target | {"vector_bits": "wide"}}, "damaged"),
         "plan": ({"plan": {}}, "damaged"),
         "symbols": ({"symbols": ["../../etc/passwd"]}, "damaged"),
         "files": ({"files": {}}, "damaged"),
@@ -356,5 +356,7 @@ def test_damaged_directories_are_refused(net: tuple[onnx.ModelProto, Model], tmp
         rewritten(folder, change)
         assert words in refused()
     assert "y" in polyc.load(folder)(feeds_of(net[1]))
+    rewritten(folder, {"target": target | {"features": target["features"] + ",+quantum"}})
+    assert "lacks quantum: its kernels were compiled again" in polyc.load(folder).report().notes[-1]
     with pytest.raises(BuildError, match="cannot load"):
         polyc.load(tmp_path / "nothing")
