@@ -14,6 +14,7 @@ from emit.llvm_ir import STACK_BYTES, STACK_TOTAL
 from emit.loops import Buffer, Function
 from emit.lower import lower
 from emit.mathlib import expand_function
+from emit.passes.stages import cut_into_stages
 from emit.targets import check_runs_here
 from emit.workspace import hoist
 from poly.errors import BuildError
@@ -77,7 +78,9 @@ def _function(scop: Scop, tree: Node, name: str, target: Target, report: Report)
         function = lower(scop, tree, re.sub(r"\W", "_", name), target)
     report.notes += function.notes
     with _stage(report, "expand"):
-        return expand_function(function)
+        function = expand_function(function)
+    with _stage(report, "stages"):
+        return cut_into_stages(function)
 
 
 def build(function: Function, target: Target, backend: str, report: Report) -> Native:

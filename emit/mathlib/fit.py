@@ -143,8 +143,8 @@ def jobs() -> list[Fit]:
             add("EXP_SHORT", expm1_tail, lambda r: r**2 + mp.mpf("1e-9"), -half_ln2, half_ln2, -3.3)
             # 2**f = 1 + f P(f), error relative to 1.
             add("EXP2", exp2_tail, lambda f: abs(f) + mp.mpf("1e-9"), mp.mpf("-0.5025"), mp.mpf("0.5025"), -3.3)
-            # erfc(a) = exp(-a^2) R(a) for a in [1, 4]; 1 - erfc needs only an absolute error.
-            add("ERFCX", lambda a: mp.exp(a * a) * mp.erfc(a), lambda a: mp.exp(-a * a), 1, 4, -1.0)
+            # erfc(a) = 2**Q(a) for a in [1, 4]; 1 - erfc needs only an absolute error.
+            add("ERFC", lambda a: mp.log(mp.erfc(a), 2), lambda a: mp.log(2) * mp.erfc(a), 1, 4, -1.5)
         # log(1+f) = f - f^2/2 + f^3 P(f) in f32; atanh form in f64: R(z) with z = (f/(2+f))^2.
         if single:
             add("LOG", log_tail, lambda f: abs(f) ** 2 + mp.mpf("1e-9"), low, high)
@@ -157,7 +157,7 @@ def jobs() -> list[Fit]:
         add("ATAN", _even(mp.atan, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, t**2)
         add("ASIN", _even(mp.asin, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, mp.mpf("0.2501"))
         add("SINH", _even(mp.sinh, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, 1)
-        add("ERF", _even(mp.erf, [0, 1], 1), one, 0, 1, -1.5)
+        add("ERF", _even(mp.erf, [0, 1], 1), one, 0, 1, -2.5 if single else -1.5)
         if not single:
             # erfc(a) = exp(Q(a - 1)) for a in [1, 6]
             add("ERFC", lambda u: mp.log(mp.erfc(u + 1)), lambda u: mp.erfc(u + 1), 0, 5, -1.0)

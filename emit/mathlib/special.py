@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from emit.mathlib import coefficients as c
 from emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, sign_bit, where, with_sign
-from emit.mathlib.exp_log import F32, LOG2_E, exp_bounded, exp_factors, exp_scaled, format_of
+from emit.mathlib.exp_log import F32, exp_bounded, exp_factors, exp_scaled, format_of
 from poly.dtypes import f32
 
 
@@ -25,17 +25,16 @@ def erf(x: V) -> V:
 
 
 def _erf_single(x: V) -> V:
-    """With erfc(a) = exp(-a^2) R(a): exponential, R and P are independent of each other, so that little latency is
-    left in loops that do nothing else. What 1 - erfc needs of the exponential is an absolute error."""
+    """With erfc(a) = 2**Q(a). Of it 1 - erfc needs but an absolute error: Q's fraction is what is left of it."""
     a = minimum(x.abs(), 4.0)
     square = a * a
-    fourth = square * square
-    small = fma(x, estrin(square, fourth, c.ERF_F32), x)
-    t = fma(square, -LOG2_E, F32.shift + F32.bias)
+    small = fma(x, estrin(square, square * square, c.ERF_F32), x)
+    q = estrin(a, square, c.ERFC_F32)
+    shift = F32.shift + F32.bias
+    t = q + shift
     power = (t.bits() << F32.mantissa).unbits()
-    f = fma(square, -LOG2_E, (F32.shift + F32.bias) - t)
-    rest = fma(f, estrin(f, f * f, c.EXP2_F32), 1.0)
-    large = fma(-(power * estrin(a, square, c.ERFCX_F32)), rest, 1.0)
+    f = q - (t - shift)
+    large = fma(-power, fma(f, estrin(f, f * f, c.EXP2_F32), 1.0), 1.0)
     return where(a < 1.0, small, with_sign(large, sign_bit(x)))
 
 
