@@ -19,11 +19,7 @@ _BOOL = {"+": "or", "*": "and", "&": "and", "|": "or", "^": "xor", "and": "and",
 _FCMP = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
 _ICMP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}
-# Lanes -> what the machine must have, and LLVM's name for the instruction.
-_DOT_PAIRS = {
-    4: ("sse2", "llvm.x86.sse2.pmadd.wd"), 8: ("avx2", "llvm.x86.avx2.pmadd.wd"),
-    16: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
-}  # fmt: skip
+_X86_DOT_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
 class Arithmetic:
@@ -240,8 +236,8 @@ class Arithmetic:
     def _dot_pairs(self, a: Value, b: Value) -> Value:
         """Two products of halves, added: one instruction of x86 on whole registers."""
         n = a.lanes
-        feature, name = _DOT_PAIRS.get(n, ("", ""))
-        if feature in self.f.module.features:
+        name = _X86_DOT_PAIRS.get(n)
+        if name is not None and 32 * n <= self.f.module.x86_bits:
             halves = f"<{2 * n} x i16>"
             self.f.module.declare(name, a.type, [halves, halves])
             x, y = (self.f.emit(f"bitcast {v.typed} to {halves}") for v in (a, b))

@@ -11,10 +11,12 @@ RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from",
 
 
 class ModuleText:
-    """What functions of one module share: declarations, metadata, function bodies; `features` of the machine."""
+    """What functions of one module share: declarations, metadata, function bodies.
 
-    def __init__(self, features: frozenset[str] = frozenset()) -> None:
-        self.features = features
+    `x86_bits` is the width of vector registers of an x86 machine, 0 of others."""
+
+    def __init__(self, x86_bits: int = 0) -> None:
+        self.x86_bits = x86_bits
         self.declarations: dict[str, str] = {}
         self.metadata: list[str] = []
         self.named: list[str] = []  # metadata that has names

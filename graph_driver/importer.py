@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from graph_driver.bound_inputs import bound_values
 from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from graph_driver.functions import has_loops
 from graph_driver.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
-from graph_driver.ir import Graph, Node, Tensor, verify
+from graph_driver.ir import Codes, Graph, Node, Tensor, verify
 from graph_driver.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
 from graph_driver.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
 from graph_driver.reference import HostNode
@@ -471,7 +472,17 @@ class _Walker:
         present = list(node.writes())
         if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
             return None  # sequences and optionals stay on the host
-        return [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
+        made = [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
+        if node.kind == "DequantizeLinear" and not node.attrs.get("block_size"):
+            made = [replace(made[0], codes=_codes(node, values))]
+        return made
+
+
+def _codes(node: Node, values: Sequence[np.ndarray | None]) -> Codes:
+    """What a dequantised constant is made from."""
+    integers, scale, zero = [*values, None][:3]
+    assert integers is not None and scale is not None
+    return Codes(integers, zero, scale, int(node.attrs.get("axis", 1)) % max(1, integers.ndim))
 
 
 def _zeros(name: str, like: Tensor) -> Tensor:

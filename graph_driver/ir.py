@@ -28,6 +28,26 @@ class GraphError(PolycError):
     """A graph that breaks an invariant: a bug of a pass, found by `verify`."""
 
 
+@dataclass(frozen=True)
+class Codes:
+    """What a dequantised constant was made from: integers, and their zero points (None: 0) and scales, one of each or
+    one for each index of `axis`."""
+
+    integers: np.ndarray
+    zero: np.ndarray | None
+    scale: np.ndarray
+    axis: int
+
+    def whole(self) -> np.ndarray:
+        """The integers less their zero points."""
+        if self.zero is None:
+            return self.integers.astype(np.int32)
+        shape = [1] * self.integers.ndim
+        if self.zero.size > 1:
+            shape[self.axis] = self.zero.size
+        return self.integers.astype(np.int32) - self.zero.astype(np.int32).reshape(shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """A value. Extents in `shape` are `int` or `Size`. `const` is set for weights and folded results
@@ -35,7 +55,8 @@ class Tensor:
 
     `sizes` holds the elements of a small integer tensor that follows from symbolic sizes, as an
     array of integers and formulas: nothing computes it, its elements are written down before a run.
-    `onnx_type` (an `onnx.TypeProto`) says what a value of the host is, as far as it is known.
+    `codes`: the constant is a dequantised one. `onnx_type` (an `onnx.TypeProto`) says what a value of
+    the host is, as far as it is known.
     """
 
     name: str
@@ -44,6 +65,7 @@ class Tensor:
     const: np.ndarray | None = None
     onnx_type: Any = None
     sizes: np.ndarray | None = None
+    codes: Codes | None = None
 
     @property
     def static(self) -> bool:

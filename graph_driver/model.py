@@ -413,6 +413,8 @@ def plan_graph(
         chosen = manager.select() if pipeline is None else pipeline
         if backend not in ("llvm", "c"):
             chosen = [p for p in chosen if p.name != "external"]  # C text and GPUs cannot call into this process
+        if backend != "llvm":  # C compilers make shifts and products of pairs
+            chosen = [p for p in chosen if p.name not in ("integer-pairs", "quantised-convolutions")]
         report.passes = [str(r) for r in manager.run(graph, chosen, machine)]
     report.nodes = len(graph.nodes)
     with report.stage("key"):

@@ -8,7 +8,7 @@ parameter `B`. `size`, `kernel`, `strides`, `dilations`, `begin` and `end` (pads
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from frontend_dsl import empty, grid, op, zeros
@@ -16,6 +16,12 @@ from frontend_dsl.library.subscripts import window
 from poly.dtypes import DType
 
 Sizes = Sequence[int]
+Times = Callable[[Any, Any], Any]
+
+
+def times(a: Any, b: Any) -> Any:
+    """What convolutions add up; of integers packed in pairs it is `dot_pairs` instead."""
+    return a * b
 
 
 def padded(size: Sizes, begin: Sizes, end: Sizes) -> tuple[int, ...]:
@@ -31,7 +37,7 @@ def windows(size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes) -> tup
 
 def make_conv2d(
     T: DType, batch: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
-    begin: Sizes, end: Sizes, bias: bool,
+    begin: Sizes, end: Sizes, bias: bool, times: Times = times,
 ) -> Any:  # fmt: skip
     """`Y[n,o,h,w] = B[o] + sum X[n,c,h*s+kh*d,w*s+kw*d] * F[o,c,kh,kw]`; `channels` is (in, out)."""
     N, (C, M), (H, W), (KH, KW), (sh, sw), (dh, dw) = batch, channels, size, kernel, strides, dilations
@@ -51,9 +57,9 @@ def make_conv2d(
             Y[n, o, h, w] = B[o]
             for c, kh, kw in grid(C, KH, KW):
                 if pads:
-                    Y[n, o, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+                    Y[n, o, h, w] += times(P[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
                 else:
-                    Y[n, o, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+                    Y[n, o, h, w] += times(X[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
         return Y
 
     @op
@@ -67,15 +73,17 @@ def make_conv2d(
             Y[n, o, h, w] = 0
             for c, kh, kw in grid(C, KH, KW):
                 if pads:
-                    Y[n, o, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+                    Y[n, o, h, w] += times(P[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
                 else:
-                    Y[n, o, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[o, c, kh, kw]
+                    Y[n, o, h, w] += times(X[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
         return Y
 
     return conv2d if bias else conv2d_nobias
 
 
-def make_pointwise(T: DType, batch: int, channels: tuple[int, int], pixels: int, bias: bool) -> Any:
+def make_pointwise(
+    T: DType, batch: int, channels: tuple[int, int], pixels: int, bias: bool, times: Times = times
+) -> Any:
     """A 1x1 convolution of stride 1 over all pixels at once: a matrix product for each image."""
     N, (C, M), HW = batch, channels, pixels
 
@@ -85,7 +93,7 @@ def make_pointwise(T: DType, batch: int, channels: tuple[int, int], pixels: int,
         for n, o, p in grid(N, M, HW):
             Y[n, o, p] = B[o]
             for c in range(C):
-                Y[n, o, p] += F[o, c] * X[n, c, p]
+                Y[n, o, p] += times(F[o, c], X[n, c, p])
         return Y
 
     @op
@@ -94,7 +102,7 @@ def make_pointwise(T: DType, batch: int, channels: tuple[int, int], pixels: int,
         for n, o, p in grid(N, M, HW):
             Y[n, o, p] = 0
             for c in range(C):
-                Y[n, o, p] += F[o, c] * X[n, c, p]
+                Y[n, o, p] += times(F[o, c], X[n, c, p])
         return Y
 
     return pointwise if bias else pointwise_nobias

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from frontend_dsl import dot_pairs, empty, grid, max, min, op, round, widen_pairs
+from frontend_dsl.library.pairs import pair
 from frontend_dsl.library.recurrent import Form
 from poly.dtypes import DType, i16, i32
 
@@ -26,11 +27,6 @@ def quantised(x: Any, low: Any, high: Any) -> Any:
     """`x` as an 8-bit integer, less the zero point."""
     code = min(max(round(x / step_size(low, high)) + zero_point(low, high), 0), 255)
     return code - zero_point(low, high)
-
-
-def pair(low: Any, high: Any) -> Any:
-    """Two integers that fit i16 in one i32 (see `dot_pairs`)."""
-    return (low & 65535) | (high << 16)
 
 
 def packed_pairs(codes: np.ndarray) -> np.ndarray:

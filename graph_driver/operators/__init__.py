@@ -12,7 +12,7 @@ from graph_driver.operators.halves import in_f32
 _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
     "indexing", "resize", "recurrent", "quantization", "einsum", "sampling",
-    "spectral", "sorting", "winograd",
+    "spectral", "sorting", "winograd", "pairs",
 )  # fmt: skip
 
 __all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "lookup", "supported"]

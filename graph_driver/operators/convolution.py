@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from frontend_dsl.library.convolution import (
+    Times,
     make_conv2d,
     make_depthwise,
     make_grouped,
     make_pointwise,
     make_subsampled,
     padded,
+    times,
     windows,
 )
 from frontend_dsl.library.depthwise_strided import make_depthwise_strided
@@ -42,8 +44,11 @@ def conv(ctx: NodeContext) -> OperatorScop:
     return any_conv(ctx)
 
 
-def any_conv(ctx: NodeContext) -> OperatorScop:
-    """1-D runs as 2-D of height 1; depthwise, pointwise and grouped have their own loops."""
+def any_conv(ctx: NodeContext, by: Times = times) -> OperatorScop:
+    """1-D runs as 2-D of height 1; depthwise, pointwise and grouped have their own loops.
+
+    Convolutions of one group may add up something else than products (`by`).
+    """
     same_types(ctx)
     x, w, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
     batch, channels, *spatial = x.shape
@@ -53,14 +58,14 @@ def any_conv(ctx: NodeContext) -> OperatorScop:
     bias = optional(ctx, 2) is not None
     filters = w.shape[0]
     if groups == 1 and win.plain:
-        return _wired(scop_of(make_pointwise, x.dtype, batch, (channels, filters), product(size), bias), bias)
+        return _wired(scop_of(make_pointwise, x.dtype, batch, (channels, filters), product(size), bias, by), bias)
     if len(size) == 1:
         size, win = _lifted(size, win)
-    if len(size) == 2 and groups == 1 and not win.padded and set(win.kernel) == {1}:
+    if len(size) == 2 and groups == 1 and not win.padded and set(win.kernel) == {1} and by is times:
         return _wired(scop_of(make_subsampled, x.dtype, batch, (channels, filters), size, win.strides, bias), bias)
     rest = (win.kernel, win.strides, win.dilations, win.begin, win.end, bias)
     if len(size) == 2 and groups == 1:
-        scop = scop_of(make_conv2d, x.dtype, batch, (channels, filters), size, *rest)
+        scop = scop_of(make_conv2d, x.dtype, batch, (channels, filters), size, *rest, by)
     elif len(size) == 2 and groups == channels == filters:
         form = make_depthwise_strided if _phases_pay(size, win) else make_depthwise
         scop = scop_of(form, x.dtype, batch, channels, size, *rest)

@@ -14,6 +14,7 @@ from graph_driver.passes.cleanup import remove_dead, remove_identities
 from graph_driver.passes.common import share_common
 from graph_driver.passes.directions import split_directions
 from graph_driver.passes.fold import fold_constants
+from graph_driver.passes.integer_pairs import use_integer_pairs, use_quantised_convolutions
 from graph_driver.passes.integer_products import compute_integer_products_in_f32
 from graph_driver.passes.parts import share_parts
 from graph_driver.passes.precision import assign_precision
@@ -105,6 +106,9 @@ PASSES: tuple[Pass, ...] = (
          exact=False),
     Pass("winograd", "3x3 convolutions by Winograd's method where it pays", _winograd, PLACING, specific=True,
          exact=False),
+    Pass("quantised-convolutions", "convolutions of dequantised codes in integers", use_quantised_convolutions, PLACING,
+         specific=True, exact=False),
+    Pass("integer-pairs", "products of 8-bit integers two at a time", use_integer_pairs, PLACING, specific=True),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
          _general(compute_integer_products_in_f32), PLACING),
 )  # fmt: skip
@@ -155,12 +159,12 @@ def select(
     if dtype is not None:
         chosen = [p for p in chosen if p.name != "precision"]
         chosen.append(replace(BY_NAME["precision"], run=_precision(dtype, keep_f32)))
-    left_out = {*disable} | ({"winograd", "external"} if exact else set())
+    left_out = {*disable} | ({"winograd", "external", "quantised-convolutions"} if exact else set())
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
 
 
-DEFAULT = select(disable=("winograd", "external", "siblings"))  # what needs no target
+DEFAULT = select(disable=[p.name for p in PASSES if p.specific])  # what needs no target
 
 Watch = Callable[[PassRecord, Graph], None]
 

@@ -8,7 +8,7 @@ import pytest
 
 import polyc  # noqa: F401  (wires the packages)
 from emit.compile import compile_kernel
-from frontend_dsl import sigmoid, tanh
+from frontend_dsl import dot_pairs, sigmoid, tanh
 from frontend_dsl.library import (
     convolution,
     depthwise_strided,
@@ -17,6 +17,7 @@ from frontend_dsl.library import (
     matrix,
     movement,
     normalization,
+    pairs,
     pooling,
     quantization,
     quantized_recurrent,
@@ -38,6 +39,11 @@ one, two, none = (1, 1), (2, 2), (0, 0)
 CASES: dict[str, Callable[[], Any]] = {
     "conv": lambda: convolution.make_conv2d(f32, 1, (2, 3), (4, 5), (3, 2), (2, 1), one, one, one, True),
     "conv_plain": lambda: convolution.make_conv2d(f64, 1, (2, 3), (4, 5), (3, 2), one, one, none, none, False),
+    "conv_pairs": lambda: convolution.make_conv2d(i32, 1, (2, 3), (4, 5), (3, 2), one, one, one, one, False, dot_pairs),
+    "pointwise_pairs": lambda: convolution.make_pointwise(i32, 2, (2, 3), 4, False, dot_pairs),
+    "pack_pairs": lambda: pairs.make_pack_pairs(u8, 2, 2, 3, True),
+    "pack_pairs_plain": lambda: pairs.make_pack_pairs(i8, 2, 2, 3, False),
+    "pair_matmul": lambda: pairs.make_pair_matmul(3, 2, 5),
     "pointwise": lambda: convolution.make_pointwise(f32, 2, (2, 3), 4, True),
     "pointwise_nobias": lambda: convolution.make_pointwise(f32, 1, (2, 3), 4, False),
     "subsampled": lambda: convolution.make_subsampled(f32, 1, (2, 3), (4, 5), (2, 3), True),

@@ -1,0 +1,132 @@
+"""Products of 8-bit integers two at a time: the same bits as NumPy's, and convolutions of dequantised codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import polyc
+from emit import targets
+from graph_driver.importer import import_model
+from graph_driver.passes import manager
+from graph_driver.passes.integer_pairs import packed_weights, use_integer_pairs, use_quantised_convolutions
+
+RNG = np.random.default_rng(8)
+TYPES = {"u8": np.uint8, "i8": np.int8}
+
+
+def codes(kind: str, *shape: int) -> np.ndarray:
+    info = np.iinfo(TYPES[kind])
+    return RNG.integers(info.min, info.max + 1, shape).astype(TYPES[kind])
+
+
+def model_of(nodes: list[onnx.NodeProto], x: np.ndarray, constants: dict[str, np.ndarray], out: int) -> bytes:
+    given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+    result = helper.make_tensor_value_info("y", out, None)
+    stored = [numpy_helper.from_array(v, n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "g", [given], [result], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def operators(model: bytes, step: Any, target: Any = None) -> list[str]:
+    """The operators after one pass, for a machine with vectors of 256 bits."""
+    graph = import_model(onnx.load_from_string(model))
+    step(graph, target or targets.get("x86-64-v3"))
+    return [n.op_type for n in graph.nodes]
+
+
+MATRICES = [("u8", "i8", (5, 32), 40), ("i8", "u8", (2, 3, 6), 17), ("u8", "u8", (1, 64), 33)]
+
+
+@pytest.mark.parametrize(("left", "right", "shape", "columns"), MATRICES)
+@pytest.mark.parametrize("zeros", ["none", "one", "columns"])
+def test_matrix_products(left: str, right: str, shape: tuple[int, ...], columns: int, zeros: str) -> None:
+    x, w = codes(left, *shape), codes(right, shape[-1], columns)
+    za, zb = (codes(left), codes(right, columns) if zeros == "columns" else codes(right))
+    constants = {"w": w} | ({} if zeros == "none" else {"za": za, "zb": zb})
+    node = helper.make_node("MatMulInteger", ["x", *constants], ["y"])
+    model = model_of([node], x, constants, TensorProto.INT32)
+    assert operators(model, use_integer_pairs) == ["PackPairs", "PairMatMul"]
+    want = x.astype(np.int64) - (0 if zeros == "none" else int(za))
+    want = want @ (w.astype(np.int64) - (0 if zeros == "none" else zb.astype(np.int64)))
+    got = polyc.compile_model(model, threads=1)({"x": x})["y"]
+    assert got.dtype == np.int32 and np.array_equal(got, want)
+
+
+def convolved(x: np.ndarray, w: np.ndarray, strides: int, pads: int, dilations: int) -> np.ndarray:
+    """The convolution of integers, tap by tap."""
+    x = np.pad(x, ((0, 0), (0, 0), (pads, pads), (pads, pads)))
+    k = w.shape[2]
+    high, wide = ((n - dilations * (k - 1) - 1) // strides + 1 for n in x.shape[2:])
+    out = np.zeros((x.shape[0], w.shape[0], high, wide), np.int64)
+    for a in range(k):
+        for b in range(k):
+            rows = slice(a * dilations, a * dilations + strides * (high - 1) + 1, strides)
+            columns = slice(b * dilations, b * dilations + strides * (wide - 1) + 1, strides)
+            out += np.einsum("nchw,oc->nohw", x[:, :, rows, columns], w[:, :, a, b])
+    return out
+
+
+FORMS = [(1, 1, 0, 1), (3, 1, 1, 1), (3, 2, 1, 2), (1, 2, 0, 1)]
+
+
+@pytest.mark.parametrize(("kernel", "strides", "pads", "dilations"), FORMS)
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_convolutions(kernel: int, strides: int, pads: int, dilations: int, kind: str) -> None:
+    x, w, zero = codes(kind, 2, 6, 9, 11), codes("i8", 20, 6, kernel, kernel), codes(kind)
+    attrs = {"strides": [strides] * 2, "pads": [pads] * 4, "dilations": [dilations] * 2}
+    node = helper.make_node("ConvInteger", ["x", "w", "zero"], ["y"], **attrs)
+    model = model_of([node], x, {"w": w, "zero": zero}, TensorProto.INT32)
+    assert operators(model, use_integer_pairs) == ["PackPairs", "PairConv"]
+    want = convolved(x.astype(np.int64) - int(zero), w.astype(np.int64), strides, pads, dilations)
+    assert np.array_equal(polyc.compile_model(model, threads=1)({"x": x})["y"], want)
+
+
+def quantised_convolution(channels: int, filters: int, axis_scales: bool) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """A model of QuantizeLinear, DequantizeLinear, Conv with dequantised weights; an input; the exact result."""
+    x = RNG.standard_normal((1, channels, 7, 7)).astype(np.float32)
+    w, step, zero = codes("i8", filters, channels, 1, 1), np.float32(0.02), np.uint8(119)
+    scales = (RNG.random(filters if axis_scales else ()) * 0.01 + 0.001).astype(np.float32)
+    bias = RNG.standard_normal(filters).astype(np.float32)
+    constants = {"w": w, "step": np.array(step), "zero": np.array(zero), "scales": scales, "bias": bias}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "step", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "scales"], ["wd"], axis=0),
+        helper.make_node("Conv", ["d", "wd", "bias"], ["y"]),
+    ]
+    q = np.clip(np.rint(x / step) + zero, 0, 255).astype(np.int64) - int(zero)
+    sums = np.einsum("nchw,oc->nohw", q, w[:, :, 0, 0].astype(np.int64))
+    factor = np.broadcast_to(float(step) * scales.astype(np.float64), (filters,)).reshape(-1, 1, 1)
+    return model_of(nodes, x, constants, TensorProto.FLOAT), x, sums * factor + bias.reshape(-1, 1, 1)
+
+
+@pytest.mark.parametrize("axis_scales", [False, True])
+def test_dequantised_convolutions(axis_scales: bool) -> None:
+    model, x, want = quantised_convolution(6, 24, axis_scales)
+    made = ["QuantizeLinear", "DequantizeLinear", "PackPairs", "PairConv", "Cast", "Mul", "Add"]
+    assert operators(model, use_quantised_convolutions) == made
+    for exact in (False, True):
+        got = polyc.compile_model(model, threads=1, exact=exact)({"x": x})["y"]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+def test_what_is_left_alone() -> None:
+    odd, _, _ = quantised_convolution(5, 24, True)
+    few, _, _ = quantised_convolution(6, 4, True)
+    for model in (odd, few):
+        assert "Conv" in operators(model, use_quantised_convolutions)
+    model, _, _ = quantised_convolution(6, 24, True)
+    plain = targets.get("aarch64")
+    assert "Conv" in operators(model, use_quantised_convolutions, plain)
+    assert "quantised-convolutions" not in [p.name for p in manager.select(exact=True)]
+
+
+def test_sums_that_could_wrap_are_left_alone() -> None:
+    assert packed_weights(np.full((1 << 16, 1), 255), 0) is None
+    assert packed_weights(np.full((1 << 14, 1), 255), 0) is not None
