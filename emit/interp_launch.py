@@ -210,11 +210,12 @@ OWN, OTHER = "@own", "@other"
 def _combining(compiler: Compiler, s: WarpReduce) -> Steps:
     """Pairwise combination in a warp: all leave their values, then each takes its partner's."""
     place = [compiler.expr(e) for e in s.index]
+    distances = [s.width >> k for k in range(1, s.width.bit_length())]
     combined = compiler.expr(Binary(s.op, Var(OWN, s.dtype), Var(OTHER, s.dtype), s.dtype))
 
     def run(env: Env) -> Iterator[int]:
         buffer, at, table, number = env["@" + s.array], tuple(p(env) for p in place), env[EXCHANGE], env[NUMBER]
-        for distance in (16, 8, 4, 2, 1):
+        for distance in distances:
             table[distance, number] = buffer[at]
             yield -id(s)
             if (distance, number ^ distance) not in table:

@@ -309,16 +309,17 @@ class WarpProduct(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class WarpReduce(Stmt):
-    """The 32 threads of each warp combine an element of a register buffer of theirs, pairwise.
+    """Each `width` (2 to 32) neighbouring threads of a warp combine an element of register buffers of theirs.
 
-    For d in 16, 8, 4, 2, 1, each thread's `array[index] = array[index] OP other`, where `other` is the element of
-    the thread whose number differs in the bit d. Threads are numbered x fastest; all of the block come.
+    For d in width / 2, ..., 2, 1, each thread's `array[index] = array[index] OP other`, where `other` is the element
+    of the thread whose number differs in the bit d. Threads are numbered x fastest; all of the block come.
     """
 
     op: str
     array: str
     index: tuple[Expr, ...]
     dtype: DType
+    width: int = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
         what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
         put(f"{s.acc} += warp_product_{s.tiles[0]}x{s.tiles[1]}({what})")
     elif isinstance(s, WarpReduce):
-        put(f"warp {s.op} {_access(s.array, s.index)}")
+        put(f"warp {s.op} {_access(s.array, s.index)}{f' among {s.width}' if s.width < 32 else ''}")
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
         how = "async " if s.asynchronous else ""

@@ -259,6 +259,8 @@ class _Checker:
             raise _Broken(f"a warp reduction of '{s.array}' where blocks are not whole warps")
         if env.diverged:
             raise _Broken(f"a warp reduction of '{s.array}' under {env.diverged} on which threads may disagree")
+        if s.width not in (2, 4, 8, 16, WARP):
+            raise _Broken(f"a warp reduction of '{s.array}' among {s.width} threads")
         buffer = self.buffer(s.array, len(s.index), env)
         if buffer.space not in ("register", "local") or buffer.dtype != s.dtype or s.dtype.bytes not in (4, 8):
             raise _Broken(f"a warp reduction of '{s.array}', which is not 4 or 8 bytes in registers")

@@ -3,7 +3,7 @@ old one elsewhere (loop versioning, decided by the exact condition instead of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import islpy as isl
@@ -15,6 +15,7 @@ from poly.scop import Scop
 from poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, walk
 
 PREFIX = "else."
+AGAIN = "next."
 
 
 def guarded(scop: Scop, old: Node, new: Node) -> Node:
@@ -51,6 +52,13 @@ def _renamed(old: Node, new: Node) -> Node:
     loops = {name: _free(PREFIX + name, taken, PREFIX) for name in loop_names(old)}
     buffers = {n.buffer: _free(n.buffer, taken, "else_") for n in walk(old) if isinstance(n, Promote)}
     return _rename(old, loops, buffers)
+
+
+def renamed(tree: Node, taken: Iterable[str]) -> Node:
+    """The tree with its loops named so that none has a name that is taken; buffers keep theirs."""
+    used = set(taken)
+    loops = {name: _free(name, used, AGAIN) for name in loop_names(tree)}
+    return _rename(tree, loops, {n.buffer: n.buffer for n in walk(tree) if isinstance(n, Promote)})
 
 
 def _free(name: str, taken: set[str], prefix: str) -> str:

@@ -301,9 +301,9 @@ class GpuPrinter(PlainPrinter):
             raise BuildError(f"{self.dialect.name} has no shuffles: compile for this target, not only print")
         element = PLAIN[s.dtype.name]
         step = super().expr(Binary(s.op, Var("a", s.dtype), Var("b", s.dtype), s.dtype))
-        name = f"warp_{''.join(_LETTERS.get(ch, ch) for ch in s.op)}_{s.dtype.name}"
+        name = f"warp_{''.join(_LETTERS.get(ch, ch) for ch in s.op)}_{s.dtype.name}_{s.width}"
         other = self.dialect.exchange.format("a", "d")
-        loop = f"for (int d = 16; d > 0; d /= 2) {{ {element} b = {other}; a = {step}; }} return a;"
+        loop = f"for (int d = {s.width // 2}; d > 0; d /= 2) {{ {element} b = {other}; a = {step}; }} return a;"
         self._define(name, element, [f"{element} a"], loop)
         place = f"{s.array}[{self.address(s.array, s.index)}]"
         return f"{place} = {name}({place})"

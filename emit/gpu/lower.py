@@ -5,6 +5,7 @@ from __future__ import annotations
 from emit.dynamic import real_bounds
 from emit.gpu.barriers import place_barriers
 from emit.gpu.budget import check_budget
+from emit.gpu.composed import composed
 from emit.gpu.double import double_buffer
 from emit.gpu.even import even_loops
 from emit.gpu.guards import hoist_guards
@@ -53,6 +54,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
         ("double buffers", lambda f: check_budget(simplify(double_buffer(f, target)), target)),
         ("partial panels", lambda f: simplify(peel(f))),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
+        ("origins", lambda f: simplify(composed(f, scop))),
         ("tensor cores", lambda f: simplify(tensor_cores(f, target))),
         ("tiles", lambda f: simplify(separate_tiles(f, rests=False))),
         ("lanes", lambda f: simplify(widen(f))),

@@ -60,6 +60,8 @@ class _Host:
             return replace(s, body=self.visit(s.body, known))
         if isinstance(s, Block):
             return self.block(s, known)
+        if isinstance(s, Alloc) and not _on_heap(s) and not any(x.kind.startswith("block.") for x in bound_loops(s)):
+            return self.launch(s, known)  # one block, whose loops over blocks left no loop
         if (isinstance(s, For) and is_bound(s.kind)) or not (bound_loops(s) or _on_heap(s)):
             return self.launch(s, known)
         if isinstance(s, For):

@@ -5,6 +5,7 @@
 is the last step of a reduction that `rfactor` spread over the threads of a block. Updates of reductions may change
 places, so it becomes a tree, in this order: the 32 threads of a warp combine theirs pairwise (`WarpReduce`), the
 first thread of each warp leaves the result in shared memory, thread 0 adds those to the total from first to last.
+Where a block has several rows of 8, 16 or 32 threads, each is a (part of a) warp and has a sum of its own.
 Runs before barriers are placed, and before `emit.gpu.private`: partial results that no other thread reads any more
 become registers.
 """
@@ -26,7 +27,8 @@ from poly.target import GpuTarget
 
 SHUFFLES = "shuffle"  # the feature of a target
 WARP = 32
-FEWEST = 32  # partial results below which one thread does as well
+WIDTHS = (8, 16, 32)  # threads along x that are a part of a warp, where there are others along y and z
+FEWEST = 8  # partial results below which one thread does as well
 ZERO = const_int(0)
 
 
@@ -41,10 +43,11 @@ def shuffled_sums(fn: Function, target: GpuTarget) -> Function:
 def _host(s: Stmt, names: Names) -> Stmt:
     if not isinstance(s, Launch):
         return with_bodies(s, tuple(_host(b, names) for b in s.bodies()))
-    wide = [v for v, n in s.threads if n > 1]
-    if len(wide) != 1 or s.block_threads % WARP:
+    thread, count = s.threads[0]
+    alone = count == s.block_threads
+    if s.block_threads % WARP or not (alone or count in WIDTHS):
         return s
-    found = _Finder(s, wide[0], names)
+    found = _Finder(s, alone, names)
     body = found.visit(s.body, False)
     for b in reversed(found.shared):
         body = Alloc(b, body)
@@ -52,10 +55,13 @@ def _host(s: Stmt, names: Names) -> Stmt:
 
 
 class _Finder:
-    def __init__(self, launch: Launch, thread: str, names: Names) -> None:
-        self.threads, self.thread, self.names = launch.block_threads, thread, names
+    def __init__(self, launch: Launch, alone: bool, names: Names) -> None:
+        self.thread, self.threads = launch.threads[0]
+        self.names = names
+        self.width = WARP if alone else self.threads
+        self.varying = {v for v, n in launch.threads if n > 1}
         self.shared: list[Buffer] = []
-        self.first = Binary("==", Var(thread), ZERO, bool_)
+        self.first = Binary("==", Var(self.thread), ZERO, bool_)
 
     def visit(self, s: Stmt, diverged: bool) -> Stmt:
         """`diverged`: not all threads may come here."""
@@ -64,7 +70,7 @@ class _Finder:
             if tree is not None:
                 return tree
         exprs = [s.lo, s.hi] if isinstance(s, For) else [s.cond] if isinstance(s, If) else []
-        diverged = diverged or any(reads(e) or self.thread in variables(e) for e in exprs)
+        diverged = diverged or any(reads(e) or self.varying & variables(e) for e in exprs)
         return with_bodies(s, tuple(self.visit(b, diverged) for b in s.bodies()))
 
     def tree(self, loop: For) -> Stmt | None:
@@ -75,17 +81,17 @@ class _Finder:
         part = _combined(store)
         others = [c for c in conditions if c != self.first]
         limit = full(loop)
-        uniform = [loop.lo, loop.hi, *others, *store.index]
+        alike = [loop.lo, loop.hi, *others, *store.index]
         if part is None or limit is None or not FEWEST <= limit.trip <= self.threads or loop.step != 1:
             return None
-        if store.value.dtype.bytes not in (4, 8) or any(reads(e) or self.thread in variables(e) for e in uniform):
+        if store.value.dtype.bytes not in (4, 8) or any(reads(e) or self.thread in variables(e) for e in alike):
             return None
         if any(loop.var in variables(e) for e in (*others, *store.index)) or not self.spread(part, loop.var):
             return None
         return self.made(loop, store, part, others, limit.trip)
 
     def spread(self, part: Expr, var: str) -> bool:
-        """Whether the loop walks through partial results, and threads may read theirs at the same time."""
+        """Whether the loop walks through partial results that are the same whichever thread of a row reads them."""
         found = list(loads(part))
         return any(var in variables(i) for e in found for i in e.index) and self.thread not in variables(part)
 
@@ -99,9 +105,11 @@ class _Finder:
         def put(array: str, at: Expr, value: Expr) -> Store:
             return Store(array, (at,), value, None, None, None, store.span, store.origin)
 
-        taken = guarded(put(own.name, ZERO, substitute(part, {loop.var: place})), [Binary("<", place, loop.hi, bool_)])
-        steps: list[Stmt] = [put(own.name, ZERO, identity(op, dtype)), taken, WarpReduce(op, own.name, (ZERO,), dtype)]
-        if trip > WARP:
+        mine_only = [*others, Binary("<", place, loop.hi, bool_)]
+        taken = guarded(put(own.name, ZERO, substitute(part, {loop.var: place})), mine_only)
+        tree = WarpReduce(op, own.name, (ZERO,), dtype, self.width)
+        steps: list[Stmt] = [put(own.name, ZERO, identity(op, dtype)), taken, tree]
+        if trip > self.width:
             warps = -(-trip // WARP)
             each = Buffer(self.names.fresh(f"{store.array}_warps"), dtype, (const_int(warps),), "shared")
             self.shared.append(each)

@@ -9,6 +9,7 @@ from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.target import GpuTarget
 from scheduler.schedule import Schedule
+from scheduler.strategies.gpu_attention import attention
 from scheduler.strategies.gpu_contraction import gpu_contractions
 from scheduler.strategies.gpu_kept import keep_rows
 from scheduler.strategies.gpu_mapping import bind_nests
@@ -39,6 +40,7 @@ def automatic_gpu(scop: Scop, target: GpuTarget) -> Schedule:
 
 
 STRATEGIES: Mapping[str, Strategy] = {
+    "attention": attention,
     "contraction": gpu_contractions,
     "fusion": join,
     "mapping": bind_nests,

@@ -30,6 +30,13 @@ from poly.tree import Sequence as InOrder
 from scheduler.strategies.contraction import Contraction, extent
 from scheduler.strategies.contraction_strategy import top_filters
 from scheduler.strategies.contraction_tree import Group, group_nests
+from scheduler.strategies.gpu_convolution import (
+    PIXEL_THREADS,
+    ROW_THREADS,
+    Convolution,
+    ConvolutionMaker,
+    convolution,
+)
 from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_tensor import TensorMaker, tensor_tile
 from scheduler.strategies.gpu_tiles import UNKNOWN, BlockTile, Maker, TiledContraction
@@ -54,17 +61,16 @@ def gpu_contractions(plan: GpuPlan) -> None:
 
 def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
     update = group.contraction.update
+    windowed = convolution(plan.scop, group, plan.target)
+    if windowed is not None and _replaced(
+        plan, position, taken, ConvolutionMaker(plan.scop, windowed).tree(), _convolved(windowed), {}
+    ):
+        return
     chosen = choose(plan.scop, group, plan.target)
     if isinstance(chosen, str):
         plan.decline(f"contraction {update.name}", "no block tile", chosen)
         return
-    filters = top_filters(plan)
-    domain: dict[str, isl.Set] = {}
-    for f in filters[position : position + taken]:
-        domain.update(f.domain)
     subtree = (TensorMaker if chosen.tile.tensor else Maker)(plan.scop, chosen).tree()
-    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
-    tree: Node = rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
     t = chosen.tile
     text = (
         f"contraction {update.name}: block tile {t.rows} ({chosen.rows}) x {t.columns} ({chosen.columns}) x {t.depth} "
@@ -72,8 +78,33 @@ def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
         + (" by tensor cores" if t.tensor else "")
     )
     figures: dict[str, Any] = {"threads": t.threads, "rows": t.rows, "columns": t.columns, "depth": t.depth}
-    if plan.attempt(f"contraction {update.name}", text, lambda s: s.set_order(tree), **figures):
+    _replaced(plan, position, taken, subtree, text, figures)
+
+
+def _replaced(plan: GpuPlan, position: int, taken: int, subtree: Node, text: str, figures: dict[str, Any]) -> bool:
+    """Take the tree for the nests of a contraction; whether it was accepted."""
+    filters = top_filters(plan)
+    domain: dict[str, isl.Set] = {}
+    for f in filters[position : position + taken]:
+        domain.update(f.domain)
+    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
+    tree: Node = rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+    found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+    assert found is not None
+    done = plan.attempt(f"contraction {found[0].contraction.update.name}", text, lambda s: s.set_order(tree), **figures)
+    if done:
         plan.claimed |= set(domain)
+    return done
+
+
+def _convolved(c: Convolution) -> str:
+    t, update = c.tile, c.group.contraction.update
+    high, wide = t.size
+    return (
+        f"contraction {update.name}: convolution in blocks of {t.rows} ({c.channels}) x {high} x {wide} ({c.height}, "
+        f"{c.width}) x {t.depth} ({c.depth}), "
+        f"{PIXEL_THREADS * ROW_THREADS} threads with {t.channels} x {t.high} x {t.wide}"
+    )
 
 
 def choose(scop: Scop, group: Group, target: GpuTarget) -> TiledContraction | str:

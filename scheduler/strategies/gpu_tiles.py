@@ -122,10 +122,14 @@ class Maker:
         cut = self.tile.depth
         outside = Member(f"{depth}.out", {update.name: time.scale_down_val(isl.Val(cut)).floor()})
         node = self.inside_panels(node)
-        for operand in (self.chosen.right, self.chosen.left):
+        for operand in self.panelled():
             array = operand.load.array
             node = Promote(array, f"{array}_panel", "shared", node, self.panel_layout(operand), True, False)
         return Band((outside,), node)
+
+    def panelled(self) -> list[Operand]:
+        """The operands that come to shared memory in panels, the inner one first."""
+        return [self.chosen.right, self.chosen.left]
 
     def inside_panels(self, node: Node) -> Node:
         """The iterations of one panel around the thread's tile."""

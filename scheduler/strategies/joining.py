@@ -30,7 +30,7 @@ def join(plan: Plan) -> None:
         if pair is None:
             return
         done.add(pair)
-        _try_join(plan, *pair)
+        try_join(plan, *pair)
 
 
 def _candidate(plan: Plan, done: set[tuple[str, str]]) -> tuple[str, str] | None:
@@ -46,7 +46,8 @@ def _candidate(plan: Plan, done: set[tuple[str, str]]) -> tuple[str, str] | None
     return None
 
 
-def _try_join(plan: Plan, a: str, b: str) -> None:
+def try_join(plan: Plan, a: str, b: str) -> None:
+    """Join two neighbouring nests, named by their first loops, as deep as that keeps them parallel."""
     (first, body_a), (second, body_b) = plan.nest(a), plan.nest(b)
     between = narrowed(_between(plan, first[0], second[0]), plan.around(a))
     if not between or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:

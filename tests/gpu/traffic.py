@@ -83,3 +83,8 @@ def parse(text: str) -> Traffic:
         out.written[SPACES[space]] += int(count) * int(lanes) * WIDTHS[element]
     out.barriers = sum(int(n) for n in re.findall(r"(\d+) - call _Z7barrierj\(\)", text))
     return out
+
+
+def instructions(text: str) -> int:
+    """All instructions that `oclgrind --inst-counts` counted."""
+    return sum(int(n) for n in re.findall(r"^\s*(\d+) - ", text, re.M))
