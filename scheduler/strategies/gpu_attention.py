@@ -116,8 +116,10 @@ def _operands(group: Group) -> tuple[Operand, Operand]:
 def _plain(group: Group) -> bool:
     """Whether this is a product of matrices: one loop of rows, of columns, and of the reduction."""
     c = group.contraction
+    if c.sweep or len(c.outputs) < 2 or len(c.inner) != 1:
+        return False
     left, right = _operands(group)
-    return not c.sweep and c.outputs[-2] in left.own and c.outputs[-1] in right.own and len(c.inner) == 1
+    return c.outputs[-2] in left.own and c.outputs[-1] in right.own
 
 
 def _propose(plan: GpuPlan, chain: _Chain) -> None:
