@@ -20,7 +20,7 @@ from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var
 
 _LETTERS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "and", "|": "or", "^": "xor",
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "bitand", "|": "bitor", "^": "xor",
     "<": "lt", ">": "gt", "=": "eq", "!": "n", "~": "not",
 }  # fmt: skip
 
