@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emit.dynamic import real_bounds
+from emit.gpu.banks import conflict_free_rows
 from emit.gpu.barriers import place_barriers
 from emit.gpu.budget import check_budget
 from emit.gpu.composed import composed
@@ -60,6 +61,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
         ("lanes", lambda f: simplify(widen(f))),
         ("unroll", lambda f: simplify(unroll(f))),
         ("share", share_loads),
+        ("banks", lambda f: conflict_free_rows(f, target)),
         ("registers", lambda f: narrow(check_registers(f))),
     )
     for step, run in steps:

@@ -13,6 +13,7 @@ import islpy as isl
 
 from poly.expr import loads
 from poly.tree import GpuAxis, Member
+from scheduler.strategies.contraction import variables
 from scheduler.strategies.gpu_cost import cost_along
 from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_reduction import bind_reduction
@@ -62,8 +63,18 @@ def stage_transposed(plan: GpuPlan, free: Sequence[Member]) -> None:
     for array in transposed_reads(plan, x, y):
         plan.attempt(
             f"array {array}", f"tile of {array} in shared memory: contiguous along {y.name}",
-            lambda s, a=array: s.promote(a, f"{x.name}.in", space="shared"),  # type: ignore[misc]
+            lambda s, a=array: s.promote(a, f"{x.name}.in", space="shared", layout=_across(plan, a, x)),  # type: ignore[misc]
         )  # fmt: skip
+
+
+def _across(plan: GpuPlan, array: str, x: Member) -> list[int]:
+    """The dimensions of an array, the one along which neighbouring threads lie last."""
+    for s in (plan.scop.statements[n] for n in x.schedule):
+        for e in loads(s.value):
+            found = [d for d, sub in enumerate(e.index) if iterator(s, x.schedule[s.name]) in variables(sub)]
+            if e.array == array and found:
+                return [*(d for d in range(len(e.index)) if d != found[0]), found[0]]
+    return list(range(len(plan.scop.arrays[array].shape)))
 
 
 def transposed_reads(plan: GpuPlan, x: Member, y: Member) -> list[str]:

@@ -65,4 +65,4 @@ def test_a_transpose_goes_through_shared_memory() -> None:
     schedule = automatic_gpu(ALL["transpose"][0].scop(), simt.TARGET)
     (launch,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
     assert isinstance(launch.body, Alloc) and launch.body.buffer.space == "shared"
-    assert launch.body.buffer.shape[-1] == const_int(17) or launch.body.buffer.shape[-1] == const_int(20)
+    assert launch.body.buffer.shape == (const_int(16), const_int(38)), "rows along x, longer against bank conflicts"
