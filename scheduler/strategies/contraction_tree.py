@@ -301,7 +301,11 @@ class _Maker:
 
         block = self.row_block(target, threads)
         if block and plan.rows:
+            place = len(c.single) + len(c.batch) if c.batch else 0
+            for o in order[:place]:
+                loop(o, o, 0, 1)
             loop(f"{plan.rows}.blk", plan.rows, 0, block)
+            order = order[place:]
         for o in order:
             if o == plan.columns:
                 loop(f"{o}.out", o, 0, plan.tile.columns)
@@ -315,7 +319,7 @@ class _Maker:
         """Rows whose operand fits half of L2, when the panels are swept for each block; with several threads
         rather fewer, so that all get as many tiles."""
         plan, c = self.plan, self.group.contraction
-        if plan.rows is None or plan.other.own != (plan.rows,) or set(plan.panel.own) != {plan.columns} or c.batch:
+        if plan.rows is None or plan.other.own != (plan.rows,) or set(plan.panel.own) != {plan.columns}:
             return None
         sizes = [extent(c.update, i) for i in c.inner]
         total = extent(c.update, plan.rows)

@@ -194,3 +194,24 @@ def test_batched_panels_are_packed_where_they_are_used(shape: tuple[int, int, in
         x, y = rng.standard_normal((b, m, k), "f"), rng.standard_normal((b, k, n), "f")
         kernel = compile_operator(scop, targets.get(), schedule, threads)
         np.testing.assert_allclose(kernel(x, y), x @ y, rtol=1e-4, atol=1e-4)
+
+
+@op
+def batched_products(V: f32[3, 64, 5000], U: f32[3, 64, 32]) -> f32[3, 5000, 32]:
+    Y = empty((3, 5000, 32), f32)
+    for b, p, o in grid(3, 5000, 32):
+        Y[b, p, o] = 0.0
+        for c in range(64):
+            Y[b, p, o] += V[b, c, p] * U[b, c, o]
+    return Y
+
+
+def test_many_rows_are_cut_into_blocks_inside_the_batch() -> None:
+    """What all sweeps over the columns read stays in L2 (Winograd's products of large images)."""
+    tree = automatic(batched_products.scop(), V3, 1).tree
+    names = [m.name for n in walk(tree) if isinstance(n, Band) for m in n.members]
+    assert names.index("b") < names.index("p.blk") < names.index("o.out") < names.index("p.out")
+    rng = np.random.default_rng(1)
+    v, u = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 64, 5000), (3, 64, 32)))
+    want = np.einsum("bcp,bco->bpo", v.astype(np.float64), u)
+    np.testing.assert_allclose(batched_products(v, u), want, rtol=1e-4, atol=1e-4)
