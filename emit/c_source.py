@@ -112,6 +112,8 @@ class StatementPrinter:
         """The cgen nodes of one statement and what is in it."""
         if isinstance(stmt, loops.Store):
             return [Statement(self.printer.store(stmt.array, stmt.index, stmt.value, stmt.mask))]
+        if isinstance(stmt, loops.Prefetch):
+            return []  # C has no word for it
         if isinstance(stmt, loops.For):
             return self.loop(stmt)
         if isinstance(stmt, loops.If):

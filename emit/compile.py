@@ -14,6 +14,7 @@ from emit.llvm_ir import STACK_BYTES, STACK_TOTAL
 from emit.loops import Buffer, Function
 from emit.lower import lower
 from emit.mathlib import expand_function
+from emit.passes.prefetch import prefetch_panels
 from emit.passes.stages import cut_into_stages
 from emit.targets import check_runs_here
 from emit.workspace import hoist
@@ -80,7 +81,9 @@ def _function(scop: Scop, tree: Node, name: str, target: Target, report: Report)
     with _stage(report, "expand"):
         function = expand_function(function)
     with _stage(report, "stages"):
-        return cut_into_stages(function)
+        function = cut_into_stages(function)
+    with _stage(report, "prefetch"):
+        return prefetch_panels(function, target)
 
 
 def build(function: Function, target: Target, backend: str, report: Report) -> Native:

@@ -27,6 +27,7 @@ from emit.loops import (
     If,
     Launch,
     Let,
+    Prefetch,
     Ramp,
     Stmt,
     Store,
@@ -161,6 +162,8 @@ class _Compiler:
             return self.alloc(s)
         if isinstance(s, Launch):
             return launch(self, s)
+        if isinstance(s, Prefetch):
+            return lambda env: None
         if isinstance(s, WarpProduct):
             return self.product(s)
         assert isinstance(s, Store), type(s)

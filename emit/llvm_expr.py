@@ -205,6 +205,12 @@ class Expressions:
             return Address(pointer)
         return Address(pointer, reversed=True) if step == -1 else Address(pointer, lanes_part, step=step)
 
+    def prefetch(self, array: str, index: tuple[Expr, ...]) -> None:
+        """A hint to bring an element into all caches."""
+        name = self.f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+        place = self.address(array, index, masked=True)
+        self.f.do(f"call void {name}(ptr {place.pointer}, i32 0, i32 3, i32 1)")
+
     def _offsets(self, s: Storage, index: tuple[Expr, ...]) -> tuple[list[Value], Value | None, int | None]:
         """Scalar summands, the vector summand, and the vector's step where it is a constant run."""
         summands: list[Value] = []

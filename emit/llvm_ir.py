@@ -19,7 +19,7 @@ from emit.llvm_code import FunctionText, ModuleText
 from emit.llvm_debug import LineTable
 from emit.llvm_expr import Expressions, Storage
 from emit.llvm_types import Value, constant, memory_type
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loops import Alloc, Block, Buffer, For, Function, If, Let, Prefetch, Ramp, Stmt, Store, VLoad, walk
 from poly.dtypes import i64
 from poly.errors import BuildError
 from poly.expr import Const, Expr, Var
@@ -94,7 +94,7 @@ class Names:
 
     def add(self, root: Stmt) -> Names:
         for s in walk(root):
-            if isinstance(s, Store):
+            if isinstance(s, Store | Prefetch):
                 self.buffers[s.array] = None
             for e in expressions(s):
                 self.add_expr(e)
@@ -113,6 +113,8 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
     if isinstance(s, Alloc):
         return s.buffer.shape
+    if isinstance(s, Prefetch):
+        return s.index
     return ()
 
 
@@ -236,6 +238,8 @@ class _Writer:
             self._if(s)
         elif isinstance(s, Alloc):
             self.alloc(s)
+        elif isinstance(s, Prefetch):
+            self.x.prefetch(s.array, s.index)
         else:
             raise BuildError(f"LLVM IR has no form for the loop-IR statement {type(s).__name__}")
 

@@ -251,6 +251,14 @@ class Alloc(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch(Stmt):
+    """A hint that the element will be read before long. It may lie outside of the array; nothing depends on it."""
+
+    array: str
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch(Stmt):
     """One launch of a GPU kernel: `body` is run by every thread of every block.
 

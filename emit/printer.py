@@ -16,6 +16,7 @@ from emit.loops import (
     If,
     Launch,
     Let,
+    Prefetch,
     Ramp,
     Stmt,
     Store,
@@ -123,6 +124,8 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
         put(f"{s.acc} += warp_product_{s.tiles[0]}x{s.tiles[1]}({what})")
     elif isinstance(s, WarpReduce):
         put(f"warp {s.op} {_access(s.array, s.index)}{f' among {s.width}' if s.width < 32 else ''}")
+    elif isinstance(s, Prefetch):
+        put(f"prefetch {_access(s.array, s.index)}")
     elif isinstance(s, Store):
         where = f" where {expr_text(s.mask)}" if s.mask is not None else ""
         how = "async " if s.asynchronous else ""

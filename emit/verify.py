@@ -23,6 +23,7 @@ from emit.loops import (
     If,
     Launch,
     Let,
+    Prefetch,
     Ramp,
     Stmt,
     Store,
@@ -143,6 +144,10 @@ class _Checker:
             self.stmt(s.body, replace(env, buffers={**env.buffers, s.buffer.name: s.buffer}))
         elif isinstance(s, Launch):
             self.launch(s, env)
+        elif isinstance(s, Prefetch):
+            self.buffer(s.array, len(s.index), env)
+            for e in s.index:
+                self.scalar(e, i64, env, f"a subscript of a hint for '{s.array}'")
         elif isinstance(s, Barrier):
             if env.launch is None:
                 raise _Broken("a barrier outside a launch")

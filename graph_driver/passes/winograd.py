@@ -22,7 +22,7 @@ TILES = (2, 4)
 DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)
 PRODUCT_SHARE = 0.9  # and the matrix products
 TRANSFORM = 1.4  # cycles for an element of V or M on 256-bit vectors: made, stored and read (measured)
-GAIN = 1.2  # the predicted speed-up from which it is worth the kernels and the rounding (selection/candidates.py)
+GAIN = 1.1  # the predicted speed-up from which it is worth the kernels and the rounding (selection/candidates.py)
 
 
 @dataclass(frozen=True)

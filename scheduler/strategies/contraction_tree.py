@@ -39,6 +39,7 @@ from scheduler.strategies.sharing import shared_loop
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
+ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
 PAGE_BYTES = 4096
@@ -215,12 +216,22 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
     shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
     if shared is not None:
         outer[shared] = _with_kind(outer[shared], "parallel")
-    if plan.pack and group.contraction.batch:  # a panel at a time, which stays in L1 while the rows pass by
+    if not group.contraction.batch:
+        node = _nest(outer, node)
+        if maker.rows_far_apart(target):
+            node = maker.packed_rows(node, "heap")
+        return maker.packed_panel(node, "heap") if plan.pack else node
+    if plan.pack:  # a panel at a time, which stays in L1 while the rows pass by
         inside = 1 + next(k for k, m in enumerate(outer) if m.name == f"{plan.columns}.out")
-        node = maker.packed_panel(Band(tuple(outer[inside:]), node) if outer[inside:] else node, "local")
-        return Band(tuple(outer[:inside]), node)
-    node = Band(tuple(outer), node) if outer else node
-    return maker.packed_panel(node, "heap") if plan.pack else node
+        node, outer = maker.packed_panel(_nest(outer[inside:], node), "local"), outer[:inside]
+    if maker.rows_far_apart(target):
+        inside = len(group.contraction.single) + len(group.contraction.batch)
+        node, outer = maker.packed_rows(_nest(outer[inside:], node), "local"), outer[:inside]
+    return _nest(outer, node)
+
+
+def _nest(loops: Sequence[Member], node: Node) -> Node:
+    return Band(tuple(loops), node) if loops else node
 
 
 def _even_block(tiles: int, most: int, threads: int) -> int:
@@ -380,6 +391,26 @@ class _Maker:
         reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
         copy_in = array == self.group.contraction.update.array and (not self.group.before or reads_old)
         return Promote(array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside)
+
+    def rows_far_apart(self, target: Target) -> bool:
+        """Whether each step of the reduction reads its few row values from a cache line of its own, and more of those
+        lines than half of L1 holds: every tile of rows and of columns fetches them all again."""
+        plan, c = self.plan, self.group.contraction
+        load, steps = plan.other.load, prod(extent(c.update, name) or 0 for name in c.inner)
+        uses = -(-(extent(c.update, plan.columns) or 1) // plan.tile.columns)
+        if plan.rows is None or plan.other.own != (plan.rows,) or uses < ROWS_PACK_MIN_REUSE:
+            return False
+        if set(plan.panel.own) != {plan.columns} or plain_dimension(load, plan.rows) != len(load.index) - 1:
+            return False
+        size = steps * (extent(c.update, plan.rows) or target.l2) * load.dtype.bytes
+        return plan.tile.rows > 1 and steps * target.line > target.l1 // 2 and not (c.batch and size > target.l2 // 8)
+
+    def packed_rows(self, node: Node, space: Space) -> Node:
+        """Copy the other operand once, the rows of a tile side by side."""
+        load, height = self.plan.other.load, self.plan.tile.rows
+        last = len(load.index) - 1
+        layout = ((last, height, 0), *((k, 1, 0) for k in range(last)), (last, 1, height))
+        return Promote(load.array, f"{load.array}_rows", space, node, layout, True, False)
 
     def packed_panel(self, node: Node, space: Space) -> Node:
         """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""

@@ -215,3 +215,28 @@ def test_many_rows_are_cut_into_blocks_inside_the_batch() -> None:
     v, u = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 64, 5000), (3, 64, 32)))
     want = np.einsum("bcp,bco->bpo", v.astype(np.float64), u)
     np.testing.assert_allclose(batched_products(v, u), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(700, 49, 150), (600, 17, 129)])
+def test_rows_that_lie_apart_are_copied_side_by_side(shape: tuple[int, int, int]) -> None:
+    """A 1x1 convolution of a small image with many channels: pixels of a channel are a row of memory."""
+    c, p, o = shape
+
+    @op
+    def pointwise(X: f32[c, p], W: f32[c, o], B: f32[o]) -> f32[o, p]:
+        Y = empty((o, p), f32)
+        for j, i in grid(o, p):
+            Y[j, i] = B[j]
+            for k in range(c):
+                Y[j, i] += W[k, j] * X[k, i]
+        return Y
+
+    scop = pointwise.scop()
+    for threads in (1, 2):
+        schedule = automatic(scop, V3, threads)
+        copies = [n for n in walk(schedule.tree) if isinstance(n, Promote) and n.buffer.endswith("_rows")]
+        assert len(copies) == 1
+        rng = np.random.default_rng(p)
+        x, w, b = (rng.standard_normal(s, "f") for s in ((c, p), (c, o), (o,)))
+        kernel = compile_operator(scop, targets.get(), schedule, threads)
+        np.testing.assert_allclose(kernel(x, w, b), w.T @ x + b[:, None], rtol=1e-3, atol=1e-3)
