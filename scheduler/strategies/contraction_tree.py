@@ -221,12 +221,11 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
         if maker.rows_far_apart(target):
             node = maker.packed_rows(node, "heap")
         return maker.packed_panel(node, "heap") if plan.pack else node
+    panels = next(k for k, m in enumerate(outer) if m.name == f"{plan.columns}.out")
     if plan.pack:  # a panel at a time, which stays in L1 while the rows pass by
-        inside = 1 + next(k for k, m in enumerate(outer) if m.name == f"{plan.columns}.out")
-        node, outer = maker.packed_panel(_nest(outer[inside:], node), "local"), outer[:inside]
+        node, outer = maker.packed_panel(_nest(outer[panels + 1 :], node), "local"), outer[: panels + 1]
     if maker.rows_far_apart(target):
-        inside = len(group.contraction.single) + len(group.contraction.batch)
-        node, outer = maker.packed_rows(_nest(outer[inside:], node), "local"), outer[:inside]
+        node, outer = maker.packed_rows(_nest(outer[panels:], node), "local"), outer[:panels]
     return _nest(outer, node)
 
 
