@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emit import targets
-from polyc import dot_pairs, empty, f32, i16, i32, op, widen_pairs
+from polyc import dot_pairs, empty, f32, grid, i16, i32, op, widen_pairs
 from scheduler.strategies.auto import automatic
 
 STEPS = 5
@@ -43,6 +43,32 @@ def test_the_sums_are_the_same_bits(columns: int, vectors: bool) -> None:
     x = rng.integers(-2, 3, columns).astype(np.float32)
     r = rng.integers(-1, 2, (17, columns)).astype(np.float32)
     assert np.array_equal(steps.compile(schedule=schedule, threads=1)(x, r), steps.python(x, r))
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(8, True), (6, True), (11, False)])
+def test_rows_of_a_batch(batch: int, rows: bool) -> None:
+    """Rows share the vectors of the matrix; the sums are used after the tile, too."""
+
+    @op
+    def layer(X: f32[batch, 64], R: f32[64, 64]) -> f32[STEPS, batch, 64]:  # type: ignore[valid-type]
+        H = empty((STEPS + 1, batch, 64), f32)
+        Z = empty((STEPS, batch, 64), f32)
+        for n, j in grid(batch, 64):
+            H[0, n, j] = X[n, j]
+        for s in range(STEPS):
+            for n, g in grid(batch, 64):
+                Z[s, n, g] = X[n, g]
+                for k in range(64):
+                    Z[s, n, g] += H[s, n, k] * R[k, g]
+            for n, j in grid(batch, 64):
+                H[s + 1, n, j] = max(min(Z[s, n, 63 - j], 2.0), -2.0)
+        return Z
+
+    rng = np.random.default_rng(5)
+    schedule = automatic(layer.scop(), targets.get("x86-64-v3"), 1)
+    assert rows == any("rows" in note for note in schedule.notes if "vectors of sums" in note)
+    x, r = (rng.integers(-1, 2, shape).astype(np.float32) for shape in ((batch, 64), (64, 64)))
+    assert np.array_equal(layer.compile(schedule=schedule, threads=1)(x, r), layer.python(x, r))
 
 
 def test_pairs_of_integers() -> None:
