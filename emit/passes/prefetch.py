@@ -7,6 +7,9 @@
 The first tile waits for the panel, faster than memory (or the last-level cache) can deliver; the other tiles find it in
 a near cache, and memory has nothing to do. A hint in the innermost loop for the same place of the next panel spreads
 the transfer over all tiles. With many tiles the first one matters little, with one tile there is nothing to spread.
+
+The same of rows that several loops read one after the other (soft-max, normalisations): the last of them, which
+computes most, hints at the next row.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ SHARE = 2  # of the second-level cache, that a panel may take
 def prefetch_panels(fn: Function, target: Target) -> Function:
     """`fn` with hints for the next panels of constant arrays larger than the second-level cache."""
     written = {s.array for s in walk(fn.body) if isinstance(s, Store)}
-    far = {b.name: b for b in fn.buffers if b.name not in written and _bytes(b) > target.l2}
-    return replace(fn, body=_visit(fn.body, (), far, target)) if far else fn
+    large = {b.name: b for b in fn.buffers if _bytes(b) > target.l2}
+    panels = {n: b for n, b in large.items() if n not in written}
+    body = _visit(fn.body, (), panels, target) if panels else fn.body
+    return replace(fn, body=_rows(body, panels, target)) if panels else fn
 
 
 def _bytes(b: Buffer) -> int:
@@ -92,6 +97,46 @@ def _next_panel(
             ahead = rebuild(linear(Var(outer.var)) + linear(const_int(outer.step)))
             return tuple(substitute(e, {outer.var: ahead}) for e in start)
     return None
+
+
+def _rows(s: Stmt, large: Mapping[str, Buffer], target: Target) -> Stmt:
+    """`s` with hints for the next rows."""
+    if isinstance(s, For) and s.step == 1:
+        passes = [t for t in walk(s.body) if isinstance(t, For)]
+        if len(passes) > 1 and not any(isinstance(t, For) for p in passes for t in walk(p.body)):
+            return _row_hints(s, passes, large, target)
+    return with_bodies(s, tuple(_rows(b, large, target) for b in s.bodies()))
+
+
+def _row_hints(rows: For, passes: list[For], large: Mapping[str, Buffer], target: Target) -> For:
+    """The loop over rows; of each array that several passes read, the last of them hints at the next row."""
+    readers: dict[str, list[For]] = {}
+    for p in passes:
+        for array in dict.fromkeys(e.array for e in _loads(p.body)):
+            readers.setdefault(array, []).append(p)
+    new: dict[int, For] = {}
+    for array, loops in readers.items():
+        if array in large and len(loops) > 1:
+            last = new.get(id(loops[-1]), loops[-1])
+            hints = tuple(_next_row(array, rows, loops[-1], target))
+            new[id(loops[-1])] = replace(last, body=Block((*hints, last.body))) if hints else last
+
+    def rebuilt(s: Stmt) -> Stmt:
+        return new.get(id(s), s) if isinstance(s, For) else with_bodies(s, tuple(rebuilt(b) for b in s.bodies()))
+
+    return replace(rows, body=rebuilt(rows.body)) if new else rows
+
+
+def _next_row(array: str, rows: For, loop: For, target: Target) -> Iterator[Prefetch]:
+    for e in _loads(loop.body):
+        if e.array != array or not isinstance(e.index[-1], Ramp) or e.index[-1].stride != 1:
+            continue
+        start = (*e.index[:-1], e.index[-1].base)
+        moving = set().union(*(variables(i) for i in start))
+        size = e.count * e.dtype.bytes * (_trips(loop) or target.l1)
+        if {rows.var, loop.var} <= moving and size <= target.l1 // 2:
+            ahead = rebuild(linear(Var(rows.var)) + linear(const_int(1)))
+            yield Prefetch(array, tuple(substitute(i, {rows.var: ahead}) for i in start))
 
 
 def _trips(loop: For) -> int | None:

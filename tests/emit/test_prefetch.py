@@ -12,7 +12,7 @@ from emit.lower import lower
 from emit.passes.prefetch import prefetch_panels
 from emit.printer import to_text
 from emit.verify import verify
-from polyc import empty, f32, grid, op
+from polyc import empty, exp, f32, grid, op
 from scheduler.strategies.auto import automatic
 
 V3 = targets.get("x86-64-v3")
@@ -60,3 +60,34 @@ def test_results_stay(backend: str) -> None:
     kernel = compile_kernel(scop, automatic(scop, V3).tree, target=V3, backend=backend)
     assert hints(kernel.function)
     np.testing.assert_array_equal(kernel(x, w), x @ w.transpose(1, 0, 2).reshape(c, -1))
+
+
+def make_softmax(rows: int, n: int):  # type: ignore[no-untyped-def]
+    @op
+    def softmax(X: f32[rows, n]) -> f32[rows, n]:
+        Y = empty((rows, n), f32)
+        for r in range(rows):
+            top = X[r, 0]
+            for k in range(n):
+                top = max(top, X[r, k])
+            total = f32(0)
+            for k in range(n):
+                Y[r, k] = exp(X[r, k] - top)
+                total += Y[r, k]
+            for k in range(n):
+                Y[r, k] = Y[r, k] / total
+        return Y
+
+    return softmax
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((512, 500), True), ((8, 500), False), ((8, 50_000), False)],
+                         ids=["many rows", "small array", "long rows"])  # fmt: skip
+def test_the_last_pass_over_a_row_hints_at_the_next_row(shape: tuple[int, int], expected: bool) -> None:
+    operator = make_softmax(*shape)
+    fn = prefetch_panels(lower(operator.scop(), automatic(operator.scop(), V3).tree, "f", V3), V3)
+    verify(fn, "prefetch")
+    assert {h.array for h in hints(fn)} == ({"X"} if expected else set())
+    x = np.random.default_rng(9).standard_normal(shape).astype("f")
+    e = np.exp(x.astype("d") - x.max(1, keepdims=True))
+    np.testing.assert_allclose(operator(x), e / e.sum(1, keepdims=True), rtol=1e-5)
