@@ -34,6 +34,10 @@ def parser() -> argparse.ArgumentParser:
     make.add_argument("model", type=Path, metavar="MODEL.onnx")
     make.add_argument("-o", "--output", type=Path, metavar="OUT", help="the directory (default: MODEL.polyc)")
     make.add_argument("--memory-limit", type=int, metavar="BYTES", help="refuse an arena larger than this")
+    make.add_argument(
+        "--contiguous", action="append", default=[], metavar="A,B,...",
+        help="these tensors lie one behind the other in the arena",
+    )  # fmt: skip
     _compiling(make)
 
     run = commands.add_parser("run", help="run a model or a compiled directory", allow_abbrev=False)
@@ -51,6 +55,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", type=Path, metavar="FILE", help="time each step, write a Chrome trace")
     run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    run.add_argument(
+        "--contiguous", action="append", default=[], metavar="A,B,...",
+        help="these tensors lie one behind the other in the arena",
+    )  # fmt: skip
     _compiling(run)
 
     bench = commands.add_parser("bench", help="time models beside ONNX Runtime and OpenVINO", allow_abbrev=False)

@@ -65,6 +65,11 @@ def pipeline_of(arguments: argparse.Namespace) -> tuple[Pass, ...]:
     return select(**pass_options(arguments), exact=arguments.exact)
 
 
+def contiguous_of(arguments: argparse.Namespace) -> list[list[str]]:
+    """The groups of tensors that are to lie one behind the other."""
+    return [[n for n in text.split(",") if n] for text in vars(arguments).get("contiguous", ())]
+
+
 def choices_of(arguments: argparse.Namespace) -> Choices:
     """How the arguments of `inspect` and `explain` want a model compiled. Raises `UsageError`."""
     from graph_driver.cli_models import Choices
@@ -98,7 +103,7 @@ def compile_from(
             dims=parse_dims(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
             exact=arguments.exact, symbolic=symbolic, **pass_options(arguments),
             bind=parse_bindings(arguments.bind), fuse=arguments.select != "naive", planner=arguments.planner,
-            tasks=arguments.tasks, tuned=arguments.tuned,
+            tasks=arguments.tasks, tuned=arguments.tuned, contiguous=contiguous_of(arguments),
         )  # fmt: skip
 
 
@@ -126,6 +131,8 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.model} is a compiled model already; expected an ONNX file")
     if arguments.threads not in (None, 1):
         raise UsageError("C sources have one thread: leave out --threads")
+    if arguments.contiguous:
+        raise UsageError("the arena of C sources is their own: leave out --contiguous")
     if arguments.tasks or arguments.tuned:
         raise UsageError("C sources have one thread and schedules for any machine: leave out --tasks and --tuned")
     output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")

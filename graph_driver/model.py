@@ -16,6 +16,7 @@ import numpy as np
 from emit.gpu import targets as gpu_targets
 from emit.gpu.targets import is_gpu
 from graph_driver import entry, groups, kernels, memo, memory
+from graph_driver.contiguous import Groups, kept_apart
 from graph_driver.control import ControlNode
 from graph_driver.execute import Executor, Observer, aligned_bytes
 from graph_driver.external import address_of
@@ -286,6 +287,7 @@ def compile_model(
     tuned: bool | None = None,
     dtype: str | None = None,
     keep_f32: Sequence[str] = (),
+    contiguous: Groups = (),
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -312,6 +314,8 @@ def compile_model(
         dtype: `f16` or `bf16`: compute an f32 model in this type (`passes/precision.py`); its inputs and
             outputs stay f32.
         keep_f32: operators or nodes that `dtype` leaves in f32.
+        contiguous: groups of tensors that lie one behind the other in the arena, in this order, each at a multiple
+            of 64 bytes, all intact when the last is made (`model.plan.slots[name].place.offset`).
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -327,6 +331,8 @@ def compile_model(
     if isinstance(target, GpuTarget) or is_gpu(target):
         from graph_driver.gpu.model import compile_gpu_model
 
+        if contiguous:
+            raise ArgumentError("contiguous tensors are for the arena of a CPU")
         gpu = target if isinstance(target, GpuTarget) else gpu_targets.get(str(target))
         report = Report(gpu.name, 1)
         with report.stage("import"):
@@ -344,7 +350,7 @@ def compile_model(
         graph = import_model(source, dims, shapes, symbolic, bind)
     with use.tuned(tuned):
         model = compile_graph(
-            graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks
+            graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks, contiguous
         )
     if graph.symbols is not None:
         from graph_driver.dynamic.model import DynamicModel
@@ -364,14 +370,17 @@ def compile_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
     pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool = False,
+    contiguous: Groups = (),
 ) -> Model:  # fmt: skip
     """The stages after import: passes, groups, kernels, plan, program."""
+    if graph.symbols is not None and contiguous:
+        raise ArgumentError("contiguous tensors need sizes that are numbers (--dim NAME=V)")
     if graph.symbols is not None:
         from graph_driver.dynamic.compiling import compile_symbolic
 
         return compile_symbolic(graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline)
     found, compiled, plan = plan_graph(
-        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks
+        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline, planner, tasks, contiguous
     )
     with report.stage("program"):
         text = entry.entry_text(plan, machine.triple)
@@ -404,9 +413,40 @@ def plan_graph(
     graph: Graph, machine: Target, backend: str, threads: int, report: Report,
     fuse: bool = True, memory_limit: int | None = None, progress: Progress | None = None,
     pipeline: Sequence[Pass] | None = None, planner: str | None = None, tasks: bool = False,
+    contiguous: Groups = (),
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:  # fmt: skip
     """The stages from passes to plan: groups in order, their code by key, and a place for everything."""
     from emit import cache
+
+    with kept_apart(graph, contiguous):
+        found, compiled = _kernels(graph, machine, backend, threads, report, fuse, progress, pipeline)
+    with report.stage("plan"):
+        abis = {key: c.abi for key, c in compiled.items()}
+        plan = build_plan(graph, found, abis, planner, 0, contiguous)
+        if tasks and threads > 1 and backend == "llvm":  # kernels in C bring threads of OpenMP
+            plan = with_tasks(
+                plan,
+                lambda window: build_plan(graph, found, abis, planner, window, contiguous),
+                memory_limit,
+                report.notes,
+            )
+    if memory_limit is not None and plan.peak > memory_limit:
+        raise ModelError(_too_large(plan, memory_limit))
+    outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
+    check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
+    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
+    report.distinct = len(compiled)
+    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
+    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
+    report.notes += [*graph.notes, *cache.notes()]
+    return found, compiled, plan
+
+
+def _kernels(
+    graph: Graph, machine: Target, backend: str, threads: int, report: Report, fuse: bool, progress: Progress | None,
+    pipeline: Sequence[Pass] | None,
+) -> tuple[list[Group], Mapping[str, Compiled]]:  # fmt: skip
+    """The stages from passes to machine code: groups in order, their code by key."""
     from graph_driver.passes import manager
 
     with report.stage("passes"):
@@ -435,23 +475,7 @@ def plan_graph(
             found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
         report.decisions = [str(d) for d in graph.decisions]
         memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
-    with report.stage("plan"):
-        abis = {key: c.abi for key, c in compiled.items()}
-        plan = build_plan(graph, found, abis, planner)
-        if tasks and threads > 1 and backend == "llvm":  # kernels in C bring threads of OpenMP
-            plan = with_tasks(
-                plan, lambda window: build_plan(graph, found, abis, planner, window), memory_limit, report.notes
-            )
-    if memory_limit is not None and plan.peak > memory_limit:
-        raise ModelError(_too_large(plan, memory_limit))
-    outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
-    check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
-    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
-    report.distinct = len(compiled)
-    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
-    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
-    report.notes += [*graph.notes, *cache.notes()]
-    return found, compiled, plan
+    return found, compiled
 
 
 def formed(

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from graph_driver import memory, tasks
+from graph_driver.contiguous import Groups, gathered, offsets_of
 from graph_driver.external import call_of
 from graph_driver.index_limits import index_limits
 from graph_driver.ir import Graph, GraphError, Tensor
@@ -172,7 +173,7 @@ class Plan:
 
 def build_plan(
     graph: Graph, groups: Sequence[Group], symbols: Mapping[str, Abi],
-    planner: str | None = None, window: int = 0,
+    planner: str | None = None, window: int = 0, contiguous: Groups = (),
 ) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
@@ -182,6 +183,7 @@ def build_plan(
     the exact search last). The placement is proved free of overlaps before it is returned.
     `window`: independent steps may run at the same time, and those up to so many steps apart get memory apart for
     that (`graph_driver.tasks`); 0: all run in order.
+    `contiguous`: groups of tensors that lie one behind the other.
     """
     inside = memory_of(graph, groups)
     root = {name: where for name, (where, _) in inside.items()}
@@ -222,9 +224,11 @@ def build_plan(
         sizes = scratch | {n: t.nbytes for n, t in graph.tensors.items() if isinstance(t.nbytes, int)}
         times = tasks.times(steps, inside, sizes, window)
     shapes = _lifetimes(graph, inside, steps, places, times) + _scratch(steps, scratch, times)
+    shapes, members = gathered(shapes, contiguous)
     planned = memory.plan_shapes(shapes, planner)
     placement, lifetimes = planned.placement, [t for s in shapes for _, t in s.runs]
-    for name, offset in placement.offsets.items():
+    alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}
+    for name, offset in (alone | offsets_of(members, placement.offsets)).items():
         places[name] = Place("arena", 0, offset)
     slots = {n: _slot(graph.tensors[n], _at(places[r], at)) for n, (r, at) in inside.items() if r in places}
     slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
