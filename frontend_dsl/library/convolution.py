@@ -114,6 +114,8 @@ def make_subsampled(
     """A 1x1 convolution with strides: the pixels it reads are collected first, row by row."""
     N, (C, M), (H, W), (sh, sw) = batch, channels, size, strides
     OH, OW = windows(size, (1, 1), strides, (1, 1))
+    if isinstance(OH, int) and isinstance(OW, int):
+        return _collected(T, batch, channels, size, strides, bias)
 
     @op
     def subsampled(X: T[N, C, H, W], F: T[M, C], B: T[M]) -> T[N, M, OH, OW]:
@@ -140,6 +142,38 @@ def make_subsampled(
         return Y
 
     return subsampled if bias else subsampled_nobias
+
+
+def _collected(T: DType, batch: int, channels: tuple[int, int], size: Sizes, strides: Sizes, bias: bool) -> Any:
+    """The same where the numbers of rows and columns are known: all pixels of an image side by side."""
+    N, (C, M), (H, W), (sh, sw) = batch, channels, size, strides
+    OH, OW = windows(size, (1, 1), strides, (1, 1))
+
+    @op
+    def collected(X: T[N, C, H, W], F: T[M, C], B: T[M]) -> T[N, M, OH * OW]:
+        Y = empty((N, M, OH * OW), T)
+        P = empty((N, C, OH * OW), T)
+        for n, c, h, w in grid(N, C, OH, OW):
+            P[n, c, h * OW + w] = X[n, c, h * sh, w * sw]
+        for n, o, p in grid(N, M, OH * OW):
+            Y[n, o, p] = B[o]
+            for c in range(C):
+                Y[n, o, p] += P[n, c, p] * F[o, c]
+        return Y
+
+    @op
+    def collected_nobias(X: T[N, C, H, W], F: T[M, C]) -> T[N, M, OH * OW]:
+        Y = empty((N, M, OH * OW), T)
+        P = empty((N, C, OH * OW), T)
+        for n, c, h, w in grid(N, C, OH, OW):
+            P[n, c, h * OW + w] = X[n, c, h * sh, w * sw]
+        for n, o, p in grid(N, M, OH * OW):
+            Y[n, o, p] = 0
+            for c in range(C):
+                Y[n, o, p] += P[n, c, p] * F[o, c]
+        return Y
+
+    return collected if bias else collected_nobias
 
 
 def make_depthwise(
