@@ -66,7 +66,7 @@ def _scale_and_shift(graph: Graph, node: Node, data: str) -> tuple[np.ndarray, n
             return None
         scale, bias, mean, var = (np.asarray(g, np.float64) for g in given)
         with np.errstate(all="ignore"):  # NaN and infinities are what the definition gives too
-        s = scale / np.sqrt(var + node.attrs.get("epsilon", 1e-5))
+            s = scale / np.sqrt(var + node.attrs.get("epsilon", 1e-5))
         return s, bias - mean * s
     if node.op_type not in ("Mul", "Add") or node.inputs[0] == node.inputs[1]:
         return None
