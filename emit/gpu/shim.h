@@ -161,8 +161,11 @@ POLYC_PLAIN static void polyc_barrier(int line) {
 POLYC_PLAIN static void polyc_note_copy(void *to, const void *from, unsigned size) {
     PolycFiber *me = polyc_now;
     if (me->copy_count == me->copy_room) {
-        me->copy_room = me->copy_room ? 2 * me->copy_room : 16;
-        me->copies = (PolycCopy *)realloc(me->copies, me->copy_room * sizeof(PolycCopy));
+        /* Not realloc: sanitizers would take its look at the old list for an access of the thread that made it. */
+        me->copy_room = me->copy_room ? 2 * me->copy_room : 64;
+        PolycCopy *longer = (PolycCopy *)malloc(me->copy_room * sizeof(PolycCopy));
+        for (unsigned k = 0; k < me->copy_count; k++) longer[k] = me->copies[k];
+        me->copies = longer; /* (the old list is left to the end of the process) */
     }
     PolycCopy *c = &me->copies[me->copy_count++];
     c->to = to;
