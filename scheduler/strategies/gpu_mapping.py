@@ -18,6 +18,7 @@ from scheduler.strategies.gpu_cost import cost_along
 from scheduler.strategies.gpu_plan import GpuPlan
 from scheduler.strategies.gpu_reduction import bind_reduction
 from scheduler.strategies.gpu_rows import bind_rows
+from scheduler.strategies.gpu_scan import bind_scan
 from scheduler.strategies.planner import first_loops, is_flat
 from scheduler.strategies.vector_cost import access_cost, iterator
 from scheduler.tree_edit import is_dynamic
@@ -45,8 +46,9 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
         for name in inner:
             bind_nest(plan, name)
         return
-    if all(m in free or plan.extent(m) == 1 for m in members) and bind_rows(plan, members, body):
-        return
+    if all(m in free or plan.extent(m) == 1 for m in members):
+        if bind_rows(plan, members, body) or bind_scan(plan, members, body):
+            return
     for chosen in (free, _leading(members, free)):
         steps = _steps(plan, members, chosen)
         if plan.attempt(f"nest {loop}", _said(steps), lambda s, steps=steps: s.batch(*steps)):  # type: ignore[misc]

@@ -64,7 +64,7 @@ def _suits(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[list[
         if not (carried.parallel or (carried.vector and plan.scop.reassociate)):
             return False
         along += cost_along(plan, m, m.schedule)
-        across += min(cost_along(plan, x, m.schedule) for x in members)
+        across += min((cost_along(plan, x, m.schedule) for x in members if plan.extent(x) != 1), default=0.0)
     extents = [plan.extent(_cut_loop(plan, chain)) for chain, _ in inner]
     return along < across and all(n is None or n >= FEWEST for n in extents)
 
