@@ -3,6 +3,9 @@
 Neighbouring results read columns a stride apart, which vectors would have to gather. Columns
 of one remainder modulo the stride are stored side by side first (a phase each), and every
 tap reads neighbouring elements of one phase.
+
+Rows of results are computed in whole vectors where that makes few elements in vain: a short rest would be cut into
+pieces of four, two and one, each with all taps.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
@@ -15,6 +18,12 @@ from frontend_dsl.library.convolution import Sizes, padded, windows
 from poly.dtypes import DType
 
 
+def whole_vectors(columns: Any, lanes: int = 8) -> Any:
+    """At least `columns`: whole vectors where the rest would be cut in three pieces."""
+    rest = columns % lanes if isinstance(columns, int) else 0
+    return columns + lanes - rest if rest.bit_count() > 2 else columns
+
+
 def make_depthwise_strided(
     T: DType, batch: int, channels: int, size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
     begin: Sizes, end: Sizes, bias: bool,
@@ -24,7 +33,8 @@ def make_depthwise_strided(
     HP, WP = padded(size, begin, end)
     OH, OW = windows((HP, WP), kernel, strides, dilations)
     top, left = begin
-    Q = (WP + sw - 1) // sw
+    WIDE = whole_vectors(OW)
+    Q = max((WP + sw - 1) // sw, WIDE + (KW - 1) * dw // sw) if WIDE != OW else (WP + sw - 1) // sw
 
     @op
     def depthwise_strided(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C]) -> T[N, C, OH, OW]:
@@ -33,10 +43,13 @@ def make_depthwise_strided(
         for n, c, h, p, q in grid(N, C, H, sw, Q):
             if q * sw + p >= left and q * sw + p < left + W:
                 P[n, c, h + top, p, q] = X[n, c, h, q * sw + p - left]
-        for n, c, h, w in grid(N, C, OH, OW):
-            Y[n, c, h, w] = B[c]
+        S = empty((N, C, OH, WIDE), T)
+        for n, c, h, w in grid(N, C, OH, WIDE):
+            S[n, c, h, w] = B[c]
             for kh, kw in grid(KH, KW):
-                Y[n, c, h, w] += P[n, c, h * sh + kh * dh, kw * dw % sw, w + kw * dw // sw] * F[c, kh, kw]
+                S[n, c, h, w] += P[n, c, h * sh + kh * dh, kw * dw % sw, w + kw * dw // sw] * F[c, kh, kw]
+        for n, c, h, w in grid(N, C, OH, OW):
+            Y[n, c, h, w] = S[n, c, h, w]
         return Y
 
     @op
@@ -46,10 +59,13 @@ def make_depthwise_strided(
         for n, c, h, p, q in grid(N, C, H, sw, Q):
             if q * sw + p >= left and q * sw + p < left + W:
                 P[n, c, h + top, p, q] = X[n, c, h, q * sw + p - left]
-        for n, c, h, w in grid(N, C, OH, OW):
-            Y[n, c, h, w] = 0
+        S = empty((N, C, OH, WIDE), T)
+        for n, c, h, w in grid(N, C, OH, WIDE):
+            S[n, c, h, w] = 0
             for kh, kw in grid(KH, KW):
-                Y[n, c, h, w] += P[n, c, h * sh + kh * dh, kw * dw % sw, w + kw * dw // sw] * F[c, kh, kw]
+                S[n, c, h, w] += P[n, c, h * sh + kh * dh, kw * dw % sw, w + kw * dw // sw] * F[c, kh, kw]
+        for n, c, h, w in grid(N, C, OH, OW):
+            Y[n, c, h, w] = S[n, c, h, w]
         return Y
 
     return depthwise_strided if bias else depthwise_strided_nobias

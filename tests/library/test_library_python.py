@@ -52,6 +52,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "depthwise_strided": lambda: depthwise_strided.make_depthwise_strided(
         f32, 1, 2, (5, 7), (3, 3), (2, 2), (1, 1), (1, 1), (1, 2), True
     ),
+    "depthwise_strided_in_whole_vectors": lambda: depthwise_strided.make_depthwise_strided(
+        f32, 1, 2, (5, 14), (3, 5), (2, 2), (1, 1), (1, 2), (1, 2), True
+    ),
     "depthwise_strided_nobias": lambda: depthwise_strided.make_depthwise_strided(
         f32, 1, 2, (5, 8), (2, 3), (1, 3), (1, 2), (0, 0), (0, 0), False
     ),
