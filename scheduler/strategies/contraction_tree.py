@@ -42,6 +42,7 @@ PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it 
 ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
+APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
 PAGE_BYTES = 4096
 UNROLL_INNER = 9
 NEAR = 4  # elements at most this far apart are loaded whole and shuffled
@@ -114,6 +115,8 @@ def _score(
         if c.sweep:
             return None  # each element is read once: in the order of memory is best
         score *= PAGE_STEPS
+    if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
+        score *= APART_ROWS
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if stride(c.update.target, columns, tile.columns) != 1:
