@@ -176,47 +176,61 @@ def _collected(T: DType, batch: int, channels: tuple[int, int], size: Sizes, str
     return collected if bias else collected_nobias
 
 
+def whole_vectors(columns: Any, lanes: int = 8) -> Any:
+    """At least `columns`: whole vectors where the rest would be cut in three pieces."""
+    rest = columns % lanes if isinstance(columns, int) else 0
+    return columns + lanes - rest if rest.bit_count() > 2 else columns
+
+
 def make_depthwise(
     T: DType, batch: int, channels: int, size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
     begin: Sizes, end: Sizes, bias: bool,
 ) -> Any:  # fmt: skip
-    """Every channel has its own filter `F[c]`."""
+    """Every channel has its own filter `F[c]`. Padded rows are computed in whole vectors where that is cheaper."""
     N, C, (H, W), (KH, KW), (sh, sw), (dh, dw) = batch, channels, size, kernel, strides, dilations
     HP, WP = padded(size, begin, end)
     OH, OW = windows((HP, WP), kernel, strides, dilations)
     top, left = begin
     pads = (HP, WP) != (H, W)
+    WIDE = whole_vectors(OW) if pads and sw <= 2 else OW  # wider steps: a whole vector takes many loads
+    WQ = max(WP, (WIDE - 1) * sw + (KW - 1) * dw + 1) if WIDE != OW else WP
 
     @op
     def depthwise(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C]) -> T[N, C, OH, OW]:
         Y = empty((N, C, OH, OW), T)
         if pads:
-            P = zeros((N, C, HP, WP), T)
+            P = zeros((N, C, HP, WQ), T)
             for n, c, h, w in grid(N, C, H, W):
                 P[n, c, h + top, w + left] = X[n, c, h, w]
-        for n, c, h, w in grid(N, C, OH, OW):
-            Y[n, c, h, w] = B[c]
+        S = empty((N, C, OH, WIDE), T)
+        for n, c, h, w in grid(N, C, OH, WIDE):
+            S[n, c, h, w] = B[c]
             for kh, kw in grid(KH, KW):
                 if pads:
-                    Y[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                    S[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
                 else:
-                    Y[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                    S[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+        for n, c, h, w in grid(N, C, OH, OW):
+            Y[n, c, h, w] = S[n, c, h, w]
         return Y
 
     @op
     def depthwise_nobias(X: T[N, C, H, W], F: T[C, KH, KW]) -> T[N, C, OH, OW]:
         Y = empty((N, C, OH, OW), T)
         if pads:
-            P = zeros((N, C, HP, WP), T)
+            P = zeros((N, C, HP, WQ), T)
             for n, c, h, w in grid(N, C, H, W):
                 P[n, c, h + top, w + left] = X[n, c, h, w]
-        for n, c, h, w in grid(N, C, OH, OW):
-            Y[n, c, h, w] = 0
+        S = empty((N, C, OH, WIDE), T)
+        for n, c, h, w in grid(N, C, OH, WIDE):
+            S[n, c, h, w] = 0
             for kh, kw in grid(KH, KW):
                 if pads:
-                    Y[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                    S[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
                 else:
-                    Y[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                    S[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+        for n, c, h, w in grid(N, C, OH, OW):
+            Y[n, c, h, w] = S[n, c, h, w]
         return Y
 
     return depthwise if bias else depthwise_nobias

@@ -14,14 +14,8 @@ pieces of four, two and one, each with all taps.
 from typing import Any
 
 from frontend_dsl import empty, grid, op, zeros
-from frontend_dsl.library.convolution import Sizes, padded, windows
+from frontend_dsl.library.convolution import Sizes, padded, whole_vectors, windows
 from poly.dtypes import DType
-
-
-def whole_vectors(columns: Any, lanes: int = 8) -> Any:
-    """At least `columns`: whole vectors where the rest would be cut in three pieces."""
-    rest = columns % lanes if isinstance(columns, int) else 0
-    return columns + lanes - rest if rest.bit_count() > 2 else columns
 
 
 def make_depthwise_strided(

@@ -49,6 +49,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "subsampled": lambda: convolution.make_subsampled(f32, 1, (2, 3), (4, 5), (2, 3), True),
     "subsampled_nobias": lambda: convolution.make_subsampled(f32, 2, (2, 3), (5, 5), (2, 1), False),
     "depthwise": lambda: convolution.make_depthwise(f32, 1, 2, (4, 4), (3, 3), one, one, one, one, True),
+    "depthwise_in_whole_vectors": lambda: convolution.make_depthwise(
+        f32, 1, 2, (4, 6), (3, 2), one, one, one, one, True
+    ),
     "depthwise_strided": lambda: depthwise_strided.make_depthwise_strided(
         f32, 1, 2, (5, 7), (3, 3), (2, 2), (1, 1), (1, 1), (1, 2), True
     ),
