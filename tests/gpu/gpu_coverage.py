@@ -9,6 +9,7 @@ OpenCL text on the device that is here, against plain Python. A process a case. 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -187,7 +188,8 @@ def table(cases: Sequence[Case], where: Sequence[str], seconds: float) -> str:
         f'Python. Within {FAR["f"]:g} (f32) and {FAR["d"]:g} (f64) of the largest value, integers exactly. "bound"',
         "counts loops on blocks and threads; 0 means that nothing is parallel and one thread does it all.",
         "",
-        f"**{good} of {len(cases)}** without a finding at all sizes ({', '.join(where)}; {seconds / 60:.0f} minutes).",
+        f"**{good} of {len(cases)}** without a finding at all sizes ({', '.join(where)}; {seconds / 60:.0f} minutes; "
+        f"commit {_commit()}).",
         "",
         "| operator | sizes of the arguments | launches | bound | largest error | findings |",
         "|---|---|---|---|---|---|",
@@ -197,6 +199,12 @@ def table(cases: Sequence[Case], where: Sequence[str], seconds: float) -> str:
         found = "; ".join(c.wrong) or "none"
         lines.append(f"| {c.name} | {'; '.join(c.sizes)} | {c.launches} | {c.bound} | {error} | {found} |")
     return "\n".join(lines) + "\n"
+
+
+def _commit() -> str:
+    """What was run."""
+    said = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=TESTS, capture_output=True, text=True)
+    return said.stdout.strip() or "unknown"
 
 
 def main() -> int:
