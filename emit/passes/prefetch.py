@@ -8,8 +8,8 @@ The first tile waits for the panel, faster than memory (or the last-level cache)
 a near cache, and memory has nothing to do. A hint in the innermost loop for the same place of the next panel spreads
 the transfer over all tiles. With many tiles the first one matters little, with one tile there is nothing to spread.
 
-The same of rows that several loops read one after the other (soft-max, normalisations): the last of them, which
-computes most, hints at the next row.
+The same of rows that several loops read one after the other (soft-max, normalisations): the one that computes most
+hints at the next row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def prefetch_panels(fn: Function, target: Target) -> Function:
     large = {b.name: b for b in fn.buffers if _bytes(b) > target.l2}
     panels = {n: b for n, b in large.items() if n not in written}
     body = _visit(fn.body, (), panels, target) if panels else fn.body
-    return replace(fn, body=_rows(body, panels, target)) if panels else fn
+    return replace(fn, body=_rows(body, large, target)) if large else fn
 
 
 def _bytes(b: Buffer) -> int:
@@ -109,22 +109,32 @@ def _rows(s: Stmt, large: Mapping[str, Buffer], target: Target) -> Stmt:
 
 
 def _row_hints(rows: For, passes: list[For], large: Mapping[str, Buffer], target: Target) -> For:
-    """The loop over rows; of each array that several passes read, the last of them hints at the next row."""
+    """The loop over rows; for each array that several passes read, the one that computes most hints at the next row.
+
+    Not for what the first of them has written itself: it is near."""
     readers: dict[str, list[For]] = {}
     for p in passes:
         for array in dict.fromkeys(e.array for e in _loads(p.body)):
             readers.setdefault(array, []).append(p)
     new: dict[int, For] = {}
     for array, loops in readers.items():
-        if array in large and len(loops) > 1:
-            last = new.get(id(loops[-1]), loops[-1])
-            hints = tuple(_next_row(array, rows, loops[-1], target))
-            new[id(loops[-1])] = replace(last, body=Block((*hints, last.body))) if hints else last
+        made = any(isinstance(s, Store) and s.array == array for s in walk(loops[0].body))
+        if array in large and len(loops) > 1 and not made:
+            longest = max(loops, key=lambda p: _work(p, array))
+            hints = tuple(_next_row(array, rows, longest, target))
+            known = new.get(id(longest), longest)
+            new[id(longest)] = replace(known, body=Block((*hints, known.body))) if hints else known
 
     def rebuilt(s: Stmt) -> Stmt:
         return new.get(id(s), s) if isinstance(s, For) else with_bodies(s, tuple(rebuilt(b) for b in s.bodies()))
 
     return replace(rows, body=rebuilt(rows.body)) if new else rows
+
+
+def _work(loop: For, array: str) -> float:
+    """About the operations for each load of the array."""
+    every = [e for s in walk(loop.body) for x in stmt_exprs(s) for e in nodes(x)]
+    return len(every) / sum(e.array == array for e in _loads(loop.body))
 
 
 def _next_row(array: str, rows: For, loop: For, target: Target) -> Iterator[Prefetch]:
