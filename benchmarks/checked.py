@@ -30,7 +30,7 @@ Made by `python -m benchmarks.checked --table docs/checked-models.md`; do not ed
 `polyc run MODEL --check` on two sets of inputs, of different shapes where its sizes are free. The error is the
 largest difference from ONNX Runtime relative to the output's largest magnitude. Its limit is 1e-4, and for a
 network of 8-bit codes what changes of one part in a million in the weights do to ONNX Runtime's own result
-(times two; `graph_driver/quantised_noise.py`). Weights of the exported networks are random.
+(times two; `graph_driver/checking/quantised_noise.py`). Weights of the exported networks are random.
 Times are milliseconds of CPU time of one thread on a shared 2-core machine without AVX-512: read the
 ratios, roughly.
 

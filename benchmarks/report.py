@@ -20,7 +20,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 def page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> str:
     """Markdown for a list of result rows."""
-    from graph_driver.doctor import examine
+    from graph_driver.cli.doctor import examine
 
     found = examine()
     versions = ", ".join(f"{p} {version(p)}" for p in ("polyc", "llvmlite", "islpy", "numpy", *peers))

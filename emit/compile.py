@@ -8,16 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emit import cache, cc, jit, targets
+from emit import cache, targets
+from emit.c import cc
 from emit.kernel import Kernel, Native, Report, unsupported
-from emit.llvm_ir import STACK_BYTES, STACK_TOTAL
-from emit.loops import Buffer, Function
-from emit.lower import lower
+from emit.llvm import jit
+from emit.llvm.ir import STACK_BYTES, STACK_TOTAL
+from emit.loop_ir.loops import Buffer, Function
+from emit.lowering.lower import lower
 from emit.mathlib import expand_function
 from emit.passes.prefetch import prefetch_panels
 from emit.passes.stages import cut_into_stages
+from emit.passes.workspace import hoist
 from emit.targets import check_runs_here
-from emit.workspace import hoist
 from poly.errors import BuildError
 from poly.scop import Scop
 from poly.target import Target
@@ -132,15 +134,15 @@ def load(image: bytes, symbol: str, backend: str) -> Native:
 def source_text(function: Function, target: Target, kind: str) -> str:
     """A finished function as text: `loops`, `llvm`, `c` or `asm`."""
     if kind == "loops":
-        from emit.printer import to_text
+        from emit.loop_ir.printer import to_text
 
         return to_text(function)
     if kind == "llvm":
-        from emit.llvm_ir import to_llvm
+        from emit.llvm.ir import to_llvm
 
         return to_llvm(function, target)
     if kind == "c":
-        from emit.c_source import to_c
+        from emit.c.source import to_c
 
         return to_c(function, target)
     if kind == "asm":

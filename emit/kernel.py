@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from emit import interp, targets, threadpool
-from emit.loops import Function
+from emit import targets
+from emit.interpreter import interp
+from emit.loop_ir.loops import Function
+from emit.run_time import threadpool
 from poly.binding import bind_sizes, evaluate
 from poly.errors import ArgumentError, BuildError
 from poly.scop import Array, Scop

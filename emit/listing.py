@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emit import jit
-from emit.c_source import to_c_lines
-from emit.llvm_ir import to_llvm
-from emit.loops import Function, Stmt
-from emit.printer import Line, to_lines
+from emit.c.source import to_c_lines
+from emit.llvm import jit
+from emit.llvm.ir import to_llvm
+from emit.loop_ir.loops import Function, Stmt
+from emit.loop_ir.printer import Line, to_lines
 from poly.target import GpuTarget, Target
 
 _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),")

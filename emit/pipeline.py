@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emit.loops import Function
+from emit.loop_ir.loops import Function
+from emit.loop_ir.rewrite import unique_names
+from emit.loop_ir.verify import verify
 from emit.passes.fma import contract
 from emit.passes.registers import check_registers
 from emit.passes.share import share_loads
@@ -13,8 +15,6 @@ from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
 from emit.passes.vectorise import serialise
 from emit.passes.vectorise import vectorise as vectorise_pass
-from emit.rewrite import unique_names
-from emit.verify import verify
 from poly.target import Target
 
 Pass = Callable[[Function, Target], Function]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import islpy as isl
 
-from poly.affine import NotAffine, to_pw_aff, to_set
 from poly.expr import Binary, Cast, Expr, Load, Select, Span
+from poly.forms.affine import NotAffine, to_pw_aff, to_set
 from poly.scop import Statement
 
 from .annotations import size_text

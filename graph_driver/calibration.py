@@ -19,7 +19,7 @@ from poly.target import Target
 from scheduler.cost.model import LEVELS, Machine
 
 if TYPE_CHECKING:
-    from emit.jit import Library
+    from emit.llvm.jit import Library
 
 ACCUMULATORS = 10  # independent chains: latency of a multiply-add times their number a cycle, at the least
 ROUNDS = 200_000
@@ -63,7 +63,8 @@ def this_machine(target: Target) -> Machine:
 
 
 def _measured(target: Target) -> Machine:
-    from emit import jit, threadpool
+    from emit.llvm import jit
+    from emit.run_time import threadpool
 
     lanes = max(1, target.vector_bits // 32)
     names = ["polyc_chain", "polyc_peak", "polyc_operations", "polyc_read", "polyc_write", "polyc_empty", "polyc_body"]

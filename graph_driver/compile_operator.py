@@ -13,8 +13,8 @@ from emit import targets
 from emit.gpu.targets import get as get_gpu
 from emit.gpu.targets import is_gpu
 from poly.errors import ScheduleError
+from poly.rewriting.specialise import specialise
 from poly.scop import Scop
-from poly.specialise import specialise
 from poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def auto_schedule(
 
 def gpu_schedule(scop: Scop, target: GpuTarget, sizes: Mapping[str, int] | None = None) -> Schedule:
     """The automatic schedule of `scop` for a GPU; sizes not given stay symbolic."""
-    from scheduler.strategies.gpu import automatic_gpu
+    from scheduler.strategies.gpu.automatic import automatic_gpu
 
     return automatic_gpu(specialise(scop, sizes or {}), target)
 
@@ -107,7 +107,7 @@ def specialised(schedule: Schedule, sizes: Mapping[str, int]) -> Schedule:
     """The schedule with sizes fixed (those that are still parameters)."""
     from dataclasses import replace
 
-    from poly.specialise import specialise_tree
+    from poly.rewriting.specialise import specialise_tree
 
     known = {n: v for n, v in sizes.items() if n in schedule.scop.params}
     if not known:

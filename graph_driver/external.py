@@ -218,7 +218,7 @@ def _library_bytes(path: Path) -> bytes:
 
 
 def _address(name: str, function: str, source: str | None, library: str | Path | None, link: Sequence[str]) -> int:
-    from emit import cc
+    from emit.c import cc
 
     try:
         loaded = cc.load_shared(cc.build_shared(source, link)) if source is not None else ctypes.CDLL(str(library))

@@ -19,8 +19,8 @@ from poly.errors import PolycError
 
 if TYPE_CHECKING:
     from graph_driver.dynamic.symbols import Symbols
-    from graph_driver.overwriting import Overwriting
-    from graph_driver.prologues import Decision
+    from graph_driver.fusion.prologues import Decision
+    from graph_driver.planning.overwriting import Overwriting
     from graph_driver.selection.select import Selection
 
 
@@ -98,7 +98,8 @@ class Node:
 
     `captures` are tensors of this graph that subgraphs inside `attrs` refer to. `proto` is the
     `onnx.NodeProto` it came from (None once a pass has changed `attrs`): the host runs it. `bodies` are
-    the subgraphs of control flow that stays in the plan (`graph_driver.bodies`; None: the host runs that branch).
+    the subgraphs of control flow that stays in the plan (`graph_driver.importing.bodies`; None: the host
+    runs that branch).
     """
 
     name: str

@@ -15,22 +15,25 @@ import numpy as np
 
 from emit.gpu import targets as gpu_targets
 from emit.gpu.targets import is_gpu
-from graph_driver import entry, groups, kernels, memo, memory
-from graph_driver.contiguous import Groups, kept_apart
-from graph_driver.control import ControlNode
-from graph_driver.execute import Executor, Observer, aligned_bytes
+from graph_driver import kernels, memory
+from graph_driver.artifacts import memo
+from graph_driver.artifacts.recompiling import sources_of
+from graph_driver.execution import entry
+from graph_driver.execution.control import ControlNode
+from graph_driver.execution.execute import Executor, Observer, aligned_bytes
 from graph_driver.external import address_of
+from graph_driver.fusion import groups
+from graph_driver.fusion.joined import Group, on_host, split
+from graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
+from graph_driver.fusion.ordering import in_best_order
+from graph_driver.fusion.pieces import Piece
 from graph_driver.gpu.compiling import is_gpu_backend
+from graph_driver.importing.limits import check_memory, human
 from graph_driver.ir import Graph, Node
-from graph_driver.joined import Group, on_host, split
-from graph_driver.layouts import Rearranged, pack_constants, rearrange
-from graph_driver.limits import check_memory, human
-from graph_driver.ordering import in_best_order
-from graph_driver.overwriting import overwrite
-from graph_driver.pieces import Piece
-from graph_driver.plan import Plan, build_plan
-from graph_driver.recompiling import sources_of
-from graph_driver.tasks import with_tasks
+from graph_driver.planning.contiguous import Groups, kept_apart
+from graph_driver.planning.overwriting import overwrite
+from graph_driver.planning.plan import Plan, build_plan
+from graph_driver.planning.tasks import with_tasks
 from graph_driver.tuning import use
 from graph_driver.worker import Compiled, Job
 from poly.errors import ArgumentError, BuildError, ModelError
@@ -39,9 +42,9 @@ from poly.target import GpuTarget, Target
 if TYPE_CHECKING:
     import onnx
 
-    from graph_driver.binding import Dim
+    from graph_driver.execution.reference import HostNode
+    from graph_driver.importing.binding import Dim
     from graph_driver.passes.manager import Pass
-    from graph_driver.reference import HostNode
 
 Progress = Callable[[str, int, int], None]
 TARGETS = ("cpu", "c")
@@ -148,7 +151,7 @@ class Model:
         """The loaded program (linked at first use)."""
         with self._linking:
             if self._executor is None:
-                from emit import threadpool
+                from emit.run_time import threadpool
 
                 runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
                 self._executor = Executor(self.plan, self.weights, self.hosts, self.code.link(), runtime or 0)
@@ -175,13 +178,13 @@ class Model:
         Raises:
             ModelError: there is no such tensor, or it is inside a kernel of a loaded model.
         """
-        from graph_driver.look import inspect_tensors
+        from graph_driver.execution.look import inspect_tensors
 
         return inspect_tensors(self, inputs, names)
 
     def save(self, folder: str | Path) -> None:
-        """Write a compiled directory (see `graph_driver.package`). Raises `BuildError`."""
-        from graph_driver.package import save
+        """Write a compiled directory (see `graph_driver.artifacts.package`). Raises `BuildError`."""
+        from graph_driver.artifacts.package import save
 
         save(self, Path(folder))
 
@@ -216,7 +219,7 @@ class Code:
     """Machine code of a plan: images of the kernels by symbol, and of the native program.
 
     `external` has the names of registered functions by symbol (`graph_driver.external`), `sources` what the kernels
-    were made from (`graph_driver.recompiling`; empty for symbolic sizes).
+    were made from (`graph_driver.artifacts.recompiling`; empty for symbolic sizes).
     """
 
     target: Target
@@ -232,7 +235,7 @@ class Code:
     def link(self) -> dict[str, int]:
         """Load everything into this process; addresses by symbol. Raises `BuildError`."""
         from emit import compile as emit_compile
-        from emit import jit
+        from emit.llvm import jit
 
         emit_compile.check_runs_here(self.target)
         wanted = [entry.segment_name(k) for k in range(self.segments)]
@@ -254,7 +257,8 @@ def machine_of(target: str | Target) -> tuple[Target, str]:
     Raises:
         BuildError: there is no such target, or `c` without a C compiler.
     """
-    from emit import cc, targets
+    from emit import targets
+    from emit.c import cc
 
     if isinstance(target, Target):
         return target, "llvm"
@@ -322,7 +326,7 @@ def compile_model(
         ModelError: the file is broken, sizes are missing, or the memory limit is too small.
         BuildError: the target is unknown or code generation failed.
     """
-    from graph_driver.importer import import_model
+    from graph_driver.importing.importer import import_model
     from graph_driver.passes import manager
 
     pipeline = manager.select(passes, disable, fast_math, exact, dtype, keep_f32)
@@ -399,7 +403,7 @@ def python_node(
     node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report
 ) -> HostNode | ControlNode:
     """What runs a node that has no kernel; the report on its bodies goes into `report`."""
-    from graph_driver.reference import HostNode  # onnx is heavy: loaded models without host steps do without
+    from graph_driver.execution.reference import HostNode  # onnx is heavy: loaded models without host steps do without
 
     if not node.bodies:
         return HostNode.of(node, graph.opsets, graph.tensors)
@@ -557,7 +561,8 @@ def link_program(
     text: str, plan: Plan, compiled: Mapping[str, Compiled], machine: Target, backend: str, threads: int
 ) -> Code:
     """The code of a model: its kernels, and the native program from LLVM IR."""
-    from emit import cache, jit
+    from emit import cache
+    from emit.llvm import jit
 
     key = cache.make_key("program", text, repr(machine))
     program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
@@ -579,6 +584,6 @@ def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:
 
 def load(folder: str | Path) -> Model:
     """Load a compiled directory: no ONNX file needed. Raises `BuildError` when it is damaged."""
-    from graph_driver.package import load as load_package
+    from graph_driver.artifacts.package import load as load_package
 
     return load_package(Path(folder))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph_driver.plan import Plan, Slot, Step
+from graph_driver.planning.plan import Plan, Slot, Step
 from poly.target import Target
 from scheduler.cost.model import Level, Machine, Prediction, at_level, predict
 from scheduler.cost.work import work_of
 
 if TYPE_CHECKING:
-    from graph_driver.joined import Group
+    from graph_driver.fusion.joined import Group
 
 
 def predict_steps(

@@ -105,7 +105,7 @@ def compile_job(job: Job) -> Compiled:
         PolycError: the Scop has no schedule or no code.
     """
     from emit.compile import compile_step
-    from emit.workspace import constant_bytes, formula_bytes
+    from emit.passes.workspace import constant_bytes, formula_bytes
     from graph_driver.tuning.use import replayed
     from poly import json_io
     from poly.json_io import dump_expr
@@ -147,7 +147,7 @@ def _kept(job: Job, done: Compiled) -> Compiled:
 
 def _portable(job: Job, schedule: Schedule, seconds: dict[str, float]) -> Compiled:
     """C99 text instead of machine code."""
-    from emit.c99 import portable_kernel
+    from emit.c.c99 import portable_kernel
 
     start = time.perf_counter()
     kernel = portable_kernel(schedule.scop, schedule.tree, job.symbol, job.target)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.affine import NotAffine, set_space, to_pw_aff, to_set
 from poly.cache import per_scop
 from poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
+from poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from poly.scop import Array, Scop, Statement
 
 

@@ -17,8 +17,8 @@ import islpy as isl
 
 from poly.access import Access, accesses
 from poly.cache import per_scop
-from poly.one_dim import equated_dims
-from poly.order import in_order
+from poly.ordering.one_dim import equated_dims
+from poly.ordering.order import in_order
 from poly.scop import Scop
 from poly.tree import time_maps
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from poly.conditions import Condition
-    from poly.violation import Violation
-    from poly.witness import Witness
+    from poly.forms.conditions import Condition
+    from poly.witnesses.violation import Violation
+    from poly.witnesses.witness import Witness
 
 
 class PolycError(Exception):

@@ -1,6 +1,6 @@
 """Scalar expressions: the right-hand sides, subscripts and predicates of statements.
 
-One immutable tree type serves the Scop (scalar) and, extended by `emit.loops`
+One immutable tree type serves the Scop (scalar) and, extended by `emit.loop_ir.loops`
 (vectors, masks), the loop IR. Semantics are NumPy's on the element types:
 
 * `/` divides floats; `//` and `%` round towards minus infinity (Python's rule) on

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from poly.access import Access, accesses
-from poly.compose import rename
 from poly.errors import ScopError
 from poly.expr import Const
-from poly.order import in_order
+from poly.ordering.order import in_order
+from poly.rewriting.compose import rename
 from poly.scop import Scop
 
 

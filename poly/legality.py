@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.coverage import check_coverage
 from poly.dependences import Conflicts, Pair, conflicts
 from poly.errors import IllegalSchedule, ScheduleError
-from poly.narrowing import Tied, facts
-from poly.one_dim import forms
-from poly.promotion import promotion_faults
+from poly.ordering.coverage import check_coverage
+from poly.ordering.narrowing import Tied, facts
+from poly.ordering.one_dim import forms
+from poly.ordering.promotion import promotion_faults
 from poly.scop import Scop
 from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
-from poly.violation import Rule, Violation
+from poly.witnesses.violation import Rule, Violation
 
 
 def check(scop: Scop, tree: Node) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from poly.affine_text import condition_source, value_source
-from poly.canonical import map_text, set_text
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.forms.affine_text import condition_source, value_source
+from poly.forms.canonical import map_text, set_text
 from poly.scop import Array, Scop, Statement
 from poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, walk
 
@@ -123,8 +123,8 @@ def _first_leaf(tree: Node) -> tuple[Leaf, int]:
 
 def _boxes(scop: Scop, tree: Node) -> dict[str, str]:
     """Buffer -> the part of the array that it holds: offset and extent in each dimension."""
-    from poly.boxes import box_of
-    from poly.regions import regions
+    from poly.forms.boxes import box_of
+    from poly.ordering.regions import regions
 
     if not any(isinstance(n, Promote) for n in walk(tree)):
         return {}

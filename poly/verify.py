@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import islpy as isl
 
-from poly.coverage import check_coverage
 from poly.dtypes import bool_
 from poly.errors import ScheduleError, ScopError
 from poly.expr import Binary, Expr, Load, Select, Var, walk
+from poly.ordering.coverage import check_coverage
 from poly.scop import Scop, Statement
 
 

@@ -13,11 +13,13 @@ from typing import Any, Literal, Self
 from poly.errors import IllegalSchedule
 from poly.scop import Scop
 from poly.tree import Node, loop_names, of_scop
-from scheduler import addressing, guarding, repair
+from scheduler import repair
 from scheduler.decision import Decision
 from scheduler.step import Step
-from scheduler.storage import check_shared
-from scheduler.tree_edit import check_dynamic, locate
+from scheduler.texts import addressing
+from scheduler.transformations import guarding
+from scheduler.transformations.storage import check_shared
+from scheduler.transformations.tree_edit import check_dynamic, locate
 
 Changes = Literal["all", "mark", "storage", "none"]
 

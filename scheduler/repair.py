@@ -2,7 +2,7 @@
 
 Loops that are to form a band (`tile`, `interchange`, `permute`, `unroll_and_jam`) need non-negative
 distances in each of them; a parallel loop needs distance zero, or a skewed loop around it that
-carries everything. Both are solved exactly in `scheduler.distances`; nests that keep the statements
+carries everything. Both are solved exactly in `scheduler.questions.distances`; nests that keep the statements
 of a stencil apart are merged first. A repair is offered only after the legality check has accepted
 it, with its factors and shifts lowered as far as the check allows.
 """
@@ -16,11 +16,11 @@ from typing import Any
 from poly.errors import ScheduleError
 from poly.quota import QuotaExceeded, quota
 from poly.tree import loop_names
-from scheduler import fusion
-from scheduler.distances import Adjustment, distances, pairs_below, smallest_adjustment
-from scheduler.merging import merge_nests
+from scheduler.questions.distances import Adjustment, distances, pairs_below, smallest_adjustment
 from scheduler.step import Step
-from scheduler.tree_edit import Chain, chain_of, locate, outer_members, together
+from scheduler.transformations import fusion
+from scheduler.transformations.merging import merge_nests
+from scheduler.transformations.tree_edit import Chain, chain_of, locate, outer_members, together
 
 OPERATIONS = 5_000_000  # isl operations for one search
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from emit.compile import build
-from emit.interp import poisoned, run
+from emit.interpreter.interp import poisoned, run
 from emit.kernel import Kernel, Report
-from emit.loops import Function
-from emit.lower import lower
+from emit.loop_ir.loops import Function
+from emit.loop_ir.verify import verify
+from emit.lowering.lower import lower
 from emit.mathlib import expand_function
 from emit.targets import host
-from emit.verify import verify
 from poly.binding import bind_sizes, evaluate
 from poly.scop import Scop
 from poly.tree import Node

@@ -14,7 +14,7 @@ import numpy as np
 from random_programs import Program
 from random_schedules import random_schedule
 
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from poly.tree import Node
 from scheduler.schedule import Schedule
 

@@ -1,7 +1,7 @@
 """Random programs that polyc does not get right yet; strict, so that a fix is noticed.
 
 It computes no wrong value: isl loses instances of a copy, the proof of the loops refuses the code, and
-loops without remainders (`emit.schedule_to_isl.to_isl(loose=True)`) exceed the quota.
+loops without remainders (`emit.lowering.schedule_to_isl.to_isl(loose=True)`) exceed the quota.
 """
 
 import pytest

@@ -14,9 +14,23 @@ from math import prod
 
 import numpy as np
 
-from emit.loops import Alloc, Buffer, For, Function, If, Launch, Let, Ramp, Stmt, Store, VLoad, WarpProduct, walk
+from emit.loop_ir.loops import (
+    Alloc,
+    Buffer,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    WarpProduct,
+    walk,
+)
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import stmt_exprs, with_bodies
 from poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int
 from poly.expr import walk as walk_expr
 from poly.target import GpuTarget

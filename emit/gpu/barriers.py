@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from emit.gpu.touches import Around, Touch, each_launch, touches
-from emit.loops import Alloc, Barrier, Block, For, Function, Launch, Stmt, Store, walk
-from emit.printer import expr_text
-from emit.rewrite import with_bodies
+from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, Launch, Stmt, Store, walk
+from emit.loop_ir.printer import expr_text
+from emit.loop_ir.rewrite import with_bodies
 from poly.errors import BuildError
 from poly.scop import Scop
 

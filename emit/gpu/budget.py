@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from emit.loops import Alloc, Function, Launch, walk
+from emit.loop_ir.loops import Alloc, Function, Launch, walk
 from poly.errors import BuildError
 from poly.expr import Const
 from poly.target import GpuTarget

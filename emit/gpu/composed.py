@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from emit.loops import Alloc, Block, Function, If, Launch, Stmt, Store, VLoad, walk
-from emit.rewrite import stmt_exprs, with_bodies
+from emit.loop_ir.loops import Alloc, Block, Function, If, Launch, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from poly.access import Access, accesses
-from poly.affine_expr import function_expr, set_expr
 from poly.dependences import conflicts
 from poly.expr import Const, Expr, Load, substitute
 from poly.expr import walk as walk_expr
+from poly.forms.affine_expr import function_expr, set_expr
 from poly.scop import Scop, Statement
 
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from emit.gpu.given import WIDEST, divisor
 from emit.gpu.guards import guarded
 from emit.gpu.lanes import rows_aligned
-from emit.linear import linear, operands, rebuild, variables
-from emit.loops import Buffer, For, If, Let, Stmt, Store
+from emit.loop_ir.linear import linear, operands, rebuild, variables
+from emit.loop_ir.loops import Buffer, For, If, Let, Stmt, Store
+from emit.loop_ir.rewrite import Names, substitute_stmt
 from emit.passes.bounds import full
-from emit.rewrite import Names, substitute_stmt
 from poly.dtypes import bool_, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Var, const_int

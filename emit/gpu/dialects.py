@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emit.c_types import Dialect, helper_functions
+from emit.c.types import Dialect, helper_functions
 
 
 @dataclass(frozen=True)

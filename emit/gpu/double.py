@@ -15,10 +15,10 @@ from math import prod
 
 from emit.gpu.extents import reads
 from emit.gpu.given import WIDEST
-from emit.linear import linear, rebuild
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loop_ir.linear import linear, rebuild
+from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import Names, binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import Names, binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite
 from poly.expr import walk as walk_expr

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from emit.gpu.given import divisor, multiples
 from emit.gpu.guards import guarded
-from emit.linear import linear, operands, rebuild
-from emit.loops import For, Function, Launch, Stmt
+from emit.loop_ir.linear import linear, operands, rebuild
+from emit.loop_ir.loops import For, Function, Launch, Stmt
+from emit.loop_ir.rewrite import with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import with_bodies
 from poly.dtypes import bool_
 from poly.expr import Binary, Expr
 

@@ -1,6 +1,6 @@
 """Loop-IR expressions as text of a GPU language.
 
-Scalars are those of standard C (`emit.c_plain`). A vector is a struct of its lanes, aligned to its
+Scalars are those of standard C (`emit.c.plain`). A vector is a struct of its lanes, aligned to its
 size: reading or writing one whole is one wide access of memory, everything else a small generated
 function that the compiler unrolls over the lanes.
 """
@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 
-from emit.c_expr import Helpers, literal
-from emit.c_plain import PLAIN, PlainPrinter
+from emit.c.expr import Helpers, literal
+from emit.c.plain import PLAIN, PlainPrinter
 from emit.gpu.dialects import GpuDialect
-from emit.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpProduct, WarpReduce
+from emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpProduct, WarpReduce
 from poly.dtypes import BY_NAME, DType, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from emit.linear import interval_of, linear, operands, rebuild, variables
-from emit.loops import For, Stmt, VLoad, walk
+from emit.loop_ir.linear import interval_of, linear, operands, rebuild, variables
+from emit.loop_ir.loops import For, Stmt, VLoad, walk
 from emit.passes.bounds import full
 from emit.passes.simplify import simplify_expr
 from poly.dtypes import i64

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from math import gcd
 
-from emit.linear import linear, rebuild, variables
-from emit.loops import Buffer, For, Stmt, Store, VLoad, walk
-from emit.rewrite import stmt_exprs
+from emit.loop_ir.linear import linear, rebuild, variables
+from emit.loop_ir.loops import Buffer, For, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Const, Expr, Load, Var, const_int
 from poly.expr import walk as walk_expr

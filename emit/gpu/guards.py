@@ -8,14 +8,14 @@ from dataclasses import replace
 import islpy as isl
 
 from emit.gpu.extents import reads
-from emit.isl_expr import to_expr
-from emit.linear import variables
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
-from emit.rewrite import with_bodies
-from poly.affine import NotAffine, set_space, to_set
+from emit.loop_ir.linear import variables
+from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
+from emit.loop_ir.rewrite import with_bodies
+from emit.lowering.isl_expr import to_expr
 from poly.dtypes import bool_
 from poly.errors import BuildError
 from poly.expr import Binary, Expr, Var, const_int, substitute
+from poly.forms.affine import NotAffine, set_space, to_set
 
 
 def guarded(s: Stmt, guards: Sequence[Expr]) -> Stmt:

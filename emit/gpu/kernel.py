@@ -19,7 +19,7 @@ from emit.gpu.program import Program, sequence
 from emit.gpu.program import Sequence as Launches
 from emit.gpu.source import to_gpu
 from emit.kernel import Kernel, Report
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from emit.mathlib import expand_function
 from poly.errors import ArgumentError, BuildError
 from poly.scop import Array, Scop

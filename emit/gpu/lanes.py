@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from emit.gpu.given import WIDEST, divisor, multiples
-from emit.linear import Linear, linear, rebuild, variables
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
+from emit.loop_ir.linear import Linear, linear, rebuild, variables
+from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
+from emit.loop_ir.rewrite import with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import with_bodies
 from poly.dtypes import i64
 from poly.expr import Binary, Call, Expr, Load, Unary, Var
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from emit.dynamic import real_bounds
 from emit.gpu.banks import conflict_free_rows
 from emit.gpu.barriers import place_barriers
 from emit.gpu.budget import check_budget
@@ -18,8 +17,11 @@ from emit.gpu.private import private_rows
 from emit.gpu.tensor import tensor_cores
 from emit.gpu.trees import shuffled_sums
 from emit.gpu.whole import whole_tiles
-from emit.loops import Function
-from emit.lower import build_loops
+from emit.loop_ir.loops import Function
+from emit.loop_ir.rewrite import unique_names
+from emit.loop_ir.verify import verify
+from emit.lowering.dynamic import real_bounds
+from emit.lowering.lower import build_loops
 from emit.passes.fma import contract
 from emit.passes.registers import check_registers
 from emit.passes.share import share_loads
@@ -27,8 +29,6 @@ from emit.passes.simplify import simplify
 from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
 from emit.proof.proven import proven
-from emit.rewrite import unique_names
-from emit.verify import verify
 from poly.scop import Scop
 from poly.target import GpuTarget
 from poly.tree import Node

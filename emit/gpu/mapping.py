@@ -18,10 +18,10 @@ from emit.gpu.extents import Extents, axis_of, bound_loops, reads
 from emit.gpu.given import WIDEST, both, multiples, worthwhile
 from emit.gpu.guards import guarded, holds_for_some
 from emit.gpu.private import followed
-from emit.linear import linear, rebuild, variables
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
+from emit.loop_ir.linear import linear, rebuild, variables
+from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
+from emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import Names, binders, stmt_exprs, with_bodies
 from poly.dtypes import bool_
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int, loads, substitute

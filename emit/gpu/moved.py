@@ -14,8 +14,22 @@ from typing import Any, Literal
 import numpy as np
 
 from emit.gpu.names import used_names
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, walk
-from emit.rewrite import stmt_exprs
+from emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Stmt,
+    Store,
+    VLoad,
+    WarpProduct,
+    walk,
+)
+from emit.loop_ir.rewrite import stmt_exprs
 from poly.binding import evaluate
 from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.expr import walk as walk_expr

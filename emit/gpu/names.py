@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, WarpReduce, walk
-from emit.rewrite import stmt_exprs, with_bodies
+from emit.loop_ir.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, WarpReduce, walk
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from poly.expr import Expr, Load, Var, rewrite
 from poly.expr import walk as walk_expr
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from emit.gpu.given import MOST_ELEMENTS, elements, limits
-from emit.linear import Interval, interval, interval_of, is_index, linear
-from emit.loops import (
+from emit.loop_ir.linear import Interval, interval, interval_of, is_index, linear
+from emit.loop_ir.loops import (
     Alloc,
     Buffer,
     For,
@@ -27,7 +27,7 @@ from emit.loops import (
     WarpReduce,
     walk,
 )
-from emit.rewrite import stmt_exprs, with_bodies
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Const, Expr, Load, const_int
 from poly.expr import walk as walk_expr

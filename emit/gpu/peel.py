@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.linear import Linear, linear, rebuild, variables
-from emit.loops import Alloc, Block, For, Function, Let, Stmt, Store, walk
+from emit.loop_ir.linear import Linear, linear, rebuild, variables
+from emit.loop_ir.loops import Alloc, Block, For, Function, Let, Stmt, Store, walk
+from emit.loop_ir.rewrite import with_bodies
 from emit.passes.bounds import Full, full
-from emit.rewrite import with_bodies
 from poly.dtypes import i64
 from poly.expr import Binary, Expr, Var, const_int
 

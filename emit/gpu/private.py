@@ -17,9 +17,9 @@ import islpy as isl
 
 from emit.gpu.guards import guarded
 from emit.gpu.touches import Around, Touch, each_launch, read
-from emit.linear import Linear, linear, operands, rebuild, variables
-from emit.loops import Alloc, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
-from emit.rewrite import map_exprs, stmt_exprs, with_bodies
+from emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
+from emit.loop_ir.loops import Alloc, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import map_exprs, stmt_exprs, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite, substitute
 from poly.expr import walk as walk_expr

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
+from emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
 from poly.binding import evaluate
 from poly.dtypes import BY_NAME, DType
 from poly.errors import ArgumentError, BuildError

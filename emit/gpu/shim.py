@@ -21,10 +21,10 @@ from typing import Literal
 import numpy as np
 
 from emit import cache
-from emit.c_plain import PLAIN
+from emit.c.plain import PLAIN
 from emit.gpu.program import Program, sequence
 from emit.gpu.source import to_gpu
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from poly.errors import BuildError
 from poly.target import GpuTarget
 

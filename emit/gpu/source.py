@@ -26,15 +26,15 @@ from cgen import (
 from cgen.cuda import CudaGlobal, CudaLaunchBounds
 from cgen.opencl import CLKernel, CLRequiredWorkGroupSize
 
-from emit import loops
-from emit.c_expr import Helpers
-from emit.c_plain import PLAIN
-from emit.c_source import StatementPrinter
+from emit.c.expr import Helpers
+from emit.c.plain import PLAIN
+from emit.c.source import StatementPrinter
 from emit.gpu.dialects import BY_NAME, GpuDialect
 from emit.gpu.expr import GpuPrinter, struct_name, structs
 from emit.gpu.names import RESERVED, renamed, renamed_buffer, used_names
 from emit.gpu.program import Argument, KernelInfo, Program
-from emit.linear import variables
+from emit.loop_ir import loops
+from emit.loop_ir.linear import variables
 from poly.dtypes import i64
 from poly.errors import BuildError
 from poly.expr import Const as ConstExpr

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from emit.gpu.given import WIDEST
-from emit.linear import Linear, linear, rebuild, variables
-from emit.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, WarpProduct, walk
+from emit.loop_ir.linear import Linear, linear, rebuild, variables
+from emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, WarpProduct, walk
+from emit.loop_ir.rewrite import with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import with_bodies
 from poly.expr import Call, Cast, Const, Expr, Load, Var, const_int
 from poly.target import GpuTarget
 

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from emit.gpu.extents import reads
 from emit.gpu.guards import guarded
-from emit.linear import linear, rebuild, variables
-from emit.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
+from emit.loop_ir.linear import linear, rebuild, variables
+from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
+from emit.loop_ir.rewrite import Names, binders, with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import Names, binders, with_bodies
 from poly.dtypes import DType, bool_, i64
 from poly.expr import Binary, Expr, Load, Var, const_int, loads, substitute
 from poly.reduction import identity

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emit.gpu.extents import reads
-from emit.linear import Interval, interval, interval_of, linear, operands, variables
-from emit.loops import Alloc, Barrier, Buffer, For, Function, If, Launch, Let, Stmt, Store, WarpReduce, walk
+from emit.loop_ir.linear import Interval, interval, interval_of, linear, operands, variables
+from emit.loop_ir.loops import Alloc, Barrier, Buffer, For, Function, If, Launch, Let, Stmt, Store, WarpReduce, walk
+from emit.loop_ir.rewrite import with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import with_bodies
 from poly.dtypes import bool_
 from poly.expr import Binary, Const, Expr, Load, Unary, Var, loads, substitute
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from emit.loops import Broadcast
+from emit.loop_ir.loops import Broadcast
 from poly.dtypes import DType, bool_, f32, f64, i32, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary
 

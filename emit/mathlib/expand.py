@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
-from emit.loops import (
+from emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -29,9 +29,9 @@ from emit.loops import (
     WarpProduct,
     WarpReduce,
 )
+from emit.loop_ir.rewrite import binders
 from emit.mathlib import exp_log, power, special, trig
 from emit.mathlib.build import V
-from emit.rewrite import binders
 from poly.dtypes import DType, bf16, bool_, f16, f32
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emit.linear import difference, operands
-from emit.loops import For
+from emit.loop_ir.linear import difference, operands
+from emit.loop_ir.loops import For
 from poly.dtypes import bool_
 from poly.expr import Binary, Expr
 

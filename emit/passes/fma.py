@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loops import Function, Stmt, Store
-from emit.rewrite import map_exprs, with_bodies
+from emit.loop_ir.loops import Function, Stmt, Store
+from emit.loop_ir.rewrite import map_exprs, with_bodies
 from poly.dtypes import f32, f64
 from poly.expr import Binary, Call, Expr, Load, Unary, rewrite
 

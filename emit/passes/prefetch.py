@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from emit.linear import linear, rebuild, variables
-from emit.loops import Alloc, Block, Buffer, For, Function, Prefetch, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.linear import linear, rebuild, variables
+from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, Prefetch, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import stmt_exprs, with_bodies
 from poly.expr import Const, Expr, Load, Var, const_int, substitute
 from poly.expr import walk as nodes
 from poly.target import Target

@@ -11,10 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from emit.linear import difference, linear, nonnegative
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, HReduce, If, Let, Origin, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.linear import difference, linear, nonnegative
+from emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    HReduce,
+    If,
+    Let,
+    Origin,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from emit.loop_ir.rewrite import stmt_exprs
 from emit.passes.vector_expr import Lanes, negated
-from emit.rewrite import stmt_exprs
 from poly.dtypes import DType, bool_, i64
 from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
 from poly.expr import walk as walk_expr

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from emit.loops import Alloc, Function, Ramp, Stmt, Store, VLoad, walk
-from emit.rewrite import stmt_exprs, with_bodies
+from emit.loop_ir.loops import Alloc, Function, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from poly.expr import Const, Expr, Load
 from poly.expr import walk as walk_expr
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
-from emit.loops import (
+from emit.loop_ir.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
+from emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -28,7 +28,7 @@ from emit.loops import (
     WarpProduct,
     WarpReduce,
 )
-from emit.rewrite import map_exprs, substitute_stmt
+from emit.loop_ir.rewrite import map_exprs, substitute_stmt
 from poly.dtypes import bool_, i64
 from poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
 

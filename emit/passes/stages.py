@@ -15,9 +15,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from emit.linear import linear, rebuild
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, Let, Ramp, Stmt, Store, VLoad, walk
-from emit.rewrite import Names, binders, substitute_stmt, with_bodies
+from emit.loop_ir.linear import linear, rebuild
+from emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    HReduce,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from emit.loop_ir.rewrite import Names, binders, substitute_stmt, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, rewrite, substitute
 from poly.expr import walk as nodes

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from emit.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
+from emit.loop_ir.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
+from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
+from emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
 from emit.passes.bounds import full
 from emit.passes.simplify import simplify_stmt
-from emit.rewrite import map_exprs, substitute_stmt, with_bodies
 from poly.dtypes import bool_
 from poly.expr import Binary, Const, Expr, Var, const_int, rewrite
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
-from emit.rewrite import stmt_exprs, with_bodies
+from emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from poly.expr import Var
 from poly.expr import walk as walk_expr
 

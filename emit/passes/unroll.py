@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.linear import difference, linear, operands, rebuild
-from emit.loops import Block, For, Function, If, Stmt, Store, walk
+from emit.loop_ir.linear import difference, linear, operands, rebuild
+from emit.loop_ir.loops import Block, For, Function, If, Stmt, Store, walk
+from emit.loop_ir.rewrite import substitute_stmt, with_bodies
 from emit.passes.bounds import full
-from emit.rewrite import substitute_stmt, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Expr, Var, const_int
 

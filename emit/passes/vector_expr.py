@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from emit.linear import is_index, linear, nonnegative, rebuild
-from emit.loops import Broadcast, Buffer, Ramp, VLoad
+from emit.loop_ir.linear import is_index, linear, nonnegative, rebuild
+from emit.loop_ir.loops import Broadcast, Buffer, Ramp, VLoad
 from poly.dtypes import DType, bool_, i64
 from poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from emit.linear import difference, linear, nonnegative, rebuild
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.linear import difference, linear, nonnegative, rebuild
+from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
 from emit.mathlib import BASIC
 from emit.passes.bounds import full
 from emit.passes.reductions import Accumulators, combine_in_place
 from emit.passes.vector_expr import Cannot, Lanes, negated, widest
-from emit.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Expr, Select, Var, const_int, loads
 from poly.expr import walk as walk_expr

@@ -20,18 +20,18 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from emit.linear import interval, linear
-from emit.loops import Function
-from emit.printer import expr_text
+from emit.loop_ir.linear import interval, linear
+from emit.loop_ir.loops import Function
+from emit.loop_ir.printer import expr_text
 from emit.proof.correspondence import enter_copies, enter_touches
 from emit.proof.flow import lost, missed
 from emit.proof.order import maybe_not_before, surely_before
 from emit.proof.read_back import Place
 from emit.proof.touches import Book, Books, Touch
 from emit.proof.values import Executed
-from poly.affine import to_set
 from poly.dtypes import bool_
 from poly.expr import Binary, const_int
+from poly.forms.affine import to_set
 from poly.scop import Scop
 
 

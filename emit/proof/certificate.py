@@ -12,9 +12,9 @@ from typing import Any
 
 import islpy as isl
 
-from emit.loops import Function, Store, walk
+from emit.loop_ir.loops import Function, Store, walk
+from emit.loop_ir.printer import expr_text, to_text
 from emit.passes.simplify import simplify_expr
-from emit.printer import expr_text, to_text
 from poly.access import accesses
 from poly.errors import BuildError
 from poly.expr import Load

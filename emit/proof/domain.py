@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from emit.proof.read_back import WrongLoops
 from emit.proof.values import Executed
 from poly.access import guard
-from poly.affine import set_space
+from poly.forms.affine import set_space
 from poly.scop import Scop, Statement
 
 

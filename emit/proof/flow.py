@@ -11,8 +11,8 @@ import islpy as isl
 
 from emit.proof.touches import Book
 from poly.access import Access, accesses
-from poly.order import in_order
-from poly.promotion import is_single, value_flow
+from poly.ordering.order import in_order
+from poly.ordering.promotion import is_single, value_flow
 from poly.scop import Scop
 
 OUT = isl.dim_type.out

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from emit.loops import Block, For, Function
+from emit.loop_ir.loops import Block, For, Function
 from emit.proof.read_back import Place, WrongLoops
 from emit.proof.values import Executed
 from poly.dependences import conflicts

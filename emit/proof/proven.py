@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from emit.proof.buffers import prove_buffers
 from emit.proof.domain import prove_domain
 from emit.proof.order import prove_order

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from emit.proof.read_back import Lifetime, Place, WrongLoops
 from emit.proof.values import Executed, Use
-from poly.affine import NotAffine
 from poly.expr import Expr, Load, Var
+from poly.forms.affine import NotAffine
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,15 @@ from math import copysign, isnan
 
 import islpy as isl
 
-from emit.linear import difference, is_index
-from emit.loops import Function, Store
+from emit.loop_ir.linear import difference, is_index
+from emit.loop_ir.loops import Function, Store
 from emit.passes.simplify import simplify_expr
 from emit.proof.polynomials import Polynomials
 from emit.proof.read_back import Lifetime, Place, WrongLoops, resolved
 from poly.access import guard
-from poly.affine import NotAffine, is_affine, to_pw_aff, to_set
 from poly.dtypes import bool_, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from poly.forms.affine import NotAffine, is_affine, to_pw_aff, to_set
 from poly.scop import Scop, Statement
 
 

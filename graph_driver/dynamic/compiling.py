@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from graph_driver import groups
 from graph_driver.dynamic import entry
 from graph_driver.dynamic.model import DynamicModel
 from graph_driver.dynamic.plan import Template, build_template
 from graph_driver.dynamic.size import Extent
 from graph_driver.dynamic.symbols import GuardError, Symbols
+from graph_driver.fusion import groups
+from graph_driver.fusion.joined import Group
+from graph_driver.fusion.layouts import pack_constants
+from graph_driver.importing.limits import human
 from graph_driver.ir import Graph
-from graph_driver.joined import Group
-from graph_driver.layouts import pack_constants
-from graph_driver.limits import human
 from graph_driver.model import Progress, Report, compile_groups, link_program, weights_segment
-from graph_driver.overwriting import overwrite
+from graph_driver.planning.overwriting import overwrite
 from graph_driver.worker import Compiled
 from poly.errors import ModelError
 from poly.target import Target
@@ -42,7 +42,7 @@ def compile_symbolic(
     with report.stage("program"):
         text = entry.entry_text(template, machine.triple)
         code = link_program(text, template.typical, compiled, machine, backend, threads)
-        from graph_driver.reference import HostNode
+        from graph_driver.execution.reference import HostNode
 
         hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
         weights = weights_segment(graph, template.typical)

@@ -1,14 +1,14 @@
 """The native program of a plan whose sizes are formulas.
 
-As `graph_driver.entry`, but offsets in the arena, sizes of copies and the kernels' parameters are read
+As `graph_driver.execution.entry`, but offsets in the arena, sizes of copies and the kernels' parameters are read
 from the run's table, whose address is the last of `bases`.
 """
 
 from __future__ import annotations
 
 from graph_driver.dynamic.plan import Template
-from graph_driver.entry import FIRST_INPUT, RUNTIME, base_index, segment_name, segments
-from graph_driver.plan import Plan
+from graph_driver.execution.entry import FIRST_INPUT, RUNTIME, base_index, segment_name, segments
+from graph_driver.planning.plan import Plan
 
 
 def table_index(plan: Plan) -> int:

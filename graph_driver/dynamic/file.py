@@ -10,7 +10,7 @@ from graph_driver.dynamic.plan import Template
 from graph_driver.dynamic.size import Extent, Size, from_data, to_data
 from graph_driver.dynamic.symbols import Guard, Symbols
 from graph_driver.memory import PlanError
-from graph_driver.plan import Plan
+from graph_driver.planning.plan import Plan
 
 KINDS = ("<", "=", ">=")
 

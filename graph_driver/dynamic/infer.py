@@ -16,7 +16,7 @@ from graph_driver.dynamic.shapes import RULES, Call, NoRule
 from graph_driver.dynamic.size import Extent, Size, SizeError, evaluate
 from graph_driver.dynamic.symbols import GuardError, Symbols
 from graph_driver.dynamic.values import value_of
-from graph_driver.inference import infer
+from graph_driver.importing.inference import infer
 from graph_driver.ir import Node, Tensor
 from poly.errors import ModelError
 

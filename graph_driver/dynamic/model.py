@@ -11,15 +11,15 @@ import numpy as np
 
 from graph_driver.dynamic.plan import Template
 from graph_driver.dynamic.size import Size, evaluate
-from graph_driver.execute import Executor, Observer, Shared
+from graph_driver.execution.execute import Executor, Observer, Shared
+from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph
-from graph_driver.joined import Group
 from graph_driver.model import Code, Model, Report
 from poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:
-    from graph_driver.control import ControlNode
-    from graph_driver.reference import HostNode
+    from graph_driver.execution.control import ControlNode
+    from graph_driver.execution.reference import HostNode
 
 Shapes = tuple[tuple[int, ...], ...]
 KEPT_SIZES = 64
@@ -190,7 +190,7 @@ class DynamicModel(Model):
 
     def _linked(self) -> tuple[dict[str, int], int]:
         if self._addresses is None:
-            from emit import threadpool
+            from emit.run_time import threadpool
 
             runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
             self._addresses = self.code.link(), runtime or 0

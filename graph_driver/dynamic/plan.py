@@ -17,9 +17,9 @@ from graph_driver.dynamic.arena import Arena, maximum_text, stacked
 from graph_driver.dynamic.infer import at_typical, is_symbolic
 from graph_driver.dynamic.size import Extent, Size, evaluate, size_of
 from graph_driver.dynamic.symbols import Symbols
+from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph
-from graph_driver.joined import Group
-from graph_driver.plan import Abi, Place, Plan, build_plan, memory_of
+from graph_driver.planning.plan import Abi, Place, Plan, build_plan, memory_of
 from poly.dtypes import BY_NAME
 from poly.json_io import load_expr
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import islpy as isl
 
 from graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
-from poly.affine import set_space, to_pw_aff
 from poly.errors import ArgumentError, PolycError
+from poly.forms.affine import set_space, to_pw_aff
 
 
 class GuardError(PolycError):

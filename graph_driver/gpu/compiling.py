@@ -31,7 +31,7 @@ def compile_group(
     from emit.gpu import targets
     from emit.gpu.kernel import compile_gpu
     from emit.gpu.program import KernelText, Recorded, sequence
-    from scheduler.strategies.gpu import automatic_gpu
+    from scheduler.strategies.gpu.automatic import automatic_gpu
 
     target = targets.get(backend.removeprefix(BACKEND))
     start = time.perf_counter()

@@ -12,15 +12,15 @@ import numpy as np
 from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from emit.gpu.program import Recorded
-from graph_driver.execute import Observer, check_inputs
-from graph_driver.plan import Plan, Slot, Step
+from graph_driver.execution.execute import Observer, check_inputs
+from graph_driver.planning.plan import Plan, Slot, Step
 from poly.dtypes import BY_NAME
 from poly.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.control import ControlNode
+    from graph_driver.execution.control import ControlNode
+    from graph_driver.execution.reference import HostNode
     from graph_driver.gpu.model import GpuCode
-    from graph_driver.reference import HostNode
 
 
 ON_DEVICE = ("kernel", "copy")

@@ -15,8 +15,8 @@ from emit.gpu.budget import needs
 from emit.gpu.moved import Moved, blocks, moved
 from emit.gpu.program import Program
 from emit.gpu.resources import Resources, blocks_per_sm
-from emit.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
-from emit.printer import expr_text
+from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
+from emit.loop_ir.printer import expr_text
 from poly.binding import evaluate
 from poly.errors import ArgumentError
 from poly.expr import Const

@@ -21,12 +21,12 @@ from poly.errors import BuildError, ModelError
 from poly.target import GpuTarget
 
 if TYPE_CHECKING:
-    from graph_driver.control import ControlNode
+    from graph_driver.execution.control import ControlNode
+    from graph_driver.execution.reference import HostNode
+    from graph_driver.fusion.joined import Group
     from graph_driver.ir import Graph
-    from graph_driver.joined import Group
     from graph_driver.passes.manager import Pass
-    from graph_driver.plan import Plan
-    from graph_driver.reference import HostNode
+    from graph_driver.planning.plan import Plan
 
 
 @dataclass(frozen=True)

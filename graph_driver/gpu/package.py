@@ -21,7 +21,7 @@ from emit.gpu.program import Recorded
 from graph_driver.gpu.model import GpuCode, GpuModel
 
 if TYPE_CHECKING:
-    from graph_driver.plan import Plan
+    from graph_driver.planning.plan import Plan
 
 CUBINS = "cubins.bin"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import islpy as isl
 
-from emit.isl_expr import to_expr
+from emit.lowering.isl_expr import to_expr
 from poly.dtypes import i64
 from poly.expr import Binary, Const, Expr, Select, Unary, Var
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emit.listing import Listing, Traced
-from emit.loops import Alloc, Block, For, Function, Launch, Origin, Stmt, Store, walk
+from emit.loop_ir.loops import Alloc, Block, For, Function, Launch, Origin, Stmt, Store, walk
 
 PANES = {  # title, and the language whose words are coloured
     "c": ("C", "c"), "llvm": ("LLVM IR", "llvm"), "asm": ("Assembly", "asm"),

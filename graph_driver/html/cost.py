@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from graph_driver.html.affine import Program, condition
 from poly.access import accesses
+from poly.closed_forms.formula import Formula
+from poly.closed_forms.polynomial import Atom, Floor, Polynomial
 from poly.errors import PolycError
-from poly.formula import Formula
-from poly.polynomial import Atom, Floor, Polynomial
 from poly.tree import Band, Member, Node, walk
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from graph_driver.check import random_input
+from graph_driver.checking.check import random_input
 from poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.execute import Look
+    from graph_driver.execution.execute import Look
     from graph_driver.model import Model
-    from graph_driver.plan import Step
+    from graph_driver.planning.plan import Step
 
 SECONDS = 1.0  # of runs, at least
 RUNS = 5  # at least

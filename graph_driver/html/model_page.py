@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from graph_driver.html.layers import drawn
 from graph_driver.ir import Graph
 from graph_driver.memory import aligned
-from graph_driver.overwriting import Overwriting
 from graph_driver.passes.precision import is_added_cast
 from graph_driver.passes.views import is_view
-from graph_driver.plan import Plan, Slot, Step
+from graph_driver.planning.overwriting import Overwriting
+from graph_driver.planning.plan import Plan, Slot, Step
 from poly.errors import PolycError
 
 if TYPE_CHECKING:
-    from graph_driver.joined import Group
-    from graph_driver.prologues import Decision
+    from graph_driver.fusion.joined import Group
+    from graph_driver.fusion.prologues import Decision
     from scheduler.cost.model import Machine, Prediction
 
 VERSION = 1

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from emit.listing import gpu_listing, listing
-from emit.loops import Function
-from emit.lower import lower
+from emit.loop_ir.loops import Function
+from emit.lowering.lower import lower
 from emit.mathlib import expand_function
 from graph_driver.html.code import code_data
 from graph_driver.html.cost import cost_data

@@ -7,9 +7,9 @@ from typing import Any
 
 import islpy as isl
 
-from poly.affine_text import condition_source, value_source
-from poly.boxes import box_of
-from poly.regions import regions
+from poly.forms.affine_text import condition_source, value_source
+from poly.forms.boxes import box_of
+from poly.ordering.regions import regions
 from poly.scop import Scop
 from poly.text import layout_text, member_values, print_statement
 from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph_driver.operators.context import OperatorScop
-from poly.compose import compose
+from poly.rewriting.compose import compose
 from poly.scop import Scop
 
 Wiring = tuple[Scop, dict[str, str]]

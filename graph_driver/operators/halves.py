@@ -16,7 +16,7 @@ from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
 from graph_driver.operators.registry import scop_of
 from poly.dtypes import DType, f32
 from poly.errors import ScopError
-from poly.forward import forward
+from poly.rewriting.forward import forward
 from poly.scop import Scop
 
 

@@ -79,7 +79,7 @@ def quantized(ctx: NodeContext) -> OperatorScop:
     """Weights of 8 bits, one scale for each matrix or for each of its columns; full sequences."""
     need_float(ctx)
     x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
-    packed = w.dtype.bits > 8  # pairs of codes (`graph_driver.contrib`)
+    packed = w.dtype.bits > 8  # pairs of codes (`graph_driver.importing.contrib`)
     hidden = r.shape[1] * (2 if packed else 1)
     layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], hidden, r.shape[0], False)
     forms = _forms(ctx, layer, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graph_driver.check import compare
+from graph_driver.checking.check import compare
 from graph_driver.ir import Graph, GraphError
 from graph_driver.passes.manager import Pass, PassRecord, run
 from poly.target import Target

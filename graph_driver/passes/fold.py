@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_driver.importer import NEVER_FOLDED
+from graph_driver.execution.reference import HostNode
+from graph_driver.importing.importer import NEVER_FOLDED
+from graph_driver.importing.limits import MAX_FOLD_BYTES
 from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.limits import MAX_FOLD_BYTES
-from graph_driver.reference import HostNode
 
 
 def fold_constants(graph: Graph) -> dict[str, int]:

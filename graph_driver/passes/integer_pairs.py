@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from graph_driver.importing.onnx_tensors import elem_type_of
 from graph_driver.ir import Codes, Graph, Node, Tensor
-from graph_driver.onnx_tensors import elem_type_of
 from graph_driver.operators.pairs import DOMAIN
 from poly.dtypes import DType, f32, i32
 from poly.target import Target

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import onnx.defs
 
+from graph_driver.importing.onnx_tensors import elem_type_of
 from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.onnx_tensors import elem_type_of
 from poly.dtypes import BY_NAME, DType, f32
 from poly.errors import ArgumentError
 

@@ -13,10 +13,10 @@ from math import prod
 import islpy as isl
 import numpy as np
 
+from graph_driver.fusion.pieces import translate_one
 from graph_driver.ir import Graph, Node
 from graph_driver.operators import lookup
 from graph_driver.passes.rewriting import Answer, New, Sight, replace_results
-from graph_driver.pieces import translate_one
 from poly.access import accesses
 from poly.expr import Const, Load
 from poly.quota import QuotaExceeded, quota

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poly.affine import constant_of, set_space, to_pw_aff
 from poly.errors import PolycError
 from poly.expr import loads
+from poly.forms.affine import constant_of, set_space, to_pw_aff
 from poly.scop import Array, Scop
 from poly.target import Target
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from poly.affine import constant_of, set_space, to_pw_aff
 from poly.expr import Load, loads
+from poly.forms.affine import constant_of, set_space, to_pw_aff
 from poly.scop import Array, Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Member, walk
 from scheduler.cost.model import Level, Work, at_level
-from scheduler.strategies.contraction import recognise, recognise_sweep
-from scheduler.strategies.contraction_strategy import MIN_EFFICIENCY
-from scheduler.strategies.contraction_tree import TilePlan, plan_tile
+from scheduler.strategies.contractions.recognise import recognise, recognise_sweep
+from scheduler.strategies.contractions.strategy import MIN_EFFICIENCY
+from scheduler.strategies.contractions.tree import TilePlan, plan_tile
 from scheduler.strategies.vector_cost import (
     GATHER,
     SCATTER,

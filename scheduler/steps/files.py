@@ -7,7 +7,7 @@ from typing import Self
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from scheduler.core import Core
-from scheduler.diff import Difference, compare
+from scheduler.texts.diff import Difference, compare
 
 
 class Files(Core):
@@ -18,7 +18,7 @@ class Files(Core):
 
         `Schedule.from_yaml(scop, text)` reads it back.
         """
-        from scheduler.yaml_form import write
+        from scheduler.texts.yaml_form import write
 
         return write(self.scop, self.tree, self.trace)
 
@@ -30,7 +30,7 @@ class Files(Core):
         Raises: `ScheduleError` naming line and key; `IllegalSchedule` (with `.witness`) for a tree
         that breaks a dependence.
         """
-        from scheduler.yaml_reading import Document
+        from scheduler.texts.yaml_reading import Document
 
         document = Document(text)
         schedule = cls(scop, scop.tree)

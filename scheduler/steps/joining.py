@@ -7,9 +7,9 @@ from typing import Self
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.legality import first_violation
-from scheduler import fusion, ordering
-from scheduler.addressing import each_loop
 from scheduler.core import Core
+from scheduler.texts.addressing import each_loop
+from scheduler.transformations import fusion, ordering
 
 
 class Joining(Core):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Self
 
 from poly.tree import GpuAxis
-from scheduler import marks
-from scheduler.addressing import each_loop
 from scheduler.core import Core
+from scheduler.texts.addressing import each_loop
+from scheduler.transformations import marks
 
 
 class Marks(Core):

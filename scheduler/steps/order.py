@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from poly.tree import Node
-from scheduler import ordering
-from scheduler.addressing import each_loop
 from scheduler.core import Core, as_list
+from scheduler.texts.addressing import each_loop
+from scheduler.transformations import ordering
 
 
 class Order(Core):

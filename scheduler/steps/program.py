@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Self
 
 from poly.errors import IllegalSchedule
-from scheduler import inlining, rfactoring
 from scheduler.core import Core
+from scheduler.transformations import inlining, rfactoring
 
 
 class Program(Core):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poly.formula import Formula, Ratio
-from scheduler import questions_counts, questions_dependences, questions_loops
+from poly.closed_forms.formula import Formula, Ratio
 from scheduler.core import Core, as_list
-from scheduler.questions_dependences import Dependence
+from scheduler.questions import counts as questions_counts
+from scheduler.questions import dependences as questions_dependences
+from scheduler.questions import loops as questions_loops
+from scheduler.questions.dependences import Dependence
 
 
 class Questions(Core):
     """What the program computes and touches, what depends on what, and which loops are free.
 
-    Formulas (`poly.formula.Formula`) are exact for all sizes unless they say so, print as text
+    Formulas (`poly.closed_forms.formula.Formula`) are exact for all sizes unless they say so, print as text
     (`2*K*M*N`) and are called with sizes: `s.count("flops")(M=3, N=4, K=5)`.
     """
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.tree import Space
-from scheduler import storage
 from scheduler.core import Core
+from scheduler.transformations import storage
 
 
 class Storage(Core):

@@ -15,7 +15,7 @@ from poly.target import Target
 from poly.tree import Band, loop_names, walk
 from scheduler.schedule import Schedule
 from scheduler.strategies.blocking import block
-from scheduler.strategies.contraction_strategy import contractions
+from scheduler.strategies.contractions.strategy import contractions
 from scheduler.strategies.joining import join
 from scheduler.strategies.planner import Planner
 from scheduler.strategies.shrinking import shrink

@@ -15,7 +15,7 @@ import islpy as isl
 from poly.expr import Var, walk
 from poly.scop import Statement
 from poly.tree import Member
-from scheduler.coincidence import Pair, narrowed, same_time
+from scheduler.questions.coincidence import Pair, narrowed, same_time
 from scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
 
 MAX_STATEMENTS = 32

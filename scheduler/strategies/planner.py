@@ -9,11 +9,11 @@ from poly.errors import IllegalSchedule, ScheduleError
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
-from scheduler.coincidence import Carried, Pair, all_pairs, analyse
 from scheduler.decision import Decision, Outcome
+from scheduler.questions.coincidence import Carried, Pair, all_pairs, analyse
 from scheduler.schedule import Schedule
 from scheduler.strategies.vector_cost import constant_extent
-from scheduler.tree_edit import Path, chain_of, locate, outer_members, paths
+from scheduler.transformations.tree_edit import Path, chain_of, locate, outer_members, paths
 
 
 class Plan:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 
 import islpy as isl
 
-from poly.affine import constant_of
 from poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, walk
+from poly.forms.affine import constant_of
 from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Member
-from scheduler.strategies.contraction import slope
+from scheduler.strategies.contractions.recognise import slope
 
 STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one after another: 1
 NEAR = 4  # a gather with at most this stride uses most of each cache line

@@ -18,11 +18,11 @@ from scheduler.cost.model import nominal, predict
 from scheduler.cost.work import work_of
 from scheduler.schedule import Schedule
 from scheduler.strategies.auto import OPERATIONS, STRATEGIES
-from scheduler.strategies.contraction import Contraction, extent, recognise
-from scheduler.strategies.contraction_strategy import contractions
-from scheduler.strategies.contraction_tree import TilePlan, plan_tile
+from scheduler.strategies.contractions.recognise import Contraction, extent, recognise
+from scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
+from scheduler.strategies.contractions.strategy import contractions
+from scheduler.strategies.contractions.tree import TilePlan, plan_tile
 from scheduler.strategies.planner import Planner
-from scheduler.strategies.register_tile import RegisterTile, efficiency
 
 MOST_TILES = 10  # register tiles: the best by the model
 MOST_ROWS = 14

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emit.loops import (
+from emit.loop_ir.loops import (
     Alloc,
     Block,
     Broadcast,

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import mpmath as mp
 import numpy as np
 
-from emit.loops import Broadcast, Let, Stmt, Store
+from emit.loop_ir.loops import Broadcast, Let, Stmt, Store
 from poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary, Var
 
 Env = dict[str, Any]

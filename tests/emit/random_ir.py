@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from emit import cc, interp, jit, targets, threadpool
-from emit.c_source import to_c
+from emit import targets
+from emit.c import cc
+from emit.c.source import to_c
+from emit.interpreter import interp
 from emit.kernel import NATIVE
-from emit.llvm_ir import to_llvm
-from emit.loops import Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
+from emit.llvm import jit
+from emit.llvm.ir import to_llvm
+from emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
+from emit.run_time import threadpool
 from poly.binding import evaluate
 from poly.dtypes import ALL, DType, bool_, i64
 from poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int

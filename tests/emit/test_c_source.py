@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import random_ir
 
-from emit import cc, targets
-from emit.c_source import to_c
-from emit.loops import Block, Function, Store, VLoad
+from emit import targets
+from emit.c import cc
+from emit.c.source import to_c
+from emit.loop_ir.loops import Block, Function, Store, VLoad
 from poly.dtypes import DType, f32, f64
 from poly.errors import BuildError
 from poly.expr import Call

@@ -13,8 +13,8 @@ from back_ends import difference, interpret, native
 from random_programs import HEADER
 
 import polyc
-from emit.lower import lower
-from emit.printer import to_text
+from emit.loop_ir.printer import to_text
+from emit.lowering.lower import lower
 from emit.targets import host
 
 CONDITIONS = (

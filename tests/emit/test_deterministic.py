@@ -11,9 +11,9 @@ import sys
 sys.path[:0] = ["tests/emit"]
 import hand_ir, random_ir, test_kernel, hashlib
 from emit import targets
-from emit.c_source import to_c
+from emit.c.source import to_c
 from emit.compile import compile_kernel
-from emit.llvm_ir import to_llvm
+from emit.llvm.ir import to_llvm
 from scheduler.strategies.auto import automatic
 
 texts = []

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import random_ir
 
-from emit import cc
-from emit.loops import Block, Function, Store, VLoad
+from emit.c import cc
+from emit.loop_ir.loops import Block, Function, Store, VLoad
 from emit.mathlib import expand_function
 from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32
 from poly.expr import Call, Load

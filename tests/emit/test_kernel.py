@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import polyc
-from emit import cc, targets
+from emit import targets
+from emit.c import cc
 from emit.compile import compile_kernel
 from emit.kernel import Kernel
 from poly.errors import ArgumentError, BuildError

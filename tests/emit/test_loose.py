@@ -6,7 +6,7 @@ from __future__ import annotations
 import back_ends
 import numpy as np
 
-from emit.lower import build_loops, lower
+from emit.lowering.lower import build_loops, lower
 from emit.proof.proven import proven
 from emit.proof.read_back import WrongLoops
 from emit.targets import host

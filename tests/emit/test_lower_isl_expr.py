@@ -8,9 +8,9 @@ import islpy as isl
 import numpy as np
 import pytest
 
-from emit import interp
-from emit.isl_expr import to_expr
-from emit.loops import Buffer, Function, Store
+from emit.interpreter import interp
+from emit.loop_ir.loops import Buffer, Function, Store
+from emit.lowering.isl_expr import to_expr
 from poly.expr import Expr, Var
 
 NAMES = {n: Var(n) for n in "NMK"}

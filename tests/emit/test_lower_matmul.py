@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scops import TARGET, matmul, member, only, tiled_matmul
 
-from emit import interp
-from emit.loops import Alloc, Block, Broadcast, For, Function, If, Let, Ramp, Store, VLoad, walk
-from emit.lower import build_loops, lower
-from emit.printer import to_text
+from emit.interpreter import interp
+from emit.loop_ir.loops import Alloc, Block, Broadcast, For, Function, If, Let, Ramp, Store, VLoad, walk
+from emit.loop_ir.printer import to_text
+from emit.lowering.lower import build_loops, lower
 from emit.proof.proven import prove
 from poly.dtypes import f64
 from poly.errors import BuildError

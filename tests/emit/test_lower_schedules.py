@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scops import TARGET, member
 
-from emit import interp
-from emit.cc import find_compiler
+from emit.c.cc import find_compiler
 from emit.compile import compile_kernel
-from emit.loops import Alloc, For, Ramp, Store, walk
-from emit.lower import build_loops, lower
+from emit.interpreter import interp
+from emit.loop_ir.loops import Alloc, For, Ramp, Store, walk
+from emit.lowering.lower import build_loops, lower
 from emit.mathlib import expand_function
 from poly.binding import bind_sizes
 from poly.tree import Band, Filter, Leaf, Promote, Sequence

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import interp
-from emit.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Store, VLoad
-from emit.printer import expr_text, to_text
-from emit.verify import verify
+from emit.interpreter import interp
+from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Store, VLoad
+from emit.loop_ir.printer import expr_text, to_text
+from emit.loop_ir.verify import verify
 from poly.dtypes import bf16, bool_, f32, f64, i32, i64, u8
 from poly.errors import ArgumentError, BuildError
 from poly.expr import Binary, Call, Cast, Const, Load, Select, Unary, Var, const_int

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from mathlib_reference import evaluate, run, ulp_errors
 
-from emit.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.verify import verify
 from emit.mathlib import BASIC, coefficients, expand_function
 from emit.mathlib.trig import RANGE
-from emit.verify import verify
 from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var
 from poly.expr import walk as nodes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import cc
+from emit.c import cc
 from emit.compile import compile_kernel
 from polyc import dims, empty, exp, f32, inout, op
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import interp
-from emit.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
-from emit.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
+from emit.interpreter import interp
+from emit.loop_ir.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
+from emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
+from emit.loop_ir.printer import expr_text
+from emit.loop_ir.rewrite import unique_names
+from emit.loop_ir.verify import verify
 from emit.passes.fma import contract
 from emit.passes.share import share_loads
 from emit.passes.simplify import simplify, simplify_expr
 from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
-from emit.printer import expr_text
-from emit.rewrite import unique_names
-from emit.verify import verify
 from poly.dtypes import bool_, f32, i8, i64
 from poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, substitute
 

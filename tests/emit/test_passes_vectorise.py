@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scops import TARGET
 
-from emit import interp
-from emit.loops import For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
-from emit.lower import lower
-from emit.rewrite import stmt_exprs
+from emit.interpreter import interp
+from emit.loop_ir.loops import For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs
+from emit.lowering.lower import lower
 from poly.binding import bind_sizes
 from poly.expr import walk as walk_expr
 from poly.tree import Band, Node, Promote
@@ -102,7 +102,7 @@ def test_full_chunks_and_one_masked(n: int) -> None:
 
 @pytest.mark.parametrize(("n", "masked", "stores"), [(64, 0, 8), (128, 0, 1), (22, 0, 4), (23, 1, 3), (133, 1, 2)])
 def test_constant_extents(n: int, masked: int, stores: int) -> None:
-    from poly.specialise import specialise
+    from poly.rewriting.specialise import specialise
 
     scop = specialise(saxpy.scop(), {"N": n})
     fn = lower(scop, mark(scop.tree, {"i": "vector"}), "f", TARGET)
@@ -337,7 +337,7 @@ def total(X: f64[N]) -> f64[()]:
 def test_a_sum_uses_several_accumulators(n: int) -> None:
     fn = agree(total, {"i": "vector"}, RNG.standard_normal(n), exact=False)
     assert sum(isinstance(e, HReduce) for e in expressions(fn)) == 1
-    from emit.loops import Alloc
+    from emit.loop_ir.loops import Alloc
 
     assert sum(isinstance(s, Alloc) for s in walk(fn.body)) == 4
 
@@ -375,7 +375,7 @@ def test_an_element_that_changes_inside_is_combined_in_place() -> None:
 
 
 def test_unrolled_rows_get_an_accumulator_each() -> None:
-    from poly.specialise import specialise
+    from poly.rewriting.specialise import specialise
 
     scop = specialise(dots.scop(), {"M": 3})
     fn = lower(scop, mark(scop.tree, {"j": "vector", "i": "unroll"}), "f", TARGET)

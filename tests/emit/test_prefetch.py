@@ -7,11 +7,11 @@ import pytest
 
 from emit import targets
 from emit.compile import compile_kernel
-from emit.loops import Function, Prefetch, walk
-from emit.lower import lower
+from emit.loop_ir.loops import Function, Prefetch, walk
+from emit.loop_ir.printer import to_text
+from emit.loop_ir.verify import verify
+from emit.lowering.lower import lower
 from emit.passes.prefetch import prefetch_panels
-from emit.printer import to_text
-from emit.verify import verify
 from polyc import empty, exp, f32, grid, op
 from scheduler.strategies.auto import automatic
 

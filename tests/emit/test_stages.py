@@ -11,12 +11,12 @@ import pytest
 from emit import compile as compiling
 from emit import targets
 from emit.compile import compile_kernel
-from emit.loops import Alloc, For, Function, VLoad, walk
-from emit.lower import lower
+from emit.loop_ir.loops import Alloc, For, Function, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs
+from emit.loop_ir.verify import verify
+from emit.lowering.lower import lower
 from emit.mathlib import expand_function
 from emit.passes.stages import STRIP, cut_into_stages
-from emit.rewrite import stmt_exprs
-from emit.verify import verify
 from poly.expr import walk as nodes
 from poly.scop import Scop
 from polyc import dims, empty, erf, exp, f32, f64, inout, op, sigmoid, tanh

@@ -6,8 +6,9 @@ from pathlib import Path
 import hand_ir
 import pytest
 
-from emit import jit, targets
-from emit.llvm_ir import to_llvm
+from emit import targets
+from emit.llvm import jit
+from emit.llvm.ir import to_llvm
 from poly.errors import BuildError
 
 

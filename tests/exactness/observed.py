@@ -12,8 +12,8 @@ from typing import Any
 import islpy as isl
 from recorder import Event
 
+from poly.rewriting.specialise import fix_params
 from poly.scop import Scop, Statement
-from poly.specialise import fix_params
 
 Instance = tuple[str, tuple[int, ...]]
 Element = tuple[str, tuple[int, ...]]

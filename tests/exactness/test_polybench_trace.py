@@ -18,8 +18,8 @@ from recorder import Recorder
 from examples import polybench
 from poly.access import accesses
 from poly.dependences import flow
+from poly.rewriting.specialise import specialise
 from poly.scop import Scop
-from poly.specialise import specialise
 from poly.tree import Band, Filter, Leaf, Node, Sequence
 from scheduler.schedule import Schedule
 

@@ -18,8 +18,8 @@ from recorder import Recorder
 
 from poly.access import accesses
 from poly.dependences import flow
+from poly.rewriting.specialise import specialise
 from poly.scop import Scop
-from poly.specialise import specialise
 
 KINDS = ("RAW", "WAR", "WAW")
 MOST_PAIRS = 20_000  # of a relation with data-dependent subscripts

@@ -17,7 +17,7 @@ from emit.gpu.devices import DeviceError, Pointer, open_device
 from emit.gpu.devices import LaunchSpec as Spec
 from emit.gpu.program import Program, sequence
 from emit.gpu.source import to_gpu
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 
 CUDA, OPENCL = targets.get("sm_80"), targets.get("opencl")
 

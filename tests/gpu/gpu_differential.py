@@ -17,14 +17,14 @@ from random_schedules import random_schedule
 from emit.gpu import shim
 from emit.gpu.lower import lower_gpu
 from emit.gpu.source import to_gpu
-from emit.loops import Function
+from emit.loop_ir.loops import Function
+from emit.loop_ir.verify import verify
 from emit.mathlib import expand_function
 from emit.proof.read_back import WrongLoops
-from emit.verify import verify
 from poly.errors import BuildError
 from poly.target import GpuTarget
 from scheduler.schedule import Schedule
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 BACK_ENDS = ("interp", "cuda", "opencl")
 UNPROVED = {112}  # program order is refused on the CPU, too: the proof does not see through a constant condition

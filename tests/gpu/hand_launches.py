@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Ramp, Stmt, Store, VLoad, walk
-from emit.rewrite import with_bodies
+from emit.loop_ir.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import with_bodies
 from poly.dtypes import bool_, f32, i64
 from poly.expr import Binary, Call, Const, Expr, Load, Select, Var, compare, const_int
 

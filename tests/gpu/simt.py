@@ -12,14 +12,14 @@ import numpy as np
 
 from emit.gpu import targets
 from emit.gpu.lower import lower_gpu
-from emit.interp import DataRace as Race
-from emit.interp import DivergentBarrier as Divergence
-from emit.interp import run
-from emit.loops import Barrier, Block, Function, If, Launch, Stmt
-from emit.loops import walk as walk_loops
+from emit.interpreter.interp import DataRace as Race
+from emit.interpreter.interp import DivergentBarrier as Divergence
+from emit.interpreter.interp import run
+from emit.loop_ir.loops import Barrier, Block, Function, If, Launch, Stmt
+from emit.loop_ir.loops import walk as walk_loops
+from emit.loop_ir.rewrite import with_bodies
+from emit.loop_ir.verify import verify
 from emit.mathlib import expand_function
-from emit.rewrite import with_bodies
-from emit.verify import verify
 from poly.errors import ScheduleError
 from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop

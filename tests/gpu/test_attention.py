@@ -15,11 +15,11 @@ from emit.gpu import shim, targets
 from emit.gpu.kernel import compile_gpu
 from emit.gpu.lower import lower_gpu
 from emit.gpu.source import to_gpu
-from emit.loops import Alloc, Function, WarpReduce, walk
+from emit.loop_ir.loops import Alloc, Function, WarpReduce, walk
 from emit.mathlib import expand_function
 from polyc import empty, exp, f32, grid, op
 from scheduler.schedule import Schedule
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 Sizes = tuple[int, int, int, int, int]
 

@@ -13,11 +13,11 @@ from texts import CUDA, needs_shim, on_shim
 
 from emit.gpu.banks import conflict_free_rows, shared_accesses, turns
 from emit.gpu.source import to_gpu
-from emit.loops import Alloc, Buffer, Function, Launch, Ramp, Store, VLoad, walk
+from emit.loop_ir.loops import Alloc, Buffer, Function, Launch, Ramp, Store, VLoad, walk
 from frontend_dsl.library import convolution, normalization
 from poly.dtypes import f32, i64
 from poly.expr import Binary, Const, Expr, Load, Var, const_int
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 T, ZERO = Var("t"), const_int(0)
 

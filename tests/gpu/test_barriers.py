@@ -7,10 +7,10 @@ import pytest
 import simt
 from programs import ALL, M, N, arguments, product
 
-from emit.loops import Barrier, walk
+from emit.loop_ir.loops import Barrier, walk
 from poly.errors import BuildError
 from polyc import empty, f32, grid, op
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 def barriers(schedule: simt.Schedule) -> int:

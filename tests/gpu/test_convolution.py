@@ -15,13 +15,13 @@ from emit.gpu import targets
 from emit.gpu.kernel import compile_gpu
 from emit.gpu.lower import lower_gpu
 from emit.gpu.source import to_gpu
-from emit.loops import Alloc, Function, Store, walk
+from emit.loop_ir.loops import Alloc, Function, Store, walk
 from emit.mathlib import expand_function
 from frontend_dsl.library.convolution import make_conv2d
 from poly.dtypes import f32
 from scheduler.schedule import Schedule
-from scheduler.strategies import gpu_contraction
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
+from scheduler.strategies.gpu.automatic import contraction as gpu_contraction
 
 CASES = {  # batch, channels, size, window, strides, dilations, pads before and after, bias
     "same": (1, (5, 37), (13, 19), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True),

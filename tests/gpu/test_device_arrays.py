@@ -14,7 +14,7 @@ import polyc
 from emit.gpu import dlpack
 from emit.gpu.arrays import DeviceArray, on_a_device, to_device
 from emit.gpu.devices import DeviceError, open_device
-from graph_driver.poison import differs, poisoned_run
+from graph_driver.execution.poison import differs, poisoned_run
 from poly.dtypes import ALL, BY_NAME
 from poly.errors import ArgumentError
 from polyc import empty, f32, grid, op

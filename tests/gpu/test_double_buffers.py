@@ -17,12 +17,12 @@ from emit.gpu import targets
 from emit.gpu.lower import lower_gpu
 from emit.gpu.shim import ShimError
 from emit.gpu.source import to_gpu
-from emit.loops import Alloc, Barrier, Function, Stmt, Store, walk
-from emit.rewrite import with_bodies
-from emit.verify import verify
+from emit.loop_ir.loops import Alloc, Barrier, Function, Stmt, Store, walk
+from emit.loop_ir.rewrite import with_bodies
+from emit.loop_ir.verify import verify
 from poly.errors import BuildError
 from poly.expr import Const
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 SIZE = (10, 72, 40)
 

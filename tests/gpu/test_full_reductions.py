@@ -13,9 +13,9 @@ from texts import needs_shim
 
 from emit.gpu import targets
 from emit.gpu.source import to_gpu
-from emit.loops import Launch
+from emit.loop_ir.loops import Launch
 from polyc import empty, f32, grid, op
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 @op

@@ -11,13 +11,13 @@ import pytest
 import simt
 from programs import arguments, product
 
-from emit.interp import OutOfBounds
-from emit.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk
-from emit.rewrite import with_bodies
+from emit.interpreter.interp import OutOfBounds
+from emit.loop_ir.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk
+from emit.loop_ir.rewrite import with_bodies
 from frontend_dsl.library.normalization import make_softmax_rows
 from poly.dtypes import f32
 from poly.expr import Binary, Expr, Var, const_int, substitute
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 def changed(s: Stmt, target: Stmt, new: Stmt) -> Stmt:

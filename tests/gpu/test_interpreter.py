@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import simt
 
-from emit.interp import run
-from emit.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Stmt, Store
-from emit.verify import verify
+from emit.interpreter.interp import run
+from emit.loop_ir.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Stmt, Store
+from emit.loop_ir.verify import verify
 from poly.dtypes import bool_, f32, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Load, Var, const_int

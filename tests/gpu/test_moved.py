@@ -16,9 +16,9 @@ from emit.gpu.lower import lower_gpu
 from emit.gpu.moved import Memory, Way, blocks, moved
 from emit.gpu.program import sequence
 from emit.gpu.source import to_gpu
-from emit.loops import Function, Launch, walk
+from emit.loop_ir.loops import Function, Launch, walk
 from emit.mathlib import expand_function
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 ROWS = ("softmax", "layer_norm")
 needs_oclgrind = pytest.mark.skipif(bool(traffic.missing()), reason=traffic.missing())

@@ -10,12 +10,12 @@ from texts import needs_nvidia, needs_opencl, needs_shim
 from emit.gpu import nvidia, targets
 from emit.gpu.lower import lower_gpu
 from emit.gpu.source import to_gpu
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from emit.mathlib import expand_function
 from examples import polybench
 from poly.scop import Scop
 from poly.target import GpuTarget
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 QUICK = ("gemm", "atax")
 NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in polybench.MODULES]

@@ -16,7 +16,7 @@ from emit.gpu.source import to_gpu
 from emit.mathlib import expand_function
 from frontend_dsl.library.reduction import make_cumulative
 from poly.dtypes import f32
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 FORMS = {"sum": (False, False), "reversed": (False, True), "exclusive": (True, False), "both": (True, True)}
 

@@ -13,7 +13,7 @@ from texts import CUDA, needs_shim
 from emit.gpu import shim
 from emit.gpu.program import Argument, KernelInfo, Program
 from emit.gpu.source import to_gpu
-from emit.loops import Barrier, Block, Function, If, Launch, Store
+from emit.loop_ir.loops import Barrier, Block, Function, If, Launch, Store
 from poly.dtypes import f32, i64
 from poly.expr import Const, Var, compare, const_int
 

@@ -20,14 +20,14 @@ from texts import needs_nvidia, needs_shim
 from emit.gpu import targets
 from emit.gpu.lower import lower_gpu
 from emit.gpu.source import to_gpu
-from emit.loops import Function, If, Launch, Stmt, WarpProduct, walk
-from emit.rewrite import with_bodies
-from emit.verify import verify
+from emit.loop_ir.loops import Function, If, Launch, Stmt, WarpProduct, walk
+from emit.loop_ir.rewrite import with_bodies
+from emit.loop_ir.verify import verify
 from poly.dtypes import BY_NAME
 from poly.errors import BuildError
 from poly.expr import Binary, Var, const_int
 from polyc import bf16, empty, f16, f32, grid, op
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 @op

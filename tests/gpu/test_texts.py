@@ -15,9 +15,9 @@ from texts import CUDA, OPENCL, needs_opencl, needs_shim, on_device
 from emit.gpu import shim
 from emit.gpu.program import Recorded, sequence
 from emit.gpu.source import to_gpu, to_gpu_lines
-from emit.loops import Alloc, Buffer, For, Function, Launch, Stmt, Store, walk
-from emit.rewrite import with_bodies
-from emit.verify import verify
+from emit.loop_ir.loops import Alloc, Buffer, For, Function, Launch, Stmt, Store, walk
+from emit.loop_ir.rewrite import with_bodies
+from emit.loop_ir.verify import verify
 from poly.dtypes import ALL, bf16, f16, f32, f64
 from poly.errors import BuildError
 from poly.expr import Load, Var, const_int

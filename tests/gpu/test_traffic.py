@@ -14,10 +14,10 @@ from programs import ALL, arguments
 from emit.gpu.lower import lower_gpu
 from emit.gpu.program import sequence
 from emit.gpu.source import to_gpu
-from emit.loops import Barrier, Function, walk
+from emit.loop_ir.loops import Barrier, Function, walk
 from emit.mathlib import expand_function
 from poly.scop import Scop
-from scheduler.strategies.gpu import automatic_gpu
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 pytestmark = pytest.mark.skipif(bool(traffic.missing()), reason=traffic.missing())
 

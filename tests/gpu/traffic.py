@@ -19,7 +19,7 @@ import numpy as np
 from emit.gpu.program import Recorded, sequence
 from emit.gpu.source import to_gpu
 from emit.gpu.targets import get
-from emit.loops import Function
+from emit.loop_ir.loops import Function
 from poly.scop import Scop
 
 JOB = Path(__file__).with_name("oclgrind_job.py")

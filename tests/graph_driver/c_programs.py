@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emit import cc
+from emit.c import cc
 from graph_driver.model import Model
 
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")

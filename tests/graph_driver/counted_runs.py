@@ -73,7 +73,7 @@ class _Info(ctypes.Structure):
 
 def measure(path: str, threads: int) -> dict[str, Any]:
     """The counts for one model."""
-    from graph_driver.check import random_input
+    from graph_driver.checking.check import random_input
     from graph_driver.model import compile_model
 
     process = ctypes.CDLL(None)

@@ -124,10 +124,10 @@ def attack(source: bytes, folder: Path, seed: int, seconds: float = SECONDS) -> 
 def campaign(seeds: range, folder: Path) -> dict[int, Outcome]:
     """Outcomes by seed; the seed chooses the model too."""
     # What all children need is imported before they are forked.
-    import graph_driver.cli_run
+    import graph_driver.cli.run
     from graph_driver.operators import lookup
 
-    assert graph_driver.cli_run is not None and lookup("", "Conv") is not None
+    assert graph_driver.cli.run is not None and lookup("", "Conv") is not None
     sources = [make().SerializeToString() for make in SOURCES]
     return {seed: attack(sources[seed % len(sources)], folder, seed) for seed in seeds}
 
@@ -146,10 +146,10 @@ def attack_plan(source: Path, folder: Path, seed: int, seconds: float = SECONDS)
 
 def campaign_of_plans(seeds: range, folder: Path) -> dict[int, Outcome]:
     """Outcomes by seed; the seed chooses the model and the damage."""
-    import graph_driver.cli_run
+    import graph_driver.cli.run
     from graph_driver.model import compile_model
 
-    assert graph_driver.cli_run is not None
+    assert graph_driver.cli.run is not None
     sources = []
     for k, make in enumerate((*SOURCES, lambda: branching(np.random.default_rng(7), 10))):
         sources.append(folder / f"source{k}")

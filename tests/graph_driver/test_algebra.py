@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from test_graph_passes import evaluate
 from tiny_models import model_of
 
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.passes.algebra import RULES
 from graph_driver.passes.rewriting import rewrite

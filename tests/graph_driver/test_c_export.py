@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tiny_models import model_of, network, recurrent, with_host_steps
 
-from emit import cc
+from emit.c import cc
 from graph_driver import cli
-from graph_driver.c_export import export_c
-from graph_driver.check import random_input
+from graph_driver.artifacts.c_export import export_c
+from graph_driver.checking.check import random_input
 from graph_driver.model import compile_model
 from poly.errors import BuildError, ModelError
 

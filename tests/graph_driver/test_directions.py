@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.model import compile_model
 from graph_driver.passes.directions import split_directions
 

@@ -22,10 +22,10 @@ from counted_runs import COUNTER
 from onnx import helper
 from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
-from emit.cc import build_shared, find_compiler
-from graph_driver.check import random_input
+from emit.c.cc import build_shared, find_compiler
+from graph_driver.checking.check import random_input
+from graph_driver.execution.poison import differs, poisoned_run
 from graph_driver.model import Model, compile_model
-from graph_driver.poison import differs, poisoned_run
 from poly.errors import ArgumentError
 
 
@@ -179,7 +179,7 @@ def test_calls_are_quick() -> None:
 
 
 def test_a_profile_is_a_chrome_trace_with_work_and_traffic(net: Model, tmp_path: Any) -> None:
-    from graph_driver.profile import profile, write_profile
+    from graph_driver.execution.profile import profile, write_profile
 
     write_profile(net, feeds_of(net), tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())

@@ -12,8 +12,8 @@ from onnx.reference import ReferenceEvaluator
 
 import polyc
 from graph_driver import onnx_backend
-from graph_driver.importer import import_model
-from graph_driver.shape_operands import deciding_inputs
+from graph_driver.importing.importer import import_model
+from graph_driver.importing.shape_operands import deciding_inputs
 
 rng = np.random.default_rng(5)
 OPSET = 21

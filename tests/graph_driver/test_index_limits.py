@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import polyc
-from graph_driver.check import random_input
+from graph_driver.checking.check import random_input
 from graph_driver.cli import main
 
 

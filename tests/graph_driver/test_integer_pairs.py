@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from emit import targets
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.passes import manager
 from graph_driver.passes.integer_pairs import packed_weights, use_integer_pairs, use_quantised_convolutions
 

@@ -7,7 +7,7 @@ from onnx import helper as h
 from onnx import numpy_helper
 
 import polyc
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.passes.integer_products import compute_integer_products_in_f32
 
 

@@ -8,13 +8,13 @@ import onnx
 import pytest
 
 from graph_driver import memory
-from graph_driver.groups import form_groups, translate
-from graph_driver.importer import import_model
+from graph_driver.fusion.groups import form_groups, translate
+from graph_driver.importing.importer import import_model
 from graph_driver.operators import lookup
-from graph_driver.overwriting import overwrite
 from graph_driver.passes import manager
-from graph_driver.plan import Plan, build_plan
-from graph_driver.verify_plan import check_plan
+from graph_driver.planning.overwriting import overwrite
+from graph_driver.planning.plan import Plan, build_plan
+from graph_driver.planning.verify_plan import check_plan
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

@@ -15,7 +15,7 @@ from test_graph_passes import evaluate
 from tiny_models import model_of, network, recurrent
 
 from graph_driver import cli
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.passes import manager
 from graph_driver.passes.common import share_common

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver.check import compare, random_input
-from graph_driver.importer import import_model
+from graph_driver.checking.check import compare, random_input
+from graph_driver.importing.importer import import_model
 from graph_driver.model import Model, compile_model
 from graph_driver.passes import manager
 
@@ -202,7 +202,7 @@ def test_kernel_counts_of_networks(name: str, kernels: int) -> None:
     from pathlib import Path
 
     from emit.targets import host
-    from graph_driver.groups import form_groups, translate
+    from graph_driver.fusion.groups import form_groups, translate
     from graph_driver.operators import lookup
 
     graph = import_model(Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx")

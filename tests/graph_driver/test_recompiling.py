@@ -12,9 +12,10 @@ from onnx import helper
 from tiny_models import model_of, network
 
 from emit import targets
-from graph_driver import cli, package
+from graph_driver import cli
+from graph_driver.artifacts import package
 from graph_driver.model import compile_model, load
-from graph_driver.verify_plan import check_plan
+from graph_driver.planning.verify_plan import check_plan
 from poly.errors import BuildError
 
 FOREIGN = ["aarch64", "x86-64-v4"]

@@ -8,7 +8,7 @@ from onnx import helper
 from tiny_models import model_of, network
 
 from emit import targets
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.ir import Graph
 from graph_driver.passes import manager
 from graph_driver.selection.candidates import CANDIDATES

@@ -12,7 +12,7 @@ from onnx import helper
 from tiny_models import model_of
 
 import polyc
-from graph_driver.check import compare, random_input
+from graph_driver.checking.check import compare, random_input
 from graph_driver.model import Model, compile_model
 
 rng = np.random.default_rng(8)
@@ -129,7 +129,7 @@ def test_the_checker_sees_a_value_that_was_overwritten() -> None:
     from dataclasses import replace
 
     from graph_driver.memory import PlanError
-    from graph_driver.verify_plan import check_plan
+    from graph_driver.planning.verify_plan import check_plan
 
     plan = checked(residual()).plan
     symbols = {s.symbol for s in plan.steps}

@@ -19,7 +19,7 @@ from graph_driver.tuning.database import Record
 from graph_driver.tuning.trial import Job, Times, run_apart, timed
 from graph_driver.tuning.tune import tune_kernel
 from poly import json_io
-from poly.specialise import specialise
+from poly.rewriting.specialise import specialise
 from polyc import dims, empty, f32, grid, op
 from scheduler.strategies.auto import automatic
 from scheduler.tuning.search import Outcome

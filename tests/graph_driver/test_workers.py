@@ -15,8 +15,9 @@ from tiny_models import network
 
 from emit import cache as disk
 from emit import targets
-from graph_driver import groups, kernels, worker
-from graph_driver.importer import import_model
+from graph_driver import kernels, worker
+from graph_driver.fusion import groups
+from graph_driver.importing.importer import import_model
 from graph_driver.model import compile_model, load
 from graph_driver.operators import lookup
 from graph_driver.passes import manager
@@ -101,8 +102,9 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
 
 
 def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph_driver import memo, model
-    from graph_driver.check import compare, random_input
+    from graph_driver import model
+    from graph_driver.artifacts import memo
+    from graph_driver.checking.check import compare, random_input
 
     expected = model.compile_model(network(), threads=1)
     monkeypatch.setattr(memo, "find", lambda *_: None)

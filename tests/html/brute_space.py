@@ -7,8 +7,8 @@ from typing import Any
 import islpy as isl
 
 from poly.dependences import flow
+from poly.rewriting.specialise import specialise, specialise_tree
 from poly.scop import Scop
-from poly.specialise import specialise, specialise_tree
 from poly.tree import Node, time_maps
 
 

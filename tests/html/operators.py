@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from emit import targets
-from graph_driver.cli_inspect import load_operator
+from graph_driver.cli.inspect import load_operator
 from graph_driver.compile_operator import auto_schedule
 from graph_driver.html.operator_page import operator_document
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "graph_driver"))
 from tiny_models import model_of, network, with_host_steps
 
 from graph_driver import cli
-from graph_driver.cli_models import Choices, document_of_model
+from graph_driver.cli.models import Choices, document_of_model
 from graph_driver.html.layers import GAP, drawn
 from graph_driver.model import compile_model
 

@@ -61,7 +61,7 @@ def hostile(A: f32[N]) -> f32[N]:
 
 
 def test_nothing_in_a_source_file_acts(tmp_path: Path) -> None:
-    from graph_driver.cli_inspect import load_operator
+    from graph_driver.cli.inspect import load_operator
     from graph_driver.compile_operator import auto_schedule
 
     (tmp_path / "bad.py").write_text(HOSTILE, encoding="utf-8")

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from operators import automatic, document, scop_of, skewed_jacobi, tiled_matmul
 
-from emit import jit, targets
+from emit import targets
 from emit.listing import assembly_lines, listing
-from emit.llvm_ir import to_llvm
-from emit.loops import Function, Store, walk
-from emit.lower import lower
+from emit.llvm import jit
+from emit.llvm.ir import to_llvm
+from emit.loop_ir.loops import Function, Store, walk
+from emit.lowering.lower import lower
 from emit.mathlib import expand_function
 from poly.tree import loop_names
 

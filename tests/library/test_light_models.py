@@ -5,8 +5,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from graph_driver import groups
-from graph_driver.importer import import_model
+from graph_driver.fusion import groups
+from graph_driver.importing.importer import import_model
 from graph_driver.operators import lookup, supported
 from graph_driver.passes import manager
 

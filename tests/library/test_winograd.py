@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import polyc
 from emit import targets
 from frontend_dsl.library.winograd import TAPS, matrices, tiles
-from graph_driver.importer import import_model
+from graph_driver.importing.importer import import_model
 from graph_driver.selection.select import select
 
 

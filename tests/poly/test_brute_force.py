@@ -13,8 +13,8 @@ import small_scops as scops
 from poly.dependences import conflicts, flow
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.legality import check, check_parallel, is_legal
+from poly.rewriting.specialise import specialise
 from poly.scop import Scop
-from poly.specialise import specialise
 from poly.tree import Band, Node
 
 HAND = [

@@ -10,13 +10,13 @@ import small_scops as scops
 from execute import execute
 from small_scops import add, mul, ref
 
-from poly.compose import compose, rename
 from poly.dtypes import f32
 from poly.errors import ScopError
 from poly.expr import Const
 from poly.legality import check
+from poly.rewriting.compose import compose, rename
+from poly.rewriting.specialise import specialise
 from poly.scop import Scop
-from poly.specialise import specialise
 from poly.tree import Leaf, loop_names
 from poly.verify import verify
 

@@ -9,12 +9,12 @@ import islpy as isl
 import pytest
 
 from examples import polybench
-from poly.counting import count_image, count_or_bound, count_set
+from poly.closed_forms.counting import count_image, count_or_bound, count_set
+from poly.closed_forms.formula import Formula
+from poly.closed_forms.pieces import CountingError
 from poly.errors import ArgumentError
-from poly.formula import Formula
-from poly.pieces import CountingError
-from poly.specialise import fix_params
-from scheduler.questions_counts import region
+from poly.rewriting.specialise import fix_params
+from scheduler.questions.counts import region
 from scheduler.schedule import Schedule
 
 KNOWN = {

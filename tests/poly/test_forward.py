@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyc
-from poly.compose import compose
 from poly.errors import ScopError
-from poly.forward import forward
-from poly.forward_cost import reads_per_element, work_of
-from poly.panels import stored_in_order
-from poly.relayout import relayout
-from poly.reshape import reshaped
+from poly.rewriting.compose import compose
+from poly.rewriting.forward import forward
+from poly.rewriting.forward_cost import reads_per_element, work_of
+from poly.rewriting.panels import stored_in_order
+from poly.rewriting.relayout import relayout
+from poly.rewriting.reshape import reshaped
 from poly.scop import Scop
 from poly.verify import verify
 from polyc import empty, f32, grid, op

@@ -11,7 +11,7 @@ from random_schedules import PROPOSALS, apply
 from examples import polybench
 from poly.errors import ScheduleError
 from poly.legality import is_legal
-from poly.narrowing import Facts
+from poly.ordering.narrowing import Facts
 from poly.scop import Scop
 from poly.tree import Node
 from scheduler.schedule import Schedule

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from poly.binding import evaluate
 from poly.expr import Var
-from poly.relayout import laid_out_index, lay_out
+from poly.rewriting.relayout import laid_out_index, lay_out
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,7 +15,6 @@ from small_scops import index, ref
 
 from poly.binding import bind_sizes
 from poly.cache import per_scop
-from poly.compose import rename
 from poly.dependences import flow
 from poly.dtypes import f32, f64, i64
 from poly.errors import ArgumentError, ScopError
@@ -23,8 +22,9 @@ from poly.expr import Cast, Const, Span, Var, walk
 from poly.json_io import dump_tree, dumps, load_tree, loads
 from poly.legality import check
 from poly.quota import QuotaExceeded, quota
+from poly.rewriting.compose import rename
+from poly.rewriting.specialise import specialise
 from poly.scop import Scop
-from poly.specialise import specialise
 from poly.text import print_scop, print_tree
 from poly.tree import Band, Filter, Leaf, Promote, Sequence
 from poly.verify import verify

@@ -8,8 +8,8 @@ import pytest
 from emit import targets
 from emit.compile import compile_kernel
 from poly.errors import ScopError
+from poly.rewriting.sinking import sink, sunk
 from poly.scop import Scop
-from poly.sinking import sink, sunk
 from polyc import empty, f32, grid, op
 
 

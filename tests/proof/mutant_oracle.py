@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from emit import interp
-from emit.dynamic import real_bounds
-from emit.loops import Alloc, For, Function, walk
+from emit.interpreter import interp
+from emit.loop_ir.loops import Alloc, For, Function, walk
+from emit.loop_ir.rewrite import unique_names
+from emit.loop_ir.verify import verify
+from emit.lowering.dynamic import real_bounds
 from emit.pipeline import run_passes
-from emit.rewrite import unique_names
-from emit.verify import verify
 from poly.errors import BuildError
 from poly.expr import Expr
 from poly.scop import Scop

@@ -18,8 +18,8 @@ from mutant_oracle import TARGET, Case, Run
 from random_programs import generate
 from random_schedules import random_schedule
 
-from emit.interp import poisoned
-from emit.lower import build_loops
+from emit.interpreter.interp import poisoned
+from emit.lowering.lower import build_loops
 from examples import polybench
 from poly.binding import bind_sizes, evaluate
 from poly.scop import Array

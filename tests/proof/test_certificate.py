@@ -140,7 +140,7 @@ def test_data_dependent_loops_have_no_certificate() -> None:
                 A[i] += f64(k)
 
     case_scop = rows.scop()
-    from emit.lower import build_loops
+    from emit.lowering.lower import build_loops
 
     with pytest.raises(BuildError, match="no certificate for 'rows': it has data-dependent loops"):
         certificate(case_scop, build_loops(case_scop, case_scop.tree, "f"))

@@ -14,17 +14,18 @@ from proof_cases import by_hand, guarded, library, matmul, of_library, of_polybe
 from random_programs import generate
 from random_schedules import random_schedule
 
-from emit import interp, lower
-from emit.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
-from emit.lower import build_loops
+from emit.interpreter import interp
+from emit.loop_ir.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
+from emit.loop_ir.printer import expr_text
+from emit.loop_ir.rewrite import unique_names, with_bodies
+from emit.lowering import lower
+from emit.lowering.lower import build_loops
 from emit.passes.simplify import simplify
 from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
-from emit.printer import expr_text
 from emit.proof import proven as entry
 from emit.proof.proven import prove, proven
 from emit.proof.read_back import WrongLoops
-from emit.rewrite import unique_names, with_bodies
 from examples import polybench
 from frontend_dsl.library import pooling
 from poly.errors import IllegalSchedule

@@ -7,7 +7,7 @@ import pytest
 from mutant_oracle import Case
 from proof_cases import by_hand, of_polybench, of_random_programs
 
-from emit import interp
+from emit.interpreter import interp
 from examples import polybench
 from poly.tree import time_maps
 

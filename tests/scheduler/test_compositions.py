@@ -12,7 +12,7 @@ from random_programs import generate
 from random_schedules import PROPOSALS, WEIGHTS, apply
 
 from emit.compile import source_text
-from emit.lower import lower
+from emit.lowering.lower import lower
 from emit.targets import host
 from poly.errors import ScheduleError
 from poly.json_io import dump_tree

@@ -6,14 +6,14 @@ import pytest
 import polyc
 from emit import targets
 from graph_driver.compile_operator import compile_operator
-from poly.relayout import lay_out, relayout
+from poly.rewriting.relayout import lay_out, relayout
 from poly.scop import Scop
 from poly.tree import Band, Promote, walk
 from polyc import dims, empty, f32, f64, grid, i64, op
 from scheduler.strategies.auto import automatic
-from scheduler.strategies.contraction import recognise
-from scheduler.strategies.contraction_tree import constant_layouts
-from scheduler.strategies.register_tile import choose
+from scheduler.strategies.contractions.recognise import recognise
+from scheduler.strategies.contractions.register_tile import choose
+from scheduler.strategies.contractions.tree import constant_layouts
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emit import targets
-from poly.specialise import specialise
+from poly.rewriting.specialise import specialise
 from polyc import dims, empty, exp, f32, grid, i64, op
 from scheduler.cost.model import LEVELS, Machine, Work, at_level, nominal, predict
 from scheduler.cost.work import work_of

@@ -5,11 +5,11 @@ from math import ceil
 import pytest
 
 from emit import targets
-from poly.specialise import specialise
+from poly.rewriting.specialise import specialise
 from poly.tree import Band, walk
 from polyc import dims, empty, f32, grid, op
 from scheduler.strategies.auto import automatic, marked
-from scheduler.strategies.contraction_tree import _even_block
+from scheduler.strategies.contractions.tree import _even_block
 from scheduler.strategies.sharing import balance, shared_loop
 
 M, N, K = dims("M N K")

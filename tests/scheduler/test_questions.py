@@ -7,8 +7,8 @@ import pytest
 
 from examples import polybench
 from examples.matmul import matmul
+from poly.closed_forms.pieces import CountingError
 from poly.errors import ArgumentError, ScheduleError
-from poly.pieces import CountingError
 from polyc import dims, empty, f32, f64, i64, op
 from scheduler.schedule import Schedule
 

@@ -11,9 +11,9 @@ from random_schedules import random_schedule
 
 from examples import polybench
 from examples.matmul import matmul
-from poly.affine import set_space
-from poly.affine_text import AffineTextError, condition_source, read_condition, read_value, value_source
 from poly.errors import IllegalSchedule, ScheduleError
+from poly.forms.affine import set_space
+from poly.forms.affine_text import AffineTextError, condition_source, read_condition, read_value, value_source
 from poly.tree import Band, time_maps, walk
 from scheduler.schedule import Schedule
 
@@ -68,7 +68,7 @@ def test_the_text_is_the_golden_one_and_reads_back() -> None:
 
 
 def test_the_same_text_fits_other_sizes() -> None:
-    from poly.specialise import specialise
+    from poly.rewriting.specialise import specialise
 
     small = specialise(matmul.scop(), {"M": 5, "N": 7, "K": 3})
     assert Schedule.from_yaml(small, GOLDEN).loops == tiled().loops

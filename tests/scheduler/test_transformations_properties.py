@@ -18,8 +18,8 @@ from random_schedules import PROPOSALS, apply
 from static_programs import program, with_locals, with_sums
 
 from poly.errors import IllegalSchedule, ScheduleError
-from scheduler import inlining, rfactoring
 from scheduler.schedule import STEPS, Schedule
+from scheduler.transformations import inlining, rfactoring
 
 SEEDS = st.integers(0, 10**6)
 QUICK = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

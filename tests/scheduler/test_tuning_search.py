@@ -9,7 +9,7 @@ import pytest
 from emit import targets
 from poly import legality
 from poly.errors import PolycError, ScheduleError
-from poly.specialise import specialise
+from poly.rewriting.specialise import specialise
 from polyc import dims, empty, f32, grid, op
 from scheduler.schedule import Schedule
 from scheduler.tuning.search import Outcome, best_of, search

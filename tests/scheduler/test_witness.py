@@ -21,12 +21,12 @@ from random_programs import generate
 from random_schedules import PROPOSALS, apply
 
 import polyc
-from poly.conditions import Condition
 from poly.errors import IllegalSchedule, ScheduleError
+from poly.forms.conditions import Condition
 from poly.legality import is_legal, legal_sizes
 from poly.quota import QuotaExceeded, quota
+from poly.rewriting.specialise import specialise, specialise_tree
 from poly.scop import Scop
-from poly.specialise import specialise, specialise_tree
 from poly.tree import Node
 from polyc import dims, f64, inout, op
 from scheduler.schedule import Schedule

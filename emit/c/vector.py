@@ -1,0 +1,94 @@
+"""Vector forms of operators that C has no symbol for, written so that compilers see vectors.
+
+A loop over lanes is correct everywhere, but gcc makes scalar code of it once it is inlined.
+What kernels use most therefore has a direct form: masks and integer operations on whole
+vectors, the builtins of x86 for fma, rounding and sqrt, and clang's elementwise builtins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emit.c.types import SCALAR, c_type
+from poly.dtypes import BY_NAME, DType
+
+_ROUND_MODE = {"round": 0, "floor": 1, "ceil": 2, "trunc": 3}
+_CLANG = {"fma": "fma", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}
+
+
+def bits_of(dtype: DType, lanes: int, vector: Callable[[DType, int], str]) -> str:
+    """The vector of signed integers as wide as `dtype`."""
+    return vector(BY_NAME[f"i{max(8, dtype.bits)}"], lanes)
+
+
+def machine_function(fn: str, dtype: DType, lanes: int, name: str) -> str | None:
+    """A function of whole vectors for `fma`, `sqrt` and rounding, or None when there is no builtin.
+
+    The last branch of the `#if` is the loop over lanes.
+    """
+    x86 = _x86(fn, dtype, lanes)
+    if x86 is None:
+        return None
+    guard, call = x86
+    t, letters = c_type(dtype, lanes), "abc"[: 3 if fn == "fma" else 1]
+    parameters = ", ".join(f"{t} {p}" for p in letters)
+    lanes_of = ", ".join(f"{p}[l]" for p in letters)
+    return "\n".join((
+        f"static inline {t} {name}({parameters}) {{",
+        f"#if defined(__clang__) && __has_builtin(__builtin_elementwise_{_CLANG[fn]})",
+        f"  return __builtin_elementwise_{_CLANG[fn]}({', '.join(letters)});",
+        f"#elif {guard}",
+        f"  return ({t}){call};",
+        "#else",
+        f"  {t} r; for (int l = 0; l < {lanes}; l++) r[l] = {fn}_{dtype.name}({lanes_of}); return r;",
+        "#endif",
+        "}",
+    ))  # fmt: skip
+
+
+def _x86(fn: str, dtype: DType, lanes: int) -> tuple[str, str] | None:
+    """Preprocessor condition and call of the x86 builtin for a whole register."""
+    size = lanes * dtype.bits
+    if dtype.name not in ("f32", "f64") or size not in (128, 256, 512):
+        return None
+    kind, width = ("ps" if dtype.name == "f32" else "pd"), ("" if size == 128 else str(size))
+    if size == 512:
+        every = f"(unsigned {'short' if lanes == 16 else 'char'})-1"
+        if fn == "fma":
+            return "defined(__AVX512F__)", f"__builtin_ia32_vfmadd{kind}512_mask(a, b, c, {every}, 4)"
+        if fn == "sqrt":
+            return "defined(__AVX512F__)", f"__builtin_ia32_sqrt{kind}512_mask(a, a, {every}, 4)"
+        return "defined(__AVX512F__)", f"__builtin_ia32_rndscale{kind}_mask(a, {_ROUND_MODE[fn]}, a, {every}, 4)"
+    if fn == "fma":
+        return "defined(__FMA__)", f"__builtin_ia32_vfmadd{kind}{width}(a, b, c)"
+    if fn == "sqrt":
+        return f"defined({'__SSE2__' if size == 128 else '__AVX__'})", f"__builtin_ia32_sqrt{kind}{width}(a)"
+    guard = f"defined({'__SSE4_1__' if size == 128 else '__AVX__'})"
+    return guard, f"__builtin_ia32_round{kind}{width}(a, {_ROUND_MODE[fn]})"
+
+
+def call_text(fn: str, dtype: DType, lanes: int, args: list[str], vector: Callable[[DType, int], str]) -> str | None:
+    """`abs` and `isnan`-like calls as plain vector operations, or None."""
+    m = bits_of(dtype, lanes, vector)
+    t = vector(dtype, lanes)
+    if fn == "abs" and dtype.is_float:
+        return f"(({t})(({m}){args[0]} & {_largest(dtype)}))"
+    if fn == "abs" and dtype.kind == "uint":
+        return args[0]
+    return None
+
+
+def _largest(dtype: DType) -> str:
+    """The largest signed integer as wide as `dtype`: everything but the sign bit."""
+    return f"({SCALAR[f'i{dtype.bits}']}){(1 << (dtype.bits - 1)) - 1}{'LL' if dtype.bits == 64 else ''}"
+
+
+def shift_text(op: str, a: str, amount: int, dtype: DType, lanes: int, vector: Callable[[DType, int], str]) -> str:
+    """A shift by a constant: 0 (or the sign) from the width on, as NumPy."""
+    t = vector(dtype, lanes)
+    u = vector(BY_NAME[f"u{dtype.bits}"], lanes)
+    if 0 <= amount < dtype.bits:
+        return f"(({t})(({u}){a} << {amount}))" if op == "<<" else f"({a} >> {amount})"
+    if op == ">>" and dtype.kind == "int":
+        return f"({a} >> {dtype.bits - 1})"
+    return f"({a} & ({SCALAR[dtype.name]})0)"

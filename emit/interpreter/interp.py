@@ -1,0 +1,397 @@
+"""The reference interpreter of the loop IR: the meaning that all emitters must reproduce.
+
+A function is turned into Python closures and run on NumPy arrays. Every access is checked
+against its buffer, memory from an `Alloc` starts poisoned (NaN, or a garbage integer), and
+parallel loops may run in a shuffled order. Launches are run by `emit.interpreter.launch`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from emit.interpreter import ops as ops
+from emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, launch
+from emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    HReduce,
+    If,
+    Launch,
+    Let,
+    Prefetch,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    WarpProduct,
+)
+from poly.dtypes import DType, bool_
+from poly.errors import ArgumentError, BuildError
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+
+Env = dict[str, Any]
+Run = Callable[[Env], Any]
+Observer = Callable[[str, tuple[int, ...]], None]
+AccessObserver = Callable[[str, tuple[int, ...], bool], None]
+
+GARBAGE = 0x5A5A5A5A5A5A5A5A
+
+
+class OutOfBounds(BuildError):
+    """An access outside its buffer: a wrong schedule, pass or Scop."""
+
+
+def run(
+    fn: Function,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    params: Mapping[str, int],
+    observer: Observer | None = None,
+    shuffle: int | None = None,
+    accesses: AccessObserver | None = None,
+    reverse: bool = False,
+    races: bool = False,
+) -> None:
+    """Execute `fn` in place on `arrays` (by buffer name; rank-0 arrays for scalars).
+
+    `observer(statement, instance)` is called for every executed instance and
+    `accesses(buffer, element, is_write)` for every access. `shuffle` seeds a random order of
+    parallel loops and of the blocks and threads of launches; None keeps the textual order, for
+    blocks and threads the `reverse` one if asked for. `races` looks for data races in launches.
+
+    Raises:
+        ArgumentError: an array or size is missing or of the wrong type or shape.
+        OutOfBounds: an access leaves its buffer.
+        DivergentBarrier: threads of a block wait at different barriers.
+        DataRace: two threads touch an element, one of them writes, and no barrier is between.
+    """
+    env: Env = {p: _size(params, p) for p in fn.params}
+    watch = Watch() if races else None
+    compiler = _Compiler(observer, accesses, None if shuffle is None else random.Random(shuffle), reverse, watch)
+    for b in fn.buffers:
+        if b.name not in arrays:
+            raise ArgumentError(f"{fn.name}: no array for '{b.name}'")
+        array = np.asarray(arrays[b.name])
+        shape = tuple(compiler.expr(e)(env) for e in b.shape)
+        if array.dtype != b.dtype.np or array.shape != shape:
+            raise ArgumentError(
+                f"{fn.name}: '{b.name}' is {array.dtype}{list(array.shape)}, expected {b.dtype.np}{list(shape)}"
+            )
+        env["@" + b.name] = array
+    step = compiler.stmt(fn.body)
+    with np.errstate(all="ignore"):
+        step(env)
+
+
+def _size(params: Mapping[str, int], name: str) -> int:
+    if name not in params:
+        raise ArgumentError(f"no value for the size '{name}'")
+    return int(params[name])
+
+
+def poisoned(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    """Memory as a fresh buffer has it."""
+    if dtype.is_float:
+        return np.full(shape, np.nan).astype(dtype.np)
+    if dtype == bool_:
+        return np.ones(shape, np.bool_)
+    return np.full(shape, GARBAGE, np.int64).astype(dtype.np)
+
+
+def _both(first: AccessObserver | None, second: AccessObserver) -> AccessObserver:
+    if first is None:
+        return second
+
+    def both(array: str, at: tuple[int, ...], write: bool) -> None:
+        first(array, at, write)
+        second(array, at, write)
+
+    return both
+
+
+class _Compiler:
+    def __init__(
+        self,
+        observer: Observer | None,
+        accesses: AccessObserver | None,
+        order: random.Random | None,
+        reverse: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
+        self.observer = observer
+        self.accesses = accesses if watch is None else _both(accesses, watch.access)
+        self.order = order
+        self.reverse = reverse
+        self.watch = watch
+
+    # ---- statements ------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt) -> Run:
+        if isinstance(s, Block):
+            steps = [self.stmt(c) for c in s.stmts]
+
+            def block(env: Env) -> None:
+                for step in steps:
+                    step(env)
+
+            return block
+        if isinstance(s, For):
+            return self.loop(s)
+        if isinstance(s, If):
+            cond, then = self.expr(s.cond), self.stmt(s.then)
+            orelse = self.stmt(s.orelse) if s.orelse is not None else lambda env: None
+
+            return lambda env: then(env) if cond(env) else orelse(env)
+        if isinstance(s, Let):
+            name, value, body = s.name, self.expr(s.value), self.stmt(s.body)
+
+            def let(env: Env) -> None:
+                env[name] = value(env)
+                body(env)
+
+            return let
+        if isinstance(s, Alloc):
+            return self.alloc(s)
+        if isinstance(s, Launch):
+            return launch(self, s)
+        if isinstance(s, Prefetch):
+            return lambda env: None
+        if isinstance(s, WarpProduct):
+            return self.product(s)
+        assert isinstance(s, Store), type(s)
+        return self.store(s)
+
+    def product(self, s: WarpProduct) -> Run:
+        """The elements of one thread; sums in f32, from the first product to the last."""
+        place = [(array, [self.expr(e) for e in index]) for array, index in
+                 ((s.left, s.left_index), (s.right, s.right_index))]  # fmt: skip
+
+        def element(env: Env, array: str, at: tuple[int, ...]) -> Any:
+            for i, n in zip(at, env["@" + array].shape):
+                if not 0 <= i < n:
+                    raise OutOfBounds(f"{array}{list(at)} is outside {list(env['@' + array].shape)}")
+            if self.accesses is not None:
+                self.accesses(array, at, False)
+            return np.float32(env["@" + array][at])
+
+        def run(env: Env) -> None:
+            (left, a), (right, b) = ((array, [p(env) for p in parts]) for array, parts in place)
+            acc = env["@" + s.acc]
+            for m, h in itertools.product(range(s.tiles[0]), range(2)):
+                row = [element(env, left, (*a[:-2], a[-2] + 16 * m + 8 * h, a[-1] + k)) for k in range(16)]
+                for n, e in itertools.product(range(s.tiles[1]), range(2)):
+                    column = [element(env, right, (*b[:-2], b[-2] + k, b[-1] + 8 * n + e)) for k in range(16)]
+                    total = acc[m, n, h, e]
+                    for x, y in zip(row, column):
+                        total = np.float32(total + x * y)
+                    acc[m, n, h, e] = total
+
+        return run
+
+    def loop(self, s: For) -> Run:
+        var, lo, hi, step, body = s.var, self.expr(s.lo), self.expr(s.hi), s.step, self.stmt(s.body)
+        order = self.order if s.kind == "parallel" else None
+
+        def loop(env: Env) -> None:
+            values: Any = range(lo(env), hi(env), step)
+            if order is not None:
+                values = list(values)
+                order.shuffle(values)
+            for v in values:
+                env[var] = v
+                body(env)
+
+        return loop
+
+    def alloc(self, s: Alloc) -> Run:
+        key, fresh, body = "@" + s.buffer.name, self.fresh(s), self.stmt(s.body)
+
+        def alloc(env: Env) -> None:
+            env[key] = fresh(env)
+            body(env)
+
+        return alloc
+
+    def fresh(self, s: Alloc) -> Run:
+        """The memory of a buffer, new each time."""
+        buffer: Buffer = s.buffer
+        shape = [self.expr(e) for e in buffer.shape]
+        return lambda env: poisoned(tuple(max(0, e(env)) for e in shape), buffer.dtype)
+
+    def store(self, s: Store) -> Run:
+        value = self.expr(s.value)
+        key = "@" + s.array
+        after = self.observed(s)
+        if all(e.lanes == 1 for e in s.index):
+            place = self.element(s.array, s.index, True)
+
+            def scalar(env: Env) -> None:
+                v = value(env)
+                env[key][place(env)] = v
+                after(env, None)
+
+            def begun(env: Env) -> None:
+                v = value(env)
+                begin_copy(self, env, s.array, place(env), v, garbage)
+
+            garbage = poisoned((), s.value.dtype)[()]
+            return begun if s.asynchronous else scalar
+        places = self.elements(s.array, s.index, True)
+        mask = None if s.mask is None else self.expr(s.mask)
+
+        def vector(env: Env) -> None:
+            v = value(env)
+            on = np.ones(len(v), bool) if mask is None else mask(env)
+            buf = env[key]
+            for lane in np.flatnonzero(on):  # in lane order: the last of equal addresses wins
+                if s.asynchronous:
+                    begin_copy(self, env, s.array, places(env, int(lane)), v[lane], poisoned((), s.value.dtype)[()])
+                else:
+                    buf[places(env, int(lane))] = v[lane]
+            after(env, on)
+
+        return vector
+
+    def observed(self, s: Store) -> Callable[[Env, Any], None]:
+        observer = self.observer
+        if observer is None or s.instance is None:
+            return lambda env, on: None
+        name = s.instance[0]
+        values = [self.expr(e) for e in s.instance[1]]
+        lanes = max((e.lanes for e in s.instance[1]), default=1)
+
+        def report(env: Env, on: Any) -> None:
+            point = [v(env) for v in values]
+            if lanes == 1:
+                observer(name, tuple(int(x) for x in point))
+                return
+            for lane in range(lanes) if on is None else np.flatnonzero(on):
+                observer(name, tuple(int(x[lane]) if isinstance(x, np.ndarray) else int(x) for x in point))
+
+        return report
+
+    # ---- accesses --------------------------------------------------------------------------
+
+    def element(self, array: str, index: tuple[Expr, ...], write: bool) -> Run:
+        """The checked subscript tuple of a scalar access."""
+        parts = [self.expr(e) for e in index]
+        key, accesses = "@" + array, self.accesses
+
+        def place(env: Env) -> tuple[int, ...]:
+            at = tuple([p(env) for p in parts])
+            for i, n in zip(at, env[key].shape):
+                if not 0 <= i < n:
+                    raise OutOfBounds(f"{array}{list(at)} is outside {list(env[key].shape)}")
+            if accesses is not None:
+                accesses(array, at, write)
+            return at
+
+        return place
+
+    def elements(self, array: str, index: tuple[Expr, ...], write: bool) -> Callable[[Env, int], tuple[int, ...]]:
+        """The checked subscript tuple of one lane of a vector access."""
+        parts = [(self.expr(e), e.lanes > 1) for e in index]
+        key, accesses = "@" + array, self.accesses
+
+        def place(env: Env, lane: int) -> tuple[int, ...]:
+            at = tuple([int(p(env)[lane]) if wide else p(env) for p, wide in parts])
+            for i, n in zip(at, env[key].shape):
+                if not 0 <= i < n:
+                    raise OutOfBounds(f"lane {lane}: {array}{list(at)} is outside {list(env[key].shape)}")
+            if accesses is not None:
+                accesses(array, at, write)
+            return at
+
+        return place
+
+    def load(self, e: Load) -> Run:
+        place, key, finish = self.element(e.array, e.index, False), "@" + e.array, ops.to_scalar(e.dtype)
+        if e.dtype.is_float:
+            return lambda env: env[key][place(env)]
+        return lambda env: finish(env[key][place(env)])
+
+    def vload(self, e: VLoad) -> Run:
+        places, key, n, np_type = self.elements(e.array, e.index, False), "@" + e.array, e.count, e.dtype.np
+        mask = None if e.mask is None else self.expr(e.mask)
+
+        def load(env: Env) -> Any:
+            out = np.zeros(n, np_type)
+            buf = env[key]
+            for lane in range(n) if mask is None else np.flatnonzero(mask(env)):
+                out[lane] = buf[places(env, int(lane))]
+            return out
+
+        return load
+
+    # ---- expressions -----------------------------------------------------------------------
+
+    def expr(self, e: Expr) -> Run:
+        if isinstance(e, Const):
+            value = ops.to_scalar(e.dtype)(e.dtype.np.type(e.value) if e.dtype.is_float else e.value)
+            return lambda env: value
+        if isinstance(e, Var):
+            name = e.name
+            return lambda env: env[name]
+        if isinstance(e, Load):
+            return self.load(e)
+        if isinstance(e, VLoad):
+            return self.vload(e)
+        if isinstance(e, Ramp):
+            base, offsets = self.expr(e.base), e.stride * np.arange(e.count, dtype=np.int64)
+            return lambda env: base(env) + offsets
+        if isinstance(e, Broadcast):
+            a, n, np_type = self.expr(e.a), e.count, e.dtype.np
+            return lambda env: np.full(n, a(env)).astype(np_type)
+        if isinstance(e, HReduce):
+            a, reduce = self.expr(e.a), ops.horizontal(e.op, e.dtype)
+            return lambda env: reduce(a(env))
+        return self.operation(e)
+
+    def operation(self, e: Expr) -> Run:
+        vector = e.lanes > 1
+        if isinstance(e, Select):
+            return self.select(e, vector)
+        if isinstance(e, Binary):
+            a, b = self.expr(e.a), self.expr(e.b)
+            if e.op == "and" and not vector:
+                return lambda env: a(env) and b(env)
+            if e.op == "or" and not vector:
+                return lambda env: a(env) or b(env)
+            fn = ops.binary(e.op, e.a.dtype, vector)
+            return lambda env: fn(a(env), b(env))
+        if isinstance(e, Unary):
+            a, fn = self.expr(e.a), ops.unary(e.op, e.dtype, vector)
+            return lambda env: fn(a(env))
+        if isinstance(e, Cast):
+            a, fn = self.expr(e.a), ops.cast(e.a.dtype, e.dtype, vector)
+            return lambda env: fn(a(env))
+        assert isinstance(e, Call), type(e)
+        args = [self.expr(x) for x in e.args]
+        fn = ops.intrinsic(e.fn, e.args[0].dtype, e.dtype, vector)
+        return lambda env: fn(*[x(env) for x in args])
+
+    def select(self, e: Select, vector: bool) -> Run:
+        cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
+        if vector:
+            return lambda env: np.where(cond(env), a(env), b(env))
+        return lambda env: a(env) if cond(env) else b(env)
+
+
+def trace(
+    fn: Function, arrays: Mapping[str, np.ndarray[Any, Any]], params: Mapping[str, int], shuffle: int | None = None
+) -> list[tuple[str, tuple[int, ...]]]:
+    """The executed statement instances in order (and runs `fn`)."""
+    out: list[tuple[str, tuple[int, ...]]] = []
+    run(fn, arrays, params, lambda name, point: out.append((name, point)), shuffle)
+    return out
+
+
+__all__ = ["DataRace", "DivergentBarrier", "OutOfBounds", "poisoned", "run", "trace"]

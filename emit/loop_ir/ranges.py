@@ -1,0 +1,117 @@
+"""Which loads cannot leave their array: a small interval analysis over loop bounds.
+
+Emitters ask it before they evaluate a load whose result a lazy `Select` may throw away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from emit.loop_ir.loops import Buffer, For, Ramp, VLoad
+from poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
+
+Interval = tuple[int | None, int | None]  # inclusive; None = unbounded
+UNKNOWN: Interval = (None, None)
+
+
+class Ranges:
+    """Value ranges of the variables in scope, and accesses known to be inside their arrays."""
+
+    def __init__(self) -> None:
+        self._bounds: dict[str, Interval] = {}
+        self._below: dict[str, Expr] = {}  # var < expr, for symbolic loop ends
+        self._inside: list[set[tuple[str, tuple[Expr, ...]]]] = [set()]
+
+    @contextmanager
+    def loop(self, loop: For) -> Iterator[None]:
+        """While the body of `loop` is emitted."""
+        low, high = self.interval(loop.lo)[0], self.interval(loop.hi)[1]
+        self._bounds[loop.var] = (low, None if high is None else high - 1)
+        self._below[loop.var] = loop.hi
+        with self.scope():
+            yield
+        del self._bounds[loop.var], self._below[loop.var]
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Code that may not run: what is learnt inside is forgotten after it."""
+        self._inside.append(set())
+        yield
+        self._inside.pop()
+
+    def learn(self, array: str, index: tuple[Expr, ...]) -> None:
+        """The element has been accessed unconditionally at this point.
+
+        Subscripts that read memory are not remembered: a store may change them.
+        """
+        if not any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
+            self._inside[-1].add((array, index))
+
+    def safe(self, load: Load | VLoad, buffer: Buffer) -> bool:
+        """Whether performing `load` here cannot leave the array."""
+        key = (load.array, load.index)
+        if any(key in known for known in self._inside):
+            return True
+        return all(self._within(i, n) for i, n in zip(load.index, buffer.shape, strict=True))
+
+    def _within(self, index: Expr, size: Expr) -> bool:
+        low, high = self.interval(index)
+        if low is None or low < 0:
+            return False
+        if isinstance(size, Const):
+            return high is not None and high < size.value
+        return isinstance(index, Var) and self._below.get(index.name) == size
+
+    def interval(self, e: Expr) -> Interval:
+        """Bounds of an integer expression."""
+        if isinstance(e, Const):
+            return (int(e.value), int(e.value))
+        if isinstance(e, Var):
+            return self._bounds.get(e.name, UNKNOWN)
+        if isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int and e.dtype.bits >= e.a.dtype.bits:
+            return self.interval(e.a) if e.dtype.kind == e.a.dtype.kind else UNKNOWN
+        if isinstance(e, Unary) and e.op == "neg":
+            low, high = self.interval(e.a)
+            return (None if high is None else -high, None if low is None else -low)
+        if isinstance(e, Ramp):
+            low, high = self.interval(e.base)
+            span = e.stride * (e.count - 1)
+            return (_add(low, min(0, span)), _add(high, max(0, span)))
+        if isinstance(e, Binary) and e.dtype.is_int:
+            return _combine(e.op, self.interval(e.a), self.interval(e.b))
+        return UNKNOWN
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _combine(op: str, a: Interval, b: Interval) -> Interval:
+    if op == "+":
+        return (_add(a[0], b[0]), _add(a[1], b[1]))
+    if op == "-":
+        return (_add(a[0], None if b[1] is None else -b[1]), _add(a[1], None if b[0] is None else -b[0]))
+    if op in ("min", "max"):
+        return _extremum(op, a, b)
+    constant = b[0] if b[0] is not None and b[0] == b[1] else None
+    if op == "*" and None not in (*a, *b):
+        ends = [x * y for x in a for y in b if x is not None and y is not None]
+        return (min(ends), max(ends))
+    if op == "*" and constant is not None and constant >= 0:
+        return (None if a[0] is None else a[0] * constant, None if a[1] is None else a[1] * constant)
+    if op == "//" and constant is not None and constant > 0:
+        return (None if a[0] is None else a[0] // constant, None if a[1] is None else a[1] // constant)
+    if op == "%" and constant is not None and constant > 0:
+        if a[0] is not None and a[0] >= 0 and a[1] is not None and a[1] < constant:
+            return a
+        return (0, constant - 1)
+    return UNKNOWN
+
+
+def _extremum(op: str, a: Interval, b: Interval) -> Interval:
+    pick = min if op == "min" else max
+    lows, highs = [x for x in (a[0], b[0]) if x is not None], [x for x in (a[1], b[1]) if x is not None]
+    if op == "min":
+        return (pick(lows) if len(lows) == 2 else None, pick(highs) if highs else None)
+    return (pick(lows) if lows else None, pick(highs) if len(highs) == 2 else None)

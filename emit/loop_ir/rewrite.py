@@ -1,0 +1,213 @@
+"""Rebuilding loop-IR statements: substitution, expression rewriting, unique names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Stmt,
+    Store,
+    VLoad,
+    WarpProduct,
+    WarpReduce,
+    walk,
+)
+from poly.expr import Expr, Load, Var, rewrite, substitute
+
+
+def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:
+    """The same statement over other bodies (as many as `stmt.bodies()`)."""
+    if isinstance(stmt, Block):
+        return Block(bodies)
+    if isinstance(stmt, If):
+        return If(stmt.cond, bodies[0], bodies[1] if len(bodies) > 1 else None)
+    if isinstance(stmt, (For, Let, Alloc, Launch)):
+        return replace(stmt, body=bodies[0])
+    return stmt
+
+
+def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
+    """Apply `fn` to every top-level expression of the statement and everything in it."""
+    if isinstance(stmt, For):
+        return replace(stmt, lo=fn(stmt.lo), hi=fn(stmt.hi), body=map_exprs(stmt.body, fn))
+    if isinstance(stmt, If):
+        orelse = None if stmt.orelse is None else map_exprs(stmt.orelse, fn)
+        return If(fn(stmt.cond), map_exprs(stmt.then, fn), orelse)
+    if isinstance(stmt, Let):
+        return Let(stmt.name, fn(stmt.value), map_exprs(stmt.body, fn))
+    if isinstance(stmt, Alloc):
+        buffer = replace(stmt.buffer, shape=tuple(fn(e) for e in stmt.buffer.shape))
+        return Alloc(buffer, map_exprs(stmt.body, fn))
+    if isinstance(stmt, Launch):
+        grid = tuple((name, fn(count)) for name, count in stmt.grid)
+        return replace(stmt, grid=grid, given=tuple(map(fn, stmt.given)), body=map_exprs(stmt.body, fn))
+    if isinstance(stmt, Store):
+        instance = stmt.instance
+        if instance is not None:
+            instance = (instance[0], tuple(fn(e) for e in instance[1]))
+        return replace(
+            stmt,
+            index=tuple(fn(e) for e in stmt.index),
+            value=fn(stmt.value),
+            mask=None if stmt.mask is None else fn(stmt.mask),
+            instance=instance,
+        )
+    if isinstance(stmt, WarpProduct):
+        left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))
+        return replace(stmt, left_index=left, right_index=right)
+    if isinstance(stmt, WarpReduce):
+        return replace(stmt, index=tuple(map(fn, stmt.index)))
+    return with_bodies(stmt, tuple(map_exprs(b, fn) for b in stmt.bodies()))
+
+
+def substitute_stmt(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """Replace variables by expressions (binders inside `stmt` have other names: no capture)."""
+    return map_exprs(stmt, lambda e: substitute(e, values))
+
+
+def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
+    """The top-level expressions of one statement, without those of its bodies; no instances."""
+    if isinstance(stmt, For):
+        yield from (stmt.lo, stmt.hi)
+    elif isinstance(stmt, If):
+        yield stmt.cond
+    elif isinstance(stmt, Let):
+        yield stmt.value
+    elif isinstance(stmt, Alloc):
+        yield from stmt.buffer.shape
+    elif isinstance(stmt, Launch):
+        yield from (count for _, count in stmt.grid)
+        yield from stmt.given
+    elif isinstance(stmt, Store):
+        yield from stmt.index
+        yield stmt.value
+        if stmt.mask is not None:
+            yield stmt.mask
+    elif isinstance(stmt, WarpProduct):
+        yield from stmt.left_index
+        yield from stmt.right_index
+    elif isinstance(stmt, WarpReduce):
+        yield from stmt.index
+
+
+class Names:
+    """Hands out names that are not taken yet."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = set(taken)
+        self.stems: set[str] = set()
+
+    def fresh(self, wanted: str) -> str:
+        """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken."""
+        name, n = wanted, 0
+        while name in self.taken:
+            n += 1
+            name = f"{wanted}_{n}"
+        self.taken.add(name)
+        return name
+
+
+def unique_names(fn: Function) -> Function:
+    """Rename binders so that every name of a function is bound once."""
+    names = Names({*fn.params, *(b.name for b in fn.buffers)})
+    names.stems = names.taken | binders(fn.body)
+    return replace(fn, body=_unique(fn.body, {}, {}, names))
+
+
+def binders(stmt: Stmt) -> set[str]:
+    """All names that loops, Lets, Allocs and Launches in `stmt` bind."""
+    out: set[str] = set()
+    for s in walk(stmt):
+        if isinstance(s, For):
+            out.add(s.var)
+        elif isinstance(s, Let):
+            out.add(s.name)
+        elif isinstance(s, Alloc):
+            out.add(s.buffer.name)
+        elif isinstance(s, Launch):
+            out.update(name for name, _ in (*s.grid, *s.threads))
+    return out
+
+
+def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Names) -> Stmt:
+    def fix(e: Expr) -> Expr:
+        return _renamed(e, vars, arrays) if vars or arrays else e
+
+    if isinstance(stmt, For):
+        name = names.fresh(_stem(stmt.var, names))
+        inner = _bound(vars, stmt.var, Var(name))
+        return replace(stmt, var=name, lo=fix(stmt.lo), hi=fix(stmt.hi), body=_unique(stmt.body, inner, arrays, names))
+    if isinstance(stmt, Let):
+        name = names.fresh(_stem(stmt.name, names))
+        inner = _bound(vars, stmt.name, Var(name))
+        return Let(name, fix(stmt.value), _unique(stmt.body, inner, arrays, names))
+    if isinstance(stmt, Alloc):
+        name = names.fresh(_stem(stmt.buffer.name, names))
+        buffer = replace(stmt.buffer, name=name, shape=tuple(fix(e) for e in stmt.buffer.shape))
+        here = {k: v for k, v in arrays.items() if k != stmt.buffer.name}
+        if name != stmt.buffer.name:
+            here[stmt.buffer.name] = name
+        return Alloc(buffer, _unique(stmt.body, vars, here, names))
+    if isinstance(stmt, Launch):
+        fresh = {v: names.fresh(_stem(v, names)) for v, _ in (*stmt.grid, *stmt.threads)}
+        inner = vars
+        for v in fresh:
+            inner = _bound(inner, v, Var(fresh[v]))
+        return replace(
+            stmt,
+            name=names.fresh(stmt.name),
+            grid=tuple((fresh[v], fix(count)) for v, count in stmt.grid),
+            threads=tuple((fresh[v], count) for v, count in stmt.threads),
+            given=tuple(map(fix, stmt.given)),
+            body=_unique(stmt.body, inner, arrays, names),
+        )
+    if isinstance(stmt, If):
+        then = _unique(stmt.then, vars, arrays, names)  # first: in the order of the text
+        orelse = None if stmt.orelse is None else _unique(stmt.orelse, vars, arrays, names)
+        return If(fix(stmt.cond), then, orelse)
+    if isinstance(stmt, Store):
+        new = map_exprs(stmt, fix)
+        assert isinstance(new, Store)
+        return replace(new, array=arrays.get(new.array, new.array))
+    if isinstance(stmt, WarpProduct):
+        made = map_exprs(stmt, fix)
+        assert isinstance(made, WarpProduct)
+        acc, left, right = (arrays.get(a, a) for a in (made.acc, made.left, made.right))
+        return replace(made, acc=acc, left=left, right=right)
+    if isinstance(stmt, WarpReduce):
+        moved = map_exprs(stmt, fix)
+        assert isinstance(moved, WarpReduce)
+        return replace(moved, array=arrays.get(moved.array, moved.array))
+    return with_bodies(stmt, tuple(_unique(b, vars, arrays, names) for b in stmt.bodies()))
+
+
+def _stem(name: str, names: Names) -> str:
+    """The name without the number of an earlier renaming: the first one in the text goes without."""
+    head, _, tail = name.rpartition("_")
+    return head if tail.isdigit() and head in names.stems else name
+
+
+def _bound(vars: dict[str, Var], old: str, new: Var) -> dict[str, Var]:
+    out = {k: v for k, v in vars.items() if k != old}
+    if new.name != old:
+        out[old] = new
+    return out
+
+
+def _renamed(expr: Expr, vars: Mapping[str, Var], arrays: Mapping[str, str]) -> Expr:
+    def fix(e: Expr) -> Expr:
+        if isinstance(e, Var) and e.name in vars:
+            return replace(e, name=vars[e.name].name)
+        if isinstance(e, (Load, VLoad)) and e.array in arrays:
+            return replace(e, array=arrays[e.array])
+        return e
+
+    return rewrite(expr, fix)

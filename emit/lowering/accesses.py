@@ -1,0 +1,172 @@
+"""isl's AST of a schedule, with the buffer subscripts of promoted accesses worked out by isl.
+
+The at-each-domain callback is where isl knows most about the iterators, so subscripts
+`access - box offset` are simplified there. Exceptions must not pass through isl: they are
+caught in the callbacks and raised again after the build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import islpy as isl
+
+from emit.lowering.promotion import Copy, Promotion, accesses, copied_element, element_of, prefix_of
+from emit.lowering.schedule_to_isl import EXACT, PROMOTE, IslSchedule
+from poly.expr import Expr
+from poly.scop import Scop
+
+Subscripts = tuple[str, tuple[isl.AstExpr, ...]]
+
+
+@dataclass
+class AccessPlan:
+    """What one AST user node accesses: for a statement `redirect` maps (array, subscripts) of
+    promoted accesses to buffers; for a copy, `outside` and `inside` are its two accesses. `runs`
+    says when there is such an instance at all, where isl was shown more than there are."""
+
+    redirect: dict[tuple[str, tuple[Expr, ...]], Subscripts] = field(default_factory=dict)
+    copy: Copy | None = None
+    outside: Subscripts = ("", ())
+    inside: Subscripts = ("", ())
+    runs: isl.AstExpr | None = None
+
+
+def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str, AccessPlan]]:
+    """Generate the AST; user nodes are annotated with the keys of the returned plans."""
+    planner = _Planner(scop, schedule)
+    build = isl.AstBuild.from_context(scop.context).set_iterators(_iterators(len(schedule.members)))
+    alive: list[Any] = []  # islpy frees callbacks that nobody holds
+    for setter, callback in (
+        ("set_at_each_domain", planner.at_domain),
+        ("set_before_each_mark", planner.before_mark),
+        ("set_after_each_mark", planner.after_mark),
+    ):
+        pair = getattr(build, setter)(callback)
+        alive.append(pair)
+        build = pair[0]
+    # Statements scheduled together stay under one mark: a buffer must have one lifetime.
+    isl.DEFAULT_CONTEXT.set_ast_build_group_coscheduled(1)
+    ast = build.node_from_schedule(schedule.schedule)
+    alive.clear()
+    if planner.error is not None:
+        raise planner.error
+    return ast, planner.plans
+
+
+def _iterators(count: int) -> isl.IdList:
+    """Names for the loop variables that no parameter can have (isl's own are c0, c1, ...)."""
+    names = isl.IdList.alloc(isl.DEFAULT_CONTEXT, count)
+    for i in range(count):
+        names = names.add(isl.Id(f"@{i}", context=isl.DEFAULT_CONTEXT))
+    return names
+
+
+class _Planner:
+    def __init__(self, scop: Scop, schedule: IslSchedule) -> None:
+        self.scop = scop
+        self.promotions = schedule.promotions
+        self.exact = schedule.exact
+        self.instances: list[Mapping[str, isl.Set]] = []
+        self.copies = {c.name: c for p in schedule.promotions for c in (p.copy_in, p.copy_out) if c is not None}
+        self.active: list[Promotion] = []
+        self.plans: dict[str, AccessPlan] = {}
+        self.error: BaseException | None = None
+
+    def guarded(self, action: Callable[[], None]) -> None:
+        if self.error is None:
+            try:
+                action()
+            except BaseException as e:
+                self.error = e
+
+    def before_mark(self, mark: isl.Id, build: isl.AstBuild) -> None:
+        def enter() -> None:
+            if mark.get_name().startswith(PROMOTE):
+                self.active.append(self.promotions[int(mark.get_name()[len(PROMOTE) :])])
+            if mark.get_name().startswith(EXACT):
+                self.instances.append(self.exact[int(mark.get_name()[len(EXACT) :])])
+
+        self.guarded(enter)
+
+    def after_mark(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
+        def leave() -> None:
+            if node.mark_get_id().get_name().startswith(PROMOTE):
+                self.active.pop()
+            if node.mark_get_id().get_name().startswith(EXACT):
+                self.instances.pop()
+
+        self.guarded(leave)
+        return node
+
+    def at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
+        key = f"u{len(self.plans)}"
+        plan = self.plans[key] = AccessPlan()
+        marked = [node]
+
+        def annotate() -> None:
+            self.plan(node, build, plan)
+            marked[0] = node.set_annotation(isl.Id(key, context=isl.DEFAULT_CONTEXT))
+
+        self.guarded(annotate)
+        return marked[0]
+
+    def plan(self, node: isl.AstNode, build: isl.AstBuild, plan: AccessPlan) -> None:
+        name = node.user_get_expr().get_op_arg(0).get_id().get_name()
+        if not self.active and not self.instances:
+            return
+        to_instance = isl.PwMultiAff.from_map(isl.Map.from_union_map(build.get_schedule()).reverse())
+        if self.instances:
+            real = self.instances[-1].get(name)
+            when = to_instance.domain().intersect(real.preimage_pw_multi_aff(to_instance)) if real is not None else None
+            if when is None:
+                when = isl.Set.empty(to_instance.domain().get_space())
+            plan.runs = build.expr_from_set(when)
+        if name in self.copies:
+            self.plan_copy(self.copies[name], build, to_instance, plan)
+            return
+        stmt = self.scop.statements[name]
+        innermost = {p.array: p for p in self.active}
+        for array, p in innermost.items():
+            for load, _, _ in accesses(self.scop, stmt, array):
+                if (array, load.index) in plan.redirect:
+                    continue
+                prefix = isl.PwMultiAff.from_map(_of_statement(p.prefix, stmt.domain))
+                index = p.buffer_index(element_of(stmt, load), prefix)
+                plan.redirect[array, load.index] = p.buffer.name, _subscripts(index, build, to_instance)
+
+    def plan_copy(self, copy: Copy, build: isl.AstBuild, to_instance: isl.PwMultiAff, plan: AccessPlan) -> None:
+        p = self.promotions[copy.promotion]
+        space = copy.extension.get_space().range()
+        element = copied_element(space, p)
+        inside = p.buffer_index(element, prefix_of(space, p.depth))
+        plan.copy = copy
+        plan.inside = p.buffer.name, _subscripts(inside, build, to_instance)
+        outer = [q for q in self.active if q.array == p.array and q is not p]
+        if outer:
+            q = outer[-1]
+            index = q.buffer_index(element, prefix_of(space, q.depth))
+            plan.outside = q.buffer.name, _subscripts(index, build, to_instance)
+        else:
+            parts = [element.get_pw_aff(d) for d in range(len(p.offset))]
+            plan.outside = p.array, _subscripts(parts, build, to_instance)
+
+
+def _of_statement(prefix: isl.UnionMap, domain: isl.Set) -> isl.Map:
+    return isl.Map.from_union_map(prefix.intersect_domain(isl.UnionSet.from_set(domain)))
+
+
+def _subscripts(index: list[isl.PwAff], build: isl.AstBuild, to_instance: isl.PwMultiAff) -> tuple[isl.AstExpr, ...]:
+    return tuple(_subscript(pa.pullback_pw_multi_aff(to_instance), build) for pa in index)
+
+
+def _subscript(pa: isl.PwAff, build: isl.AstBuild) -> isl.AstExpr:
+    """The expression of a subscript; 0 in code of which isl does not see that no instance reaches it.
+
+    Unrolled copies of a loop can be such code. The proof of the loops sees that it does nothing.
+    """
+    if pa.domain().is_empty():
+        return isl.AstExpr.from_val(isl.Val(0))
+    return build.expr_from_pw_aff(pa)

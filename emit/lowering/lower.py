@@ -1,0 +1,265 @@
+"""Schedule tree to loop IR: walk isl's AST and rebuild the statements' expressions in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from emit.loop_ir.linear import difference, linear, operands, rebuild
+from emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
+from emit.loop_ir.rewrite import Names, substitute_stmt
+from emit.lowering.accesses import AccessPlan, run_build
+from emit.lowering.dynamic import real_bounds
+from emit.lowering.isl_expr import arguments, to_expr
+from emit.lowering.lifetimes import guard_copies
+from emit.lowering.promotion import Copy
+from emit.lowering.schedule_to_isl import EXACT, LOOP, PROMOTE, IslSchedule, to_isl
+from emit.passes.nonpositive import sharpen
+from emit.passes.simplify import simplify, simplify_expr
+from emit.pipeline import run_passes
+from emit.proof.proven import proven
+from emit.proof.read_back import WrongLoops
+from poly.errors import BuildError
+from poly.expr import Binary, Expr, Load, Var, const_int
+from poly.quota import QuotaExceeded, quota
+from poly.scop import Array, Scop
+from poly.target import Target
+from poly.tree import Member, Node, is_bound
+
+AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
+
+
+def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True) -> Function:
+    """The kernel that runs `scop` in the order of `tree`, optimised for `target`.
+
+    `vectorise=False` leaves vector loops serial. Every Scop array that is not local is a
+    buffer argument; sizes are the Scop's parameters.
+
+    Raises:
+        BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
+            something that has no code (a buffer of unbounded size, two loops of one name).
+    """
+    try:
+        fn = proven(scop, build_loops(scop, tree, name))
+    except WrongLoops as first:
+        try:
+            fn = proven(scop, build_loops(scop, tree, name, loose=True))
+        except (BuildError, isl.Error):
+            raise first from None
+        note = f"loops with a condition around every statement, because isl's were wrong: {first}"
+        fn = replace(fn, notes=(*fn.notes, note))
+    return run_passes(real_bounds(sharpen(scop, fn), scop, tree), target, vectorise=vectorise)
+
+
+def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: bool = False) -> Function:
+    """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
+    data-dependent loops still have their static bounds. Loops bound to a GPU's axes stay so only
+    for a `gpu`. `loose`: see `to_isl`."""
+    try:
+        with quota(AST_QUOTA):
+            schedule = to_isl(scop, tree, loose=loose)
+            ast, plans = run_build(scop, schedule)
+    except QuotaExceeded as error:
+        if loose:
+            raise BuildError(f"{name}: {error}") from None
+        schedule = to_isl(scop, tree, atomic=True)
+        ast, plans = run_build(scop, schedule)
+    walker = _Walker(scop, schedule, plans, gpu)
+    body = walker.node(ast, _Scope({p: Var(p) for p in scop.params}, None))
+    for array in reversed([a for a in scop.arrays.values() if a.kind == "local"]):
+        if walker.uses(array.name):
+            body = Alloc(Buffer(array.name, array.dtype, array.shape, "heap"), body)
+    buffers = tuple(_argument(a) for a in scop.arrays.values() if a.kind != "local")
+    fn = Function(name, buffers, scop.params, body, fma=scop.reassociate, fast_math=scop.fast_math,
+                  notes=tuple(walker.notes))  # fmt: skip
+    return guard_copies(scop, simplify(fn))
+
+
+def _argument(array: Array) -> Buffer:
+    return Buffer(array.name, array.dtype, array.shape, "param", writable=array.kind != "in")
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """`names`: AST iterators and parameters; `loop`: the name that the next `for` takes;
+    `path`: names of all loops around."""
+
+    names: Mapping[str, Expr]
+    loop: str | None
+    path: tuple[str, ...] = ()
+
+    def inside(self, loop: str) -> _Scope:
+        """Where the `for` of `loop` comes next."""
+        return _Scope(self.names, loop, (*self.path, loop))
+
+    def with_value(self, iterator: str, value: Expr) -> _Scope:
+        """In the body of the loop over `iterator`."""
+        return _Scope({**self.names, iterator: value}, None, self.path)
+
+
+class _Walker:
+    def __init__(self, scop: Scop, schedule: IslSchedule, plans: Mapping[str, AccessPlan], gpu: bool) -> None:
+        self.scop = scop
+        self.schedule = schedule
+        self.plans = plans
+        self.gpu = gpu
+        self.names = Names({*scop.params, *scop.arrays, *(p.buffer.name for p in schedule.promotions)})
+        self.used: set[str] = set()
+        self.notes: dict[str, None] = {}
+
+    def uses(self, array: str) -> bool:
+        """Whether the array itself (not a buffer that replaces it) is accessed."""
+        return array in self.used
+
+    def node(self, node: isl.AstNode, scope: _Scope) -> Stmt:
+        kind = node.get_type()
+        if kind == isl.ast_node_type.block:
+            children = node.block_get_children()
+            return Block(tuple(self.node(children.get_at(i), scope) for i in range(children.n_ast_node())))
+        if kind == isl.ast_node_type.mark:
+            return self.mark(node, scope)
+        if kind == isl.ast_node_type.for_:
+            return self.loop(node, scope)
+        if kind == isl.ast_node_type.if_:
+            then = self.node(node.if_get_then_node(), scope)
+            orelse = self.node(node.if_get_else_node(), scope) if node.if_has_else_node() else None
+            return If(to_expr(node.if_get_cond(), scope.names), then, orelse)
+        if kind == isl.ast_node_type.user:
+            return self.user(node, scope)
+        raise BuildError(f"isl's AST has a node of unknown type {kind}")
+
+    def mark(self, node: isl.AstNode, scope: _Scope) -> Stmt:
+        name = node.mark_get_id().get_name()
+        if name.startswith(LOOP):
+            return self.node(node.mark_get_node(), scope.inside(name[len(LOOP) :]))
+        if name.startswith(EXACT):
+            return self.node(node.mark_get_node(), scope)
+        promotion = self.schedule.promotions[int(name[len(PROMOTE) :])]
+        return Alloc(promotion.buffer, self.node(node.mark_get_node(), scope))
+
+    def loop(self, node: isl.AstNode, scope: _Scope) -> Stmt:
+        if scope.loop is None:
+            raise BuildError("isl's AST has a loop without a name")
+        member = self.schedule.members[scope.loop]
+        iterator = node.for_get_iterator().get_id().get_name()
+        lo = simplify_expr(to_expr(node.for_get_init(), scope.names))
+        if node.for_is_degenerate():
+            return self.node(node.for_get_body(), scope.with_value(iterator, lo))
+        step = node.for_get_inc().get_val().to_python()
+        hi = simplify_expr(self.upper(node.for_get_cond(), iterator, scope))
+        var = self.names.fresh(identifier(member.name))
+        kind = self.kind(member, scope)
+        body = self.node(node.for_get_body(), scope.with_value(iterator, Var(var)))
+        return from_zero(For(var, lo, hi, step, body, kind, member.factor, member.name))
+
+    def kind(self, member: Member, scope: _Scope) -> ForKind:
+        """How the loop runs: on a CPU, of the loops bound to a GPU's grid the outermost block loop is parallel."""
+        bound = member.kind
+        if self.gpu or not is_bound(bound):
+            return bound
+        around = [self.schedule.members[loop].kind for loop in scope.path[:-1]]
+        shared = any(k == "parallel" or k.startswith("block.") for k in around)
+        kind: ForKind = "parallel" if bound.startswith("block.") and not shared else "serial"
+        self.notes[f"loop '{member.name}' (bound to {bound}) runs as a {kind} loop on a CPU"] = None
+        return kind
+
+    def upper(self, cond: isl.AstExpr, iterator: str, scope: _Scope) -> Expr:
+        """The exclusive bound in `iterator < hi` or `iterator <= hi`."""
+        op = cond.get_op_type()
+        left = cond.get_op_arg(0)
+        ops = isl.ast_expr_op_type
+        variable = left.get_type() == isl.ast_expr_type.id and left.get_id().get_name() == iterator
+        if op not in (ops.lt, ops.le) or not variable:
+            raise BuildError(f"a loop condition of isl is no upper bound: {cond.to_C_str()}")
+        hi = to_expr(cond.get_op_arg(1), scope.names)
+        return plus(hi, 1) if op == ops.le else hi
+
+    def user(self, node: isl.AstNode, scope: _Scope) -> Stmt:
+        plan = self.plans[node.get_annotation().get_name()]
+        done = self.instance(node, plan, scope)
+        return done if plan.runs is None else If(to_expr(plan.runs, scope.names), done)
+
+    def instance(self, node: isl.AstNode, plan: AccessPlan, scope: _Scope) -> Stmt:
+        """One instance of a statement or of a copy."""
+        name, values = arguments(node.user_get_expr(), scope.names)
+        if plan.copy is not None:
+            return self.copy(plan.copy, plan, scope)
+        stmt = self.scop.statements[name]
+        iters = {i: simplify_expr(v) for i, v in zip(stmt.iters, values, strict=True)}
+
+        def place(e: Expr) -> Expr:
+            return self.placed(e, iters, plan, scope)
+
+        target = place(stmt.target)
+        assert isinstance(target, Load)
+        store: Stmt = Store(
+            target.array,
+            target.index,
+            place(stmt.value),
+            instance=(name, tuple(iters[i] for i in stmt.iters)),
+            reduction=stmt.reduction,
+            span=stmt.span,
+            origin=Origin(scope.path, name),
+        )
+        return store if stmt.predicate is None else If(place(stmt.predicate), store)
+
+    def placed(self, expr: Expr, iters: Mapping[str, Expr], plan: AccessPlan, scope: _Scope) -> Expr:
+        """`expr` of a statement with iterators replaced and promoted accesses redirected."""
+
+        def fix(e: Expr) -> Expr:
+            if isinstance(e, Load):
+                redirected = plan.redirect.get((e.array, e.index))
+                if redirected is not None:
+                    buffer, index = redirected
+                    return Load(buffer, tuple(to_expr(x, scope.names) for x in index), e.dtype, e.span)
+                self.used.add(e.array)
+            if isinstance(e, Load) or e.children():
+                kids = tuple(fix(c) for c in e.children())
+                return e.with_children(kids)
+            return iters.get(e.name, e) if isinstance(e, Var) else e
+
+        return simplify_expr(fix(expr))
+
+    def copy(self, copy: Copy, plan: AccessPlan, scope: _Scope) -> Stmt:
+        outer = tuple(to_expr(e, scope.names) for e in plan.outside[1])
+        inner = tuple(to_expr(e, scope.names) for e in plan.inside[1])
+        if plan.outside[0] in self.scop.arrays:
+            self.used.add(plan.outside[0])
+        pair = [(plan.inside[0], inner), (plan.outside[0], outer)]
+        (to, to_index), (source, source_index) = pair if copy.fill else reversed(pair)
+        value = Load(source, tuple(simplify_expr(e) for e in source_index), copy.dtype)
+        origin = Origin(scope.path, buffer=plan.inside[0])
+        return Store(to, tuple(simplify_expr(e) for e in to_index), value, origin=origin)
+
+
+def identifier(loop: str) -> str:
+    """A loop name as a C identifier."""
+    return "".join(c if c.isalnum() else "_" for c in loop)
+
+
+def plus(expr: Expr, amount: int) -> Expr:
+    """`expr + amount`, pushed into `min` and `max`."""
+    if isinstance(expr, Binary) and expr.op in ("min", "max"):
+        return Binary(expr.op, plus(expr.a, amount), plus(expr.b, amount), expr.dtype)
+    return rebuild(linear(expr).shift(amount))
+
+
+def minus(expr: Expr, other: Expr) -> Expr:
+    """`expr - other`, pushed into `min` and `max`."""
+    if isinstance(expr, Binary) and expr.op in ("min", "max"):
+        return Binary(expr.op, minus(expr.a, other), minus(expr.b, other), expr.dtype)
+    return rebuild(linear(expr) - linear(other))
+
+
+def from_zero(loop: For) -> For:
+    """A loop with a constant upper bound on its trip count, shifted to start at 0."""
+    if linear(loop.lo).is_const or operands(loop.lo, "max") != (loop.lo,):
+        return loop
+    if all(difference(hi, loop.lo) is None for hi in operands(loop.hi, "min")):
+        return loop
+    shifted = rebuild(linear(loop.lo) + linear(Var(loop.var)))
+    body = substitute_stmt(loop.body, {loop.var: shifted})
+    hi = simplify_expr(minus(loop.hi, loop.lo))
+    return For(loop.var, const_int(0), hi, loop.step, body, loop.kind, loop.factor, loop.loop)

@@ -1,0 +1,1 @@
+"""Threads for compiled code: loops in parts, and whole kernels as tasks."""

@@ -1,0 +1,1 @@
+"""A compiled model on disk: a directory, the memo of a compilation, stand-alone C."""

@@ -1,0 +1,416 @@
+"""A compiled model as a directory that loads without ONNX's file and without recompiling.
+
+    manifest.json   plan, target, names, sizes and SHA-256 of the other files; its own checksum
+    weights.bin     the weights segment, mapped into memory at load
+    code.bin        machine code of the kernels and the native program, one after another
+    sources.json    what the kernels were made from: another CPU compiles them again (`recompiling.py`)
+    host.bin        serialised one-node ONNX models of host steps
+    body_N_K        body K of step N of control flow: a compiled directory of its own
+
+For a GPU, `code.bin` holds kernels and launches; `graph_driver/gpu/package.py` has what else there is.
+
+File names are fixed; nothing in the manifest is ever used as a path. Writing goes to a
+temporary directory that is renamed into place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph_driver.artifacts.recompiling import recompiled
+from graph_driver.execution import entry
+from graph_driver.execution.control import ControlNode
+from graph_driver.execution.execute import aligned_bytes
+from graph_driver.external import check_registered
+from graph_driver.importing.limits import MAX_TENSOR_BYTES
+from graph_driver.memory import PlanError
+from graph_driver.model import Code, Model, Report
+from graph_driver.planning.plan import Plan
+from graph_driver.planning.verify_plan import check_plan
+from poly.errors import BuildError, ModelError
+from poly.target import Target
+
+if TYPE_CHECKING:
+    from graph_driver.execution.reference import HostNode
+    from graph_driver.gpu.model import GpuModel
+
+FORMAT = 5
+MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
+SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
+
+
+def save(model: Model, folder: Path) -> None:
+    """Write `model` to `folder`, which is new, empty, or an older compiled directory.
+
+    Raises:
+        BuildError: the folder cannot be written, or holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BuildError(f"cannot write {folder}: it is a file")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise BuildError(f"cannot write {folder}: it exists and is no compiled model")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise BuildError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        _write(model, temporary)
+        temporary.chmod(0o755)
+        _replace(temporary, folder)
+    except OSError as error:
+        raise BuildError(f"cannot write {folder}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(temporary: Path, folder: Path) -> None:
+    """Put the finished directory in place; an old one is moved aside first, then removed."""
+    if not folder.exists():
+        temporary.rename(folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    try:
+        folder.rename(old / "was")
+        try:
+            temporary.rename(folder)
+        except OSError:
+            (old / "was").rename(folder)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> dict[str, Any]:
+    """Write the bodies of control flow; what the manifest says about them."""
+    if not isinstance(node, ControlNode):
+        return {}
+    checksums: list[str | None] = []
+    for k, body in enumerate(node.bodies):
+        if body is None:
+            checksums.append(None)
+            continue
+        place = folder / f"body_{number}_{k}"
+        place.mkdir()
+        checksums.append(_write(body, place))
+    return {"course": node.course, "bodies": checksums}
+
+
+def _write(model: Model, folder: Path) -> str:
+    """Write one model; the checksum of its manifest."""
+    from graph_driver.gpu.model import GpuModel
+
+    nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
+    hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
+    about, code = _write_gpu(model, folder) if isinstance(model, GpuModel) else _write_code(model, folder)
+    files = {
+        WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
+        HOST: _put(folder / HOST, hosts),
+        **code,
+    }
+    manifest = {
+        "format": FORMAT,
+        "name": model.name,
+        **about,
+        "host": [
+            {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h)
+            for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
+        ],
+        "plan": json.loads(model.plan.to_json()),
+        **_formulas(model),
+        "report": _kept(model.report()),
+        "files": files,
+    }
+    manifest["checksum"] = _checksum(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")), encoding="utf-8")
+    return str(manifest["checksum"])
+
+
+def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write machine code; what the manifest says of it, and of its file."""
+    code = model.code
+    blobs = [*code.images.values(), code.program]
+    about = {
+        "target": asdict(code.target),
+        "backend": code.backend,
+        "threads": code.threads,
+        "segments": code.segments,
+        "symbols": list(code.images),
+        "code": [len(b) for b in blobs],
+        "program": program_digest(model.plan, code.target.triple),
+    }
+    return about, {CODE: _put(folder / CODE, blobs), SOURCES: _put(folder / SOURCES, [code.sources.encode()])}
+
+
+def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of code for a GPU."""
+    from graph_driver.gpu import package as gpu
+
+    texts, cubins = gpu.blobs(model)
+    gpu.write_for_people(model, folder, cubins)
+    files = {CODE: _put(folder / CODE, texts), gpu.CUBINS: _put(folder / gpu.CUBINS, cubins)}
+    return gpu.entries(model, texts, cubins), files
+
+
+def _formulas(model: Model) -> dict[str, Any]:
+    """What a model with symbolic sizes has besides its plan."""
+    from graph_driver.dynamic.file import template_to_data
+    from graph_driver.dynamic.model import DynamicModel
+
+    return {"symbolic": template_to_data(model.template)} if isinstance(model, DynamicModel) else {}
+
+
+def program_digest(plan: Plan, triple: str) -> str:
+    """What ties machine code to its plan: the calls in order with the addresses that are in the code, the
+    steps of the host, and all memory that they touch."""
+    steps = [(s.kind, s.symbol, s.index, s.args, s.results, s.captures) for s in plan.steps]
+    slots = [(s.name, s.dtype, s.shape, s.place, s.nbytes) for s in plan.slots.values()]
+    whole = (entry.entry_text(plan, triple), steps, slots, plan.inputs, plan.outputs, plan.peak, plan.weight_bytes)
+    return hashlib.sha256(repr(whole).encode()).hexdigest()
+
+
+def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("wb") as out:
+        for part in parts:
+            out.write(part)
+            digest.update(part)
+            size += len(part)
+        out.flush()
+        os.fsync(out.fileno())
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _kept(report: Report) -> dict[str, Any]:
+    """The part of the report that stays true in another process; no times, so that
+    the same model and options give the same bytes."""
+    data = report.to_dict()
+    for key in ("seconds", "kernel_seconds", "cache_hits"):
+        data.pop(key)
+    return data
+
+
+def is_package(path: Path) -> bool:
+    """Whether the path is a compiled directory."""
+    return (path / MANIFEST).is_file()
+
+
+def load(folder: Path) -> Model:
+    """Load what `save` wrote.
+
+    Raises:
+        BuildError: not a compiled directory, damaged, or compiled for another machine.
+    """
+    manifest = _manifest(folder)
+    report = Report()
+    try:
+        with report.stage("load"):
+            return _load(folder, manifest, report)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, PlanError) as error:
+        raise BuildError(f"{folder} is damaged: {type(error).__name__} {error} in the manifest") from None
+    except ModelError as error:
+        raise BuildError(f"{folder} is damaged: {error}") from None
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        text = (folder / MANIFEST).read_text(encoding="utf-8")
+    except OSError as error:
+        raise BuildError(f"cannot load {folder}: {error.strerror}; expected a folder made by polyc compile") from None
+    except UnicodeDecodeError:
+        raise BuildError(f"{folder} is damaged: the manifest is not text") from None
+    try:
+        data = json.loads(text)
+        claimed = data.pop("checksum")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise BuildError(f"{folder} is damaged: the manifest is not one of polyc's") from None
+    if data.get("format") != FORMAT:
+        raise BuildError(f"{folder} has format {data.get('format')!r}; this polyc reads format {FORMAT}")
+    if _checksum(data) != claimed:
+        raise BuildError(f"{folder} is damaged: the manifest's checksum does not match")
+    return dict(data)
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    """Of a manifest without its own checksum."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
+    symbols = list(data["symbols"])
+    if not all(isinstance(s, str) and SYMBOL.fullmatch(s) for s in symbols):
+        raise ValueError("bad symbol")
+    host_sizes = [int(h["size"]) for h in data["host"]]
+    parts = _cut(_read(folder, HOST, data["files"][HOST]), host_sizes)
+    hosts = [
+        _control(folder, k, h, blob) if "bodies" in h else _host(h, blob)
+        for k, (h, blob) in enumerate(zip(data["host"], parts))
+    ]
+    plan = Plan.from_json(json.dumps(data["plan"]))
+    for symbol, name in plan.external.items():
+        check_registered(symbol, name)
+    check_plan(plan, {*symbols, *plan.external}, len(hosts))
+    name, blobs = str(data["name"]), _cut(_read(folder, CODE, data["files"][CODE]), [int(n) for n in data["code"]])
+    weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
+    if "gpu" in data:
+        model = _gpu_model(folder, data, name, plan, blobs, weights, hosts, report)
+        _restore(report, data["report"])
+        return model
+    code = _code(data, symbols, plan, blobs)
+    code.sources = _read(folder, SOURCES, data["files"][SOURCES]).decode()
+    _restore(report, data["report"])
+    misfit = _misfit(code.target)
+    if misfit and not code.sources:
+        raise BuildError(f"{misfit}; compile the ONNX file here")
+    if misfit:
+        with report.stage("recompile"):
+            code, plan = recompiled(code, plan, len(hosts))
+        report.peak, report.bound = plan.peak, plan.bound
+        report.notes.append(f"{misfit}: its kernels were compiled again")
+    if "symbolic" in data:
+        from graph_driver.dynamic.file import template_from_data
+        from graph_driver.dynamic.model import DynamicModel
+
+        template = template_from_data(data["symbolic"], plan)
+        return DynamicModel(name, code, template, weights, hosts, report)
+    return Model(name, code, plan, weights, hosts, report)
+
+
+def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Sequence[bytes]) -> Code:
+    """Machine code that fits this machine and the plan. Raises `BuildError`, `ValueError`."""
+    target = Target(**data["target"])
+    if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
+        raise ValueError("target")
+    if len(blobs) != len(symbols) + 1:
+        raise ValueError("number of symbols")
+    if data["program"] != program_digest(plan, target.triple):
+        raise ValueError("the plan is not the one that the code was made from")
+    if "symbolic" not in data and data["segments"] != len(entry.segments(plan)):
+        raise ValueError("number of segments")
+    images, segments = dict(zip(symbols, blobs)), int(data["segments"])
+    return Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))
+
+
+def _gpu_model(
+    folder: Path, data: dict[str, Any], name: str, plan: Plan, blobs: Sequence[bytes], weights: np.ndarray,
+    hosts: Sequence[HostNode | ControlNode], report: Report,
+) -> GpuModel:  # fmt: skip
+    """A model whose kernels are of a GPU, which need not be here to load it."""
+    from graph_driver.gpu import package as gpu
+    from graph_driver.gpu.model import GpuModel
+
+    cubins = _cut(_read(folder, gpu.CUBINS, data["files"][gpu.CUBINS]), [int(n) for n in data["cubins"]])
+    return GpuModel(name, plan, weights, hosts, report, gpu.read_code(data, plan, blobs, cubins))
+
+
+def _restore(report: Report, data: dict[str, Any]) -> None:
+    """What the manifest says of the compilation, of the types that a report has. Raises `ValueError`."""
+    for key, value in data.items():
+        known = getattr(report, key, value)
+        texts = not isinstance(value, list) or key == "host" or all(isinstance(v, str) for v in value)
+        if type(value) is not type(known) or not texts:
+            raise ValueError(f"report of '{key}'")
+        setattr(report, key, value)
+    report.host = [(str(h["operator"]), str(h["node"]), str(h["reason"])) for h in data["host"]]
+
+
+def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes) -> ControlNode:
+    """A step of control flow with its bodies, which must be those that were saved with it."""
+    bodies: list[Model | None] = []
+    for k, checksum in enumerate(entry["bodies"]):
+        if checksum is None:
+            bodies.append(None)
+            continue
+        place = folder / f"body_{number}_{k}"
+        manifest = _manifest(place)
+        if _checksum(manifest) != checksum:
+            raise BuildError(f"{folder} is damaged: {place.name} belongs to another model")
+        bodies.append(_load(place, manifest, Report()))
+    return ControlNode(
+        str(entry["kind"]), str(entry["name"]), entry["course"], bodies, _host(entry, blob) if blob else None
+    )
+
+
+def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    from graph_driver.execution.reference import HostNode
+
+    try:
+        proto = onnx.ModelProto.FromString(blob)
+    except (DecodeError, RuntimeError) as error:
+        raise ValueError(f"host operator: {error}") from None
+    return HostNode(str(entry["kind"]), str(entry["name"]), proto)
+
+
+def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+    if any(n < 0 for n in sizes) or sum(sizes) != len(data):
+        raise ValueError("sizes of parts")
+    out, start = [], 0
+    for n in sizes:
+        out.append(data[start : start + n])
+        start += n
+    return out
+
+
+def _misfit(target: Target) -> str:
+    """Why this machine cannot run code for `target`; empty when it can."""
+    from emit import targets
+
+    host = targets.host()
+    here = {f for f in host.features.split(",") if f.startswith("+")}
+    needed = {f for f in target.features.split(",") if f.startswith("+")}
+    lacks = ", ".join(sorted(f[1:] for f in needed - here))
+    if target.isa != host.isa:
+        lacks = target.isa
+    elif not lacks and target.vector_bits > host.vector_bits:
+        lacks = f"{target.vector_bits}-bit vectors"
+    if not lacks:
+        return ""
+    return f"the model was compiled for {target.cpu}; this machine ({host.cpu}) lacks {lacks}"
+
+
+def _read(folder: Path, name: str, entry: dict[str, Any]) -> bytes:
+    try:
+        data = (folder / name).read_bytes()
+    except OSError as error:
+        raise BuildError(f"{folder} is damaged: {name}: {error.strerror}") from None
+    _check_digest(folder, name, data, entry)
+    return data
+
+
+def _check_digest(folder: Path, name: str, data: Any, entry: dict[str, Any]) -> None:
+    if len(data) != entry["bytes"]:
+        raise BuildError(f"{folder} is damaged: {name} has {len(data)} bytes, expected {entry['bytes']}")
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise BuildError(f"{folder} is damaged: the checksum of {name} does not match")
+
+
+def _map_weights(folder: Path, entry: dict[str, Any], size: int) -> np.ndarray:
+    if size != entry["bytes"] or size > MAX_TENSOR_BYTES:
+        raise ValueError("size of the weights")
+    if size == 0:
+        with contextlib.suppress(OSError):
+            if (folder / WEIGHTS).stat().st_size == 0:
+                return aligned_bytes(0)
+        raise BuildError(f"{folder} is damaged: {WEIGHTS} is missing or not empty")
+    try:
+        weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{folder} is damaged: {WEIGHTS}: {error}") from None
+    plain = np.asarray(weights)
+    _check_digest(folder, WEIGHTS, plain.data, entry)
+    return plain

@@ -1,0 +1,105 @@
+"""A compiled directory on a CPU that lacks what its code needs: the kernels are compiled again from their sources.
+
+The sources are the kernels' Scops as JSON, whose hashes are the kernels' symbols, and the order of their arguments.
+Tensors keep their places in the arena; memory that the new code needs while it runs is put behind them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graph_driver import memory
+from graph_driver.execution import entry
+from graph_driver.planning.plan import Place, Plan, Slot, Step
+from graph_driver.planning.verify_plan import check_plan
+from poly.errors import BuildError
+
+if TYPE_CHECKING:
+    from graph_driver.fusion.joined import Group
+    from graph_driver.model import Code
+    from graph_driver.worker import Compiled
+
+
+def sources_of(groups: Sequence[Group], compiled: Mapping[str, Compiled]) -> str:
+    """The sources of the kernels as JSON text, the same for equal kernels."""
+    kernels = {compiled[g.key].symbol: {"scop": g.text, "order": list(compiled[g.key].order)} for g in groups if g.key}
+    return json.dumps(kernels, sort_keys=True, separators=(",", ":"))
+
+
+def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
+    """The code of `plan` made anew for this machine, and the plan with the memory that it needs.
+
+    Raises:
+        BuildError: the sources are not those of the kernels, or one of them cannot be compiled.
+    """
+    from graph_driver.kernels import compile_all
+    from graph_driver.model import link_program, machine_of
+    from graph_driver.worker import Job
+
+    machine, backend = machine_of("cpu")
+    sources = _read(code)
+    jobs = [Job(text, symbol, machine, code.threads, backend) for symbol, (text, _) in sources.items()]
+    compiled: dict[str, Compiled] = {}
+    for symbol, made in compile_all(jobs, None).items():
+        if isinstance(made, str):
+            raise BuildError(f"kernel {symbol} cannot be compiled for this machine ({machine.cpu}): {made}")
+        compiled[symbol] = made
+    found = _with_scratch(plan, compiled, {s: order for s, (_, order) in sources.items()})
+    check_plan(found, {*compiled, *plan.external}, hosts)
+    text = entry.entry_text(found, machine.triple)
+    again = link_program(text, found, compiled, machine, backend, code.threads)
+    return replace(again, sources=code.sources), found
+
+
+def _read(code: Code) -> dict[str, tuple[str, list[str]]]:
+    """Scop and argument order by symbol. Raises `BuildError`."""
+    try:
+        data = json.loads(code.sources)
+        found = {str(s): (str(k["scop"]), [str(a) for a in k["order"]]) for s, k in data.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BuildError("the kernels' sources are not what polyc writes") from None
+    for symbol, (text, _) in found.items():
+        if symbol != f"polyc_{hashlib.sha256(text.encode()).hexdigest()[:20]}":
+            raise BuildError(f"the source of kernel {symbol} is not its own")
+    if found.keys() != code.images.keys():
+        raise BuildError("some kernels have no sources")
+    return found
+
+
+def _with_scratch(plan: Plan, compiled: Mapping[str, Compiled], orders: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan whose steps call the new code: the same tensors, other scratch memory."""
+    dropped = {name for s in plan.steps for name in s.scratch}
+    slots = {n: s for n, s in plan.slots.items() if n not in dropped}
+    lifetimes = [t for t in plan.lifetimes if t.name not in dropped]
+    start = memory.aligned(plan.peak)
+    together = bool(plan.after)  # steps that may run at the same time share nothing
+    peak = at = start
+    steps: list[Step] = []
+    for k, step in enumerate(plan.steps):
+        if step.symbol not in compiled:
+            steps.append(step)
+            continue
+        new = compiled[step.symbol]
+        tensors = dict(zip(orders[step.symbol], step.args, strict=True))
+        own: list[str] = []
+        at = at if together else start
+        for array, size in new.scratch:
+            if not isinstance(size, int):
+                raise BuildError(f"kernel {step.symbol} needs memory of symbolic size")
+            tensors[array] = name = f"{array}@step{k}"
+            slots[name] = Slot(name, "u8", (size,), Place("arena", 0, at), size)
+            first, last = (0, len(plan.steps) - 1) if together else (k, k)
+            lifetimes.append(memory.Lifetime(name, size, first, last))
+            own.append(name)
+            at += memory.aligned(size)
+        peak = max(peak, at)
+        steps.append(replace(step, args=tuple(tensors[a] for a in new.order), scratch=tuple(own)))
+    peak = plan.peak if peak == start else peak
+    return replace(
+        plan, steps=tuple(steps), slots=slots, lifetimes=tuple(lifetimes), peak=peak,
+        bound=memory.lower_bound(lifetimes),
+    )  # fmt: skip

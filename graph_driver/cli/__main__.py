@@ -1,0 +1,7 @@
+"""`python -m graph_driver.cli`."""
+
+import sys
+
+from graph_driver.cli import main
+
+sys.exit(main())

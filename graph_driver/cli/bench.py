@@ -1,0 +1,115 @@
+"""`polyc bench`: models timed beside ONNX Runtime and OpenVINO, and where polyc's time goes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_driver.bench import peers
+from graph_driver.bench.compare import measure
+from graph_driver.checking.check import random_input
+from graph_driver.cli.compile import compile_from
+from graph_driver.cli.inspect import UsageError
+from graph_driver.cli.run import read_inputs
+from graph_driver.execution.profile import profile
+from graph_driver.model import Model
+from poly.errors import ArgumentError, BuildError
+
+SLOWEST = 8  # steps of each model that are listed
+SHARES = ("GFLOP/s", "% of peak", "GB/s", "% of memory bandwidth")
+
+
+def bench_command(arguments: argparse.Namespace) -> int:
+    """Time each model, by default on one thread; print tables, and write `--json`.
+
+    Raises:
+        UsageError: no rounds.
+        ArgumentError: an unknown peer or input.
+    """
+    if arguments.rounds < 1:
+        raise UsageError("--rounds must be at least 1")
+    rivals = peers.chosen(arguments.against)
+    given = read_inputs(arguments.input)
+    threads = arguments.threads or 1
+    rows = []
+    for path in arguments.model:
+        arguments_of = argparse.Namespace(**{**vars(arguments), "model": path, "threads": threads, "json": False})
+        compiled = compile_from(arguments_of, {n: v.shape for n, v in given.items()}, symbolic=False)
+        inputs = _inputs(compiled, given, arguments.seed)
+        row = measure(compiled, str(path), inputs, rivals, arguments.rounds, threads)
+        rows.append(
+            {"model": path.name, "threads": threads, **row, "steps": _slowest(compiled, inputs, arguments.kernels)}
+        )
+    if arguments.json is not None:
+        _write(arguments.json, rows)
+    _print(rows, rivals, threads, arguments.rounds)
+    return 0
+
+
+def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """The inputs that are given, and random ones for the rest."""
+    unknown = sorted(set(given) - set(model.inputs))
+    if unknown:
+        raise ArgumentError(f"the model has no input '{unknown[0]}' (it has {', '.join(model.inputs)})")
+    out = dict(given)
+    for name, (dtype, shape) in model.inputs.items():
+        if name not in out and not dtype:
+            raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
+        if name not in out:
+            out[name] = random_input(name, dtype, shape, seed, model.plan.index_limits.get(name))
+    return out
+
+
+def _slowest(model: Model, inputs: Mapping[str, np.ndarray], every: bool) -> list[dict[str, Any]]:
+    """The steps that take longest (or all), each with the best of some runs and its shares of what the machine
+    can do."""
+    best: dict[int, dict[str, Any]] = {}
+    for event in profile(model, inputs)["traceEvents"]:
+        step = event["args"]["step"]
+        if step not in best or event["dur"] < best[step]["dur"]:
+            best[step] = event
+    slow = sorted(best.values(), key=lambda e: -float(e["dur"]))[: None if every else SLOWEST]
+    return [
+        {"step": _label(e), "microseconds": e["dur"], **{k: e["args"][k] for k in SHARES if k in e["args"]}}
+        for e in slow
+    ]
+
+
+def _label(event: Mapping[str, Any]) -> str:
+    """What a step computes and the name of its first node."""
+    nodes = event["args"]["nodes"]
+    return f"{event['name']} {nodes[0]}" if nodes else str(event["name"])
+
+
+def _print(rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], threads: int, rounds: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    caption = f"minimum of {rounds} interleaved rounds, {threads} thread(s); ratio = best peer / polyc"
+    table = Table("model", "polyc ms", *(f"{p} ms" for p in rivals), "ratio", "difference", caption=caption)
+    for r in rows:
+        times = [f"{r['ms'][who][0]:.3f}" for who in ("polyc", *rivals)]
+        ratio = "" if math.isnan(r["ratio"]) else f"{r['ratio']:.2f}"
+        table.add_row(r["model"], *times, ratio, f"{r['difference']:.1e}" if rivals else "")
+    console.print(table)
+    for r in rows:
+        steps = Table("steps, the slowest first", "µs", *SHARES, title=r["model"])
+        for s in r["steps"]:
+            steps.add_row(s["step"], f"{s['microseconds']:.1f}", *(str(s.get(k, "")) for k in SHARES))
+        console.print(steps)
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows as JSON (`null` for a ratio without peers)."""
+    plain = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in r.items()} for r in rows]
+    try:
+        path.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BuildError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,239 @@
+"""The `polyc` command: arguments, one line per error, exit codes (0 done, 1 failed, 2 wrong usage)."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from graph_driver import wiring
+from graph_driver.cli.inspect import MODEL_STAGES, UsageError, run_registrations
+from graph_driver.memory import PLANNERS
+from poly.errors import ArgumentError, BuildError, ModelError, PolycError
+
+INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = _Parser(prog="polyc", description="Compile operators and ONNX models to machine code.", allow_abbrev=False)
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    make = commands.add_parser("compile", help="compile an ONNX model into a directory", allow_abbrev=False)
+    make.add_argument("model", type=Path, metavar="MODEL.onnx")
+    make.add_argument("-o", "--output", type=Path, metavar="OUT", help="the directory (default: MODEL.polyc)")
+    make.add_argument("--memory-limit", type=int, metavar="BYTES", help="refuse an arena larger than this")
+    make.add_argument(
+        "--contiguous", action="append", default=[], metavar="A,B,...",
+        help="these tensors lie one behind the other in the arena",
+    )  # fmt: skip
+    _compiling(make)
+
+    run = commands.add_parser("run", help="run a model or a compiled directory", allow_abbrev=False)
+    run.add_argument("model", type=Path, metavar="MODEL.onnx|OUT")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
+    run.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
+    run.add_argument("--check", action="store_true", help="compare with ONNX Runtime or the ONNX reference")
+    run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
+    run.add_argument("--tolerance", type=float, default=1e-4, metavar="E", help="of --check, relative to the scale")
+    run.add_argument("--mode", choices=("graph", "eager"), default="graph", help="one native call, or step by step")
+    run.add_argument(
+        "--differential", action="store_true", help="run after every graph pass, name the first that changes outputs"
+    )
+    run.add_argument("--poison", action="store_true", help="fill unused memory with NaNs, compare with a plain run")
+    run.add_argument("--profile", type=Path, metavar="FILE", help="time each step, write a Chrome trace")
+    run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    run.add_argument(
+        "--contiguous", action="append", default=[], metavar="A,B,...",
+        help="these tensors lie one behind the other in the arena",
+    )  # fmt: skip
+    _compiling(run)
+
+    bench = commands.add_parser("bench", help="time models beside ONNX Runtime and OpenVINO", allow_abbrev=False)
+    bench.add_argument("model", type=Path, nargs="+", metavar="MODEL.onnx")
+    bench.add_argument("--against", metavar="A,B", help="onnxruntime, openvino (default: those installed; '' for none)")
+    bench.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
+    bench.add_argument("--rounds", type=int, default=20, metavar="N", help="interleaved rounds (default 20)")
+    bench.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
+    bench.add_argument("--kernels", action="store_true", help="list every step, not only the slowest")
+    _compiling(bench, json=False)
+    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+
+    look = commands.add_parser("inspect", help="look at a stage of the compiler", allow_abbrev=False)
+    look.add_argument("what", metavar="FILE.py:OP|MODEL")
+    look.add_argument("--stage", choices=MODEL_STAGES, metavar="STAGE", help=", ".join(MODEL_STAGES))
+    look.add_argument("--html", type=Path, metavar="FILE", help="write a page instead of printing")
+    look.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule")
+    look.add_argument(
+        "--yaml", action="store_true", help="of --stage schedule: as a file to edit (--schedule reads it)"
+    )
+    look.add_argument("--measure", action="store_true", help="of a model's page: run it for the time of each step")
+    look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
+    _compiling(look)
+
+    _explaining(commands)
+    tune = commands.add_parser("tune", help="search faster schedules by measuring", allow_abbrev=False)
+    tune.add_argument("what", metavar="FILE.py:OP|MODEL")
+    tune.add_argument("--trials", type=int, default=32, metavar="N", help="for each kernel, earlier ones included (32)")
+    tune.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds for one trial (60)")
+    _compiling(tune)
+
+    listed = commands.add_parser("passes", help="list the graph passes", allow_abbrev=False)
+    listed.add_argument("--json", action="store_true", help="machine-readable")
+    doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
+    doctor.add_argument("--json", action="store_true", help="machine-readable")
+    doctor.add_argument("--measure", action="store_true", help="measure what the machine does again (a second)")
+    return root
+
+
+def _explaining(commands: Any) -> None:
+    """`explain`, `diff`, `bisect`: what a schedule is and why."""
+    why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
+    why.add_argument("what", metavar="FILE.py:OP|MODEL")
+    why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
+    why.add_argument("--measure", action="store_true", help="of a model: run it, predicted beside measured times")
+    _compiling(why)
+
+    diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)
+    diff.add_argument("what", metavar="FILE.py:OP")
+    diff.add_argument("first", type=Path, metavar="A", help="a schedule (YAML or a saved trace)")
+    diff.add_argument("second", type=Path, nargs="?", metavar="B", help="another one (default: the automatic one)")
+    _compiling(diff)
+
+    bisect = commands.add_parser("bisect", help="the step that made a schedule illegal or slower", allow_abbrev=False)
+    bisect.add_argument("what", metavar="FILE.py:OP")
+    bisect.add_argument("trace", type=Path, metavar="TRACE", help="a saved trace (Schedule.save)")
+    bisect.add_argument("--slower", type=float, metavar="F", help="look for the step that makes it F times slower")
+    _compiling(bisect)
+
+
+def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
+    """Options of everything that compiles."""
+    p.add_argument("--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, ...")
+    p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
+    p.add_argument(
+        "--bind", action="append", default=[], metavar="NAME=V[,V...]", help="fix the value of an input of a model"
+    )
+    p.add_argument("--threads", type=int, metavar="N", help="of parallel loops (default: all cores)")
+    p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
+    p.add_argument("--passes", metavar="A,B", help="run these graph passes, in this order (polyc passes lists them)")
+    p.add_argument("--disable", default="", metavar="A,B", help="leave out these graph passes")
+    p.add_argument(
+        "--select", choices=("cost", "naive"), default="cost",
+        help="implementations by cost, or one kernel for each node as the operator's definition has it",
+    )  # fmt: skip
+    p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
+    p.add_argument(
+        "--register", action="append", type=Path, default=[], metavar="FILE.py",
+        help="run this file first: it registers C functions (polyc.register_external)",
+    )  # fmt: skip
+    p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
+    p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
+    p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
+    p.add_argument("--dtype", choices=("f16", "bf16"), help="compute an f32 model in this type (default: as it stands)")
+    p.add_argument("--keep-f32", metavar="A,B", help="operators or nodes that --dtype leaves in f32")
+    if json:
+        p.add_argument("--json", action="store_true", help="machine-readable output")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit code. Errors are one line on stderr."""
+    arguments = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of any alphabet on any terminal
+    try:
+        run_registrations(vars(arguments).get("register", ()))
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except (ModelError, ArgumentError, BuildError) as error:
+        return _fail(_one_line(str(error)), 1)
+    except PolycError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone: nothing to report, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except MemoryError:
+        return _fail("not enough memory", 1)
+    except RecursionError:
+        return _fail("the model or operator is nested too deeply", 1)
+    except Exception as error:  # a bug: still one line, with the place; POLYC_DEBUG=1 shows all
+        if os.environ.get("POLYC_DEBUG"):
+            raise
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}" if place else "?"
+        text = " ".join(str(error).split())[:300]
+        return _fail(f"internal error at {where}: {type(error).__name__}: {text} (POLYC_DEBUG=1 shows more)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"polyc: {message}", file=sys.stderr)
+    return code
+
+
+def _one_line(message: str) -> str:
+    """Names in a broken file may hold anything: unprintable characters are escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    wiring.connect()
+
+    if arguments.command == "compile":
+        from graph_driver.cli.compile import compile_command
+
+        return compile_command(arguments)
+    if arguments.command == "run":
+        from graph_driver.cli.run import run_command
+
+        return run_command(arguments)
+    if arguments.command == "bench":
+        from graph_driver.cli.bench import bench_command
+
+        return bench_command(arguments)
+    if arguments.command == "inspect":
+        from graph_driver.cli.stages import inspect_command
+
+        return inspect_command(arguments)
+    if arguments.command in ("explain", "diff", "bisect"):
+        from graph_driver.cli import explain as cli_explain
+
+        return cli_explain.COMMANDS[arguments.command](arguments)
+    if arguments.command == "tune":
+        from graph_driver.cli.tune import tune_command
+
+        return tune_command(arguments)
+    if arguments.command == "passes":
+        from graph_driver.cli.passes import passes_command
+
+        return passes_command(arguments)
+    import json
+
+    from graph_driver.cli.doctor import doctor_lines, examine
+
+    found = examine(arguments.measure)
+    print(json.dumps(found, indent=2, sort_keys=True) if arguments.json else "\n".join(doctor_lines(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

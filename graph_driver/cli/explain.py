@@ -1,0 +1,144 @@
+"""`polyc explain`, `polyc diff`, `polyc bisect`: why a schedule is as it is, and what changed it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graph_driver.cli.inspect import (
+    UsageError,
+    is_operator,
+    load_operator,
+    operator_schedule,
+    operator_scop,
+    parse_numbers,
+    refuse_model_options,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from graph_driver.cli.models import Choices
+
+
+def explain_command(arguments: argparse.Namespace) -> int:
+    """What was decided, what was declined and why; `--json` for the same as data."""
+    if is_operator(arguments.what):
+        data = _operator(arguments)
+        return _show(data, arguments.json, lambda: _operator_lines(data))
+    data = _model(arguments)
+    return _show(data, arguments.json, lambda: _model_lines(data, arguments.verbose))
+
+
+def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
+    refuse_model_options(arguments)
+    from emit import targets
+    from graph_driver.calibration import this_machine
+    from graph_driver.compile_operator import auto_schedule, resolve_target
+    from graph_driver.explain import explain_schedule
+    from scheduler.cost.model import predict
+    from scheduler.cost.work import work_of
+
+    scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+    machine = resolve_target(arguments.target if arguments.target != "c" else None)
+    threads = machine.threads if arguments.threads is None else arguments.threads
+    found = auto_schedule(scop, machine, sizes, threads)
+    work = work_of(found.original, machine) if targets.obstacle(machine) is None else None
+    prediction = None if work is None else predict(work, this_machine(machine), threads)
+    return explain_schedule(found, machine, threads, sizes, prediction)
+
+
+def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
+    from graph_driver.explain import operator_lines
+
+    return operator_lines(data)
+
+
+def _model(arguments: argparse.Namespace) -> dict[str, Any]:
+    from graph_driver.cli.compile import check_options, choices_of
+    from graph_driver.cli.models import document_of_model
+    from graph_driver.explain import explain_model
+
+    check_options(arguments)
+    path, choices = Path(arguments.what), choices_of(arguments)
+    document = document_of_model(path, choices, arguments.measure)
+    return explain_model(document, _kernel_decisions(path, choices) if arguments.verbose else {})
+
+
+def _kernel_decisions(path: Path, choices: Choices) -> dict[str, list[dict[str, Any]]]:
+    """What was decided about the schedule of each distinct kernel."""
+    from graph_driver.cli.models import kernels_of_model, schedule_of
+    from graph_driver.tuning import use
+
+    machine, found = kernels_of_model(path, choices)
+    with use.tuned(choices.tuned):
+        return {
+            title: [d.data() | {"text": str(d)} for d in schedule_of(g, machine, choices.threads).decisions]
+            for title, g in found if g.scop is not None
+        }  # fmt: skip
+
+
+def _model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
+    from graph_driver.explain import model_lines
+
+    return model_lines(data, verbose)
+
+
+def diff_command(arguments: argparse.Namespace) -> int:
+    """The changes from one schedule to another, a line each."""
+    if not is_operator(arguments.what):
+        raise UsageError("diff is for operators (FILE.py:OP)")
+    refuse_model_options(arguments)
+    scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+    first = operator_schedule(scop, arguments.target, sizes, arguments.first)
+    second = operator_schedule(scop, arguments.target, sizes, arguments.second)
+    found = first.diff(second)
+    data = {"format": "polyc-diff", "version": 1, "name": scop.name, "changes": [c.data() for c in found]}
+    return _show(data, arguments.json, lambda: str(found).splitlines())
+
+
+def bisect_command(arguments: argparse.Namespace) -> int:
+    """The first step of a trace that is refused, or that makes the operator slower."""
+    from graph_driver.bisecting import first_refused, first_slower
+    from graph_driver.compile_operator import resolve_target
+    from poly.rewriting.specialise import specialise
+
+    if not is_operator(arguments.what):
+        raise UsageError("bisect is for operators (FILE.py:OP)")
+    refuse_model_options(arguments)
+    try:
+        text = arguments.trace.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the trace {arguments.trace}: {getattr(error, 'strerror', error)}") from None
+    scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+    scop = specialise(scop, sizes)
+    if arguments.slower is None:
+        data = first_refused(scop, text)
+    else:
+        machine = resolve_target(arguments.target if arguments.target != "c" else None)
+        data = first_slower(scop, text, machine, arguments.slower, arguments.threads)
+    return _show(data, arguments.json, lambda: data["lines"])
+
+
+def _show(data: Mapping[str, Any], as_json: bool, lines: Callable[[], Iterable[str]]) -> int:
+    if as_json:
+        print(json.dumps({k: v for k, v in data.items() if k != "lines"}, sort_keys=True))
+        return 0
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines():
+        head = line.strip().split(" ", 1)[0].rstrip(":")
+        console.print(Text(line, style=_STYLES.get(head, "")))
+    return 0
+
+
+_STYLES = {"done": "bold green", "declined": "bold yellow", "apart": "yellow", "joined": "green", "host": "yellow"}
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "explain": explain_command,
+    "diff": diff_command,
+    "bisect": bisect_command,
+}

@@ -1,0 +1,259 @@
+"""`polyc inspect FILE.py:OP|MODEL --stage ...`: look at any stage of the compiler."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emit.gpu import targets as gpu_targets
+from emit.gpu.targets import is_gpu
+from frontend_dsl import Operator
+from graph_driver.gpu.looking import gpu_stage, gpu_target
+from poly.errors import ArgumentError, PolycError
+from poly.scop import Scop
+
+if TYPE_CHECKING:
+    from graph_driver.importing.binding import Dim
+    from scheduler.schedule import Schedule
+
+OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm", "cuda", "opencl")
+MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
+
+
+class UsageError(PolycError):
+    """The command line asks for something that does not exist (exit code 2)."""
+
+
+OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
+    "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost", "planner": None, "tasks": False,
+    "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None, "measure": False,
+}  # fmt: skip
+
+
+def refuse_model_options(arguments: argparse.Namespace) -> None:
+    """Raises `UsageError` for an option that would have no effect on an operator."""
+    for name, absent in OF_MODELS.items():
+        if vars(arguments).get(name, absent) != absent:
+            raise UsageError(f"--{name.replace('_', '-')} is for models, and {arguments.what} is an operator")
+
+
+def is_operator(what: str) -> bool:
+    """Whether the argument names an operator (`FILE.py:OP`) rather than a model."""
+    return ".py:" in what or what.endswith(".py")
+
+
+def load_operator(what: str) -> Operator:
+    """The operator that `FILE.py:OP` names (`FILE.py` alone when it defines just one).
+
+    Raises:
+        UsageError: no such file or operator, or the file fails to run.
+    """
+    path_text, _, name = what.partition(".py")
+    path, name = Path(path_text + ".py"), name.removeprefix(":")
+    if not path.is_file():
+        raise UsageError(f"no such file: {path}")
+    module = _run_file(path)
+    found = {n: v for n, v in vars(module).items() if isinstance(v, Operator)}
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        has = ", ".join(found) or "none"
+        raise UsageError(f"{path} has no operator '{name}' (operators there: {has})")
+    return found[name]
+
+
+def run_registrations(paths: Sequence[Path]) -> None:
+    """Run files of the user's that register functions. Raises `UsageError` when one is missing or fails."""
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"no such file: {path}")
+        _run_file(path)
+
+
+def _run_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    places = _import_places(path.resolve())
+    sys.path[:0] = places
+    try:
+        spec.loader.exec_module(module)
+    except PolycError:
+        raise
+    except Exception as error:  # the user's file may raise anything: it becomes one line
+        raise UsageError(f"{path} does not run: {type(error).__name__}: {error}") from None
+    finally:
+        del sys.path[: len(places)]
+    return module
+
+
+def _import_places(path: Path) -> list[str]:
+    """Where imports of the file look first: beside it, and beside the package that it is in."""
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return list(dict.fromkeys([str(path.parent), str(root)]))
+
+
+def parse_sizes(pairs: list[str] | None) -> dict[str, int]:
+    """`["M=512"]` as a dictionary. Raises `UsageError`."""
+    sizes = {}
+    for name, value in parse_numbers(pairs).items():
+        if not isinstance(value, int):
+            raise UsageError(f"expected NAME=NUMBER, got '{name}={value}'")
+        sizes[name] = value
+    return sizes
+
+
+def parse_bindings(pairs: list[str] | None) -> dict[str, Any]:
+    """`["sr=16000", "scales=1,2.5", "mode=true"]` as values of inputs. Raises `UsageError`."""
+    found: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, _, text = pair.rpartition("=")
+        try:
+            values = json.loads(f"[{text}]")
+        except ValueError:
+            values = []
+        if not name or not values or not all(isinstance(v, (bool, int, float)) for v in values):
+            raise UsageError(f"expected --bind NAME=NUMBER[,NUMBER...], got '{pair}'")
+        found[name] = values[0] if len(values) == 1 else values
+    return found
+
+
+def parse_dims(pairs: list[str] | None) -> dict[str, Dim]:
+    """Sizes of a model: `NAME=V` is a number; `NAME=LO..HI`, `NAME=LO..` and `NAME=any` stay symbolic.
+
+    Raises:
+        UsageError: anything else.
+    """
+    sizes: dict[str, Dim] = {}
+    for pair in pairs or ():
+        name, _, text = pair.partition("=")
+        low, dots, high = ("1", "..", "") if text == "any" else text.partition("..")
+        if not name or not low.isdigit() or not (high.isdigit() or not high):
+            raise UsageError(f"expected NAME=NUMBER, NAME=LO..HI or NAME=any, got '{pair}'")
+        sizes[name] = (int(low), int(high) if high else None) if dots else int(low)
+    return sizes
+
+
+def parse_numbers(pairs: list[str] | None) -> dict[str, int | float]:
+    """`["M=512", "eps=0.1"]` as a dictionary. Raises `UsageError`."""
+    numbers: dict[str, int | float] = {}
+    for pair in pairs or ():
+        name, _, text = pair.partition("=")
+        try:
+            value: int | float = int(text) if text.lstrip("-").isdigit() else float(text)
+        except ValueError:
+            value = math.nan
+        if not name or not math.isfinite(value):
+            raise UsageError(f"expected NAME=NUMBER, got '{pair}'")
+        numbers[name] = value
+    return numbers
+
+
+def operator_scop(op: Operator, given: Mapping[str, int | float]) -> tuple[Scop, dict[str, int]]:
+    """The operator's Scop with its compile-time constants, and the values given to its sizes.
+
+    Raises:
+        UsageError: a name fits nothing, a constant is missing, or a size is no integer.
+    """
+    constants = {k: v for k, v in given.items() if k in op.signature.constants}
+    try:
+        scop = op.scop(**constants)
+    except ArgumentError as error:
+        raise UsageError(f"{error} (on the command line: --dim NAME=NUMBER)") from None
+    sizes: dict[str, int] = {}
+    for name, value in given.items():
+        if name in constants:
+            continue
+        if name not in scop.params:
+            raise UsageError(f"{scop.name} has no size '{name}' (it has {', '.join(scop.params) or 'none'})")
+        if not isinstance(value, int):
+            raise UsageError(f"size {name} is a whole number, not {value}")
+        sizes[name] = value
+    return scop, sizes
+
+
+def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], file: Path | None) -> Schedule:
+    """The automatic schedule, or the one saved in `file` (`Schedule.save` or `Schedule.to_yaml`).
+
+    Raises:
+        UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
+    """
+    from graph_driver.compile_operator import auto_schedule, gpu_schedule, specialised
+    from scheduler.schedule import Schedule
+
+    if file is None and is_gpu(target):
+        return gpu_schedule(scop, gpu_targets.get(str(target)), sizes)
+    if file is None:
+        return auto_schedule(scop, target if target != "c" else None, sizes)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the schedule {file}: {getattr(error, 'strerror', None) or error}") from None
+    read = Schedule.replay if text.lstrip().startswith("{") else Schedule.from_yaml
+    return specialised(read(scop, text), sizes)
+
+
+def operator_stage(
+    op: Operator, stage: str, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
+    yaml: bool = False,
+) -> str:  # fmt: skip
+    """The text of one stage of an operator; `yaml`: the schedule as a file to edit.
+
+    Raises:
+        UsageError: the stage does not exist for operators, or a size is unknown.
+    """
+    from graph_driver.compile_operator import compile_operator
+    from poly.rewriting.specialise import specialise
+
+    if stage not in OPERATOR_STAGES:
+        raise UsageError(f"an operator has no stage '{stage}' (it has {', '.join(OPERATOR_STAGES)})")
+    scop, sizes = operator_scop(op, given)
+    if stage == "scop":
+        return str(specialise(scop, sizes))
+    if stage == "deps":
+        return dependences_text(specialise(scop, sizes))
+    gpu = gpu_target(target, stage)
+    schedule = operator_schedule(scop, gpu or target, sizes, file)
+    if stage == "schedule" and yaml:
+        return schedule.to_yaml().rstrip("\n")
+    if gpu is not None:
+        return gpu_stage(scop, stage, gpu, sizes, schedule)
+    if stage == "schedule":
+        from poly.text import print_tree
+
+        return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
+    return str(compile_operator(schedule.original, target=target, schedule=schedule).source(stage))
+
+
+def document_of(
+    op: Operator, target: str | None, given: Mapping[str, int | float], file: Path | None = None
+) -> dict[str, Any]:
+    """Everything about an operator and its schedule (`graph_driver.html.operator_page`)."""
+    from graph_driver.compile_operator import resolve_target
+    from graph_driver.html.operator_page import operator_document
+
+    scop, sizes = operator_scop(op, given)
+    schedule = operator_schedule(scop, target, sizes, file)
+    machine = gpu_targets.get(str(target)) if is_gpu(target) else resolve_target(target if target != "c" else None)
+    return operator_document(schedule, machine, "automatic" if file is None else file.name, given)
+
+
+def dependences_text(scop: Any) -> str:
+    """Value-based flow, anti and output dependences, one relation a line."""
+    from poly.dependences import flow
+
+    lines = []
+    for kind in ("RAW", "WAR", "WAW"):
+        maps: list[str] = []
+        flow(scop, kind).foreach_map(lambda m, out=maps: out.append(m.to_str()))  # type: ignore[misc]
+        lines += [f"{kind} {m}" for m in sorted(maps)] or [f"{kind} none"]
+    return "\n".join(lines)

@@ -1,0 +1,225 @@
+"""`polyc run`: inputs, a run, outputs, and the check against a reference."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_driver.artifacts.package import is_package, load
+from graph_driver.checking.check import Difference, compare, random_input, reference_outputs
+from graph_driver.cli.compile import check_options, compile_from, pipeline_of
+from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims, parse_sizes
+from graph_driver.model import Model
+from graph_driver.planning.index_limits import index_limits
+from poly.errors import ArgumentError, BuildError, ModelError
+
+
+def read_inputs(pairs: list[str]) -> dict[str, np.ndarray]:
+    """`["x=x.npy"]` as arrays. Raises `UsageError`, or `ArgumentError` for an unreadable file."""
+    inputs: dict[str, np.ndarray] = {}
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not equals or not name or not file:
+            raise UsageError(f"expected --input NAME=FILE.npy, got '{pair}'")
+        if name in inputs:
+            raise UsageError(f"input '{name}' is given twice")
+        try:
+            value = np.load(file, allow_pickle=False)
+        except OSError as error:
+            raise ArgumentError(f"cannot read {file}: {error.strerror or error}") from None
+        except (ValueError, EOFError, MemoryError):
+            raise ArgumentError(f"cannot read {file}: not an array in .npy format") from None
+        if not isinstance(value, np.ndarray):
+            raise ArgumentError(f"cannot read {file}: expected one array (.npy), found an archive")
+        inputs[name] = value
+    return inputs
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run once; exit code 1 when `--check` finds too large an error."""
+    inputs = read_inputs(arguments.input)
+    packaged = is_package(arguments.model)
+    if arguments.differential:
+        return _differential(arguments, inputs, packaged)
+    if arguments.check and packaged and arguments.reference is None:
+        raise UsageError("--check of a compiled directory needs --reference MODEL.onnx")
+    if arguments.tensor and arguments.mode != "eager":
+        raise UsageError("--tensor needs --mode eager")
+    model = _model(arguments, inputs, packaged)
+    sizes = {n: v for n, v in parse_dims(arguments.dim).items() if isinstance(v, int)} if packaged else {}
+    for name, (dtype, shape) in model.inputs_for({n: v.shape for n, v in inputs.items()}, sizes).items():
+        if name not in inputs and not dtype:
+            raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
+        if name not in inputs:
+            inputs[name] = random_input(name, dtype, shape, arguments.seed, model.plan.index_limits.get(name))
+    start = time.perf_counter()
+    model.executor()
+    loaded = time.perf_counter()
+    outputs = model(inputs) if arguments.mode == "graph" else model.eager(inputs)
+    seconds = time.perf_counter() - loaded
+    if arguments.poison:
+        _check_poisoned(model, inputs, outputs)
+    tensors = model.inspect(inputs, arguments.tensor) if arguments.tensor else {}
+    if arguments.save is not None:
+        _save(arguments.save, outputs)
+    if arguments.profile is not None:
+        from graph_driver.execution.profile import write_profile
+
+        write_profile(model, inputs, arguments.profile)
+    differences: list[Difference] = []
+    limits: dict[str, float] = {}
+    reference = ""
+    if arguments.check:
+        source = arguments.reference or arguments.model
+        given = inputs | _bound(source, arguments.bind)
+        expected, reference = reference_outputs(source, given)
+        differences = compare(outputs, expected)
+        limits = _limits(source, given, expected, differences, arguments.tolerance)
+    good = all(d.relative <= limits[d.name] for d in differences)
+    if arguments.json:
+        data = _data(model, outputs, differences, limits, reference, good)
+        print(json.dumps(data | {"seconds": {"link": loaded - start, "run": seconds}}, indent=2, sort_keys=True))
+    else:
+        print(_text(model, outputs | tensors, seconds, differences, limits, reference))
+    return 0 if good else 1
+
+
+def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, Any]) -> None:
+    """Raises `ModelError` when memory that nothing lives in has any influence."""
+    from graph_driver.execution.poison import differs, poisoned_run
+
+    wrong = differs(poisoned_run(model, inputs), outputs)
+    if wrong:
+        raise ModelError(f"output '{wrong[0]}' depends on memory that nothing lives in: please report this model")
+
+
+def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:
+    """Exit code 1 when a pass changes the outputs by more than the tolerance."""
+    from graph_driver.importing.importer import import_model
+    from graph_driver.model import machine_of
+    from graph_driver.passes.differential import compiled_outputs, differential
+
+    check_options(arguments)
+    if packaged:
+        raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
+    passes = pipeline_of(arguments)
+    shapes = {name: value.shape for name, value in inputs.items()}
+    graph = import_model(arguments.model, parse_sizes(arguments.dim), shapes)
+    limits = index_limits(graph)
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if name not in inputs and (tensor.dtype is None or tensor.shape is None):
+            raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
+        if name not in inputs and tensor.dtype is not None:
+            inputs[name] = random_input(name, tensor.dtype.name, tensor.shape or (), arguments.seed, limits.get(name))
+    target, _ = machine_of("cpu")
+    verdict = differential(graph, passes, target, compiled_outputs(target, inputs), arguments.tolerance)
+    print(json.dumps(asdict(verdict), indent=2) if arguments.json else verdict)
+    return 0 if verdict.guilty is None else 1
+
+
+def _bound(source: Path, pairs: list[str]) -> dict[str, np.ndarray]:
+    """The inputs that are constants of the compiled model and inputs of the reference."""
+    import onnx
+
+    from graph_driver.importing.bound_inputs import bound_values
+
+    return bound_values(onnx.load(source, load_external_data=False).graph, parse_bindings(pairs)) if pairs else {}
+
+
+def _limits(
+    source: Path, inputs: Mapping[str, np.ndarray], expected: Mapping[str, Any], differences: list[Difference],
+    tolerance: float,
+) -> dict[str, float]:  # fmt: skip
+    """How large the relative error of each output may be: of a quantised model, what one code more or less does."""
+    from graph_driver.checking.quantised_noise import allowances, quantises
+
+    limits = {d.name: tolerance for d in differences}
+    if any(d.relative > tolerance for d in differences) and quantises(source):
+        limits |= {name: max(tolerance, a) for name, a in allowances(source, inputs, expected).items()}
+    return limits
+
+
+def _model(arguments: argparse.Namespace, inputs: Mapping[str, np.ndarray], packaged: bool) -> Model:
+    if packaged:
+        check_options(arguments)
+        if arguments.threads or arguments.target:
+            raise UsageError("--threads and --target are fixed in a compiled directory")
+        return load(arguments.model)
+    if Path(arguments.model).is_dir():
+        raise BuildError(f"{arguments.model} is neither an ONNX file nor a folder made by polyc compile")
+    return compile_from(arguments, {name: value.shape for name, value in inputs.items()}, symbolic=False)
+
+
+def _save(path: Path, outputs: Mapping[str, Any]) -> None:
+    plain = {n: v for n, v in outputs.items() if isinstance(v, (np.ndarray, np.generic))}
+    if len(plain) != len(outputs):
+        raise ModelError("--save: an output is not a tensor")
+    try:
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez cannot write an array called "file"
+            for name, value in plain.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asanyarray(value), allow_pickle=False)
+    except OSError as error:
+        raise BuildError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return {"type": type(value).__name__}
+    array = np.asarray(value)
+    out: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size and array.dtype.kind not in "OSU":
+        x = array.astype(np.float64)
+        out |= {"min": float(x.min()), "max": float(x.max()), "mean": float(x.mean())}
+    return out
+
+
+def _data(
+    model: Model,
+    outputs: Mapping[str, Any],
+    differences: list[Difference],
+    limits: Mapping[str, float],
+    reference: str,
+    good: bool,
+) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "outputs": {n: _describe(v) for n, v in outputs.items()},
+        "report": model.report().to_dict(),
+    }
+    if reference:
+        data["check"] = {
+            "reference": reference,
+            "ok": good,
+            "outputs": {
+                d.name: {"error": d.error, "scale": d.scale, "relative": d.relative, "limit": limits[d.name]}
+                for d in differences
+            },
+        }
+    return data
+
+
+def _text(
+    model: Model, values: Mapping[str, Any], seconds: float, differences: list[Difference],
+    limits: Mapping[str, float], reference: str,
+) -> str:  # fmt: skip
+    lines = [str(model.report()), f"run      {1e3 * seconds:.2f} ms"]
+    for name, value in values.items():
+        d = _describe(value)
+        numbers = ", ".join(f"{k} {d[k]:.6g}" for k in ("min", "max", "mean") if k in d)
+        lines.append(f"output   {name}: {d.get('dtype', d.get('type'))}{d.get('shape', '')} {numbers}")
+    for diff in differences:
+        verdict = "ok" if diff.relative <= limits[diff.name] else "TOO LARGE"
+        lines.append(
+            f"check    {diff.name}: largest error {diff.error:.3g}, {diff.relative:.2g} of the output's scale "
+            f"{diff.scale:.4g}: {verdict} (limit {limits[diff.name]:.2g}, {reference})"
+        )
+    return "\n".join(lines)

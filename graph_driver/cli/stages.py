@@ -1,0 +1,77 @@
+"""`polyc inspect`: an operator's or a model's stages as text, or everything as a page."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from graph_driver.cli.inspect import (
+    UsageError,
+    document_of,
+    is_operator,
+    load_operator,
+    operator_stage,
+    parse_numbers,
+    refuse_model_options,
+)  # fmt: skip
+from graph_driver.html.page import page, write_page
+
+
+def inspect_command(arguments: argparse.Namespace) -> int:
+    """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page."""
+    if is_operator(arguments.what):
+        refuse_model_options(arguments)
+        given, op = parse_numbers(arguments.dim), load_operator(arguments.what)
+        if arguments.stage is None and (arguments.html is not None or arguments.json):
+            return _document(arguments, document_of(op, arguments.target, given, arguments.schedule))
+        stage = arguments.stage or "scop"
+        if arguments.yaml and stage != "schedule":
+            raise UsageError("--yaml goes with --stage schedule")
+        parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
+    else:
+        from graph_driver.cli.compile import check_options, choices_of  # a model needs onnx, which is slow to import
+        from graph_driver.cli.models import document_of_kernel, document_of_model, model_stage
+
+        if arguments.schedule is not None or arguments.yaml:
+            raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
+        check_options(arguments)
+        path, choices = Path(arguments.what), choices_of(arguments)
+        if arguments.stage is None and (arguments.html is not None or arguments.json):
+            if arguments.kernel is None:
+                return _document(arguments, document_of_model(path, choices, arguments.measure))
+            return _document(arguments, document_of_kernel(path, choices, arguments.kernel))
+        stage = arguments.stage or "graph"
+        parts = model_stage(path, stage, choices, arguments.kernel)
+    text = "\n\n".join(f"# {title}\n{body}" if title else body for title, body in parts)
+    if arguments.html is not None:
+        _write_html(arguments.html, f"{arguments.what}: {stage}", parts)
+    else:
+        print(json.dumps({"stage": stage, "text": text}, sort_keys=True) if arguments.json else text)
+    return 0
+
+
+def _document(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
+    """The whole document as a page, or printed."""
+    if arguments.html is None:
+        print(json.dumps(document, sort_keys=True))
+    else:
+        write_page(arguments.html, page(document, f"{document['name']} · polyc"))
+    return 0
+
+
+def _write_html(path: Path, title: str, parts: Sequence[tuple[str, str]]) -> None:
+    """The stage as a page of its own, a heading for each titled part."""
+    sections = [
+        (f"<h2>{html.escape(heading)}</h2>" if heading else "") + f"<pre>{html.escape(body)}</pre>"
+        for heading, body in parts
+    ]
+    text = (
+        f"<!doctype html><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        "<style>body{font-family:sans-serif;margin:2em}pre{background:#f6f6f6;padding:1em;overflow-x:auto}</style>"
+        f"<h1>{html.escape(title)}</h1>{''.join(sections)}\n"
+    )
+    write_page(path, text)

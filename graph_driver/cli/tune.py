@@ -1,0 +1,135 @@
+"""`polyc tune FILE.py:OP|MODEL`: search faster schedules by measuring, and keep them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from graph_driver.cli.compile import check_options, pipeline_of, progress_bar
+from graph_driver.cli.inspect import (
+    UsageError,
+    is_operator,
+    load_operator,
+    operator_scop,
+    parse_bindings,
+    parse_dims,
+    parse_numbers,
+    refuse_model_options,
+)  # fmt: skip
+from graph_driver.tuning import database
+from graph_driver.tuning.database import Record
+from graph_driver.tuning.tune import tune_kernel
+from poly.scop import Scop
+from poly.target import Target
+
+SHARE = 0.01  # of the model's predicted time: smaller kernels are left as they are
+
+
+def tune_command(arguments: argparse.Namespace) -> int:
+    """Tune an operator or the kernels of a model; print a table, or `--json`.
+
+    Raises:
+        UsageError: no trials, a target that this machine cannot run, or sizes without values.
+    """
+    if arguments.trials < 1:
+        raise UsageError(f"--trials must be at least 1, not {arguments.trials}")
+    if arguments.limit <= 0:
+        raise UsageError(f"--limit must be positive, not {arguments.limit:g}")
+    if arguments.target not in (None, "cpu"):
+        raise UsageError(f"only kernels for this machine's CPU can be tuned, not for '{arguments.target}'")
+    check_options(arguments)
+    kernels, left, machine, threads = _operator(arguments) if is_operator(arguments.what) else _model(arguments)
+    records = []
+    with progress_bar(arguments.json) as progress:
+        for k, (label, uses, scop) in enumerate(kernels):
+
+            def step(_: str, done: int, total: int, name: str = f"{k + 1}/{len(kernels)} {label}") -> None:
+                if progress is not None:
+                    progress(name, done, total)
+
+            record = tune_kernel(scop, machine, threads, arguments.trials, arguments.limit, step)
+            records.append((label, uses, record))
+    _show(arguments.what, records, left, threads, arguments.json)
+    return 0
+
+
+def _operator(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], int, Target, int]:
+    """The operator as one kernel."""
+    from emit import targets
+    from poly.rewriting.specialise import specialise
+
+    refuse_model_options(arguments)
+    scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+    missing = [p for p in scop.params if p not in sizes]
+    if missing:
+        raise UsageError(f"to tune {scop.name} it needs values for {', '.join(missing)} (--dim NAME=V)")
+    machine = targets.host()
+    return [(scop.name, 1, specialise(scop, sizes))], 0, machine, arguments.threads or machine.threads
+
+
+def _model(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], int, Target, int]:
+    """The distinct kernels of a model that matter, those with most predicted time first; how many do not."""
+    from graph_driver.artifacts.package import is_package
+    from graph_driver.importing.importer import import_model
+    from graph_driver.model import formed, machine_of
+    from graph_driver.passes import manager
+    from scheduler.cost.model import nominal, predict
+    from scheduler.cost.work import work_of
+
+    path = Path(arguments.what)
+    if is_package(path):
+        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
+    machine, backend = machine_of("cpu")
+    threads = arguments.threads or machine.threads
+    graph = import_model(path, parse_dims(arguments.dim), symbolic=None, bind=parse_bindings(arguments.bind))
+    if graph.symbols is not None:
+        raise UsageError(
+            f"to tune a model all sizes are numbers: give {', '.join(graph.symbols.ranges)} (--dim NAME=V)"
+        )
+    manager.run(graph, pipeline_of(arguments), machine)
+    distinct: dict[str, tuple[str, int, Scop]] = {}
+    for g in formed(graph, machine, backend, arguments.select != "naive")[1]:
+        if g.scop is not None:
+            label, uses, scop = distinct.get(g.key, (f"{g.label} at '{g.nodes[0].name}'", 0, g.scop))
+            distinct[g.key] = (label, uses + 1, scop)
+    cost: dict[str, float] = {}
+    for k, (_, uses, scop) in distinct.items():
+        work = work_of(scop, machine)
+        cost[k] = 0.0 if work is None else uses * predict(work, nominal(machine), threads).seconds
+    worth = [k for k in sorted(cost, key=lambda k: -cost[k]) if cost[k] >= SHARE * sum(cost.values())]
+    return [distinct[k] for k in worth], len(distinct) - len(worth), machine, threads
+
+
+def _show(what: str, records: Sequence[tuple[str, int, Record]], left: int, threads: int, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "kernel": label, "uses": uses, "trials": r.ran,
+            "failed": sum(o.ratio is None and o.ran for o in r.trials.values()),
+            "illegal": sum(o.ratio is None and not o.ran for o in r.trials.values()),
+            "chosen": r.chosen or "untuned", "gain": round(r.gain or 1.0, 4),
+        }
+        for label, uses, r in records
+    ]  # fmt: skip
+    if as_json:
+        data = {
+            "format": "polyc-tune", "version": 1, "what": what, "threads": threads, "kernels": rows,
+            "left_alone": left, "database": str(database.folder()),
+        }  # fmt: skip
+        print(json.dumps(data, indent=2, sort_keys=True))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("kernel", "uses", "trials", "failed", "illegal", "chosen", "untuned / tuned")
+    for row in rows:
+        table.add_row(
+            *(str(row[k]) for k in ("kernel", "uses", "trials", "failed", "illegal", "chosen")), f"{row['gain']:.2f}"
+        )
+    console = Console()
+    console.print(table)
+    if left:
+        console.print(f"{left} kernels with less than {SHARE:.0%} of the predicted time each were left alone")
+    console.print("compile, run and bench take these schedules with --tuned, calls of operators with POLYC_TUNED=1")

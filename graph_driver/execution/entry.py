@@ -1,0 +1,141 @@
+"""The native program of a plan: LLVM IR functions that call the kernels one after another.
+
+Host steps cut the plan into segments; segment `k` is `void polyc_segment_k(void **bases)`
+with `bases = [runtime, arena, weights, inputs..., outputs...]`. Every pointer that a kernel
+gets is one of the bases plus a constant.
+
+Where steps may run at the same time (`Plan.after`), a segment of several hands a function with one case a step
+and the graph of who waits for whom to the threads (`emit.run_time.task_runner`).
+"""
+
+from __future__ import annotations
+
+from emit.run_time.task_runner import TASKS_AT, graph_words
+from graph_driver.planning.plan import Place, Plan, Step
+
+RUNTIME, ARENA, WEIGHTS, FIRST_INPUT = 0, 1, 2, 3
+
+
+def segments(plan: Plan) -> list[list[int]]:
+    """Step numbers of each maximal run of native steps, in order."""
+    found: list[list[int]] = []
+    for k, step in enumerate(plan.steps):
+        if step.kind in ("host", "control"):
+            continue
+        if found and found[-1][-1] == k - 1:
+            found[-1].append(k)
+        else:
+            found.append([k])
+    return found
+
+
+def segment_name(number: int) -> str:
+    """The symbol of a segment."""
+    return f"polyc_segment_{number}"
+
+
+def base_index(plan: Plan, place: Place) -> int:
+    """Which entry of `bases` a place is relative to."""
+    if place.kind == "arena":
+        return ARENA
+    if place.kind == "weight":
+        return WEIGHTS
+    if place.kind == "input":
+        return FIRST_INPUT + place.index
+    assert place.kind == "output", place
+    return FIRST_INPUT + len(plan.inputs) + place.index
+
+
+def entry_text(plan: Plan, triple: str) -> str:
+    """LLVM IR of all segments."""
+    symbols = dict.fromkeys(s.symbol for s in plan.steps if s.kind == "kernel")
+    lines = [f'target triple = "{triple}"', *(f"declare void @{s}(ptr, ptr, ptr)" for s in symbols)]
+    lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    for step in {s.sizes: s for s in plan.steps if s.sizes}.values():
+        numbers = ", ".join(f"i64 {n}" for n in step.sizes)
+        lines.append(f"@{sizes_name(step)} = internal constant [{len(step.sizes)} x i64] [{numbers}]")
+    for number, steps in enumerate(segments(plan)):
+        name = segment_name(number)
+        after = [tuple(e - steps[0] for e in plan.after[k]) for k in steps] if plan.after else []
+        if any(len(e) != 1 or e[0] != k for k, e in enumerate(after[1:])):
+            lines += _task_graph(plan, name, steps, after)
+        else:
+            lines += _segment(plan, name, [plan.steps[k] for k in steps])
+    return "\n".join(lines) + "\n"
+
+
+def _segment(plan: Plan, name: str, steps: list[Step]) -> list[str]:
+    lines = [f"define void @{name}(ptr %bases) {{", "entry:", *_frame(steps), *_bases(plan, steps, "")]
+    lines += [f"  %b{RUNTIME} = load ptr, ptr %bases, align 8"]
+    for n, step in enumerate(steps):
+        lines += _call(plan, step, str(n), "", f"%b{RUNTIME}")
+    return [*lines, "  ret void", "}"]
+
+
+def _task_graph(plan: Plan, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
+    """A segment whose steps the threads of the pool share out; without a pool they run in order."""
+    words = graph_words(after)
+    chosen = [plan.steps[k] for k in steps]
+    cases = " ".join(f"i64 {n}, label %case{n}" for n in range(len(steps)))
+    lines = [f"@{name}.graph = internal constant [{len(words)} x i32] [{', '.join(f'i32 {w}' for w in words)}]"]
+    lines += [f"define internal void @{name}.task(i64 %number, ptr %bases, ptr %runtime) {{", "entry:", *_frame(chosen)]
+    lines.append(f"  switch i64 %number, label %end [ {cases} ]")
+    for n, step in enumerate(chosen):
+        lines += [f"case{n}:", *_bases(plan, [step], f"{n}."), *_call(plan, step, str(n), f"{n}.", "%runtime")]
+        lines.append("  br label %end")
+    lines += ["end:", "  ret void", "}"]
+    return [
+        *lines,
+        f"define void @{name}(ptr %bases) {{",
+        "entry:",
+        "  %pool = load ptr, ptr %bases, align 8",
+        "  %none = icmp eq ptr %pool, null",
+        "  br i1 %none, label %serial, label %threads",
+        "threads:",
+        f"  %run.at = getelementptr i8, ptr %pool, i64 {TASKS_AT}",
+        "  %run = load ptr, ptr %run.at, align 8",
+        f"  call void %run(ptr %pool, ptr @{name}.task, ptr %bases, ptr @{name}.graph)",
+        "  ret void",
+        "serial:",
+        *(f"  call void @{name}.task(i64 {n}, ptr %bases, ptr null)" for n in range(len(steps))),
+        "  ret void",
+        "}",
+    ]
+
+
+def _frame(steps: list[Step]) -> list[str]:
+    """Room for the pointers that a kernel gets."""
+    width = max(len(s.args) for s in steps)
+    slots = [f"  %slot{k} = getelementptr ptr, ptr %args, i64 {k}" for k in range(width)]
+    return [f"  %args = alloca [{width} x ptr], align 8", *slots]
+
+
+def _bases(plan: Plan, steps: list[Step], prefix: str) -> list[str]:
+    """Load what the arguments of these steps are relative to."""
+    lines = []
+    for b in sorted({base_index(plan, plan.slots[a].place) for s in steps for a in s.args}):
+        lines.append(f"  %b{prefix}{b}.at = getelementptr ptr, ptr %bases, i64 {b}")
+        lines.append(f"  %b{prefix}{b} = load ptr, ptr %b{prefix}{b}.at, align 8")
+    return lines
+
+
+def _call(plan: Plan, step: Step, number: str, prefix: str, runtime: str) -> list[str]:
+    """One step."""
+    lines, pointers = [], []
+    for k, arg in enumerate(step.args):
+        place = plan.slots[arg].place
+        base = f"%b{prefix}{base_index(plan, place)}"
+        lines.append(f"  %p{number}.{k} = getelementptr i8, ptr {base}, i64 {place.offset}")
+        pointers.append(f"%p{number}.{k}")
+    if step.kind == "copy":
+        size = plan.slots[step.args[0]].nbytes
+        operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
+        return [*lines, f"  call void @llvm.memcpy.p0.p0.i64({operands})"]
+    lines += [f"  store ptr {p}, ptr %slot{k}, align 8" for k, p in enumerate(pointers)]
+    sizes = f"@{sizes_name(step)}" if step.sizes else "null"
+    return [*lines, f"  call void @{step.symbol}(ptr %args, ptr {sizes}, ptr {runtime})"]
+
+
+def sizes_name(step: Step) -> str:
+    """The constant with the sizes that a registered function gets."""
+    return f"sizes.{'.'.join(map(str, step.sizes))}"

@@ -1,0 +1,1 @@
+"""From nodes to groups that run as one step, each composed into one Scop."""

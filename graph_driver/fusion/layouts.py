@@ -1,0 +1,83 @@
+"""Storing weights the way the kernels want to read them, decided when the model is compiled.
+
+The scheduler names, for each constant operand of a contraction, the layout in which its
+vector loads are contiguous; the weight is rearranged once and the Scop's subscripts are
+composed with the same map (`poly.rewriting.relayout`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from graph_driver.fusion.joined import Group
+from graph_driver.ir import Graph, Tensor
+from poly import json_io
+from poly.expr import Const
+from poly.rewriting.relayout import Layout, lay_out, relayout
+from poly.scop import Array
+from poly.target import Target
+from scheduler.strategies.contractions.tree import constant_layouts
+
+
+def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:
+    """The groups with their constant operands stored in panels; new tensors join `graph`.
+
+    Also says what was stored how, so that `rearrange` can do the same to the same graph again.
+    """
+    made: dict[str, Rearranged] = {}
+    packed = [_packed(graph, g, target, made) if g.scop is not None else g for g in groups]
+    return packed, tuple(made.values())
+
+
+def _packed(graph: Graph, group: Group, target: Target, made: dict[str, Rearranged]) -> Group:
+    scop = group.scop
+    assert scop is not None
+    tensor_of = dict(zip(scop.args, group.inputs, strict=True))
+    constants = frozenset(a for a, t in tensor_of.items() if graph.tensors[t].const is not None)
+    layouts = constant_layouts(scop, constants, target)
+    if not layouts:
+        return group
+    for array, layout in layouts.items():
+        what = _stored(graph, tensor_of[array], scop.arrays[array], layout)
+        made.setdefault(what.name, what)
+        tensor_of[array] = what.name
+        scop = relayout(scop, array, layout)
+    text = json_io.dumps(scop)
+    inputs = tuple(tensor_of[a] for a in scop.args)
+    return replace(group, inputs=inputs, scop=scop, text=text, key=hashlib.sha256(text.encode()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Rearranged:
+    """The weight `source`, seen as `shape`, stored by `layout` as the tensor `name`."""
+
+    name: str
+    source: str
+    shape: tuple[int, ...]
+    layout: Layout
+
+    def described(self, graph: Graph) -> str:
+        """For people: the weight, its shape and the shape that it is stored in."""
+        stored = graph.tensors[self.name].shape or ()
+        return f"{self.source}: {list(self.shape)} stored as {list(stored)}"
+
+
+def rearrange(graph: Graph, what: Rearranged) -> None:
+    """Make the tensor `what.name` of `graph` if it is not there yet."""
+    if what.name in graph.tensors:
+        return
+    old = graph.tensors[what.source]
+    assert old.const is not None
+    data = lay_out(old.const.reshape(what.shape), what.layout)
+    graph.tensors[what.name] = Tensor(what.name, old.dtype, data.shape, data)
+
+
+def _stored(graph: Graph, name: str, array: Array, layout: Layout) -> Rearranged:
+    """The weight in its new layout (made once per layout)."""
+    shape = tuple(int(e.value) for e in array.shape if isinstance(e, Const))
+    cuts = "x".join("_".join(map(str, part)) for part in layout)
+    what = Rearranged(f"{name}:{'x'.join(map(str, shape))}:{cuts}", name, shape, layout)
+    rearrange(graph, what)
+    return what

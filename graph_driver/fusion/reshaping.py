@@ -1,0 +1,126 @@
+"""Pointwise nodes seen over another shape of the same memory.
+
+The library may store a convolution's result as `[N, C, H*W]` or `[N, G, C/G, H, W]`; a
+pointwise node joins it when it is rebuilt over that shape. Full operands are just viewed;
+broadcast operands follow when each axis that is merged is all broadcast or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from graph_driver.fusion.pieces import Piece
+from graph_driver.ir import Node
+from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
+from poly.rewriting.reshape import Blocks, blocks
+
+Shape = tuple[Any, ...]
+
+# Operators that mean the same over any shape of the same row-major memory (numpy broadcasting).
+ELEMENTWISE = frozenset(
+    """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast
+    CastLike Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish
+    Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal
+    Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu
+    Where Xor""".split()
+)
+
+
+def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:
+    """How an operand that broadcasts to `old` is stored to broadcast to `new`; None when it cannot."""
+    if not operand:
+        return ()
+    if len(operand) > len(old):
+        return None
+    padded = (1,) * (len(old) - len(operand)) + operand
+    matching = _blocks(old, new)
+    if matching is None:
+        return None
+    out: list[int] = []
+    for left, right in matching:
+        if all(padded[k] == 1 for k in left):
+            out += [1] * len(right)
+        elif all(padded[k] == old[k] for k in left):
+            out += [new[k] for k in right]
+        else:
+            return None
+    return tuple(out)
+
+
+def _blocks(old: Shape, new: Shape) -> Blocks | None:
+    """`poly.rewriting.reshape.blocks`; of formulas the one that divides the other is the smaller one."""
+    if all(isinstance(n, int) for n in (*old, *new)):
+        return blocks(old, new)
+    result: Blocks = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        a, b = i, j
+        left, right = old[i], new[j]
+        i, j = i + 1, j + 1
+        while left != right:
+            if right % left == 0 and i < len(old):
+                left, i = left * old[i], i + 1
+            elif left % right == 0 and j < len(new):
+                right, j = right * new[j], j + 1
+            else:
+                return None
+        result.append((tuple(range(a, i)), tuple(range(b, j))))
+    return result if i == len(old) and j == len(new) else None
+
+
+def over(ctx: NodeContext, shape: Shape) -> NodeContext | None:
+    """The node's context with its one output stored as `shape`; None when that is impossible."""
+    if ctx.domain or len(ctx.outputs) != 1:
+        return None
+    if ctx.op_type == "BatchNormalization":
+        return _channels_over(ctx, shape)
+    if ctx.op_type not in ELEMENTWISE:
+        return None
+    (output,) = ctx.outputs
+    inputs: list[TensorInfo | None] = []
+    for info in ctx.inputs:
+        stored = () if info is None else operand_shape(info.shape, output.shape, shape)
+        if info is None or stored is None:
+            if info is not None:
+                return None
+            inputs.append(None)
+        else:
+            inputs.append(_as(info, stored))
+    return replace(ctx, inputs=tuple(inputs), outputs=(replace(output, shape=shape),))
+
+
+def _channels_over(ctx: NodeContext, shape: Shape) -> NodeContext | None:
+    """Normalisation by channel: what comes after batch and channel may be stored in any shape."""
+    data, (output,) = ctx.inputs[0], ctx.outputs
+    if data is None or shape[:2] != output.shape[:2] or len(shape) < 2:
+        return None
+    return replace(ctx, inputs=(_as(data, shape), *ctx.inputs[1:]), outputs=(replace(output, shape=shape),))
+
+
+def _as(info: TensorInfo, shape: Shape) -> TensorInfo:
+    return replace(info, shape=shape, const=None if info.const is None else info.const.reshape(shape))
+
+
+def stored_as(piece: Piece, shape: Shape, made: Sequence[str]) -> Piece | None:
+    """The pointwise piece with its result and the operands in `made` stored as `shape`."""
+    assert piece.context is not None and piece.builder is not None
+    operator = piece.operator
+    for attempt in range(2):
+        if operator is not None and _fits(piece.node, operator, shape, made):
+            return replace(piece, operator=operator)
+        context = over(piece.context, shape)
+        if context is None or attempt:
+            return None
+        try:
+            operator = replace(piece.builder(context), symbols=operator.symbols if operator is not None else None)
+        except Unsupported:
+            return None
+    return None
+
+
+def _fits(node: Node, operator: OperatorScop, shape: Shape, made: Sequence[str]) -> bool:
+    """Whether the Scop's arrays for the result and for tensors of the group have `shape`."""
+    names = [*operator.outputs, *(a for position, a in operator.inputs if node.inputs[position] in made)]
+    return all(array_shape(operator, a) == shape for a in names)

@@ -1,0 +1,511 @@
+"""ONNX to graph IR in one forward walk with concrete shapes.
+
+The walk is an abstract execution: it knows every input shape, so each node's output shapes
+come from onnx's inference of that single node; whatever depends on constants and shapes
+only is computed at once, which makes shape subgraphs (Shape, Gather, Concat, ...) vanish.
+Every defect of the file is a `ModelError` of one line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import inliner, version_converter
+
+from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
+from graph_driver.execution.reference import HostNode
+from graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
+from graph_driver.importing.binding import Binder, Dim, symbol_of
+from graph_driver.importing.bound_inputs import bound_values
+from graph_driver.importing.functions import has_loops
+from graph_driver.importing.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
+from graph_driver.importing.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
+from graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
+from graph_driver.importing.sequences import Sequences
+from graph_driver.importing.text_check import check_text
+from graph_driver.importing.wording import one_line
+from graph_driver.ir import Codes, Graph, Node, Tensor, verify
+from poly.dtypes import from_numpy, i64
+from poly.errors import ModelError
+
+NEVER_FOLDED = {
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),
+    *("If", "Loop", "Scan", "Dropout", "Optional", "SequenceMap"),
+}
+
+
+def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
+    """The protobuf and the folder of its external data (not loaded here).
+
+    Raises:
+        ModelError: no such file, or it is not an ONNX model.
+    """
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    folder: Path | None = None
+    if isinstance(source, bytes):
+        data, name = source, "model"
+    else:
+        path = Path(source)
+        folder, name = path.parent, str(source)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelError(f"cannot read {name}: {error.strerror or error}") from None
+    if not data:
+        raise ModelError(f"{name} is empty")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{name} is not an ONNX model: {one_line(error)}") from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise ModelError(f"{name} is not an ONNX model: it has no graph or no operator set")
+    return model, folder
+
+
+def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
+    """Imported operator sets; the default domain is "". Raises `ModelError` outside the known range."""
+    table = {("" if o.domain == "ai.onnx" else o.domain): int(o.version) for o in model.opset_import}
+    for domain, version in table.items():
+        if not 1 <= version < 1 << 31:
+            raise ModelError(f"version {version} of operator set '{domain or 'ai.onnx'}' makes no sense")
+    if "" in table:
+        newest = onnx.defs.onnx_opset_version()
+        if table[""] > newest:
+            raise ModelError(f"opset {table['']} is newer than opset {newest}, the newest that onnx here knows")
+    return table
+
+
+def import_model(
+    source: str | Path | onnx.ModelProto | bytes,
+    dims: Mapping[str, Dim] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    symbolic: bool | None = False,
+    bind: Mapping[str, Any] | None = None,
+) -> Graph:
+    """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
+
+    Args:
+        source: path, protobuf or serialised bytes; a model older than opset 7 is converted by onnx.
+        dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`; a range
+            `(low, high)` keeps the size symbolic (`high` None: no end).
+        shapes: concrete shapes of inputs, which bind the symbols in them.
+        symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size.
+        bind: values of inputs, which become constants.
+
+    Raises:
+        ModelError: for anything wrong with the file or the sizes; one line.
+    """
+    failure: ModelError | None = None
+    usable: Graph | None = None
+    for scale in SCALES:
+        binder = Binder(dims or {}, shapes or {}, symbolic, scale)
+        try:
+            graph = _imported(source, binder, bind or {})
+        except ModelError as error:
+            if not binder.symbols:
+                raise
+            failure = failure or error
+            continue
+        if graph.symbols is None or not graph.symbols.cut_below:
+            return graph
+        usable = usable or graph
+    if usable is None:
+        assert failure is not None
+        raise failure
+    return usable
+
+
+SCALES = (1, 4, 16)
+"""The representative sizes are taken smaller when the model does not take them, or takes no smaller ones with
+them: a table of 40 positions and a length of 128 do not go together."""
+
+
+def _imported(source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]) -> Graph:
+    model, folder = read(source)
+    check_text(model)
+    opsets = opsets_of(model)
+    if 0 < opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
+        model = _renewed(model)
+        opsets = opsets_of(model)
+    if model.functions:
+        try:
+            model = inliner.inline_local_functions(model)
+        except Exception as error:  # C++ raises several types on malformed functions
+            raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
+        opsets = opsets_of(model)
+    walker = _Walker(model, folder, opsets, owned=model is not source)
+    return walker.run(binder, bound_values(model.graph, bind))
+
+
+def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in the oldest opset that the library reads, if onnx can convert it.
+
+    Otherwise it stays as it is, and an operator whose form has changed since is refused by name.
+    """
+    try:
+        return version_converter.convert_version(model, OLDEST_OPSET)
+    except Exception:  # the converter raises whatever its C++ adapters do
+        return model
+
+
+class _Walker:
+    def __init__(self, model: onnx.ModelProto, folder: Path | None, opsets: dict[str, int], owned: bool) -> None:
+        """`owned`: the protobuf is ours, so weights may move out of it."""
+        self.proto, self.folder, self.owned = model.graph, folder, owned
+        self.graph = Graph(model.graph.name or "model", opsets, [], [], {}, [])
+        self.folded = self.visited = 0
+        self.defined: dict[str, int] = {}  # operators replaced by their definition
+        self.sequences = Sequences(self.graph.constant, self.graph.fresh, opsets.get("", 1))
+
+    def run(self, binder: Binder, bound: Mapping[str, np.ndarray]) -> Graph:
+        if len(self.proto.node) > MAX_NODES:
+            raise ModelError(f"the model has {len(self.proto.node)} nodes; the limit is {MAX_NODES}")
+        for name, value in bound.items():
+            self._define(Tensor(name, from_numpy(value.dtype), value.shape, value))
+            self.graph.notes.append(f"input '{name}' is bound to {value.tolist()}")
+        self._initializers(bound)
+        self._inputs(binder)
+        self.graph.symbols = binder.symbols if binder.symbols else None
+        for node in self.proto.node:
+            self.visit(node, 0)
+        self._outputs()
+        if self.folded:
+            self.graph.notes.append(f"{self.folded} nodes computed at import (constants and shapes)")
+        if self.defined:
+            each = ", ".join(f"{n} {kind}" for kind, n in sorted(self.defined.items()))
+            self.graph.notes.append(f"replaced by their definition: {each}")
+        self.graph.notes += binder.notes
+        verify(self.graph)
+        return self.graph
+
+    def _initializers(self, bound: Mapping[str, np.ndarray]) -> None:
+        for t in self.proto.initializer:
+            if t.name in bound:
+                continue  # it was the default
+            value = to_numpy(t, self.folder, f"initializer '{t.name}'")
+            self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
+            if self.owned:
+                # The array owns (or maps) the data now: a second copy in the protobuf is not kept.
+                t.ClearField("raw_data")
+        for s in self.proto.sparse_initializer:
+            name = s.values.name
+            value = sparse_to_numpy(s, f"sparse initializer '{name}'")
+            self._define(Tensor(name, dtype_of(s.values.data_type), value.shape, value))
+
+    def _inputs(self, binder: Binder) -> None:
+        symbols: dict[str, list[int | str] | None] = {}
+        types: dict[str, int] = {}
+        for i in self.proto.input:
+            if i.name in self.graph.tensors:
+                continue  # an initializer is its default
+            if not i.name or i.name in self.graph.inputs:
+                raise ModelError(f"graph input '{i.name}' is unnamed or listed twice")
+            self.graph.inputs.append(i.name)
+            if not i.type.HasField("tensor_type") or dtype_of(i.type.tensor_type.elem_type) is None:
+                if not i.type.WhichOneof("value"):
+                    raise ModelError(f"graph input '{i.name}' has no type")
+                self._define(Tensor(i.name, None, None, None, i.type))  # strings, sequences: the host's
+                continue
+            types[i.name] = i.type.tensor_type.elem_type
+            if i.type.tensor_type.HasField("shape"):
+                dims = i.type.tensor_type.shape.dim
+                symbols[i.name] = [symbol_of(i.name, axis, d) for axis, d in enumerate(dims)]
+            else:
+                symbols[i.name] = None
+        for name, shape in binder.bind(symbols).items():
+            dtype = dtype_of(types[name])
+            assert dtype is not None
+            check_shape(f"input '{name}'", [n for n in shape if isinstance(n, int)], dtype.bytes)
+            self._define(Tensor(name, dtype, shape))
+
+    def _outputs(self) -> None:
+        for o in self.proto.output:
+            if o.name not in self.graph.tensors:
+                raise ModelError(f"graph output '{o.name}' is never made")
+            if o.name in self.graph.outputs:
+                raise ModelError(f"graph output '{o.name}' is listed twice")
+            self.graph.outputs.append(o.name)
+        if not self.graph.outputs:
+            raise ModelError("the model has no outputs")
+
+    def _define(self, tensor: Tensor) -> None:
+        if not tensor.name:
+            raise ModelError("a tensor has no name")
+        if tensor.name in self.graph.tensors:
+            raise ModelError(f"tensor '{tensor.name}' is defined twice")
+        self.graph.tensors[tensor.name] = tensor
+
+    def visit(self, proto: onnx.NodeProto, depth: int) -> None:
+        """Define the outputs of one node: folded, replaced by other nodes, or as a graph node."""
+        self.visited += 1
+        if self.visited > MAX_NODES:
+            raise ModelError(f"the model becomes more than {MAX_NODES} nodes when its loops and functions are expanded")
+        label = proto.name or next((o for o in proto.output if o), "") or "unnamed"
+        what = f"{proto.op_type} '{label}'"
+        captures = subgraphs.captured(proto)
+        for name in (*proto.input, *captures):
+            if name and name not in self.graph.tensors:
+                raise ModelError(f"{what} reads '{name}', which nothing before it makes")
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
+            return
+        if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
+            return
+        if not domain:
+            self.sequences.note(proto)
+            part = self.sequences.replacement(proto, attributes(proto, what))
+            if part is not None:
+                self._body(part, depth)
+                return
+        reads = [*proto.input, *captures]
+        if any(is_symbolic(self.graph.tensors[n]) for n in reads if n):
+            self._keep_symbolic(proto, what, captures, depth)
+            return
+        proto = self._known_empty(proto)
+        reads = [*proto.input, *captures]
+        if domain == contrib.DOMAIN:
+            outputs = contrib.infer(proto, self.graph.tensors, what)
+        else:
+            outputs = infer(proto, self.graph.tensors, reads, self.graph.opsets, what)
+        if proto.op_type == "Split" and not domain:
+            proto = self._without_empty_pieces(proto, outputs)
+        attrs = attributes(proto, what)
+        node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
+        if not domain and proto.op_type in bodies.KINDS and depth < MAX_DEPTH:
+            found = bodies.find(proto, attrs, self.graph.tensors, self.graph.opsets.get("", 1), self._subgraph, what)
+            if isinstance(found, str):
+                self.graph.notes.append(f"{what} runs on the host: {found}")
+            else:
+                node.bodies = found.graphs
+                self.graph.notes += found.notes
+                outputs |= found.outputs
+        constants = self._fold(node, outputs, what)
+        if constants is not None:
+            self.folded += 1
+            for t in constants:
+                self._define(t)
+            return
+        if depth < MAX_DEPTH and self._by_definition(node, outputs, depth):
+            return
+        for t in outputs.values():
+            self._define(t)
+        self.graph.nodes.append(node)
+
+    def _keep_symbolic(self, proto: onnx.NodeProto, what: str, captures: tuple[str, ...], depth: int) -> None:
+        """A node that reads something of symbolic size: its results are formulas, or its value is one."""
+        assert self.graph.symbols is not None
+        attrs = attributes(proto, what)
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        label = what.partition("'")[2][:-1]
+        node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
+        outputs = infer_symbolic(node, proto, self.graph.tensors, self.graph.opsets, self.graph.symbols, what)
+        if all(t.sizes is not None or t.const is not None for t in outputs.values()):
+            self.folded += 1
+        else:
+            with self.graph.symbols.at(what):
+                if depth < MAX_DEPTH and self._by_definition(node, outputs, depth):
+                    return
+            self.graph.nodes.append(node)
+        for t in outputs.values():
+            self._define(t)
+
+    def _contributed(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put the definition of a `com.microsoft` operator in its place."""
+        opset = self.graph.opsets.get("", onnx.defs.onnx_opset_version())
+        part = contrib.definition(proto, attributes(proto, what), self.graph.tensors, opset, self.graph.fresh, what)
+        if part is None:
+            return False
+        self._body(part, depth)
+        self.defined[proto.op_type] = self.defined.get(proto.op_type, 0) + 1
+        return True
+
+    def _by_definition(self, node: Node, outputs: dict[str, Tensor], depth: int) -> bool:
+        """Put ONNX's definition of an operator in the place of a node that the library has no loops for."""
+        tensors = self.graph.tensors
+        inputs = [tensors[i] if i else None for i in node.inputs]
+        if node.captures or node.domain == contrib.DOMAIN or not all(t is None or t.static for t in inputs):
+            return False
+        if has_loops(node, inputs, [outputs[o] for o in node.writes()], self.graph.opsets):
+            return False
+        types = [onnx.TypeProto() if t is None else type_proto(t) for t in inputs]
+        nodes = functions.body(node.proto, types, self.graph.opsets, self.graph.fresh)
+        for inner in nodes:
+            self.visit(inner, depth + 1)
+        if nodes:
+            self.defined[node.op_type] = self.defined.get(node.op_type, 0) + 1
+        return bool(nodes)
+
+    def _without_empty_pieces(self, proto: onnx.NodeProto, outputs: dict[str, Tensor]) -> onnx.NodeProto:
+        """A `Split` of which one piece is everything as an `Identity`; the empty pieces are constants."""
+        full = [o for o, t in outputs.items() if not t.static or t.size]
+        if len(full) != 1 or len(full) == len(outputs):
+            return proto
+        for name in [o for o in outputs if o not in full]:
+            self._define(_zeros(name, outputs.pop(name)))
+        return onnx.NodeProto(op_type="Identity", name=proto.name, input=proto.input[:1], output=full)
+
+    def _known_empty(self, proto: onnx.NodeProto) -> onnx.NodeProto:
+        """The node with tensors of no elements as constants: nothing of them is left to a run."""
+        empty = {
+            i: t for i in proto.input
+            if i and (t := self.graph.tensors[i]).static and t.size == 0 and t.const is None
+        }  # fmt: skip
+        if not empty:
+            return proto
+        changed = onnx.NodeProto()
+        changed.CopyFrom(proto)
+        for k, name in enumerate(proto.input):
+            if name in empty:
+                changed.input[k] = self._empty(empty[name])
+        return changed
+
+    def _empty(self, like: Tensor) -> str:
+        name = f"empty {like.dtype}{list(like.shape or ())}"
+        if name not in self.graph.tensors:
+            self._define(_zeros(name, like))
+        return name
+
+    def _flattened(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put the bodies of control flow in its place as far as its conditions and counts are known."""
+        if proto.op_type == "If":
+            return self._splice(proto, what, depth)
+        if proto.op_type not in ("Loop", "Scan"):
+            return False
+        tensors = self.graph.tensors
+        check_attribute_types(proto, self.graph.opsets, what)
+        around = unrolling.Surroundings(
+            self.graph.constant,
+            lambda n: tensors[n].shape if n else None,
+            self.sequences.elements.__contains__,
+            self.graph.fresh,
+            self.graph.opsets.get("", 1),
+        )
+        loop = proto.op_type == "Loop"
+        if loop and len(proto.input) < 2:
+            return False
+        if loop:
+            parts = unrolling.loop(proto, around, what)
+        else:
+            parts = unrolling.scan(proto, attributes(proto, what), around, what)
+        before, nodes, counted = set(tensors), len(self.graph.nodes), (self.folded, dict(self.defined))
+        try:
+            for part in parts:
+                self._body(part, depth)
+        except unrolling.NotConstant as reason:
+            for name in [n for n in tensors if n not in before]:
+                del tensors[name]
+                self.sequences.elements.pop(name, None)
+            del self.graph.nodes[nodes:]
+            self.folded, self.defined = counted
+            self.graph.notes.append(f"{what} is not unrolled: {reason}")
+            return False
+        return True
+
+    def _body(self, part: onnx.GraphProto, depth: int) -> None:
+        for t in part.initializer:
+            value = to_numpy(t, self.folder, f"initializer '{t.name}'")
+            self._define(Tensor(t.name, dtype_of(t.data_type), value.shape, value))
+        for node in part.node:
+            self.visit(node, depth + 1)
+
+    def _subgraph(self, body: onnx.GraphProto, inputs: Sequence[Tensor]) -> Graph:
+        """A subgraph as a graph of its own. `inputs`: its own, then captured tensors (constants stay constants)."""
+        model = onnx.ModelProto(graph=onnx.GraphProto(name=body.name))
+        walker = _Walker(model, self.folder, dict(self.graph.opsets), owned=False)
+        walker.visited = self.visited
+        for t in inputs:
+            if t.const is None:
+                walker.graph.inputs.append(t.name)
+            walker._define(t)
+        results = [f"{o.name}@result{k}" for k, o in enumerate(body.output)]
+        walker._body(body, 0)
+        for o, result in zip(body.output, results):
+            walker.visit(onnx.NodeProto(op_type="Identity", input=[o.name], output=[result]), 0)
+        walker.graph.outputs += results
+        self.visited = walker.visited
+        verify(walker.graph)
+        return walker.graph
+
+    def _splice(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Put the branch of an `If` with a known condition in its place."""
+        if len(proto.input) != 1:
+            return False
+        condition = self.graph.constant(proto.input[0])
+        if condition is None or condition.size != 1:
+            return False
+        wanted = "then_branch" if bool(condition.reshape(())) else "else_branch"
+        branch = next((a.g for a in proto.attribute if a.name == wanted), None)
+        if branch is None or len(branch.output) != len(proto.output):
+            raise ModelError(f"{what}: {wanted} is missing or has the wrong number of outputs")
+        self._body(subgraphs.instantiate(branch, list(proto.output), self.graph.fresh), depth)
+        return True
+
+    def _fold(self, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
+        """The outputs as constants when they can be known now, else None."""
+        if (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == contrib.DOMAIN:
+            return None
+        tensors = self.graph.tensors
+        if node.op_type in ("Shape", "Size") and not node.domain and tensors[node.inputs[0]].shape is not None:
+            shape = tensors[node.inputs[0]].shape or ()
+            start, end = node.attrs.get("start", 0), node.attrs.get("end", len(shape))
+            value = np.array(shape[start:end] if node.op_type == "Shape" else math.prod(shape), np.int64)
+            return [Tensor(node.outputs[0], i64, value.shape, value)]
+        if outputs and all(t.static and t.size == 0 for t in outputs.values()):
+            return [_zeros(t.name, t) for t in outputs.values()]
+        values = [tensors[i].const for i in node.inputs if i]
+        if node.captures or any(v is None for v in values):
+            return None
+        if sum(t.nbytes for t in outputs.values() if t.static) > MAX_FOLD_BYTES and node.op_type != "ConstantOfShape":
+            return None
+        if node.op_type == "ConstantOfShape":
+            return [_filled(node, outputs[node.outputs[0]])]
+        results = HostNode.of(node, self.graph.opsets, tensors)(values, {})
+        present = list(node.writes())
+        if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
+            return None  # sequences and optionals stay on the host
+        made = [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
+        if node.kind == "DequantizeLinear" and not node.attrs.get("block_size"):
+            made = [replace(made[0], codes=_codes(node, values))]
+        return made
+
+
+def _codes(node: Node, values: Sequence[np.ndarray | None]) -> Codes:
+    """What a dequantised constant is made from."""
+    integers, scale, zero = [*values, None][:3]
+    assert integers is not None and scale is not None
+    return Codes(integers, zero, scale, int(node.attrs.get("axis", 1)) % max(1, integers.ndim))
+
+
+def _zeros(name: str, like: Tensor) -> Tensor:
+    assert like.dtype is not None and like.shape is not None
+    return Tensor(name, like.dtype, like.shape, np.zeros(like.shape, like.dtype.np))
+
+
+def _filled(node: Node, tensor: Tensor) -> Tensor:
+    """`ConstantOfShape` as a broadcast view: a model of only such weights stays small."""
+    if not tensor.static or tensor.dtype is None:
+        raise ModelError(f"{node.kind} '{node.name}': the shape is not known")
+    fill = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
+    if fill.size != 1:
+        raise ModelError(f"{node.kind} '{node.name}': attribute value must have one element")
+    value = np.broadcast_to(fill[0].astype(tensor.dtype.np), tensor.shape or ())
+    return Tensor(tensor.name, tensor.dtype, tensor.shape, value)
+
+
+def _constant(tensor: Tensor, value: np.ndarray, what: str) -> Tensor:
+    if tensor.dtype is None:
+        return Tensor(tensor.name, None, value.shape, value)
+    if tensor.shape is not None and value.shape != tensor.shape:
+        raise ModelError(f"{what}: result '{tensor.name}' is {list(value.shape)}, inferred {list(tensor.shape)}")
+    check_shape(f"{what}: result '{tensor.name}'", value.shape, value.dtype.itemsize)
+    array = np.ascontiguousarray(value.astype(tensor.dtype.np, copy=False)).reshape(value.shape)
+    return Tensor(tensor.name, tensor.dtype, value.shape, array)

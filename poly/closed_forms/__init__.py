@@ -1,0 +1,1 @@
+"""Counts as formulas in the sizes: integer points summed symbolically, printed, evaluated."""

@@ -1,0 +1,1 @@
+"""What `legality` and `dependences` are made of: orders of execution, conflicts, promoted regions."""

@@ -1,0 +1,218 @@
+"""Do promotions keep every value? Value-based flow across the edge of a promoted region.
+
+A `Promote` node gives each value of the loops above it a buffer of its own. What is read
+below but produced outside must be copied in; what is written below and needed outside must
+be copied out. Because order is checked separately, the flow of the Scop's own order decides;
+for reductions too, as a chain of updates stays inside a region in every order or in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import islpy as isl
+
+from poly.access import Access, accesses
+from poly.cache import per_scop
+from poly.dependences import value_flow_among
+from poly.forms.boxes import check_layout
+from poly.ordering.one_dim import equated_dims, forms
+from poly.ordering.order import in_order
+from poly.ordering.regions import Region, prefix_map, regions
+from poly.scop import Scop
+from poly.tree import Node, Promote, time_maps, walk
+
+
+@dataclass(frozen=True, eq=False)
+class PromotionFault:
+    """Why a promotion is wrong. `pairs` `{ S[x] -> T[y] }`: the value that flows from x to y does
+    not reach it; None when the value comes from the caller or goes to the caller, and then `end`
+    is the other side. `sizes`: the parameters for which it is wrong."""
+
+    node: Promote
+    pairs: isl.Map | None
+    sizes: isl.Set
+    loop: str | None
+    detail: str
+    end: CallerEnd | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CallerEnd:
+    """Instances whose access reads what the caller passes, or writes what the caller gets."""
+
+    access: Access
+    instances: isl.Set
+
+
+def promotion_faults(scop: Scop, tree: Node) -> Iterator[PromotionFault]:
+    """All ways in which promotions lose or miss a value, outermost promotion first.
+
+    Raises:
+        ScheduleError: a layout gives two elements of a buffer one place.
+    """
+    if any(isinstance(n, Promote) for n in walk(tree)):
+        for region in regions(scop, tree):
+            check_layout(scop, region)
+            yield from _region_faults(scop, region)
+
+
+def _region_faults(scop: Scop, region: Region) -> Iterator[PromotionFault]:
+    node = region.node
+    if node.copy_in and node.copy_out:
+        return
+    yield from _lost_flow(scop, region)
+    kind = scop.arrays[node.array].kind
+    if not node.copy_in and kind in ("in", "inout"):
+        yield from _caller(region, _reads_caller_value(scop, region), f"'{node.array}' holds values of the caller "
+                           f"that '{node.buffer}' misses (no copy in)")  # fmt: skip
+    if not node.copy_out and kind in ("out", "inout"):
+        yield from _caller(region, _writes_final_value(scop, region), f"'{node.array}' goes back to the caller, "
+                           f"but '{node.buffer}' is dropped (no copy out)")  # fmt: skip
+    if node.copy_out and not node.copy_in and (kind != "local" or _crosses(scop, region)):
+        detail = (
+            f"elements of '{node.array}' that are written under a condition only would be copied out of "
+            f"'{node.buffer}' unset (no copy in)"
+        )
+        yield from _caller(region, _writes_uncertain(scop, region), detail)
+
+
+def _caller(region: Region, ends: Iterator[CallerEnd], detail: str) -> Iterator[PromotionFault]:
+    for end in ends:
+        yield PromotionFault(region.node, None, end.instances.params(), _loop(region), detail, end)
+
+
+def _loop(region: Region) -> str | None:
+    return region.loops[-1].name if region.loops else None
+
+
+def _crosses(scop: Scop, region: Region) -> bool:
+    """Whether any value of the array leaves or enters an iteration of the region, or passes it by:
+    only then can elements that are copied out unset do harm to a local array."""
+    for f in value_flow(scop)(region.node.array):
+        source, sink = (f.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
+        if any(True for _ in _escaping(scop, region, f, source, sink, f.map)):
+            return True
+    return False
+
+
+def _lost_flow(scop: Scop, region: Region) -> Iterator[PromotionFault]:
+    """Values that flow across the edge of the region without a copy."""
+    node = region.node
+
+    def faults(pairs: Iterator[isl.Map], detail: str) -> Iterator[PromotionFault]:
+        for m in pairs:
+            yield PromotionFault(node, m, m.params(), _loop(region), detail)
+
+    for flow_of in value_flow(scop)(node.array):
+        source, sink = (flow_of.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
+        if not node.copy_in and sink in region.inside:
+            missed = flow_of.map.intersect_range(region.inside[sink])
+            yield from faults(_escaping(scop, region, flow_of, source, sink, missed),
+                              f"the buffer '{node.buffer}' is not filled with it (no copy in)")  # fmt: skip
+        if not node.copy_out and source in region.inside:
+            lost = flow_of.map.intersect_domain(region.inside[source])
+            yield from faults(_escaping(scop, region, flow_of, source, sink, lost),
+                              f"the buffer '{node.buffer}' is dropped before (no copy out)")  # fmt: skip
+
+
+def _escaping(scop: Scop, region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> Iterator[isl.Map]:
+    """The `pairs` with an end outside the region or the ends in two iterations of a loop above it."""
+    if source not in region.inside or sink not in region.inside:
+        if not pairs.is_empty():
+            yield pairs
+        return
+    inside = pairs.intersect_domain(region.inside[source]).intersect_range(region.inside[sink])
+    if not pairs.plain_is_equal(inside) and not pairs.is_subset(inside):
+        yield pairs.subtract(inside)
+    known = forms(scop)
+    for m in region.loops:
+        a, b = m.schedule[source], m.schedule[sink]
+        if known.equal(a, b, flow_of.equated):
+            continue
+        for apart in (a.lt_map(b), a.gt_map(b)):
+            escaping = inside.intersect(apart)
+            if not escaping.is_empty():
+                yield escaping
+
+
+def _inside(scop: Scop, region: Region, write: bool) -> Iterator[Access]:
+    for a in accesses(scop):
+        if a.array == region.node.array and a.write == write and a.stmt in region.inside:
+            yield a
+
+
+def _reads_caller_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
+    """The reads of the region that may come before every certain write of its element."""
+    writes = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
+    for read in _inside(scop, region, write=False):
+        first = read.map.domain().intersect(region.inside[read.stmt])
+        if is_single(read):
+            pairs = {(w.stmt, read.stmt): w.map.apply_range(read.map.reverse()) for w in writes}
+            for covered in in_order(scop, pairs).values():
+                first = first.subtract(covered.range())
+        if not first.is_empty():
+            yield CallerEnd(read, first)
+
+
+def _writes_final_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
+    """The writes of the region that may be the last ones of its element."""
+    others = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
+    for write in _inside(scop, region, write=True):
+        last = write.map.domain().intersect(region.inside[write.stmt])
+        if is_single(write):
+            pairs = {(write.stmt, w.stmt): write.map.apply_range(w.map.reverse()) for w in others}
+            for replaced in in_order(scop, pairs).values():
+                last = last.subtract(replaced.domain())
+        if not last.is_empty():
+            yield CallerEnd(write, last)
+
+
+def _writes_uncertain(scop: Scop, region: Region) -> Iterator[CallerEnd]:
+    """The writes to elements that an iteration may write but does not certainly write."""
+    certain: isl.Map | None = None
+    possible: isl.Map | None = None
+    for a in _inside(scop, region, write=True):
+        touched = prefix_map(region, a.stmt).reverse().apply_range(a.map)
+        possible = touched if possible is None else possible.union(touched)
+        if a.must:
+            certain = touched if certain is None else certain.union(touched)
+    if possible is not None:
+        doubtful = possible if certain is None else possible.subtract(certain)
+        for a in _inside(scop, region, write=True):
+            places = prefix_map(region, a.stmt).range_product(a.map)
+            instances = places.intersect_range(doubtful.wrap()).domain()
+            if not instances.is_empty():
+                yield CallerEnd(a, instances)
+
+
+def is_single(access: Access) -> bool:
+    """Whether each instance touches one element (no subscript stands for a whole dimension)."""
+    return bool(access.map.is_single_valued())
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """Value-based flow between two statements, with the dimensions that it equates."""
+
+    map: isl.Map
+    equated: frozenset[tuple[int, int]]
+
+
+@per_scop
+def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
+    """A function from an array's name to the flow through it (computed once each)."""
+    domains = {n: s.domain for n, s in scop.statements.items()}
+    inputs = tuple(accesses(scop))
+    order = time_maps(scop.tree, domains)
+
+    @cache
+    def of(array: str) -> list[Flow]:
+        maps: list[isl.Map] = []
+        value_flow_among([a for a in inputs if a.array == array], "RAW", order).foreach_map(maps.append)
+        maps.sort(key=lambda m: (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out)))
+        return [Flow(m, equated_dims(m)) for m in maps]
+
+    return of

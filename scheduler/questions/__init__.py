@@ -1,0 +1,1 @@
+"""Questions that a schedule answers with exact formulas and sets."""

@@ -1,0 +1,1 @@
+"""Strategies for tensor contractions on a CPU: found, register-tiled, packed."""

@@ -1,0 +1,164 @@
+"""Finding tensor contractions in a Scop, from access expressions alone.
+
+A contraction is a reduction `C[out] += A[...] * B[...]` (Gareev, Grosser, Kruse,
+"High-Performance Generalized Tensor Operations", TACO 2018, widened to convolutions:
+an operand's subscripts may be affine in several iterators). Its iterators are sorted by
+the operands that they move:
+
+    batch   in C, A and B          rows/cols   in C and exactly one of A, B
+    inner   in A and B, not in C (the reduction)
+    single  in C, with one value only (one image, one head): they shape nothing
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
+from poly.forms.affine import constant_of
+from poly.scop import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One factor: its load and the output iterators that move it alone."""
+
+    load: Load
+    own: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`update` is the statement; `outputs` the iterators of C in subscript order."""
+
+    update: Statement
+    outputs: tuple[str, ...]
+    single: tuple[str, ...]
+    batch: tuple[str, ...]
+    inner: tuple[str, ...]
+    operands: tuple[Operand, Operand]
+
+    @property
+    def sweep(self) -> bool:
+        """Whether there is one real operand (`recognise_sweep`)."""
+        return not self.operands[1].load.index and not self.operands[1].own
+
+
+def variables(expr: Expr) -> set[str]:
+    """Names of all variables in an expression."""
+    return {e.name for e in walk(expr) if isinstance(e, Var)}
+
+
+def extent(stmt: Statement, name: str) -> int | None:
+    """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
+    top = stmt.domain.dim_max(stmt.iters.index(name))
+    value = constant_of(top.coalesce())
+    return None if value is None else value + 1
+
+
+def recognise(stmt: Statement) -> Contraction | None:
+    """The contraction that `stmt` performs, or None when it is something else."""
+    if stmt.reduction != "+" or stmt.predicate is not None or stmt.dynamic:
+        return None
+    product = _added_product(stmt)
+    return None if product is None else _sorted(stmt, product)
+
+
+def recognise_sweep(stmt: Statement) -> Contraction | None:
+    """A reduction of one operand (pooling, a sum over rows) in the same form: its second operand moves nothing.
+
+    Any associative reduction will do; `recognise` is for sums of products.
+    """
+    if stmt.reduction is None or stmt.predicate is not None or stmt.dynamic:
+        return None
+    value = stmt.value
+    operands = value.args if isinstance(value, Call) else (value.a, value.b) if isinstance(value, Binary) else ()
+    load = _stripped(operands[1]) if len(operands) == 2 else None
+    if not isinstance(load, Load) or any(x.array == stmt.array for x in loads(load)):
+        return None
+    return _sorted(stmt, (load, Load(load.array, (), load.dtype)))
+
+
+def _sorted(stmt: Statement, product: tuple[Load, Load]) -> Contraction | None:
+    """The iterators by what they move; None when the result is not one element for each set of outputs."""
+    if not all(isinstance(e, Var) for e in stmt.index):
+        return None
+    outputs = tuple(e.name for e in stmt.index if isinstance(e, Var))
+    if len(set(outputs)) != len(outputs) or not set(outputs) <= set(stmt.iters):
+        return None
+    moved = [set().union(*(variables(e) for e in op.index)) & set(stmt.iters) for op in product]
+    single = tuple(i for i in outputs if extent(stmt, i) == 1)
+    many = [i for i in outputs if i not in single]
+    batch = tuple(i for i in many if i in moved[0] and i in moved[1])
+    own = [tuple(i for i in many if i in moved[k] and i not in moved[1 - k]) for k in (0, 1)]
+    inner = tuple(i for i in stmt.iters if i not in outputs)
+    if not inner or not set(outputs) <= moved[0] | moved[1]:
+        return None
+    return Contraction(stmt, outputs, single, batch, inner, (Operand(product[0], own[0]), Operand(product[1], own[1])))
+
+
+def _added_product(stmt: Statement) -> tuple[Load, Load] | None:
+    """The two loads of `target + a * b`, or of products of pairs (both through widening casts), else None."""
+    value = stmt.value
+    if isinstance(value, Call) and value.fn == "fma":
+        factors: tuple[Expr, Expr] = (value.args[0], value.args[1])
+    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Binary) and value.b.op == "*":
+        factors = (value.b.a, value.b.b)
+    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Call) and value.b.fn == "dot_pairs":
+        factors = (value.b.args[0], value.b.args[1])
+    else:
+        return None
+    a, b = (_stripped(f) for f in factors)
+    if not isinstance(a, Load) or not isinstance(b, Load):
+        return None
+    if any(load.array == stmt.array for load in (*loads(a), *loads(b))) or a.array == b.array:
+        return None
+    return a, b
+
+
+def _stripped(expr: Expr) -> Expr:
+    while isinstance(expr, Cast) or (isinstance(expr, Call) and expr.fn == "widen_pairs"):
+        expr = expr.a if isinstance(expr, Cast) else expr.args[0]
+    return expr
+
+
+def slope(expr: Expr, name: str, tile: int) -> int | None:
+    """d expr / d name inside an aligned tile of `tile` values of `name`; None if not constant.
+
+    Inside such a tile `name // tile` is constant and `name % tile` has slope 1, which is how
+    a packed layout looks in a subscript.
+    """
+    if isinstance(expr, Const):
+        return 0
+    if isinstance(expr, Var):
+        return 1 if expr.name == name else 0
+    if name not in variables(expr):
+        return 0
+    if isinstance(expr, Unary) and expr.op == "neg":
+        inside = slope(expr.a, name, tile)
+        return None if inside is None else -inside
+    if not isinstance(expr, Binary):
+        return None
+    if expr.op in ("//", "%") and expr.a == Var(name) and isinstance(expr.b, Const) and expr.b.value % tile == 0:
+        return 0 if expr.op == "//" else 1
+    a, b = slope(expr.a, name, tile), slope(expr.b, name, tile)
+    if a is None or b is None:
+        return None
+    if expr.op == "+":
+        return a + b
+    if expr.op == "-":
+        return a - b
+    if expr.op == "*" and isinstance(expr.b, Const):
+        return a * int(expr.b.value)
+    if expr.op == "*" and isinstance(expr.a, Const):
+        return b * int(expr.a.value)
+    return None
+
+
+def stride(load: Load, name: str, tile: int) -> int | None:
+    """How many elements apart neighbouring values of `name` in a tile are, where only the last
+    subscript moves; else None."""
+    if not load.index:
+        return None
+    slopes = [slope(e, name, tile) for e in load.index]
+    return slopes[-1] if all(s == 0 for s in slopes[:-1]) else None

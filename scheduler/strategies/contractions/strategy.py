@@ -1,0 +1,89 @@
+"""The strategy that gives every contraction of a Scop its register-tiled tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import islpy as isl
+
+from poly.scop import Scop
+from poly.target import Target
+from poly.tree import Filter, Node, Sequence
+from scheduler.strategies.contractions.recognise import Contraction
+from scheduler.strategies.contractions.tree import Group, TilePlan, build, group_nests, plan_tile
+from scheduler.strategies.planner import Plan, Planner
+
+MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
+
+
+Choose = Callable[[Scop, Contraction, Target], TilePlan | None]
+
+
+def contractions(plan: Planner, choose: Choose = plan_tile) -> None:
+    """Replace the top-level nests that hold a contraction (and the pointwise nests after it).
+
+    `choose` gives each its register tile (a tuner has other ideas than the model).
+    """
+    position = 0
+    while position < len(top_filters(plan)):
+        filters = top_filters(plan)
+        found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+        if found is None:
+            position += 1
+            continue
+        group, taken = found
+        _propose(plan, group, position, taken, choose)
+        position += 1
+
+
+def top_filters(plan: Plan) -> list[Filter]:
+    """The parts of the tree's outermost sequence (one part when there is no sequence)."""
+    tree = plan.tree
+    if isinstance(tree, Sequence):
+        return list(tree.filters)
+    return [Filter({n: s.domain for n, s in plan.scop.statements.items()}, tree)]
+
+
+def _propose(plan: Planner, group: Group, position: int, taken: int, choose: Choose) -> None:
+    update = group.contraction.update
+    tile = choose(plan.scop, group.contraction, plan.target)
+    if tile is None or tile.score < MIN_EFFICIENCY:
+        why = "no operand has a dimension for vector lanes" if tile is None else f"predicted {tile.score:.0%} of peak"
+        plan.decline(
+            f"contraction {update.name}", "no register tile", why,
+            peak_share=None if tile is None else round(tile.score, 3), needed=MIN_EFFICIENCY,
+        )  # fmt: skip
+        return
+    filters = top_filters(plan)
+    domain: dict[str, isl.Set] = {}
+    for f in filters[position : position + taken]:
+        domain.update(f.domain)
+    subtree = build(plan.scop, group, tile, plan.target, plan.threads)
+    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
+    tree: Node = rest[0].child if len(rest) == 1 else Sequence(tuple(rest))
+    if plan.attempt(
+        f"contraction {update.name}", _describe(group, tile), lambda s: s.set_order(tree), **_figures(tile)
+    ):
+        plan.claimed |= set(domain)
+
+
+def _figures(plan: TilePlan) -> dict[str, Any]:
+    return {
+        "rows": plan.tile.rows, "columns": plan.tile.columns, "row_loop": plan.rows, "column_loop": plan.columns,
+        "accumulators": plan.tile.rows * plan.tile.vectors, "peak_share": round(plan.score, 3), "packed": plan.pack,
+    }  # fmt: skip
+
+
+def _describe(group: Group, plan: TilePlan) -> str:
+    """The decision in one line."""
+    update, tile = group.contraction.update, plan.tile
+    text = (
+        f"contraction {update.name}: register tile {tile.rows} ({plan.rows or 'one row'}) x {tile.columns} "
+        f"({plan.columns}), predicted {plan.score:.0%} of FMA peak"
+    )
+    if plan.pack:
+        text += f", {plan.panel.load.array} packed in panels"
+    if group.after:
+        text += f", fused with {', '.join(s.name for s in group.after)}"
+    return text

@@ -1,0 +1,452 @@
+"""Schedule trees for contractions: a register tile kept across the reduction.
+
+    for outer tiles ...                     (parallel outermost when asked)
+      promote C to registers
+        C tile = init                       (if the nest has one)
+        for k ...: C tile += A * B          rows unrolled, columns in vector registers
+        epilogue statements on the tile     (following pointwise nests are absorbed)
+
+The structure is that of BLIS (Van Zee & van de Geijn, TOMS 2015) restated for any
+contraction found in a Scop. Nothing here is trusted: the caller checks legality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import islpy as isl
+
+from poly.expr import Const, Load, Var, loads
+from poly.rewriting.relayout import Layout
+from poly.scop import Scop, Statement
+from poly.target import Target
+from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Space, loop_dim
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.recognise import (
+    Contraction,
+    Operand,
+    extent,
+    recognise,
+    recognise_sweep,
+    slope,
+    stride,
+    variables,
+)
+from scheduler.strategies.contractions.register_tile import RegisterTile, choose
+from scheduler.strategies.sharing import shared_loop
+
+SCATTER_CYCLES_PER_ELEMENT = 2.0
+PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
+ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
+STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
+PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
+APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
+PAGE_BYTES = 4096
+UNROLL_INNER = 9
+NEAR = 4  # elements at most this far apart are loaded whole and shuffled
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """`columns` runs along vector lanes (an iterator of `panel`), `rows` is unrolled."""
+
+    contraction: Contraction
+    panel: Operand
+    other: Operand
+    columns: str
+    rows: str | None
+    tile: RegisterTile
+    score: float
+    pack: bool
+
+
+@dataclass
+class Group:
+    """Statements scheduled together: `iters[stmt][output]` is the statement's own iterator."""
+
+    contraction: Contraction
+    before: list[Statement] = field(default_factory=list)
+    after: list[Statement] = field(default_factory=list)
+    iters: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def statements(self) -> list[Statement]:
+        """In execution order."""
+        return [*self.before, self.contraction.update, *self.after]
+
+
+def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
+    """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
+    best: TilePlan | None = None
+    lanes = target.lanes(c.update.value.dtype.bits)
+    depth = 1
+    for name in c.inner:
+        depth *= extent(c.update, name) or 64
+    for panel, other in (c.operands, c.operands[::-1]):
+        for columns in panel.own:
+            for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
+                plan = _score(scop, c, panel, other, columns, rows, lanes, depth, target, constants)
+                if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                    best = plan
+    return best
+
+
+def _score(
+    scop: Scop, c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
+    lanes: int, depth: int, target: Target, constants: frozenset[str],
+) -> TilePlan | None:  # fmt: skip
+    row_extent = 1 if rows is None else extent(c.update, rows)
+    apart = stride(panel.load, columns, lanes)
+    near = apart is not None and 1 <= apart <= NEAR
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if near and apart else 1)
+    score = tile.efficiency
+    free = panel.load.array in constants
+    reuse = 1
+    for name in other.own:
+        reuse *= extent(c.update, name) or PACK_MIN_REUSE
+    plain = plain_dimension(panel.load, columns) is not None
+    pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,)
+    if not near or stride(panel.load, columns, tile.columns) != apart:
+        if not pack and not (free and plain):
+            return None
+        score *= 1.0 if free else STRIDED_PACK
+    if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
+        if c.sweep:
+            return None  # each element is read once: in the order of memory is best
+        score *= PAGE_STEPS
+    if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
+        score *= APART_ROWS
+    cells = tile.rows * tile.columns
+    fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
+    if stride(c.update.target, columns, tile.columns) != 1:
+        score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
+    return TilePlan(c, panel, other, columns, rows, tile, score, pack)
+
+
+def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
+    """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
+    shape = [e.value if isinstance(e, Const) else 1 << 20 for e in scop.arrays[load.array].shape]
+    below = load.dtype.bytes
+    stride = 0
+    for dim in reversed(range(len(shape))):
+        stride += abs(slope(load.index[dim], c.inner[0], 1) or 0) * below
+        below *= shape[dim]
+    return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
+
+
+def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, int] | None:
+    """The contraction group that begins at nest `start`, and how many nests it takes.
+
+    Following nests join when each is one statement that is pointwise in the outputs
+    (possibly reading other arrays); a nest holding only the initialisation may come first.
+    """
+    first = [scop.statements[s] for s in nests[start]]
+    found = _recognised(first)
+    taken = 1
+    if not found and len(first) == 1 and start + 1 < len(nests):
+        second = [scop.statements[s] for s in nests[start + 1]]
+        found = [c for c in _recognised(second) if c.update.array == first[0].array]
+        first, taken = [*first, *second], 2
+    if len(found) != 1:
+        return None
+    c = found[0]
+    group = Group(c, iters={c.update.name: {o: o for o in c.outputs}})
+    aligned = {c.update.array: c.outputs}
+    for stmt in first:
+        if stmt is c.update:
+            continue
+        if stmt.array != c.update.array or not _align(stmt, aligned, group):
+            return None
+        (group.before if first.index(stmt) < first.index(c.update) else group.after).append(stmt)
+    while start + taken < len(nests) and len(nests[start + taken]) == 1:
+        stmt = scop.statements[nests[start + taken][0]]
+        if stmt.reduction is not None or stmt.dynamic or not _reads(stmt, aligned) or not _align(stmt, aligned, group):
+            break
+        group.after.append(stmt)
+        taken += 1
+    return group, taken
+
+
+def _recognised(stmts: Sequence[Statement]) -> list[Contraction]:
+    return [c for s in stmts if (c := recognise(s) or recognise_sweep(s)) is not None]
+
+
+def _reads(stmt: Statement, aligned: Mapping[str, tuple[str, ...]]) -> bool:
+    return any(load.array in aligned for load in loads(stmt.value))
+
+
+def _align(stmt: Statement, aligned: dict[str, tuple[str, ...]], group: Group) -> bool:
+    """Match the statement's iterators to the outputs through its accesses of aligned arrays."""
+    outputs = group.contraction.outputs
+    match: dict[str, str] | None = None
+    for load in (stmt.target, *loads(stmt.value)):
+        if load.array not in aligned:
+            continue
+        here = _match(load, aligned[load.array])
+        if here is None or (match is not None and here != match):
+            return False
+        match = here
+    if match is None or set(match.values()) != set(stmt.iters) or set(match) != set(outputs):
+        return False
+    if stmt.array not in aligned:
+        by_iter = {own: out for out, own in match.items()}
+        names = [e.name for e in stmt.index if isinstance(e, Var)]
+        if len(names) != len(stmt.index) or set(names) != set(by_iter):
+            return False
+        aligned[stmt.array] = tuple(by_iter[n] for n in names)
+    group.iters[stmt.name] = match
+    return True
+
+
+def _match(load: Load, dims: tuple[str, ...]) -> dict[str, str] | None:
+    """Output name -> iterator used at that dimension, None unless all are distinct variables."""
+    names = [e.name for e in load.index if isinstance(e, Var)]
+    if len(names) != len(load.index) or len(set(names)) != len(names):
+        return None
+    return dict(zip(dims, names, strict=True))
+
+
+def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int) -> Node:
+    """The subtree for a group (without its Filter)."""
+    maker = _Maker(scop, group, plan)
+    node: Node = maker.tile_body()
+    arrays = [group.contraction.update.array, *(s.array for s in group.after)]
+    for array in dict.fromkeys(arrays):
+        if scop.arrays[array].kind == "local" or array == group.contraction.update.array:
+            node = maker.promoted(array, node, used_outside(scop, group, array))
+    outer, trips = maker.outer_members(target, threads)
+    shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
+    if shared is not None:
+        outer[shared] = _with_kind(outer[shared], "parallel")
+    if not group.contraction.batch:
+        node = _nest(outer, node)
+        if maker.rows_far_apart(target):
+            node = maker.packed_rows(node, "heap")
+        return maker.packed_panel(node, "heap") if plan.pack else node
+    panels = next(k for k, m in enumerate(outer) if m.name == f"{plan.columns}.out")
+    if plan.pack:  # a panel at a time, which stays in L1 while the rows pass by
+        node, outer = maker.packed_panel(_nest(outer[panels + 1 :], node), "local"), outer[: panels + 1]
+    if maker.rows_far_apart(target):
+        node, outer = maker.packed_rows(_nest(outer[panels:], node), "local"), outer[:panels]
+    return _nest(outer, node)
+
+
+def _nest(loops: Sequence[Member], node: Node) -> Node:
+    return Band(tuple(loops), node) if loops else node
+
+
+def _even_block(tiles: int, most: int, threads: int) -> int:
+    """Tiles in a block, at most `most` and no less than half of it: the largest that shares them evenly."""
+
+    def last(block: int) -> int:
+        """Tiles of the thread that has most."""
+        blocks = -(-tiles // block)
+        return min(tiles, -(-blocks // threads) * block)
+
+    return min(range(most, max(1, most // 2) - 1, -1), key=last) if threads > 1 else most
+
+
+def _with_kind(m: Member, kind: LoopKind) -> Member:
+    return Member(m.name, m.schedule, kind, m.factor, m.coincident)
+
+
+def used_outside(scop: Scop, group: Group, array: str) -> bool:
+    """Whether the caller or another statement needs the array after the group."""
+    inside = {s.name for s in group.statements()}
+    if scop.arrays[array].kind != "local":
+        return True
+    return any(
+        array == s.array or any(load.array == array for load in loads(s.value))
+        for s in scop.statements.values()
+        if s.name not in inside
+    )
+
+
+class _Maker:
+    """Builds members and nodes for one group under one plan."""
+
+    def __init__(self, scop: Scop, group: Group, plan: TilePlan) -> None:
+        self.scop, self.group, self.plan = scop, group, plan
+        self.outputs = group.contraction.outputs
+
+    def dim(self, stmt: Statement, output: str) -> isl.PwAff:
+        own = self.group.iters[stmt.name][output]
+        return loop_dim(stmt.domain, stmt.iters.index(own))
+
+    def member(self, name: str, output: str, cut: tuple[int, int], kind: LoopKind = "serial",
+               factor: int | None = None) -> Member:  # fmt: skip
+        """The loop `(output % cut[0]) // cut[1]` for every statement (0 = no modulo)."""
+        schedule = {}
+        for stmt in self.group.statements():
+            pa = self.dim(stmt, output)
+            if cut[0]:
+                pa = pa.mod_val(isl.Val(cut[0]))
+            if cut[1] != 1:
+                pa = pa.scale_down_val(isl.Val(cut[1])).floor()
+            schedule[stmt.name] = pa
+        return Member(name, schedule, kind, factor, coincident=True)
+
+    def operations(self) -> float | None:
+        """Multiplications and additions of the contraction; None when they depend on sizes."""
+        c = self.group.contraction
+        extents = [extent(c.update, i) for i in (*c.outputs, *c.inner)]
+        return None if None in extents else 2.0 * prod(n or 0 for n in extents)
+
+    def outer_members(self, target: Target, threads: int) -> tuple[list[Member], list[int | None]]:
+        """Tile loops: the panel owner's first, so that its panel stays in cache; and their iterations."""
+        plan, c = self.plan, self.group.contraction
+        order = [*c.single, *c.batch]
+        if set(plan.panel.own) == {plan.columns}:
+            order += [plan.columns, *(o for o in plan.other.own if o != plan.rows)]
+            order += [plan.rows] if plan.rows else []
+        else:
+            order += [plan.rows] if plan.rows else []
+            order += [o for o in plan.other.own if o != plan.rows]
+            order += [*(o for o in plan.panel.own if o != plan.columns), plan.columns]
+        members: list[Member] = []
+        trips: list[int | None] = []
+
+        def loop(name: str, o: str, block: int, step: int) -> None:
+            members.append(self.member(name, o, (block, step)))
+            total = block or extent(self.plan.contraction.update, o)
+            trips.append(None if total is None else -(-total // step))
+
+        block = self.row_block(target, threads)
+        if block and plan.rows:
+            place = len(c.single) + len(c.batch) if c.batch else 0
+            for o in order[:place]:
+                loop(o, o, 0, 1)
+            loop(f"{plan.rows}.blk", plan.rows, 0, block)
+            order = order[place:]
+        for o in order:
+            if o == plan.columns:
+                loop(f"{o}.out", o, 0, plan.tile.columns)
+            elif o == plan.rows:
+                loop(f"{o}.out", o, block or 0, plan.tile.rows)
+            else:
+                loop(o, o, 0, 1)
+        return members, trips
+
+    def row_block(self, target: Target, threads: int) -> int | None:
+        """Rows whose operand fits half of L2, when the panels are swept for each block; with several threads
+        rather fewer, so that all get as many tiles."""
+        plan, c = self.plan, self.group.contraction
+        if plan.rows is None or plan.other.own != (plan.rows,) or set(plan.panel.own) != {plan.columns}:
+            return None
+        sizes = [extent(c.update, i) for i in c.inner]
+        total = extent(c.update, plan.rows)
+        if total is None or any(s is None for s in sizes):
+            return None
+        row_bytes = plan.other.load.dtype.bytes
+        for s in sizes:
+            row_bytes *= s or 1
+        most = max(1, target.l2 // 2 // row_bytes // plan.tile.rows)
+        if most * plan.tile.rows >= total:
+            return None
+        return _even_block(-(-total // plan.tile.rows), most, threads) * plan.tile.rows
+
+    def point_members(self, stmt: Statement) -> tuple[Member, ...]:
+        """The loops inside a tile, for one statement."""
+        plan, tile = self.plan, self.plan.tile
+        members = []
+        if plan.rows:
+            members.append(self.member(f"{plan.rows}.in", plan.rows, (tile.rows, 1), "unroll"))
+        members.append(self.member(f"{plan.columns}.in", plan.columns, (tile.columns, 1), "vector", tile.lanes))
+        return tuple(
+            Member(f"{m.name}@{stmt.name}", {stmt.name: m.schedule[stmt.name]}, m.kind, m.factor, m.coincident)
+            for m in members
+        )
+
+    def inner_members(self) -> list[Member]:
+        """The reduction loops; short innermost ones are unrolled."""
+        stmt = self.group.contraction.update
+        members: list[Member] = []
+        unrolled = 1
+        for name in reversed(self.group.contraction.inner):
+            size = extent(stmt, name)
+            kind: LoopKind = "serial"
+            if members or len(self.group.contraction.inner) > 1:
+                if size is not None and unrolled * size <= UNROLL_INNER and all(m.kind == "unroll" for m in members):
+                    kind, unrolled = "unroll", unrolled * size
+            members.append(Member(name, {stmt.name: loop_dim(stmt.domain, stmt.iters.index(name))}, kind))
+        return members[::-1]
+
+    def tile_body(self) -> Node:
+        filters = []
+        for stmt in self.group.statements():
+            child: Node = Band(self.point_members(stmt), Leaf(), permutable=True)
+            if stmt is self.group.contraction.update:
+                child = Band(tuple(self.inner_members()), child)
+            filters.append(Filter({stmt.name: stmt.domain}, child))
+        return filters[0].child if len(filters) == 1 else InOrder(tuple(filters))
+
+    def promoted(self, array: str, node: Node, used_outside: bool) -> Node:
+        """Keep the tile of `array` in registers; vector dimension last."""
+        stmt = next(s for s in self.group.statements() if s.array == array)
+        own = self.group.iters[stmt.name][self.plan.columns]
+        dims = list(range(len(stmt.index)))
+        lane_dim = next(k for k, e in enumerate(stmt.index) if e == Var(own))
+        dims.sort(key=lambda k: k == lane_dim)
+        # The first statement initialises the tile, unless it updates what was there (`D *= beta`).
+        first = self.group.statements()[0]
+        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
+        copy_in = array == self.group.contraction.update.array and (not self.group.before or reads_old)
+        return Promote(array, f"{array}_tile", "register", node, tuple((k, 1, 0) for k in dims), copy_in, used_outside)
+
+    def rows_far_apart(self, target: Target) -> bool:
+        """Whether each step of the reduction reads its few row values from a cache line of its own, and more of those
+        lines than half of L1 holds: every tile of rows and of columns fetches them all again."""
+        plan, c = self.plan, self.group.contraction
+        load, steps = plan.other.load, prod(extent(c.update, name) or 0 for name in c.inner)
+        uses = -(-(extent(c.update, plan.columns) or 1) // plan.tile.columns)
+        if plan.rows is None or plan.other.own != (plan.rows,) or uses < ROWS_PACK_MIN_REUSE:
+            return False
+        if set(plan.panel.own) != {plan.columns} or plain_dimension(load, plan.rows) != len(load.index) - 1:
+            return False
+        size = steps * (extent(c.update, plan.rows) or target.l2) * load.dtype.bytes
+        return plan.tile.rows > 1 and steps * target.line > target.l1 // 2 and not (c.batch and size > target.l2 // 8)
+
+    def packed_rows(self, node: Node, space: Space) -> Node:
+        """Copy the other operand once, the rows of a tile side by side."""
+        load, height = self.plan.other.load, self.plan.tile.rows
+        last = len(load.index) - 1
+        layout = ((last, height, 0), *((k, 1, 0) for k in range(last)), (last, 1, height))
+        return Promote(load.array, f"{load.array}_rows", space, node, layout, True, False)
+
+    def packed_panel(self, node: Node, space: Space) -> Node:
+        """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""
+        load = self.plan.panel.load
+        layout = panel_layout(self.plan)
+        return Promote(load.array, f"{load.array}_packed", space, node, layout, True, False)
+
+
+def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:
+    """Layouts in which constant operands of contractions should be stored (packed at compile time)."""
+    wanted: dict[str, Layout] = {}
+    for stmt in scop.statements.values():
+        c = recognise(stmt)
+        plan = None if c is None else plan_tile(scop, c, target, constants)
+        if plan is None or plan.panel.load.array not in constants:
+            continue
+        load = plan.panel.load
+        uses = sum(load.array == other.array for s in scop.statements.values() for other in loads(s.value))
+        if uses == 1 and all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
+            if plain_dimension(load, plan.columns) is not None:
+                wanted[load.array] = panel_layout(plan)
+    return wanted
+
+
+def plain_dimension(load: Load, name: str) -> int | None:
+    """The one dimension that `name` alone subscripts, None when it occurs otherwise."""
+    dims = [k for k, e in enumerate(load.index) if name in variables(e)]
+    return dims[0] if len(dims) == 1 and load.index[dims[0]] == Var(name) else None
+
+
+def panel_layout(plan: TilePlan) -> Layout:
+    """Panels of the tile's width: the cut dimension outermost, its lanes innermost."""
+    load, width = plan.panel.load, plan.tile.columns
+    d = plain_dimension(load, plan.columns)
+    assert d is not None
+    rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
+    return ((d, width, 0), *rest, (d, 1, width))

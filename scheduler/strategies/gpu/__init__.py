@@ -1,0 +1,1 @@
+"""Strategies for GPUs: blocks, threads, shared memory and registers."""

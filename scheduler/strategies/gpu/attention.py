@@ -1,0 +1,267 @@
+"""Strategy: two contractions with passes over rows between them (attention) as one kernel.
+
+    for blocks of rows, of heads
+      contract the scores of these rows to shared memory
+        for tiles of columns: scores = Q K^T              (thread tiles, panels of both operands)
+        for the rows: maximum, exponentials, sum           (16 threads a row)
+        for tiles of columns: output = probabilities V     (the left panel is there already)
+
+Which nests these are follows from the Scop: a contraction whose result is local, one nest whose outer loops are the
+result's leading subscripts, and a contraction that has what the nest wrote as an operand. Scores never reach device
+memory. In contrast to Dao et al., "FlashAttention" (2022), rows are complete before they are used, so nothing is
+rescaled, and a row of scores must fit in shared memory; where it does not, there are three kernels. Nothing here is
+trusted: the caller checks legality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import islpy as isl
+
+from poly.expr import loads
+from poly.scop import Scop
+from poly.tree import Band, Filter, GpuAxis, Member, Node, Promote, loop_dim, loop_names
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.recognise import Operand, extent
+from scheduler.strategies.contractions.strategy import top_filters
+from scheduler.strategies.contractions.tree import Group, group_nests, used_outside
+from scheduler.strategies.gpu.plan import GpuPlan
+from scheduler.strategies.gpu.rows import spread
+from scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
+from scheduler.strategies.joining import try_join
+from scheduler.strategies.planner import first_loops, is_flat
+from scheduler.transformations.guarding import renamed
+from scheduler.transformations.storage import buffer_name, users
+
+ACROSS = 16  # threads of a row, and rows of threads
+ROWS = (64, 32, 16)  # of scores for one block
+DEPTH = 16  # iterations of a reduction in a panel
+RESERVED = 20 * 1024  # bytes of shared memory for panels and what belongs to rows
+OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The parts of the outermost sequence from `position` on: `first`, then those over rows from `middle` on, then
+    `second` from `last` to `end`."""
+
+    position: int
+    middle: int
+    last: int
+    end: int
+    first: Group
+    second: Group
+
+    @property
+    def scores(self) -> str:
+        """The array that the first contraction and what follows it make."""
+        return self.first.statements()[-1].array
+
+
+class _Within(Maker):
+    """The tree of a contraction inside a block: a serial loop over tiles of columns."""
+
+    near: frozenset[str] = frozenset()  # arrays that are in shared memory already
+
+    def blocks(self) -> list[Member]:
+        columns = self.chosen.columns
+        return [self.member(f"{columns}.out", columns, (0, self.tile.columns))]
+
+    def panelled(self) -> list[Operand]:
+        return [op for op in super().panelled() if op.load.array not in self.near]
+
+
+def attention(plan: GpuPlan) -> None:
+    """Make one kernel of each such chain."""
+    position = 0
+    while position < len(top_filters(plan)):
+        chain = _chain(plan, position)
+        if chain is not None:
+            _propose(plan, chain)
+        position += 1
+
+
+def _chain(plan: GpuPlan, position: int) -> _Chain | None:
+    scop, nests = plan.scop, [list(f.domain) for f in top_filters(plan)]
+    found = group_nests(scop, nests, position)
+    if found is None or not _plain(found[0]) or plan.claimed & set(nests[position]):
+        return None
+    middle = last = position + found[1]
+    while last < len(nests):
+        then = group_nests(scop, nests, last)
+        if then is not None and not then[0].contraction.sweep:
+            break
+        last += 1
+    if last in (middle, len(nests)) or then is None or not _plain(then[0]):
+        return None
+    chain = _Chain(position, middle, last, last + then[1], found[0], then[0])
+    between = [scop.statements[s] for n in nests[middle:last] for s in n]
+    reads = any(e.array == chain.scores for s in between for e in loads(s.value))
+    left = _operands(chain.second)[0].load.array
+    local = scop.arrays[chain.scores].kind == scop.arrays[left].kind == "local"
+    return chain if local and reads and left in {s.array for s in between} else None
+
+
+def _operands(group: Group) -> tuple[Operand, Operand]:
+    """The one that moves with the rows, and the one that moves with the columns."""
+    c = group.contraction
+    columns = c.outputs[-1]
+    right = next((op for op in c.operands if columns in op.own), c.operands[1])
+    return next(op for op in c.operands if op is not right), right
+
+
+def _plain(group: Group) -> bool:
+    """Whether this is a product of matrices: one loop of rows, of columns, and of the reduction."""
+    c = group.contraction
+    if c.sweep or len(c.outputs) < 2 or len(c.inner) != 1:
+        return False
+    left, right = _operands(group)
+    return c.outputs[-2] in left.own and c.outputs[-1] in right.own
+
+
+def _propose(plan: GpuPlan, chain: _Chain) -> None:
+    subject = f"contractions {chain.first.contraction.update.name}, {chain.second.contraction.update.name}"
+    rows = _rows(plan, chain)
+    if rows is None:
+        plan.decline(subject, "not one kernel", "a row of what is between them does not fit in shared memory")
+        return
+    before = plan.schedule
+    chain = _joined(plan, chain)
+    rank = len(chain.first.contraction.outputs) - 1
+    over, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
+    done = chain.last == chain.middle + 1 and len(over) == rank <= 3
+    done = done and len(chain.second.contraction.outputs) == rank + 1
+    inner = [plan.nest(name) for name in first_loops(body)] if done else []
+    if done and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
+        tree = _Tree(plan, chain, rows).whole()
+        what = f"one kernel, {rows} rows of {chain.scores} for a block of {ACROSS} x {ACROSS} threads"
+        done = plan.attempt(subject, what, lambda s: s.set_order(tree), rows=rows)
+    if done:
+        plan.claimed |= set(top_filters(plan)[chain.position].domain)
+    else:
+        notes = plan.schedule.notes
+        plan.schedule = before
+        plan.decline(subject, "not one kernel", notes[-1] if notes else "the nests between do not share their rows")
+
+
+def _joined(plan: GpuPlan, chain: _Chain) -> _Chain:
+    """With the nests over rows fused, as far as that is possible."""
+    last, end = chain.last, chain.end
+    while last > chain.middle + 1:
+        before = len(top_filters(plan))
+        heads = [first_loops(f.child)[0] for f in top_filters(plan)[chain.middle : chain.middle + 2]]
+        try_join(plan, *heads)
+        fewer = before - len(top_filters(plan))
+        if not fewer:
+            break
+        last, end = last - fewer, end - fewer
+    return replace(chain, last=last, end=end)
+
+
+def _rows(plan: GpuPlan, chain: _Chain) -> int | None:
+    """Rows of a block: as many as fit, fewer where there would not be enough blocks."""
+    c, scop = chain.first.contraction, plan.scop
+    length = extent(c.update, c.outputs[-1])
+    count = extent(c.update, c.outputs[-2])
+    if length is None or count is None:
+        return None
+    kept = {chain.scores, _operands(chain.second)[0].load.array}
+    width = length * sum(scop.arrays[a].dtype.bytes for a in kept)
+    fitting = [r for r in ROWS if r * width + RESERVED <= plan.target.shared]
+    heads = prod(extent(c.update, o) or 1 for o in c.outputs[:-2])
+    enough = [r for r in fitting if heads * -(-count // r) >= plan.target.sms // 2]
+    return enough[0] if enough else fitting[-1] if fitting else None
+
+
+class _Tree:
+    """Builds the whole tree; the reductions over rows are spread over threads already."""
+
+    def __init__(self, plan: GpuPlan, chain: _Chain, rows: int) -> None:
+        self.plan, self.chain, self.rows = plan, chain, rows
+        self.scop: Scop = plan.scop
+        self.filters = top_filters(plan)
+        self.middle = self.filters[chain.middle]
+        self.over, self.body = plan.nest(first_loops(self.middle.child)[0])
+
+    def whole(self) -> Node:
+        parts = [self.contraction(self.chain.first, frozenset()), self.passes()]
+        near = frozenset(a for s in self.middle.domain for a in [self.scop.statements[s].array])
+        last = self.contraction(self.chain.second, near)
+        last = renamed(last, {n for p in parts for n in loop_names(p)})
+        domains: list[dict[str, isl.Set]] = []
+        c = self.chain
+        for low, high in ((c.position, c.middle), (c.middle, c.last), (c.last, c.end)):
+            domains.append({n: d for f in self.filters[low:high] for n, d in f.domain.items()})
+        node: Node = InOrder(tuple(Filter(d, p) for d, p in zip(domains, (*parts, last))))
+        every = {n: d for part in domains for n, d in part.items()}
+        for name, array in self.scop.arrays.items():
+            using = users(self.scop, name)
+            kept = array.kind == "local" and using and using <= set(every)
+            if kept and not self.in_registers(name):
+                node = Promote(name, buffer_name(self.scop, self.plan.tree, name), "shared", node, None, False, False)
+        node = Band(tuple(self.blocks(every)), node)
+        rest = [*self.filters[: c.position], Filter(every, node), *self.filters[c.end :]]
+        return rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+
+    def in_registers(self, array: str) -> bool:
+        """Whether an array lives in the tile of one of the contractions alone."""
+        for g in (self.chain.first, self.chain.second):
+            if array in {s.array for s in g.statements()} and not used_outside(self.scop, g, array):
+                return True
+        return False
+
+    # ---- loops over blocks ----
+
+    def value(self, stmt: str, k: int) -> isl.PwAff:
+        """Loop `k` of those that all parts share, for a statement."""
+        if stmt in self.middle.domain:
+            return self.over[k].schedule[stmt]
+        s = self.scop.statements[stmt]
+        group = self.chain.first if stmt in self.chain.first.iters else self.chain.second
+        name = group.iters[stmt][group.contraction.outputs[k]]
+        return loop_dim(s.domain, s.iters.index(name))
+
+    def blocks(self, every: Mapping[str, isl.Set]) -> list[Member]:
+        count = len(self.over)
+        names = self.chain.first.contraction.outputs
+        taken = {n for f in self.filters for n in loop_names(f.child)}
+        out = []
+        for k in range(count):
+            last = k == count - 1
+            schedule = {n: self.value(n, k) for n in every}
+            if last:
+                schedule = {n: pa.scale_down_val(isl.Val(self.rows)).floor() for n, pa in schedule.items()}
+            name = f"{names[k]}.block"
+            assert name not in taken
+            axis: GpuAxis = "block.x" if last else OTHER_AXES[count - 2 - k]
+            out.append(Member(name, schedule, axis, None, coincident=True))
+        return out
+
+    # ---- the three parts ----
+
+    def contraction(self, group: Group, near: frozenset[str]) -> Node:
+        c = group.contraction
+        left, right = _operands(group)
+        width = extent(c.update, c.outputs[-1])
+        columns = ACROSS * LANES * (2 if width is None or width > ACROSS * LANES else 1)
+        tile = BlockTile(self.rows, columns, DEPTH, self.rows // ACROSS, columns // ACROSS)
+        maker = _Within(self.scop, TiledContraction(group, left, right, c.outputs[-2], c.outputs[-1], c.inner[0], tile))
+        maker.near = near
+        return maker.tree()
+
+    def passes(self) -> Node:
+        """The nest over rows: rows of threads take neighbouring ones, then the next ones."""
+        row = self.over[-1]
+
+        def member(name: str, modulo: int, by: int, kind: str) -> Member:
+            schedule = {}
+            for n, pa in row.schedule.items():
+                inside = pa.mod_val(isl.Val(modulo))
+                schedule[n] = inside.scale_down_val(isl.Val(by)).floor() if by > 1 else inside
+            return Member(name, schedule, kind, None, coincident=True)  # type: ignore[arg-type]
+
+        again = [member(f"{row.name}.again", self.rows, ACROSS, "serial")] if self.rows > ACROSS else []
+        return Band((*again, member(f"{row.name}.row", ACROSS, 1, "thread.y")), self.body)

@@ -1,0 +1,50 @@
+"""The automatic schedule for a GPU: a kernel per fusable group, blocks and threads from loops that carry nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from poly.quota import QuotaExceeded, quota
+from poly.scop import Scop
+from poly.target import GpuTarget
+from scheduler.schedule import Schedule
+from scheduler.strategies.gpu.attention import attention
+from scheduler.strategies.gpu.contraction import gpu_contractions
+from scheduler.strategies.gpu.kept import keep_rows
+from scheduler.strategies.gpu.mapping import bind_nests
+from scheduler.strategies.gpu.plan import GpuPlan
+from scheduler.strategies.gpu.storage import keep_near
+from scheduler.strategies.joining import join
+
+OPERATIONS = 40_000_000
+"""isl operations for one Scop (about four seconds)."""
+
+Strategy = Callable[[GpuPlan], None]
+
+
+def automatic_gpu(scop: Scop, target: GpuTarget) -> Schedule:
+    """A legal schedule for any Scop: fused nests, each bound to the blocks and threads of one launch.
+
+    `notes` of the result say what was done and what was declined, with the reason.
+    """
+    plan = GpuPlan(replace(Schedule.start(scop), terse=True), target)
+    try:
+        with quota(OPERATIONS):
+            for plan.stage, strategy in STRATEGIES.items():
+                strategy(plan)
+    except QuotaExceeded as error:
+        done = "the schedule so far" if plan.schedule.trace else "program order"
+        plan.decline("isl quota used up", f"{done} stands", str(error), operations=OPERATIONS)
+    return replace(plan.schedule, terse=False)
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "attention": attention,
+    "contraction": gpu_contractions,
+    "fusion": join,
+    "mapping": bind_nests,
+    "storage": keep_near,
+    "rows": keep_rows,
+}
+"""In this order; the names are the stages of the decisions."""

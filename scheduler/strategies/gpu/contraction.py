@@ -1,0 +1,158 @@
+"""Strategy: contractions on a GPU, in block tiles, thread tiles and panels in shared memory.
+
+    for blocks of rows, of columns
+      for threads of rows, of columns        (each with a tile of its own)
+        promote C to registers
+          C tile = init
+          for k.out
+            promote panels of A and B to shared memory, filled by all threads of the block
+              for k.in
+                promote a column of A's panel and a row of B's to registers
+                  C tile += A column * B row
+          epilogue statements on the tile
+
+The structure of SGEMM on GPUs since Volkov & Demmel, "Benchmarking GPUs to tune dense linear
+algebra" (SC 2008), for any contraction found in a Scop. Nothing here is trusted: the caller checks legality.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import islpy as isl
+
+from poly.expr import Var
+from poly.scop import Scop
+from poly.target import GpuTarget
+from poly.tree import Filter, Node
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.recognise import Contraction, extent
+from scheduler.strategies.contractions.strategy import top_filters
+from scheduler.strategies.contractions.tree import Group, group_nests
+from scheduler.strategies.gpu.convolution import (
+    PIXEL_THREADS,
+    ROW_THREADS,
+    Convolution,
+    ConvolutionMaker,
+    convolution,
+)
+from scheduler.strategies.gpu.plan import GpuPlan
+from scheduler.strategies.gpu.tensor import TensorMaker, tensor_tile
+from scheduler.strategies.gpu.tiles import UNKNOWN, BlockTile, Maker, TiledContraction
+
+OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate
+SMALLEST = 8  # iterations below which a dimension is not worth a tile
+
+
+TILES = (BlockTile(128, 128, 8, 8, 8), BlockTile(64, 64, 16, 4, 4), BlockTile(32, 32, 16, 2, 4))
+
+
+def gpu_contractions(plan: GpuPlan) -> None:
+    """Replace the top-level nests that hold a contraction (and the pointwise nests after it)."""
+    position = 0
+    while position < len(top_filters(plan)):
+        filters = top_filters(plan)
+        found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+        if found is not None:
+            _propose(plan, found[0], position, found[1])
+        position += 1
+
+
+def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
+    update = group.contraction.update
+    windowed = convolution(plan.scop, group, plan.target)
+    if windowed is not None and _replaced(
+        plan, position, taken, ConvolutionMaker(plan.scop, windowed).tree(), _convolved(windowed), {}
+    ):
+        return
+    chosen = choose(plan.scop, group, plan.target)
+    if isinstance(chosen, str):
+        plan.decline(f"contraction {update.name}", "no block tile", chosen)
+        return
+    subtree = (TensorMaker if chosen.tile.tensor else Maker)(plan.scop, chosen).tree()
+    t = chosen.tile
+    text = (
+        f"contraction {update.name}: block tile {t.rows} ({chosen.rows}) x {t.columns} ({chosen.columns}) x {t.depth} "
+        f"({chosen.depth}), {t.threads} threads with {t.thread_rows} x {t.thread_columns}"
+        + (" by tensor cores" if t.tensor else "")
+    )
+    figures: dict[str, Any] = {"threads": t.threads, "rows": t.rows, "columns": t.columns, "depth": t.depth}
+    _replaced(plan, position, taken, subtree, text, figures)
+
+
+def _replaced(plan: GpuPlan, position: int, taken: int, subtree: Node, text: str, figures: dict[str, Any]) -> bool:
+    """Take the tree for the nests of a contraction; whether it was accepted."""
+    filters = top_filters(plan)
+    domain: dict[str, isl.Set] = {}
+    for f in filters[position : position + taken]:
+        domain.update(f.domain)
+    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
+    tree: Node = rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+    found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+    assert found is not None
+    done = plan.attempt(f"contraction {found[0].contraction.update.name}", text, lambda s: s.set_order(tree), **figures)
+    if done:
+        plan.claimed |= set(domain)
+    return done
+
+
+def _convolved(c: Convolution) -> str:
+    t, update = c.tile, c.group.contraction.update
+    high, wide = t.size
+    return (
+        f"contraction {update.name}: convolution in blocks of {t.rows} ({c.channels}) x {high} x {wide} ({c.height}, "
+        f"{c.width}) x {t.depth} ({c.depth}), "
+        f"{PIXEL_THREADS * ROW_THREADS} threads with {t.channels} x {t.high} x {t.wide}"
+    )
+
+
+def choose(scop: Scop, group: Group, target: GpuTarget) -> TiledContraction | str:
+    """The tile for a contraction, or why it gets none."""
+    c = group.contraction
+    if c.sweep:
+        return "one operand: nothing to use again"
+    if not all(op.own for op in c.operands):
+        return "an operand moves with all outputs: no reuse to bring into shared memory"
+    columns = _columns(c)
+    right = next(op for op in c.operands if columns in op.own)
+    left = next(op for op in c.operands if op is not right)
+    rows = max(left.own, key=lambda o: extent(c.update, o) or UNKNOWN)
+    depth = max(c.inner, key=lambda o: extent(c.update, o) or UNKNOWN)
+    sizes = {o: extent(c.update, o) or UNKNOWN for o in (rows, columns, depth)}
+    if min(sizes.values()) < SMALLEST:
+        return f"a loop of fewer than {SMALLEST} iterations"
+    by_warps = tensor_tile(scop, c, rows, columns, depth, target)
+    if by_warps is not None:
+        return TiledContraction(group, left, right, rows, columns, depth, by_warps)
+    many = prod(extent(c.update, o) or UNKNOWN for o in c.outputs if o not in (rows, columns))
+    for tile in TILES:
+        blocks = many * -(-sizes[rows] // tile.rows) * -(-sizes[columns] // tile.columns)
+        fits = _panel_bytes(c, tile, depth) <= target.shared_static and tile.threads <= target.max_threads
+        fits &= _registers(scop, group, tile) <= min(target.registers, target.block_registers // tile.threads)
+        enough = blocks >= target.sms or tile is TILES[-1]
+        if fits and enough and (tile is TILES[-1] or min(sizes[rows], sizes[columns]) >= tile.rows // 2):
+            return TiledContraction(group, left, right, rows, columns, depth, tile)
+    return f"panels of over {target.shared_static} bytes of shared memory or tiles of over {target.registers} registers"
+
+
+def _columns(c: Contraction) -> str:
+    """The output along which C is contiguous, if an operand alone moves with it."""
+    own = [o for op in c.operands for o in op.own]
+    last = c.update.index[-1]
+    return last.name if isinstance(last, Var) and last.name in own else own[-1]
+
+
+def _registers(scop: Scop, group: Group, tile: BlockTile) -> int:
+    """Of 32 bits, for each thread: the tiles of C and of what follows it, a column and a row of the panels."""
+    update = group.contraction.update
+    kept = {update.array, *(s.array for s in group.after if scop.arrays[s.array].kind == "local")}
+    tiles = sum(tile.thread_rows * tile.thread_columns * scop.arrays[a].dtype.bytes for a in kept)
+    panels = (tile.thread_rows + tile.thread_columns) * scop.arrays[update.array].dtype.bytes
+    return OWN_REGISTERS + (tiles + panels) // 4
+
+
+def _panel_bytes(c: Contraction, tile: BlockTile, depth: str) -> int:
+    """What both panels take, one element more a row, if every operand moves by single elements."""
+    others = prod(extent(c.update, o) or UNKNOWN for o in c.inner if o != depth)
+    return sum((tile.rows + 1) * tile.depth * others * op.load.dtype.bytes for op in c.operands)

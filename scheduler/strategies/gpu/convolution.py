@@ -1,0 +1,199 @@
+"""Convolutions on a GPU: implicit GEMM over tiles of output channels and of pixels in two dimensions.
+
+The rows of the product are output channels, its columns the pixels of a rectangle. The panel of the image is the box
+that the rectangle needs for some input channels, fetched once for all positions of the window; the access relation
+says where each product finds its element (no matrix of patches is built). Neighbouring threads take neighbouring
+pixels, so that reads of the panel lie in different banks whatever the offset in the window, and a thread's other
+pixels lie a multiple of the threads apart. After Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning"
+(2014), with boxes instead of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from poly.expr import Var, loads
+from poly.scop import Scop, Statement
+from poly.target import GpuTarget
+from poly.tree import Band, GpuAxis, Leaf, LoopKind, Member, Node, Promote
+from scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
+from scheduler.strategies.contractions.tree import Group, used_outside
+from scheduler.strategies.gpu.tiles import BlockTile, Maker, TiledContraction
+
+PIXEL_THREADS = 16
+ROW_THREADS = 8
+PARTS = (1, 2, 4, 7, 8)  # pixels of a thread along one dimension
+AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
+FILLING = 0.8  # how much it counts that there are blocks for all multiprocessors
+LEAST_USED = 0.3  # share of a tile's work that is not thrown away
+PANEL_BYTES = 24 * 1024  # of both panels: two of each fit in what every target has
+
+
+@dataclass(frozen=True)
+class PixelTile:
+    """`across` threads along the width with `wide` pixels each, `down` along the height with `high`, and
+    `channels` output channels a thread."""
+
+    across: int
+    wide: int
+    down: int
+    high: int
+    channels: int
+    depth: int
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Pixels of a block: height, width."""
+        return self.down * self.high, self.across * self.wide
+
+    @property
+    def rows(self) -> int:
+        """Output channels of a block."""
+        return ROW_THREADS * self.channels
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """`channels` moves the `weights` alone, `height` and `width` the `image`; `depth` is the input channel."""
+
+    group: Group
+    weights: Operand
+    image: Operand
+    channels: str
+    height: str
+    width: str
+    depth: str
+    tile: PixelTile
+
+
+def convolution(scop: Scop, group: Group, target: GpuTarget) -> Convolution | None:
+    """The tile for a convolution; None when the contraction is none or has too few pixels and channels."""
+    c = group.contraction
+    if c.sweep or len(c.outputs) < 3 or len(c.inner) < 2:
+        return None
+    height, width = c.outputs[-2:]
+    image = next((op for op in c.operands if {height, width} <= set(op.own)), None)
+    if image is None:
+        return None
+    weights = next(op for op in c.operands if op is not image)
+    if len(weights.own) != 1 or not all(_windowed(image, n, c) for n in (height, width)):
+        return None
+    (channels,) = weights.own
+    sizes = {o: extent(c.update, o) for o in (*c.outputs, *c.inner)}
+    plain = [n for n in c.inner if any(e == Var(n) for e in image.load.index)]
+    if None in sizes.values() or len(plain) != 1 or scop.arrays[c.update.array].dtype.bytes != 4:
+        return None
+    known = {k: v for k, v in sizes.items() if v is not None}
+    tile = _best(c, image, weights, channels, plain[0], known, target)
+    return None if tile is None else Convolution(group, weights, image, channels, height, width, plain[0], tile)
+
+
+def _windowed(image: Operand, name: str, c: Contraction) -> bool:
+    """Whether a subscript of the image is a multiple of this loop plus a place in the window."""
+    found = [e for e in image.load.index if name in variables(e)]
+    return len(found) == 1 and bool(variables(found[0]) & set(c.inner)) and slope(found[0], name, 1) is not None
+
+
+def _best(c: Contraction, image: Operand, weights: Operand, channels: str, depth: str, sizes: dict[str, int],
+          target: GpuTarget) -> PixelTile | None:  # fmt: skip
+    """The tile with the most work for each element fetched from shared memory, of those that fill the GPU."""
+    many = prod(sizes[o] for o in c.outputs if o not in (channels, *c.outputs[-2:]))
+    best: tuple[float, PixelTile] | None = None
+    for tile in _tiles(sizes[depth]):
+        if _bytes(c, image, weights, tile, sizes, channels, depth) > PANEL_BYTES:
+            continue
+        used, blocks = 1.0, many
+        for n, t in zip((*(sizes[o] for o in c.outputs[-2:]), sizes[channels]), (*tile.size, tile.rows)):
+            used *= n / (-(-n // t) * t)
+            blocks *= -(-n // t)
+        if used < LEAST_USED:
+            continue
+        pixels = tile.wide * tile.high
+        reuse = pixels * tile.channels / (pixels * tile.channels + 2.0 * pixels + tile.channels)
+        filled = min(1.0, blocks / target.sms) if target.sms else 1.0
+        score = used * reuse * filled**FILLING * (1.0 if tile.across > PIXEL_THREADS // 2 else 0.97)
+        if best is None or score > best[0] + 1e-9:
+            best = score, tile
+    return best[1] if best is not None else None
+
+
+def _tiles(depth: int) -> Iterator[PixelTile]:
+    for across in (PIXEL_THREADS, PIXEL_THREADS // 2):
+        for wide in PARTS:
+            for high in PARTS:
+                if 4 <= wide * high <= 8:
+                    for channels in (8, 4):
+                        for deep in (8, 4, 2):
+                            yield PixelTile(across, wide, PIXEL_THREADS // across, high, channels, min(deep, depth))
+
+
+def _bytes(c: Contraction, image: Operand, weights: Operand, tile: PixelTile, sizes: dict[str, int], channels: str,
+           depth: str) -> int:  # fmt: skip
+    """Of both panels."""
+    reach = dict(zip(c.outputs[-2:], tile.size)) | {channels: tile.rows + 1, depth: tile.depth}
+    reach |= {n: sizes[n] for n in c.inner if n != depth}
+    total = 0
+    for op in (image, weights):
+        box = 1
+        for e in op.load.index:
+            box *= 1 + sum(abs(slope(e, n, 1) or 0) * (reach.get(n, 1) - 1) for n in variables(e))
+        total += box * op.load.dtype.bytes
+    return total
+
+
+class ConvolutionMaker(Maker):
+    """Builds the tree of one convolution."""
+
+    def __init__(self, scop: Scop, found: Convolution) -> None:
+        t = found.tile
+        tile = BlockTile(t.rows, t.size[0] * t.size[1], t.depth, t.channels, t.wide * t.high)
+        super().__init__(
+            scop,
+            TiledContraction(found.group, found.weights, found.image, found.channels, found.width, found.depth, tile),
+        )
+        self.found, self.pixels = found, t
+
+    def blocks(self) -> list[Member]:
+        c, (high, wide) = self.group.contraction, self.pixels.size
+        f = self.found
+        sizes = {f.channels: self.tile.rows, f.height: high, f.width: wide}
+        loops = sorted(c.outputs, key=lambda o: -(-(extent(c.update, o) or 1) // sizes.get(o, 1)))
+        bound = [o for o in c.outputs if o in loops[-len(AXES) :]]  # those with most iterations, in order
+        kinds: dict[str, LoopKind] = dict(zip(bound[::-1], AXES))
+        order = [*bound, *(o for o in c.outputs if o not in bound)]
+        return [
+            self.member(f"{o}.out" if o in sizes else o, o, (0, sizes.get(o, 1)), kinds.get(o, "serial")) for o in order
+        ]
+
+    def threads(self) -> list[Member]:
+        f, t = self.found, self.pixels
+        return [
+            self.member(f"{f.channels}.thread", f.channels, (t.rows, t.channels), "thread.z"),
+            self.member(f"{f.height}.thread", f.height, (t.size[0], t.high), "thread.y"),
+            self.member(f"{f.width}.thread", f.width, (t.across, 1), "thread.x"),
+        ]
+
+    def points(self, stmt: Statement) -> Band:
+        f, t = self.found, self.pixels
+        cuts = {
+            f"{f.channels}.in": (f.channels, (t.channels, 1)),
+            f"{f.height}.in": (f.height, (t.high, 1)),
+            f"{f.width}.part": (f.width, (t.size[1], t.across)),
+        }
+        members = [self.member(f"{n}@{stmt.name}", o, cut, "unroll", None, stmt) for n, (o, cut) in cuts.items()]
+        return Band(tuple(members), Leaf(), permutable=True)
+
+    def in_registers(self, array: str, node: Node) -> Node:
+        """The thread's tile, its columns the parts that lie `across` pixels apart."""
+        stmt = next(s for s in self.group.statements() if s.array == array)
+        own = self.group.iters[stmt.name][self.found.width]
+        lanes = next(k for k, e in enumerate(stmt.index) if e == Var(own))
+        layout = (*((k, 1, 0) for k in range(len(stmt.index)) if k != lanes), (lanes, self.pixels.across, 0))
+        first = self.group.statements()[0]
+        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
+        copy_in = array == self.update.array and (not self.group.before or reads_old)
+        return Promote(
+            array, f"{array}_tile", "register", node, layout, copy_in, used_outside(self.scop, self.group, array)
+        )

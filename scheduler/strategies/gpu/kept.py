@@ -1,0 +1,140 @@
+"""Strategy: what a block reads or writes in several passes over its row stays in the block between them.
+
+Softmax and norms go over a row several times. Where a block takes a row (`gpu_rows`), the row is copied to shared
+memory once, used there, and results are copied out once. Which elements a block touches, in how many passes, and
+whether anything has to be copied in follows from the access relations; a pass of the emitter
+(`emit.gpu.private`) moves to registers what one thread alone uses. Rows whose length comes with the call have two
+versions: one for rows that fit, and the passes over device memory for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import islpy as isl
+
+from poly.forms.conditions import Condition
+from poly.tree import Band, Member, Node, Promote
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.gpu.plan import GpuPlan
+from scheduler.strategies.planner import is_flat
+from scheduler.transformations.guarding import versions
+from scheduler.transformations.storage import buffer_name, check_affine, promoted_below, spread, touches
+from scheduler.transformations.tree_edit import Path, outer_members, paths, put
+
+RESERVED = 4096  # bytes of shared memory for the partial results of reductions
+LARGEST = 4096  # elements of a row whose length comes with the call: 16 for each of 256 threads
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An array that several passes below a loop over blocks use. `extents`: of the box that a block touches,
+    None where sizes decide; `spread`: the distances of its elements."""
+
+    array: str
+    extents: Sequence[int | None]
+    spread: isl.Set
+    written: bool
+    read: bool
+
+    def bytes_for(self, plan: GpuPlan, unknown: int) -> int:
+        """Of shared memory, where a dimension that sizes decide has `unknown` elements."""
+        return prod(unknown if e is None else e for e in self.extents) * plan.scop.arrays[self.array].dtype.bytes
+
+
+def keep_rows(plan: GpuPlan) -> None:
+    """Hold the rows of all nests in which a block has one."""
+    for name in [n.members[-1].name for _, n in paths(plan.tree) if isinstance(n, Band) and _is_row(plan, n)]:
+        path, band = next((p, n) for p, n in paths(plan.tree) if isinstance(n, Band) and n.members[-1].name == name)
+        _keep(plan, path, band)
+
+
+def _is_row(plan: GpuPlan, band: Band) -> bool:
+    """Whether the band's loops are blocks, with several passes by threads below."""
+    blocks = band.members[-1].kind.startswith("block.") and not plan.claimed & set(band.members[0].schedule)
+    return blocks and isinstance(_passes(band), InOrder)
+
+
+def _passes(band: Band) -> Node:
+    """What lies below the promotions under the band."""
+    node = band.child
+    while isinstance(node, Promote):
+        node = node.child
+    return node
+
+
+def _keep(plan: GpuPlan, path: Path, band: Band) -> None:
+    passes = _passes(band)
+    assert isinstance(passes, InOrder)
+    around = [*outer_members(path), *band.members]
+    rows = [_row(plan, a, passes, around) for a in _used_again(plan, passes)]
+    rows = [r for r in rows if r.extents.count(None) <= 1 and prod(e or 2 for e in r.extents) > 1]
+    if not rows:
+        return
+    what = f"the row of {', '.join(r.array for r in rows)} stays in the block"
+    subject = f"nest {band.members[0].name}"
+    known = all(None not in r.extents for r in rows)
+    size = sum(r.bytes_for(plan, 1) for r in rows)
+    room = plan.target.shared if known else plan.target.shared_static
+    if known and size + RESERVED > room:
+        plan.decline(subject, what, f"{size} bytes of shared memory, over {room - RESERVED}", bytes=size)
+        return
+    most = 0 if known else _power_below(min(LARGEST, (room - RESERVED) // size))
+    for copy_in in (False, True):
+        tree = _kept(plan, path, band, rows, copy_in, most)
+        if tree is not None and plan.attempt(subject, what, lambda s, t=tree: s.set_order(t), most=most or None):  # type: ignore[misc]
+            return
+
+
+def _power_below(n: int) -> int:
+    return 1 << max(0, n.bit_length() - 1)
+
+
+def _used_again(plan: GpuPlan, passes: InOrder) -> list[str]:
+    """The arrays of the caller that at least two passes touch, and one of them in a loop."""
+    out = []
+    for name, array in plan.scop.arrays.items():
+        using = [f for f in passes.filters if any(any(touches(plan.scop.statements[s], name)) for s in f.domain)]
+        again = len(using) > 1 and any(not is_flat(f.child) for f in using)
+        if array.kind != "local" and again and not promoted_below(passes, name):
+            out.append(name)
+    return out
+
+
+def _row(plan: GpuPlan, array: str, passes: InOrder, around: Sequence[Member]) -> _Row:
+    below = [plan.scop.statements[s] for f in passes.filters for s in f.domain]
+    check_affine(below, array)
+    apart = spread(plan.scop, array, list(around))
+    tops = [apart.dim_max_val(d) for d in range(apart.dim(isl.dim_type.set))]
+    extents = [int(t.to_python()) + 1 if t.is_int() else None for t in tops]
+    used = [touches(s, array) for s in below]
+    return _Row(array, extents, apart, any(w for _, w in used), any(r for r, _ in used))
+
+
+def _kept(plan: GpuPlan, path: Path, band: Band, rows: Iterable[_Row], copy_in: bool, most: int) -> Node | None:
+    """The whole tree with the rows in shared memory, where sizes decide for rows of `most` elements at most."""
+    scop, child = plan.scop, band.child
+    for r in rows:
+        filled = r.read and (copy_in or not r.written)
+        child = Promote(r.array, buffer_name(scop, plan.tree, r.array), "shared", child, None, filled, r.written)
+    new: Node = Band(band.members, child, band.permutable)
+    if most:
+        sizes = scop.context
+        for r in rows:
+            for d, e in enumerate(r.extents):
+                if e is None:
+                    sizes = sizes.intersect(_at_most(r.spread.dim_max(d), most - 1))
+        domain = {s: plan.scop.statements[s].domain for s in band.members[0].schedule}
+        fits = Condition(sizes, scop.context).simple
+        others = Condition(scop.context.subtract(sizes), scop.context).simple
+        new = versions(domain, (fits, new), (others, band))
+    return put(path, new)
+
+
+def _at_most(extent: isl.PwAff, most: int) -> isl.Set:
+    """The sizes for which a number is at most `most`, or there is none."""
+    zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(extent.get_domain_space()))
+    limit = isl.PwAff.from_aff(zero.set_constant_val(isl.Val(most)))
+    return extent.gt_set(limit).params().complement()

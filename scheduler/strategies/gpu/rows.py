@@ -1,0 +1,135 @@
+"""Strategy: a block of threads for each row, where a thread for each row would walk rows that lie apart.
+
+Softmax, norms, sums of rows and products with a vector have free outer loops and, inside, several loops
+that run along contiguous elements. The outer loops become blocks. Of an inner loop that carries nothing,
+iteration j goes to thread j % T; a reduction is done in a declared order: T partial results, one a thread, then
+pairwise in each warp by shuffles and warp after warp (`emit.gpu.trees`); on targets without shuffles T/16 of them
+by each of 16 threads, then those 16 one after another (`rfactor` twice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import islpy as isl
+
+from poly.forms.affine import constant_of
+from poly.tree import GpuAxis, Member, Node
+from scheduler.schedule import Schedule
+from scheduler.strategies.gpu.cost import cost_along
+from scheduler.strategies.gpu.plan import GpuPlan
+from scheduler.strategies.planner import first_loops, is_flat
+from scheduler.transformations.tree_edit import is_dynamic
+
+MOST = 256  # threads of a block
+EACH = 16  # elements of a row for each thread, where that takes more threads
+FEWEST = 32  # iterations of an inner loop below which a thread for each row does as well
+SECOND = 16  # threads of the second stage of a reduction
+SHUFFLES = "shuffle"  # the feature of a target
+BLOCK_AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
+
+
+def bind_rows(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool:
+    """Bind the nest of `members` around `body` row by row, if that suits it; whether it was done."""
+    inner = [plan.nest(name) for name in first_loops(body)]
+    return _suits(plan, members, inner) and bind_nested(plan, members, inner)
+
+
+def bind_nested(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[list[Member], Node]]) -> bool:
+    """Blocks for `members`, and the `inner` nests (loops, contents) below spread over the threads of a block."""
+    threads = _threads(plan, inner)
+    before = plan.schedule
+    rows = [m.name for m in members]
+    done = all(spread(plan, chain, threads) for chain, _ in inner) and plan.attempt(
+        f"nest {rows[0]}", f"a block of {threads} threads for each of {', '.join(rows)}",
+        lambda s: s.batch(*(("bind", {"loop": n, "axis": a}) for n, a in zip(rows[::-1], BLOCK_AXES))),
+        threads=threads,
+    )  # fmt: skip
+    if not done:
+        notes = plan.schedule.notes
+        plan.schedule = before
+        plan.decline(f"nest {rows[0]}", "no block for each row", notes[-1] if notes else "")
+    return done
+
+
+def _suits(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[list[Member], Node]]) -> bool:
+    if not inner or not all(plan.carried()[m.name].parallel for m in members):
+        return False
+    along = across = 0.0
+    for chain, rest in inner:
+        if not is_flat(rest) or any(is_dynamic(plan.scop, m) for m in chain):
+            return False
+        m = _cut_loop(plan, chain)
+        carried = plan.carried()[m.name]
+        if not (carried.parallel or (carried.vector and plan.scop.reassociate)):
+            return False
+        along += cost_along(plan, m, m.schedule)
+        across += min((cost_along(plan, x, m.schedule) for x in members if plan.extent(x) != 1), default=0.0)
+    extents = [plan.extent(_cut_loop(plan, chain)) for chain, _ in inner]
+    return along < across and all(n is None or n >= FEWEST for n in extents)
+
+
+def _cut_loop(plan: GpuPlan, chain: Sequence[Member]) -> Member:
+    """The loop of an inner nest that is spread over the threads."""
+    return min(reversed(chain), key=lambda m: cost_along(plan, m, m.schedule))
+
+
+def _threads(plan: GpuPlan, inner: Sequence[tuple[list[Member], Node]]) -> int:
+    extents = [plan.extent(_cut_loop(plan, chain)) for chain, _ in inner]
+    longest = MOST if None in extents else max(n or 1 for n in extents)
+    most = min(plan.target.max_threads, max(MOST, 1 << max(0, longest // EACH - 1).bit_length()))
+    return min(most, max(FEWEST, 1 << (longest - 1).bit_length()))
+
+
+def spread(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
+    """Spread one inner nest over the threads of a block."""
+    cut = _cut_loop(plan, chain)
+    names = [m.name for m in chain]
+    first = _first(plan, cut)
+    if first and not plan.attempt(f"loop {cut.name}", "begins at 0", lambda s: s.shift(cut.name, -first)):
+        return False
+    if plan.carried()[cut.name].parallel:
+        return plan.attempt(
+            f"loop {cut.name}", f"spread over {threads} threads",
+            lambda s: _dealt(s, names, cut.name, threads).bind(f"{cut.name}.in", "thread.x"), threads=threads,
+        )  # fmt: skip
+    warps = SHUFFLES in plan.target.features and threads % plan.target.warp == 0
+    return plan.attempt(
+        f"loop {cut.name}", f"reduction over {threads} threads, then {'their warps' if warps else SECOND}, then one",
+        lambda s: _reduced(s, names, cut.name, threads, warps), threads=threads,
+    )  # fmt: skip
+
+
+def _first(plan: GpuPlan, m: Member) -> int:
+    """The value that the loop begins with, where it is the same everywhere (0 where it is not)."""
+    for name, time in m.schedule.items():
+        values = isl.Map.from_pw_aff(time).intersect_domain(plan.scop.statements[name].domain).range()
+        low = constant_of(values.dim_min(0).coalesce())
+        if low:
+            return low
+    return 0
+
+
+def _dealt(s: Schedule, chain: Sequence[str], loop: str, threads: int) -> Schedule:
+    """Iteration j of the loop belongs to thread j % threads: `loop.in`, now outermost of its nest."""
+    s = s.split(loop, threads)
+    rest = [f"{loop}.out" if n == loop else n for n in chain]
+    return s.permute([f"{loop}.in", *rest])
+
+
+def _reduced(s: Schedule, chain: Sequence[str], loop: str, threads: int, warps: bool) -> Schedule:
+    """Partial results for each thread, joined in two stages; where there are `warps` with shuffles, one thread
+    joins them, and `emit.gpu.trees` makes a tree of that."""
+    s = _stage(_dealt(s, chain, loop, threads), f"{loop}.in")
+    if threads <= SECOND or warps:
+        return s
+    for join in [n for n in s.loops if n.startswith(f"{loop}.in.join")]:
+        s = _stage(_dealt(s, [join], join, SECOND), f"{join}.in")
+    return s
+
+
+def _stage(s: Schedule, loop: str) -> Schedule:
+    s = s.rfactor(loop).bind(loop, "thread.x")
+    for name in [n for n in s.loops if n.startswith(f"{loop}.init")]:
+        s = s.bind(name, "thread.x")
+    return s

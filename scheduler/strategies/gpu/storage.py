@@ -1,0 +1,45 @@
+"""Strategy: intermediates that one thread, or one block, makes and uses stay in registers or shared memory."""
+
+from __future__ import annotations
+
+from math import prod
+
+from poly.tree import Band, Space, walk
+from scheduler.strategies.gpu.plan import GpuPlan
+from scheduler.transformations.storage import Place, covering_places, footprint, promoted_below, users
+
+THREAD_BYTES = 256  # of one array, in the registers of a thread
+BLOCK_SHARE = 4  # of one array: this part of a block's shared memory
+
+
+def keep_near(plan: GpuPlan) -> None:
+    """Contract the local arrays that are used inside one launch only."""
+    for name, array in plan.scop.arrays.items():
+        if array.kind != "local" or not users(plan.scop, name) or promoted_below(plan.tree, name):
+            continue
+        place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
+        if place is None or not place.loops():
+            plan.decline(f"local {name}", "stays in device memory", "several launches use it")
+            continue
+        if not any(m.kind.startswith("block.") for m in place.loops()):
+            plan.decline(f"local {name}", "stays in device memory", "no loop over blocks is around all its accesses")
+            continue
+        extents = footprint(plan.scop, name, place.loops())
+        size = None if None in extents else prod(e or 1 for e in extents) * array.dtype.bytes
+        space: Space = "register" if not _threads_inside(place) else "shared"
+        limit = THREAD_BYTES if space == "register" else plan.target.shared_static // BLOCK_SHARE
+        if size is None or size > limit:
+            plan.decline(
+                f"local {name}", "stays in device memory", f"its part has no constant size up to {limit} bytes",
+                extents=extents, limit_bytes=limit,
+            )  # fmt: skip
+            continue
+        plan.attempt(f"local {name}", f"local {name} in {space} memory, {size} bytes",
+                     lambda s, n=name, where=space: s.contract(n, where))  # type: ignore[misc]  # fmt: skip
+
+
+def _threads_inside(place: Place) -> bool:
+    """Whether loops over threads lie below the place."""
+    above = {m.name for m in place.loops()}
+    below = [m for n in walk(place.node) if isinstance(n, Band) for m in n.members if m.name not in above]
+    return any(m.kind.startswith("thread.") for m in below)

@@ -1,0 +1,1 @@
+"""Pure edits of schedule trees, unchecked: `Schedule` asks for each whether it is legal."""

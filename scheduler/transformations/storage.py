@@ -1,0 +1,285 @@
+"""Moving arrays to smaller buffers: `promote`, `contract`. Pure tree edits, unchecked.
+
+Both insert a `Promote` node; `contract` is for an array that no value of which lives on
+outside one iteration of the loops above it, so nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from poly.access import accesses, array_elements
+from poly.errors import ScheduleError
+from poly.expr import Expr, Var, loads
+from poly.expr import walk as walk_expr
+from poly.forms.affine import is_affine
+from poly.scop import Scop, Statement
+from poly.tree import Band, Layout, Member, Node, Promote, Space, walk
+from scheduler.transformations.tree_edit import Path, locate, outer_members, paths, put, used_names
+
+SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a Promote can go: above the node at the end of `path`, or inside the band there
+    after `members` of its loops (0 = above it)."""
+
+    path: Path
+    node: Node
+    members: int
+
+    def loops(self) -> list[Member]:
+        """All loops around the place, outermost first."""
+        inside = list(self.node.members[: self.members]) if isinstance(self.node, Band) else []
+        return [*outer_members(self.path), *inside]
+
+    def insert(self, promote: Promote) -> Node:
+        """The tree with `promote` (its child is replaced) at this place."""
+        node = self.node
+        if not isinstance(node, Band) or self.members == 0:
+            return put(self.path, promote.with_children((node,)))
+        head, tail = node.members[: self.members], node.members[self.members :]
+        below: Node = Band(tail, node.child, node.permutable) if tail else node.child
+        return put(self.path, Band(head, promote.with_children((below,)), node.permutable))
+
+
+def touches(stmt: Statement, array: str) -> tuple[bool, bool]:
+    """Whether the statement reads and writes the array."""
+    exprs: list[Expr] = [*stmt.index, stmt.value]
+    exprs += [] if stmt.predicate is None else [stmt.predicate]
+    exprs += [e for b in stmt.dynamic for e in (b.lo, b.hi)]
+    return any(load.array == array for e in exprs for load in loads(e)), stmt.array == array
+
+
+def users(scop: Scop, array: str) -> frozenset[str]:
+    """Statements that touch the array."""
+    return frozenset(s.name for s in scop.statements.values() if any(touches(s, array)))
+
+
+def statements_below(scop: Scop, path: Path) -> frozenset[str]:
+    """Statements that reach the end of a path (by the filters on it)."""
+    from poly.tree import Filter
+
+    alive = frozenset(scop.statements)
+    for node, _ in path:
+        if isinstance(node, Filter):
+            alive &= frozenset(node.domain)
+    return alive
+
+
+def covering_places(scop: Scop, tree: Node, array: str) -> Iterator[Place]:
+    """Places above all accesses of the array, deepest first."""
+    need = users(scop, array)
+    covering = [(p, n) for p, n in paths(tree) if need <= statements_below(scop, p) and _alone(scop, tree, p, need)]
+    for path, node in reversed(covering):
+        if type(node).__name__ == "Filter":
+            continue
+        if isinstance(node, Band):
+            for k in range(len(node.members), 0, -1):
+                if k < len(node.members) or not isinstance(node.child, Band):
+                    yield Place(path, node, k)
+        if not (path and isinstance(path[-1][0], Band)):
+            yield Place(path, node, 0)
+
+
+def _alone(scop: Scop, tree: Node, path: Path, need: frozenset[str]) -> bool:
+    """No other branch holds instances of the users (a statement split by filters)."""
+    from poly.tree import Sequence
+
+    for node, k in path:
+        if isinstance(node, Sequence) and any(need & set(f.domain) for j, f in enumerate(node.filters) if j != k):
+            return False
+    return True
+
+
+def _subscripts(s: Statement, array: str) -> Iterator[Expr]:
+    """All subscripts with which the statement reads or writes the array."""
+    exprs = [s.target, s.value, *([] if s.predicate is None else [s.predicate])]
+    return (i for e in exprs for x in loads(e) if x.array == array for i in x.index)
+
+
+def check_affine(stmts: Iterable[Statement], array: str) -> None:
+    """Refuse an array whose place in a buffer cannot be computed from the loops."""
+    for s in stmts:
+        space = s.domain.get_space()
+        if any(not is_affine(i, space) for i in _subscripts(s, array)):
+            raise ScheduleError(f"array '{array}' cannot get a buffer: a subscript in {s.name} depends on data")
+        if any(x.array == array for b in s.dynamic for e in (b.lo, b.hi) for x in loads(e)):
+            raise ScheduleError(f"array '{array}' cannot get a buffer: a loop bound of {s.name} reads it")
+
+
+def check_bounded(scop: Scop, stmts: Sequence[Statement], array: str, loops: list[Member]) -> None:
+    """Refuse an array of which data-dependent loops decide how much the buffer holds: its box has no known end.
+
+    Such a loop inside the buffer's lifetime sweeps the array; one around it may choose an
+    element far from the others (then only the end of the array bounds the box).
+    """
+    around = {m.name for m in loops}
+    for s in stmts:
+        inside = {d.iter for d in s.dynamic} - around
+        used = {v.name for i in _subscripts(s, array) for v in walk_expr(i) if isinstance(v, Var)}
+        if inside & used:
+            raise ScheduleError(
+                f"array '{array}' cannot get a buffer here: in {s.name} the data-dependent loop "
+                f"'{min(inside & used)}' decides which elements are touched"
+            )
+    dynamic = next((s for s in stmts if s.dynamic), None)
+    if dynamic and not spread(scop, array, loops).is_equal(spread(scop, array, loops, within=True)):
+        raise ScheduleError(
+            f"array '{array}' cannot get a buffer here: in {dynamic.name} the data-dependent loop "
+            f"'{dynamic.dynamic[0].iter}' decides how far apart its elements are"
+        )
+
+
+def check_shared(scop: Scop, tree: Node) -> None:
+    """Refuse a shared buffer inside a loop over threads whose array is written there.
+
+    All threads of a block hold one buffer together, so each would copy out what others write.
+    """
+    for path, node in paths(tree):
+        if not isinstance(node, Promote) or node.space != "shared":
+            continue
+        threads = [m.name for m in outer_members(path) if m.kind.startswith("thread.")]
+        writers = [s for s in sorted(statements_below(scop, path)) if scop.statements[s].array == node.array]
+        if threads and writers:
+            raise ScheduleError(
+                f"array '{node.array}' cannot be in shared memory inside loop '{threads[-1]}', whose iterations are "
+                f"threads: {writers[0]} writes it there (promote it outside of that loop)"
+            )
+
+
+def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
+    """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
+    apart = spread(scop, array, loops)
+    extents: list[int | None] = []
+    for d in range(len(scop.arrays[array].shape)):
+        top = apart.dim_max_val(d)
+        extents.append(int(top.to_python()) + 1 if top.is_int() else None)
+    return extents
+
+
+def spread(scop: Scop, array: str, loops: list[Member], within: bool = False) -> isl.Set:
+    """Distances between two elements that one iteration of `loops` touches.
+
+    `within` leaves out what is outside the array: data-dependent loops do not get there.
+    """
+    real = array_elements(scop.arrays[array], scop.params)
+    touched: isl.Map | None = None
+    for a in accesses(scop):
+        if a.array != array or any(a.stmt not in m.schedule for m in loops):
+            continue
+        domain = scop.statements[a.stmt].domain
+        time = isl.Map.from_domain(domain)
+        for m in loops:
+            time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[a.stmt]).intersect_domain(domain))
+        part = time.reverse().apply_range(a.map.intersect_range(real) if within else a.map)
+        touched = part if touched is None else touched.union(part)
+    assert touched is not None
+    touched = touched.intersect_params(scop.context)
+    return touched.reverse().apply_range(touched).deltas()
+
+
+def choose_space(extents: list[int | None], element_bytes: int, limit: int = 16384) -> Space:
+    """`register` for one element, `local` for a small constant box, else `heap`."""
+    size = element_bytes
+    for e in extents:
+        if e is None:
+            return "heap"
+        size *= e
+    if size == element_bytes:
+        return "register"
+    return "local" if size <= limit else "heap"
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What a promotion does besides the redirection; None: as the accesses need it."""
+
+    copy_in: bool | None = None
+    copy_out: bool | None = None
+
+
+def promote(
+    scop: Scop, tree: Node, array: str, at: str, space: Space, layout: Layout | None = None, moves: Moves = Moves()
+) -> Node:
+    """Below loop `at`, accesses to the array go to a buffer that is copied in and out."""
+    if array not in scop.arrays:
+        raise ScheduleError(f"no array '{array}': the arrays are {', '.join(scop.arrays)}")
+    if space not in SPACES:
+        raise ScheduleError(f"no memory space '{space}': the spaces are {', '.join(SPACES)}")
+    spot = locate(tree, at)
+    inside = statements_below(scop, spot.path)
+    below = [scop.statements[s] for s in spot.member.schedule if s in inside]
+    used = [touches(s, array) for s in below]
+    if not any(r or w for r, w in used):
+        raise ScheduleError(f"array '{array}' is not used inside loop '{at}'")
+    if promoted_below(spot.band, array) or any(isinstance(n, Promote) and n.array == array for n, _ in spot.path):
+        raise ScheduleError(f"array '{array}' is promoted already")
+    check_affine(below, array)
+    place = Place(spot.path, spot.band, spot.index + 1)
+    check_bounded(scop, below, array, place.loops())
+    if space == "register" and None in footprint(scop, array, place.loops()):
+        raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
+    copy_in = True if moves.copy_in is None else moves.copy_in
+    copy_out = any(w for _, w in used) if moves.copy_out is None else moves.copy_out
+    node = Promote(array, buffer_name(scop, tree, array), space, spot.band, layout, copy_in, copy_out)
+    return place.insert(node)
+
+
+def full_layout(scop: Scop, array: str, layout: Sequence[int] | Sequence[Sequence[int]] | None) -> Layout | None:
+    """A layout as `(dim, div, mod)` triples; a list of dimensions is a transposition.
+
+    Raises:
+        ScheduleError: it is neither.
+    """
+    if layout is None:
+        return None
+    rank = len(scop.arrays[array].shape) if array in scop.arrays else 0
+    if all(isinstance(d, int) for d in layout):
+        if sorted(layout) != list(range(rank)):  # type: ignore[type-var]
+            raise ScheduleError(f"layout {list(layout)} names each of the {rank} dimensions of '{array}' once")
+        return tuple((d, 1, 0) for d in layout)  # type: ignore[misc]
+    triples = [tuple(part) for part in layout]  # type: ignore[arg-type]
+    if any(len(part) != 3 or not all(isinstance(x, int) for x in part) for part in triples):
+        raise ScheduleError("a layout is a list of dimensions or of (dimension, divisor, modulus) triples")
+    return tuple((d, div, mod) for d, div, mod in triples)
+
+
+def promoted_below(node: Node, array: str) -> bool:
+    """Whether the subtree holds a promotion of the array."""
+    return any(isinstance(n, Promote) and n.array == array for n in walk(node))
+
+
+def contractions(scop: Scop, tree: Node, array: str, space: Space | None) -> Iterator[tuple[Node, Place]]:
+    """Trees with the local array contracted, deepest place first."""
+    if array not in scop.arrays:
+        raise ScheduleError(f"no array '{array}': the arrays are {', '.join(scop.arrays)}")
+    if scop.arrays[array].kind != "local":
+        raise ScheduleError(f"array '{array}' is not local: only local arrays can be contracted")
+    if promoted_below(tree, array):
+        raise ScheduleError(f"array '{array}' is promoted already")
+    if not users(scop, array):
+        raise ScheduleError(f"array '{array}' is not used")
+    using = [scop.statements[n] for n in users(scop, array)]
+    check_affine(using, array)
+    for place in covering_places(scop, tree, array):
+        check_bounded(scop, using, array, place.loops())
+        chosen = space
+        if chosen is None:
+            chosen = choose_space(footprint(scop, array, place.loops()), scop.arrays[array].dtype.bytes)
+        node = Promote(array, buffer_name(scop, tree, array), chosen, place.node, None, False, False)
+        yield place.insert(node), place
+
+
+def buffer_name(scop: Scop, tree: Node, array: str) -> str:
+    """A name that no array, buffer, parameter, iterator or statement has."""
+    used = used_names(scop, tree)
+    name, k = f"{array}_buf", 0
+    while name in used:
+        k += 1
+        name = f"{array}_buf_{k}"
+    return name
