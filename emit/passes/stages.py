@@ -12,8 +12,11 @@ stores stay in the last stage, in their order.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf
 
 from emit.loop_ir.linear import linear, rebuild
 from emit.loop_ir.loops import (
@@ -42,6 +45,7 @@ CROSSING = 0.75  # cycles to store a value and to load it again
 GAIN = 0.9  # predicted share of the time below which it is done
 STRIP = 64  # iterations
 MOST_STAGES = 4
+MOST_IN_PLACE = 64  # nodes of a scalar or a condition, which have no name of their own
 LOAD = 8.0
 LATENCY = {"/": 11.0, "sqrt": 14.0, "*": 4.0, "fma": 4.0, "+": 3.0, "-": 3.0}
 
@@ -94,6 +98,8 @@ class _Body:
                 self.add(t)
         elif isinstance(s, Let):
             self.known[s.name] = self.atom(s.value)
+            if sum(1 for _ in islice(nodes(self.known[s.name]), MOST_IN_PLACE + 1)) > MOST_IN_PLACE:
+                raise _Unsuited  # written out at each use, and in what is written out there, it would grow without end
             self.add(s.body)
         elif isinstance(s, Alloc) and s.buffer.space == "register":
             self.own[s.buffer.name] = None
@@ -192,17 +198,40 @@ def _best_cuts(body: _Body) -> list[float]:
     best: list[float] = []
     least = GAIN * _cycles(body, [])
     depth = max((i.end for i in body.items), default=0.0)
+    lives = _lives(body)
     for k in range(2, MOST_STAGES + 1):
-        cuts = [_narrow(body, depth * j / k, depth / (4 * k)) for j in range(1, k)]
+        cuts = [_narrow(body, lives, depth * j / k, depth / (4 * k)) for j in range(1, k)]
         if len(set(cuts)) == k - 1 and _cycles(body, cuts) < least:
             best, least = cuts, _cycles(body, cuts)
     return best
 
 
-def _narrow(body: _Body, middle: float, around: float) -> float:
+@dataclass(frozen=True)
+class _Lives:
+    """When values are made and when they are last used, each sorted: how many live across a time."""
+
+    made: list[float]
+    dead: list[float]
+
+    def across(self, time: float) -> int:
+        """`len(_crossing(body, [time])[0])`, without walking over the body."""
+        return bisect_left(self.made, time) - bisect_left(self.dead, time)
+
+
+def _lives(body: _Body) -> _Lives:
+    last = {i.var.name: i.start for i in body.items}  # what nobody uses is dead at once
+    uses = [(i.start, i.value) for i in body.items] + [(inf, s.value) for s in body.stores]
+    for time, value in uses:
+        for x in nodes(value):
+            if isinstance(x, Var) and x.name in last:
+                last[x.name] = max(last[x.name], time)
+    return _Lives(sorted(i.start for i in body.items), sorted(last.values()))
+
+
+def _narrow(body: _Body, lives: _Lives, middle: float, around: float) -> float:
     """The time near `middle` at which fewest values are needed later."""
     times = {i.start for i in body.items if abs(i.start - middle) <= around} or {middle}
-    return min(times, key=lambda t: (len(_crossing(body, [t])[0]), abs(t - middle)))
+    return min(times, key=lambda t: (lives.across(t), abs(t - middle)))
 
 
 def _stage(item: _Item, cuts: list[float]) -> int:

@@ -11,12 +11,15 @@ import pytest
 from emit import compile as compiling
 from emit import targets
 from emit.compile import compile_kernel
-from emit.loop_ir.loops import Alloc, For, Function, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs
+from emit.loop_ir.loops import Alloc, For, Function, Ramp, Store, VLoad, walk
+from emit.loop_ir.rewrite import Names, stmt_exprs
 from emit.loop_ir.verify import verify
 from emit.lowering.lower import lower
 from emit.mathlib import expand_function
+from emit.passes import stages
 from emit.passes.stages import STRIP, cut_into_stages
+from poly import dtypes
+from poly.expr import Binary, const_int
 from poly.expr import walk as nodes
 from poly.scop import Scop
 from polyc import dims, empty, erf, exp, f32, f64, inout, op, sigmoid, tanh
@@ -120,3 +123,18 @@ def test_two_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "cut_into_stages", lambda fn: fn)
     for a, b in zip(cut, compile_kernel(scop, tree)(x), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_living_values_are_those_that_cross_a_cut() -> None:
+    """The quick count and the definition, on chains with branches."""
+    rng, row = np.random.default_rng(), Ramp(const_int(0), 1, 8, dtypes.i64)
+    for _ in range(20):
+        body = stages._Body(Names(set()), frozenset())
+        made: list[Any] = [VLoad("X", (row,), None, 8, dtypes.f32)]
+        for _ in range(60):
+            a, b = (made[int(k)] for k in rng.integers(len(made), size=2))
+            made.append(body.atom(Binary("*" if rng.random() < 0.5 else "+", a, b, dtypes.f32)))
+        body.stores.append(Store("Y", (row,), made[-1]))
+        lives = stages._lives(body)
+        for time in {i.start for i in body.items} | {1.5}:
+            assert lives.across(time) == len(stages._crossing(body, [time])[0])
