@@ -161,7 +161,7 @@ def test_sources_and_report() -> None:
     with pytest.raises(BuildError, match="no source of kind 'fortran'; choose from loops, llvm, c, asm"):
         kernel.source("fortran")
     report = kernel.report()
-    assert list(report["seconds"]) == ["lower", "expand", "print", "compile", "load"]
+    assert list(report["seconds"]) == ["lower", "expand", "stages", "prefetch", "print", "compile", "load"]
     assert all(t >= 0 for t in report["seconds"].values())
     assert report["notes"][0] == "chosen by hand" and report["code_bytes"] > 100 and report["source_bytes"] > 100
     again = compiled(matmul)
