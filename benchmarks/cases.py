@@ -28,6 +28,11 @@ class Case:
     flops: float
     bytes: float
 
+    @property
+    def double(self) -> bool:
+        """Whether it computes in f64."""
+        return all(x.dtype == np.float64 for x in self.inputs.values())
+
 
 def all_cases() -> Iterator[Case]:
     """Every case, family by family."""

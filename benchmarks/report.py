@@ -40,11 +40,15 @@ def page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> s
         heads = ["case", "polyc", *peers, "ratio", "GFLOP/s", "GB/s", "difference", "compile"]
         lines += ["", f"## {family}", "", f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
         for r in chosen:
-            times = [f"{r['ms'][who][0]:.3f} ({r['ms'][who][1]:.3f})" for who in ("polyc", *peers)]
+            times = [_time(r, who) for who in ("polyc", *peers)]
             rates = [str(r["gflops"] or ""), str(r["gbytes"] or "")]
             ratio, difference, compiled = f"{r['ratio']:.2f}", f"{r['difference']:.1e}", f"{r['compile_s']:.2f} s"
             cells = [r["case"], *times, ratio, *rates, difference, compiled]
             lines.append(f"| {' | '.join(cells)} |")
+        for r in chosen:
+            for who in r["ms"].keys() - {"polyc", *peers}:
+                without = "peers without a figure compute it in another type"
+                lines += ["", f"{r['case']}: {who} {_time(r, who)} ms; {without}."]
         lines += ["", f"Geometric mean of the ratios: {geometric_mean(r['ratio'] for r in chosen):.2f}."]
     lines += [
         "",
@@ -56,6 +60,11 @@ def page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> s
         "",
     ]
     return "\n".join(lines)
+
+
+def _time(row: dict[str, Any], who: str) -> str:
+    """Minimum and median; empty for who did not take part."""
+    return "{:.3f} ({:.3f})".format(*row["ms"][who]) if who in row["ms"] else ""
 
 
 def html_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int) -> str:
@@ -76,7 +85,7 @@ def html_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], rounds: int)
         "<h2>Figures</h2>", "<table><tr>", *(f"<th>{c}</th>" for c in cells), "</tr>",
     ]  # fmt: skip
     for r in rows:
-        times = [f"{r['ms'][who][0]:.3f}" for who in ("polyc", *peers)]
+        times = [f"{r['ms'][who][0]:.3f}" if who in r["ms"] else "" for who in ("polyc", *peers)]
         shares = [
             1e9 * (r["gflops"] or 0) / machine.flops_per_second,
             1e9 * (r["gbytes"] or 0) / machine.copied_per_second,

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from onnx import ModelProto
 
-from graph_driver.bench.peers import PEERS, Inputs
+from graph_driver.bench.peers import PEERS, Inputs, Runner
 from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
 from graph_driver.model import Model, compile_model
 
 
 def compare(
     name: str, family: str, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int,
-    flops: float = 0.0, moved: float = 0.0,
+    flops: float = 0.0, moved: float = 0.0, also: Mapping[str, Runner] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A row of results: `measure` of the model compiled here for one thread."""
     start = time.perf_counter()
     compiled = compile_model(model, threads=1)
     compile_s = time.perf_counter() - start
-    row = measure(compiled, model, inputs, peers, rounds)
+    row = measure(compiled, model, inputs, peers, rounds, also=also)
     minimum = row["ms"]["polyc"][0]
     return {
         "case": name,
@@ -35,17 +35,20 @@ def compare(
 
 
 def measure(
-    compiled: Model, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int, threads: int = 1
-) -> dict[str, Any]:
+    compiled: Model, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int, threads: int = 1,
+    also: Mapping[str, Runner] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Milliseconds (minimum and median) of polyc and of each peer, which reads `model` itself.
 
-    `ratio` is the best peer's minimum over polyc's (NaN without peers); `difference` the largest error against
-    the first peer, relative to the output's scale. With one thread all run on one core.
+    `also` are further rivals, which read no ONNX file. `ratio` is the best rival's minimum over polyc's (NaN
+    without one); `difference` the largest error against the first, relative to the output's scale. With one
+    thread all run on one core.
     """
     feeds = dict(inputs)
     runners = {"polyc": lambda: list(compiled(feeds).values())}
-    runners |= {p: PEERS[p](model, inputs, threads) for p in peers}
-    difference = _difference(runners["polyc"](), runners[peers[0]]()) if peers else 0.0
+    runners |= {p: PEERS[p](model, inputs, threads) for p in peers} | dict(also or {})
+    rivals = [who for who in runners if who != "polyc"]
+    difference = _difference(runners["polyc"](), runners[rivals[0]]()) if rivals else 0.0
     if threads == 1:
         pin_to_one_core()  # after compiling, which may use all
     try:
@@ -53,7 +56,7 @@ def measure(
     finally:
         free_all_cores()
     ours = times["polyc"]
-    best = min((times[p].minimum for p in peers), default=float("nan"))
+    best = min((times[p].minimum for p in rivals), default=float("nan"))
     return {
         "ms": {who: [round(t.minimum, 4), round(t.median, 4)] for who, t in times.items()},
         "ratio": round(best / ours.minimum, 3),
