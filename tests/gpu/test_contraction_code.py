@@ -62,7 +62,7 @@ def test_full_panels_have_a_loop_of_their_own() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("size", [(130, 67, 21), (61, 129, 8), (257, 140, 3)])
 def test_large_tiles_at_their_edges(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    from scheduler.strategies.gpu.automatic import contraction as gpu_contraction
+    from scheduler.strategies.gpu import contraction as gpu_contraction
 
     monkeypatch.setattr(gpu_contraction, "TILES", gpu_contraction.TILES[:1])
     monkeypatch.setattr(gpu_contraction, "SMALLEST", 1)
