@@ -20,8 +20,8 @@ from emit.mathlib import expand_function
 from frontend_dsl.library.convolution import make_conv2d
 from poly.dtypes import f32
 from scheduler.schedule import Schedule
-from scheduler.strategies.gpu.automatic import automatic_gpu
 from scheduler.strategies.gpu import contraction as gpu_contraction
+from scheduler.strategies.gpu.automatic import automatic_gpu
 
 CASES = {  # batch, channels, size, window, strides, dilations, pads before and after, bias
     "same": (1, (5, 37), (13, 19), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True),
