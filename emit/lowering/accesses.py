@@ -49,7 +49,12 @@ def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str,
         build = pair[0]
     # Statements scheduled together stay under one mark: a buffer must have one lifetime.
     isl.DEFAULT_CONTEXT.set_ast_build_group_coscheduled(1)
-    ast = build.node_from_schedule(schedule.schedule)
+    try:
+        ast = build.node_from_schedule(schedule.schedule)
+    except isl.Error:
+        if planner.error is not None:
+            raise planner.error from None  # isl only says that a callback failed
+        raise
     alive.clear()
     if planner.error is not None:
         raise planner.error

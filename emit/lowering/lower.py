@@ -31,6 +31,10 @@ from poly.tree import Member, Node, is_bound
 AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
 
 
+class NoLoops(BuildError):
+    """isl failed, for no reason of ours, to generate an AST."""
+
+
 def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True) -> Function:
     """The kernel that runs `scop` in the order of `tree`, optimised for `target`.
 
@@ -43,12 +47,12 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
     """
     try:
         fn = proven(scop, build_loops(scop, tree, name))
-    except WrongLoops as first:
+    except (WrongLoops, NoLoops) as first:
         try:
             fn = proven(scop, build_loops(scop, tree, name, loose=True))
         except (BuildError, isl.Error):
             raise first from None
-        note = f"loops with a condition around every statement, because isl's were wrong: {first}"
+        note = f"loops with a condition around every statement, because isl's could not be used: {first}"
         fn = replace(fn, notes=(*fn.notes, note))
     return run_passes(real_bounds(sharpen(scop, fn), scop, tree), target, vectorise=vectorise)
 
@@ -65,7 +69,10 @@ def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: boo
         if loose:
             raise BuildError(f"{name}: {error}") from None
         schedule = to_isl(scop, tree, atomic=True)
-        ast, plans = run_build(scop, schedule)
+        try:
+            ast, plans = run_build(scop, schedule)
+        except isl.Error as failure:
+            raise NoLoops(f"{name}: isl makes no loops of this schedule ({failure})") from None
     walker = _Walker(scop, schedule, plans, gpu)
     body = walker.node(ast, _Scope({p: Var(p) for p in scop.params}, None))
     for array in reversed([a for a in scop.arrays.values() if a.kind == "local"]):
