@@ -23,12 +23,13 @@ from rich.table import Table  # noqa: E402
 
 from benchmarks import threading_speed  # noqa: E402
 from benchmarks.cases import all_cases  # noqa: E402
+from benchmarks.cliffs import cliffs  # noqa: E402
 from benchmarks.models import LIGHT, light_model, random_inputs  # noqa: E402
 from benchmarks.report import geometric_mean, html_page, page  # noqa: E402
 from graph_driver.bench.compare import compare  # noqa: E402
 from graph_driver.bench.peers import installed  # noqa: E402
 
-FAMILIES = ("gemm", "conv", "memory", "odd", "model")
+FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model")
 
 
 def main() -> None:
@@ -71,7 +72,7 @@ def _threads(threads: int, rounds: int, path: Path | None) -> None:
 
 
 def _rows(families: tuple[str, ...], peers: list[str], rounds: int) -> Iterator[dict[str, Any]]:
-    cases = [c for c in all_cases() if c.family in families]
+    cases = [c for c in (*all_cases(), *cliffs()) if c.family in families]
     for c in track(cases, "operators", console=Console(stderr=True), disable=not cases):
         # OpenVINO computes doubles in f32; the product of two has OpenBLAS, through NumPy, as a further rival.
         rivals = [p for p in peers if p != "openvino"] if c.double else peers

@@ -44,26 +44,26 @@ def all_cases() -> Iterator[Case]:
 
 def gemms() -> Iterator[Case]:
     """Fully connected layers `Y = X W + b`, (M, N, K)."""
-    yield from _gemms("gemm", [
+    yield from gemms_of("gemm", [
         (1, 1024, 1024), (16, 768, 3072), (128, 768, 768), (197, 3072, 768), (512, 512, 512), (1000, 1000, 1000),
     ])  # fmt: skip
     yield _double_gemm(1000)
 
 
-def _gemms(family: str, sizes: Sequence[tuple[int, int, int]]) -> Iterator[Case]:
+def gemms_of(family: str, sizes: Sequence[tuple[int, int, int]]) -> Iterator[Case]:
     for m, n, k in sizes:
         node = helper.make_node("Gemm", ["X", "W", "B"], ["Y"])
-        yield _case(
-            f"gemm {m}x{n}x{k}", family, [node], {"X": _normal(m, k)}, {"W": _normal(k, n), "B": _normal(n)},
+        yield make_case(
+            f"gemm {m}x{n}x{k}", family, [node], {"X": normal(m, k)}, {"W": normal(k, n), "B": normal(n)},
             (m, n), 2.0 * m * n * k,
         )  # fmt: skip
 
 
 def _double_gemm(n: int) -> Case:
     """A product of two f64 matrices."""
-    inputs: dict[str, Array] = {k: _normal(n, n).astype(np.float64) for k in "XW"}
+    inputs: dict[str, Array] = {k: normal(n, n).astype(np.float64) for k in "XW"}
     node = helper.make_node("MatMul", ["X", "W"], ["Y"])
-    return _case(f"gemm f64 {n}x{n}x{n}", "gemm", [node], inputs, {}, (n, n), 2.0 * n**3, TensorProto.DOUBLE)
+    return make_case(f"gemm f64 {n}x{n}x{n}", "gemm", [node], inputs, {}, (n, n), 2.0 * n**3, TensorProto.DOUBLE)
 
 
 def convolutions() -> Iterator[Case]:
@@ -87,9 +87,9 @@ def _convolutions(family: str, shapes: Sequence[tuple[int, int, int, int, int, i
         )
         out = (size + 2 * (k // 2) - k) // stride + 1
         kind = "depthwise" if groups > 1 else "conv"
-        yield _case(
+        yield make_case(
             f"{kind} {k}x{k}/{stride} {c}->{o} {size}x{size}", family, [conv, helper.make_node("Relu", ["T"], ["Y"])],
-            {"X": _normal(1, c, size, size)}, {"W": _normal(o, c // groups, k, k), "B": _normal(o)},
+            {"X": normal(1, c, size, size)}, {"W": normal(o, c // groups, k, k), "B": normal(o)},
             (1, o, out, out), 2.0 * o * out * out * (c // groups) * k * k,
         )  # fmt: skip
 
@@ -106,13 +106,13 @@ def memory_bound() -> Iterator[Case]:
         helper.make_node("Mul", ["d", "Z"], ["Y"]),
     ]  # fmt: skip
     n = 4 << 20
-    yield _case("tanh(sigmoid(x*y)+x)*y 4M", "memory", chain, {"X": _normal(n), "Z": _normal(n)}, {}, (n,), 5.0 * n)
+    yield make_case("tanh(sigmoid(x*y)+x)*y 4M", "memory", chain, {"X": normal(n), "Z": normal(n)}, {}, (n,), 5.0 * n)
     yield _max_pool("memory", 64, 112, 3, 2)
 
 
 def odd_sizes() -> Iterator[Case]:
     """Sizes that no tile divides."""
-    yield from _gemms(
+    yield from gemms_of(
         "odd", [(997, 997, 997), (63, 997, 997), (17, 63, 997), (997, 17, 63), (63, 63, 63), (1, 997, 63)]
     )
     yield from _convolutions("odd", [
@@ -129,14 +129,14 @@ def odd_sizes() -> Iterator[Case]:
 
 def _softmax(family: str, rows: int, columns: int) -> Case:
     node = helper.make_node("Softmax", ["X"], ["Y"], axis=-1)
-    return _case(f"softmax {rows}x{columns}", family, [node], {"X": _normal(rows, columns)}, {}, (rows, columns),
+    return make_case(f"softmax {rows}x{columns}", family, [node], {"X": normal(rows, columns)}, {}, (rows, columns),
                  4.0 * rows * columns)  # fmt: skip
 
 
 def _layer_norm(family: str, rows: int, columns: int) -> Case:
     node = helper.make_node("LayerNormalization", ["X", "S", "B"], ["Y"])
-    return _case(f"layer norm {rows}x{columns}", family, [node], {"X": _normal(rows, columns)},
-                 {"S": _normal(columns), "B": _normal(columns)}, (rows, columns), 8.0 * rows * columns)  # fmt: skip
+    return make_case(f"layer norm {rows}x{columns}", family, [node], {"X": normal(rows, columns)},
+                 {"S": normal(columns), "B": normal(columns)}, (rows, columns), 8.0 * rows * columns)  # fmt: skip
 
 
 def _max_pool(family: str, channels: int, size: int, kernel: int, stride: int) -> Case:
@@ -144,8 +144,8 @@ def _max_pool(family: str, channels: int, size: int, kernel: int, stride: int) -
     pool = helper.make_node("MaxPool", ["X"], ["Y"], kernel_shape=[kernel] * 2, strides=[stride] * 2,
                             pads=[kernel // 2] * 4)  # fmt: skip
     out = (size + 2 * (kernel // 2) - kernel) // stride + 1
-    return _case(f"max-pool {kernel}x{kernel}/{stride} {channels}x{size}x{size}", family, [pool],
-                 {"X": _normal(1, channels, size, size)}, {}, (1, channels, out, out),
+    return make_case(f"max-pool {kernel}x{kernel}/{stride} {channels}x{size}x{size}", family, [pool],
+                 {"X": normal(1, channels, size, size)}, {}, (1, channels, out, out),
                  float(kernel**2) * channels * out**2)  # fmt: skip
 
 
@@ -156,8 +156,8 @@ def _gelu(rows: int, columns: int) -> Case:
         helper.make_node("Erf", ["s"], ["e"]), helper.make_node("Add", ["e", "one"], ["f"]),
         helper.make_node("Mul", ["h", "f"], ["g"]), helper.make_node("Mul", ["g", "half"], ["Y"]),
     ]  # fmt: skip
-    constants = {"B": _normal(columns), "r": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
-    return _case(f"bias+GELU {rows}x{columns}", "memory", nodes, {"X": _normal(rows, columns)},
+    constants = {"B": normal(columns), "r": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    return make_case(f"bias+GELU {rows}x{columns}", "memory", nodes, {"X": normal(rows, columns)},
                  {k: np.asarray(v) for k, v in constants.items()}, (rows, columns), 6.0 * rows * columns)  # fmt: skip
 
 
@@ -168,8 +168,8 @@ def _attention(family: str, heads: int, length: int, width: int) -> Case:
         helper.make_node("Softmax", ["t"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "V"], ["Y"]),
     ]  # fmt: skip
     shape = (heads, length, width)
-    inputs = {"Q": _normal(*shape), "K": _normal(heads, width, length), "V": _normal(*shape)}
-    return _case(f"attention {heads}x{length}x{width}", family, nodes, inputs,
+    inputs = {"Q": normal(*shape), "K": normal(heads, width, length), "V": normal(*shape)}
+    return make_case(f"attention {heads}x{length}x{width}", family, nodes, inputs,
                  {"scale": np.asarray(np.float32(width**-0.5))}, shape,
                  4.0 * heads * length * length * width)  # fmt: skip
 
@@ -177,11 +177,11 @@ def _attention(family: str, heads: int, length: int, width: int) -> Case:
 _RNG = np.random.default_rng(11)
 
 
-def _normal(*shape: int) -> Array:
+def normal(*shape: int) -> Array:
     return _RNG.standard_normal(shape).astype(np.float32)
 
 
-def _case(
+def make_case(
     name: str, family: str, nodes: Sequence[NodeProto], inputs: dict[str, Array], constants: dict[str, Array],
     out: tuple[int, ...], flops: float, element: int = TensorProto.FLOAT,
 ) -> Case:  # fmt: skip
