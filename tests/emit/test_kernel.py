@@ -14,22 +14,13 @@ from emit import targets
 from emit.c import cc
 from emit.compile import compile_kernel
 from emit.kernel import Kernel
+from examples.matmul import matmul
 from poly.errors import ArgumentError, BuildError
-from polyc import dims, empty, f32, f64, grid, i32, inout, op, zeros
+from polyc import dims, empty, f32, f64, i32, inout, op, zeros
 
-M, N, K = dims("M N K")
+N, K = dims("N K")
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler on this machine")
 BACK_ENDS = ["llvm", pytest.param("c", marks=needs_compiler), "interp"]
-
-
-@op
-def matmul(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
 
 
 @op

@@ -8,7 +8,8 @@ import differential
 import numpy as np
 import pytest
 import simt
-from programs import ALL, product
+from programs import ALL
+from small_operators import product
 from texts import CUDA, needs_shim, on_shim
 
 from emit.gpu.banks import conflict_free_rows, shared_accesses, turns

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt
-from programs import ALL, M, N, arguments, product
+from programs import ALL, arguments
+from small_operators import M, N, product
 
 from emit.loop_ir.loops import Barrier, walk
 from poly.errors import BuildError

@@ -9,7 +9,8 @@ import differential
 import numpy as np
 import pytest
 import simt
-from programs import ALL, arguments, product
+from programs import ALL, arguments
+from small_operators import product
 
 from emit.gpu import targets
 from emit.gpu.program import sequence

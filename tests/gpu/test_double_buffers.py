@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import simt
 import texts
-from programs import product
+from small_operators import product
 from texts import needs_shim
 
 from emit.gpu import targets

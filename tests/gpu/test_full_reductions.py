@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import simt
 import texts
-from programs import M, N
+from small_operators import M, N
 from texts import needs_shim
 
 from emit.gpu import targets

@@ -9,7 +9,8 @@ from typing import Any
 import differential
 import pytest
 import simt
-from programs import arguments, product
+from programs import arguments
+from small_operators import product
 
 from emit.interpreter.interp import OutOfBounds
 from emit.loop_ir.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import sass
-from programs import ALL, product
+from programs import ALL
 from sass import needs_disassembler
+from small_operators import product
 from texts import needs_nvidia
 
 pytestmark = [needs_nvidia, needs_disassembler]

@@ -13,8 +13,8 @@ import pytest
 import sass
 import simt
 import texts
-from programs import K, M, N
 from sass import needs_disassembler
+from small_operators import K, M, N
 from texts import needs_nvidia, needs_shim
 
 from emit.gpu import targets

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from emit import targets
+from examples.matmul import matmul
 from graph_driver.cli import main
 from graph_driver.compile_operator import compile_operator
 from graph_driver.tuning import database, use
@@ -20,25 +21,11 @@ from graph_driver.tuning.trial import Job, Times, run_apart, timed
 from graph_driver.tuning.tune import tune_kernel
 from poly import json_io
 from poly.rewriting.specialise import specialise
-from polyc import dims, empty, f32, grid, op
 from scheduler.strategies.auto import automatic
 from scheduler.tuning.search import Outcome
 
-M, N, K = dims("M N K")
 HOST = targets.host()
-
-
-@op
-def product(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
-
-
-SCOP = specialise(product.scop(), {"M": 24, "N": 20, "K": 28})
+SCOP = specialise(matmul.scop(), {"M": 24, "N": 20, "K": 28})
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +74,7 @@ def test_a_damaged_record_is_none_and_is_rebuilt(own_cache: Path, damage: str) -
 
 
 def test_keys_are_structure_sizes_target_and_threads() -> None:
-    other = specialise(product.scop(), {"M": 24, "N": 20, "K": 29})
+    other = specialise(matmul.scop(), {"M": 24, "N": 20, "K": 29})
     keys = {database.key_of(s, t, n) for s in (SCOP, other) for t in (HOST, targets.get("x86-64-v3")) for n in (1, 2)}
     assert len(keys) == 8
     elsewhere = json_io.loads(json_io.dumps(SCOP).replace("test_tuning.py", "moved.py"))

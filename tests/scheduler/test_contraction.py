@@ -5,6 +5,7 @@ import pytest
 
 import polyc
 from emit import targets
+from examples.matmul import matmul
 from graph_driver.compile_operator import compile_operator
 from poly.rewriting.relayout import lay_out, relayout
 from poly.scop import Scop
@@ -17,16 +18,6 @@ from scheduler.strategies.contractions.tree import constant_layouts
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")
-
-
-@op
-def plain(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
 
 
 @op
@@ -74,13 +65,13 @@ def draw(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
 @pytest.mark.parametrize("m, n, k", [(1, 1, 1), (5, 17, 3), (63, 31, 20), (64, 48, 33), (97, 16, 8)])
 def test_products_at_sizes_that_divide_nothing(m: int, n: int, k: int) -> None:
     a, b = draw((m, k)), draw((k, n))
-    assert np.allclose(plain(a, b), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+    assert np.allclose(matmul(a, b), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
     a64, b64 = draw((k, m), np.float64), draw((n, k), np.float64)
     assert np.allclose(transposed(a64, b64), a64.T @ b64.T, rtol=1e-12, atol=1e-12)
 
 
 def test_symbolic_sizes_get_the_same_tree_and_run() -> None:
-    kernel = compile_operator(plain.scop(), threads=1)
+    kernel = compile_operator(matmul.scop(), threads=1)
     for m, n, k in ((7, 30, 5), (33, 64, 9)):
         a, b = draw((m, k)), draw((k, n))
         assert np.allclose(kernel(a, b), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
@@ -145,7 +136,7 @@ def test_register_tiles_fit_the_register_file(rows: int | None, columns: int | N
 
 def test_the_inner_loop_keeps_its_accumulators_in_registers() -> None:
     """No store of a vector register to the stack between the loads of the reduction loop."""
-    kernel = compile_operator(plain.scop(), threads=1, sizes={"M": 64, "N": 64, "K": 64})
+    kernel = compile_operator(matmul.scop(), threads=1, sizes={"M": 64, "N": 64, "K": 64})
     fused = [line for line in kernel.source("asm").splitlines() if "vfmadd" in line]
     if not fused:
         pytest.skip("this CPU has no fused multiply-add")

@@ -5,25 +5,16 @@ from __future__ import annotations
 import pytest
 
 from emit import targets
+from examples.matmul import matmul
 from poly.rewriting.specialise import specialise
 from polyc import dims, empty, exp, f32, grid, i64, op
 from scheduler.cost.model import LEVELS, Machine, Work, at_level, nominal, predict
 from scheduler.cost.work import work_of
 
-M, N, K = dims("M N K")
+M, N = dims("M N")
 V3 = targets.get("x86-64-v3")
 RATES = dict.fromkeys(LEVELS, 2.0)
 SIMPLE = Machine(1.0, 4.0, 2.0, RATES, RATES, 10.0, 100.0)  # one cycle a second: cycles are seconds
-
-
-@op
-def product(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
 
 
 @op
@@ -87,7 +78,7 @@ def test_levels_by_size() -> None:
 
 
 def test_a_product_is_all_multiply_adds() -> None:
-    large, small = work(product, M=512, N=512, K=512), work(product, M=256, N=512, K=512)
+    large, small = work(matmul, M=512, N=512, K=512), work(matmul, M=256, N=512, K=512)
     assert 2.0 * 512**3 <= large.flops <= 2.0 * 2.0 * 512**3  # at no less than half of the peak
     assert large.flops == pytest.approx(2 * small.flops, rel=0.1)
     p = predict(large, nominal(V3))
@@ -112,7 +103,7 @@ def test_a_table_is_read_as_far_as_rows_are_taken() -> None:
 
 
 def test_free_sizes_have_no_work() -> None:
-    assert work_of(product.scop(), V3) is None
+    assert work_of(matmul.scop(), V3) is None
 
 
 def test_arguments_where_the_caller_says() -> None:

@@ -5,6 +5,7 @@ from math import ceil
 import pytest
 
 from emit import targets
+from examples.matmul import matmul
 from poly.rewriting.specialise import specialise
 from poly.tree import Band, walk
 from polyc import dims, empty, f32, grid, op
@@ -14,16 +15,6 @@ from scheduler.strategies.sharing import balance, shared_loop
 
 M, N, K = dims("M N K")
 LARGE = 1e9
-
-
-@op
-def product(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
 
 
 @op
@@ -64,7 +55,7 @@ def test_even_blocks():
     assert _even_block(5, 1, 2) == 1
 
 
-@pytest.mark.parametrize(("op_", "sizes"), [(product, (1000, 1000, 1000)), (pointwise_convolution, (196, 256, 1024))])
+@pytest.mark.parametrize(("op_", "sizes"), [(matmul, (1000, 1000, 1000)), (pointwise_convolution, (196, 256, 1024))])
 def test_the_shared_loop_has_work_for_all(op_, sizes):
     scop = specialise(op_.scop(), dict(zip(("M", "N", "K"), sizes, strict=True)))
     schedule = automatic(scop, targets.get("x86-64-v3"), 2)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from emit import targets
+from examples.matmul import matmul
 from poly import legality
 from poly.errors import PolycError, ScheduleError
 from poly.rewriting.specialise import specialise
@@ -15,18 +16,8 @@ from scheduler.schedule import Schedule
 from scheduler.tuning.search import Outcome, best_of, search
 from scheduler.tuning.space import Candidate, candidates
 
-M, N, K = dims("M N K")
+M, N = dims("M N")
 V3 = targets.get("x86-64-v3")
-
-
-@op
-def product(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
 
 
 @op
@@ -103,7 +94,7 @@ def test_an_interrupted_search_goes_on_to_the_same_outcomes() -> None:
     raise AssertionError("never finished")
 
 
-@pytest.mark.parametrize(("operator", "sizes"), [(product, (40, 50, 60)), (swept, (40, 50, None))])
+@pytest.mark.parametrize(("operator", "sizes"), [(matmul, (40, 50, 60)), (swept, (40, 50, None))])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_candidates_are_legal_or_refused(operator, sizes, threads: int) -> None:
     names = {n: v for n, v in zip(("M", "N", "K"), sizes, strict=True) if v is not None}
@@ -125,4 +116,4 @@ def test_candidates_are_legal_or_refused(operator, sizes, threads: int) -> None:
 
 def test_free_sizes_cannot_be_tuned() -> None:
     with pytest.raises(ScheduleError, match="sizes are not fixed"):
-        candidates(product.scop(), V3, 1)
+        candidates(matmul.scop(), V3, 1)
