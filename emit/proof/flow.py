@@ -11,8 +11,8 @@ import islpy as isl
 
 from emit.proof.touches import Book
 from poly.access import Access, accesses
-from poly.ordering.order import in_order
-from poly.ordering.promotion import is_single, value_flow
+from poly.ordering.caller import never_replaced, never_written
+from poly.ordering.promotion import value_flow
 from poly.scop import Scop
 
 OUT = isl.dim_type.out
@@ -32,7 +32,7 @@ def lost(scop: Scop, book: Book, left: isl.Set) -> str | None:
     if scop.arrays[book.array].kind in ("out", "inout"):
         for write in _writes(scop, book.array):
             if write.stmt in sources:
-                last = _never_replaced(scop, write, write.map.domain().intersect(sources[write.stmt]))
+                last = never_replaced(scop, write, write.map.domain().intersect(sources[write.stmt]))
                 if not last.is_empty():
                     return f"'{book.array}' goes back to the caller"
     return None
@@ -52,7 +52,7 @@ def missed(scop: Scop, book: Book, left: isl.Set) -> str | None:
     if scop.arrays[book.array].kind in ("in", "inout"):
         for read in accesses(scop):
             if read.array == book.array and not read.write and read.stmt in sinks:
-                first = _never_written(scop, read, read.map.domain().intersect(sinks[read.stmt]))
+                first = never_written(scop, read, read.map.domain().intersect(sinks[read.stmt]))
                 if not first.is_empty():
                     return f"'{book.array}' holds values of the caller"
     return None
@@ -93,25 +93,3 @@ def _leaving(pairs: isl.Map, inside: dict[tuple[str, bool], isl.Map]) -> str | N
 
 def _writes(scop: Scop, array: str) -> list[Access]:
     return [a for a in accesses(scop) if a.array == array and a.write]
-
-
-def _never_replaced(scop: Scop, write: Access, instances: isl.Set) -> isl.Set:
-    """Those of the instances whose value may be the last one of its element."""
-    if is_single(write):
-        later = {
-            (write.stmt, w.stmt): write.map.apply_range(w.map.reverse()) for w in _writes(scop, write.array) if w.must
-        }
-        for replaced in in_order(scop, later).values():
-            instances = instances.subtract(replaced.domain())
-    return instances
-
-
-def _never_written(scop: Scop, read: Access, instances: isl.Set) -> isl.Set:
-    """Those of the instances that may read what the caller left."""
-    if is_single(read):
-        before = {
-            (w.stmt, read.stmt): w.map.apply_range(read.map.reverse()) for w in _writes(scop, read.array) if w.must
-        }
-        for written in in_order(scop, before).values():
-            instances = instances.subtract(written.range())
-    return instances

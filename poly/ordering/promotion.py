@@ -18,8 +18,8 @@ from poly.access import Access, accesses
 from poly.cache import per_scop
 from poly.dependences import value_flow_among
 from poly.forms.boxes import check_layout
+from poly.ordering.caller import never_replaced, never_written
 from poly.ordering.one_dim import equated_dims, forms
-from poly.ordering.order import in_order
 from poly.ordering.regions import Region, prefix_map, regions
 from poly.scop import Scop
 from poly.tree import Node, Promote, time_maps, walk
@@ -146,26 +146,16 @@ def _inside(scop: Scop, region: Region, write: bool) -> Iterator[Access]:
 
 def _reads_caller_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
     """The reads of the region that may come before every certain write of its element."""
-    writes = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
     for read in _inside(scop, region, write=False):
-        first = read.map.domain().intersect(region.inside[read.stmt])
-        if is_single(read):
-            pairs = {(w.stmt, read.stmt): w.map.apply_range(read.map.reverse()) for w in writes}
-            for covered in in_order(scop, pairs).values():
-                first = first.subtract(covered.range())
+        first = never_written(scop, read, read.map.domain().intersect(region.inside[read.stmt]))
         if not first.is_empty():
             yield CallerEnd(read, first)
 
 
 def _writes_final_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
     """The writes of the region that may be the last ones of its element."""
-    others = [a for a in accesses(scop) if a.array == region.node.array and a.write and a.must]
     for write in _inside(scop, region, write=True):
-        last = write.map.domain().intersect(region.inside[write.stmt])
-        if is_single(write):
-            pairs = {(write.stmt, w.stmt): write.map.apply_range(w.map.reverse()) for w in others}
-            for replaced in in_order(scop, pairs).values():
-                last = last.subtract(replaced.domain())
+        last = never_replaced(scop, write, write.map.domain().intersect(region.inside[write.stmt]))
         if not last.is_empty():
             yield CallerEnd(write, last)
 
@@ -186,11 +176,6 @@ def _writes_uncertain(scop: Scop, region: Region) -> Iterator[CallerEnd]:
             instances = places.intersect_range(doubtful.wrap()).domain()
             if not instances.is_empty():
                 yield CallerEnd(a, instances)
-
-
-def is_single(access: Access) -> bool:
-    """Whether each instance touches one element (no subscript stands for a whole dimension)."""
-    return bool(access.map.is_single_valued())
 
 
 @dataclass(frozen=True, eq=False)
