@@ -3,7 +3,7 @@
 Their results are at most 1: large ones need no care, which a general `exp` spends a quarter of
 its time on. That nothing is larger than the maximum is found from the accesses: each instance
 subtracts an element that an update by `max` has already compared with this very minuend, and
-neither has been written anew in between.
+neither has been written anew in between (a softmax in place writes each element after it is read).
 """
 
 from __future__ import annotations
@@ -56,15 +56,10 @@ def _covers(scop: Scop, maximum: Statement, stmt: Statement, minuend: Expr, top:
     """Whether each instance of `stmt` comes after an instance of `maximum` that took the same value into account."""
     if maximum.reduction != "max" or maximum.predicate is not None or maximum.dynamic:
         return False
-    order = conflicts(scop).ordered
-    before = order.get((maximum.name, stmt.name))
+    before = conflicts(scop).ordered.get((maximum.name, stmt.name))
     if before is None or not isinstance(maximum.value, Binary) or maximum.value.a != maximum.target:
         return False
     read = {load.array for load in loads(minuend)}
-    for other in scop.statements.values():
-        raised = other.array == top.array and other.reduction == "max"
-        if other.array in {top.array, *read} and not raised and (maximum.name, other.name) in order:
-            return False
     pairs = _same(maximum.value.b, minuend)
     if pairs is None or top.array in read:
         return False
@@ -73,7 +68,23 @@ def _covers(scop: Scop, maximum: Statement, stmt: Statement, minuend: Expr, top:
             before = before.intersect(_equal(scop, maximum, a, stmt, b))
     except NotAffine:
         return False
+    for other in scop.statements.values():
+        raised = other.array == top.array and other.reduction == "max"
+        if other.array in {top.array, *read} and not raised:
+            before = before.subtract(_between(scop, maximum, other, stmt))
     return bool(stmt.domain.intersect_params(scop.context).is_subset(before.range()))
+
+
+def _between(scop: Scop, first: Statement, other: Statement, last: Statement) -> isl.Map:
+    """Pairs of instances with one of `other` in between that conflicts with both: a superset of those where it writes
+    what both of them read."""
+    found = conflicts(scop)
+
+    def pairs(a: Statement, b: Statement) -> isl.Map:
+        empty = isl.Map.empty(a.domain.get_space().map_from_domain_and_range(b.domain.get_space()))
+        return found.ordered.get((a.name, b.name), empty).union(found.relaxed.get((a.name, b.name), empty))
+
+    return pairs(first, other).apply_range(pairs(other, last))
 
 
 def _same(a: Expr, b: Expr) -> list[tuple[Expr, Expr]] | None:

@@ -101,6 +101,37 @@ def changed_maximum(X: f32[R, N]) -> f32[R, N]:
 
 
 @op
+def in_place(X: inout(f32[R, N])) -> f32[R]:
+    """Each element is written after it is read, and again later."""
+    Y = empty((R,), f32)
+    for r in range(R):
+        top = f32(float("-inf"))
+        for k in range(N):
+            top = max(top, X[r, k])
+        Y[r] = 0.0
+        for k in range(N):
+            X[r, k] = exp(X[r, k] - top)
+            Y[r] += X[r, k]
+        for k in range(N):
+            X[r, k] = X[r, k] / Y[r]
+    return Y
+
+
+@op
+def moved_in_place(X: inout(f32[R, N])) -> f32[R]:
+    """All elements but the first are results when they are read."""
+    Y = empty((R,), f32)
+    for r in range(R):
+        top = f32(float("-inf"))
+        for k in range(N):
+            top = max(top, X[r, k])
+        Y[r] = top
+        for k in range(N - 1):
+            X[r, k + 1] = exp(X[r, k] - top)
+    return Y
+
+
+@op
 def so_far(X: f32[R, N]) -> f32[R, N]:
     """The maximum of what came before, not of all."""
     Y = empty((R, N), f32)
@@ -136,17 +167,21 @@ def numbers(rows: int, columns: int) -> np.ndarray:
 @pytest.mark.parametrize("operator, cheap", [
     (softmax, True), (scaled_logarithm, True), (all_but_one, False), (another_factor, False),
     (changed_minuend, False), (changed_maximum, False), (so_far, False),
+    (in_place, True), (moved_in_place, False),
 ])  # fmt: skip
 def test_where_nothing_exceeds_the_maximum(operator: Any, cheap: bool) -> None:
     x = numbers(5, 19)
+    changed = x.copy()
     with np.errstate(all="ignore"):
-        expected = operator.python(x.copy())
+        expected = operator.python(changed)
     scop = operator.scop()
     tree = operator.schedule().tree
     for backend in BACK_ENDS:
         kernel = compile_kernel(scop, tree, None, backend)
-        got = kernel(x.copy())
+        given = x.copy()
+        got = kernel(given)
         np.testing.assert_allclose(got, expected, 3e-6, 1e-37, err_msg=backend)
+        np.testing.assert_allclose(given, changed, 3e-6, 1e-37, err_msg=backend)
     # The general exponential has a bound above, too.
     assert ("f32(90.0)" not in kernel.source("loops")) == cheap
 
