@@ -109,8 +109,8 @@ def _assume(symbols: Symbols, group: Group) -> None:
         return
     for part in group.scop.context.get_basic_sets():
         for c in part.get_constraints():
-            size, params = _constraint(symbols, c, group)
-            if not params:
+            size = _constraint(symbols, c)
+            if isinstance(size, int):
                 continue
             with symbols.at(f"{group.label} '{group.nodes[0].name}'"):
                 try:
@@ -122,18 +122,29 @@ def _assume(symbols: Symbols, group: Group) -> None:
                     raise ModelError(f"{group.label} '{group.nodes[0].name}': {error}") from None
 
 
-def _constraint(symbols: Symbols, c: isl.Constraint, group: Group) -> tuple[Extent, Sequence[str]]:
-    """The left side of `size >= 0` or `size == 0`, and which parameters are in it."""
-    assert group.scop is not None
+def _constraint(symbols: Symbols, c: isl.Constraint) -> Extent:
+    """The left side of `size >= 0` or `size == 0`."""
     size: Extent = int(c.get_constant_val().to_python())
-    params = []
-    for k in range(c.dim(isl.dim_type.div)):
-        if c.involves_dims(isl.dim_type.div, k, 1):
-            raise ModelError(f"{group.label} '{group.nodes[0].name}' assumes {group.scop.context} of its sizes")
-    for k in range(c.dim(isl.dim_type.param)):
-        factor = int(c.get_coefficient_val(isl.dim_type.param, k).to_python())
-        if factor:
-            name = c.get_dim_name(isl.dim_type.param, k)
-            params.append(name)
-            size = size + symbols.formula(name) * factor
-    return size, params
+    for kind, term in ((isl.dim_type.param, _parameter), (isl.dim_type.div, _quotient)):
+        for k in range(c.dim(kind)):
+            factor = int(c.get_coefficient_val(kind, k).to_python())
+            if factor:
+                size = size + term(symbols, c, k) * factor
+    return size
+
+
+def _parameter(symbols: Symbols, of: isl.Constraint | isl.Aff, k: int) -> Extent:
+    return symbols.formula(of.get_dim_name(isl.dim_type.param, k))
+
+
+def _quotient(symbols: Symbols, of: isl.Constraint | isl.Aff, k: int) -> Extent:
+    """What a division of isl stands for: the floor of a quotient of sizes."""
+    above = of.get_div(k)
+    below = above.get_denominator_val()
+    size: Extent = int(above.get_constant_val().mul(below).to_python())
+    for kind, term in ((isl.dim_type.param, _parameter), (isl.dim_type.div, _quotient)):
+        for j in range(above.dim(kind)):
+            factor = int(above.get_coefficient_val(kind, j).mul(below).to_python())
+            if factor:
+                size = size + term(symbols, above, j) * factor
+    return size // int(below.to_python())

@@ -12,13 +12,22 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
-from graph_driver.dynamic.shapes import RULES, Call, NoRule
+from graph_driver.dynamic.shapes import RULES, Call, NoRule, Rule
 from graph_driver.dynamic.size import Extent, Size, SizeError, evaluate
-from graph_driver.dynamic.symbols import GuardError, Symbols
+from graph_driver.dynamic.symbols import Guard, GuardError, Symbols
 from graph_driver.dynamic.values import value_of
+from graph_driver.importing import contrib
 from graph_driver.importing.inference import infer
 from graph_driver.ir import Node, Tensor
 from poly.errors import ModelError
+
+
+class NotSymbolic(ModelError):
+    """A node that sizes cannot stay symbolic for; `wanted` is what other representative sizes would have to keep."""
+
+    def __init__(self, text: str, wanted: Guard | None) -> None:
+        super().__init__(text)
+        self.wanted = wanted
 
 
 def is_symbolic(tensor: Tensor) -> bool:
@@ -51,26 +60,45 @@ def infer_symbolic(
     """
     reads: Sequence[str] = [*proto.input, *node.captures]
     numbers = {n: at_typical(tensors[n], symbols) for n in reads if n}
-    found = infer(proto, numbers, reads, opsets, what)
-    if not all(t.static for t in found.values()):
-        return found  # data decide: a value of the host
     call = Call(
         node.op_type, opsets.get(node.domain, 1), node.attrs, [tensors[i] if i else None for i in node.inputs],
         len(node.outputs), symbols,
     )  # fmt: skip
+    contributed = node.domain == contrib.DOMAIN
+    rule = RULES.get(node.op_type) if contributed or not node.domain else None
+    try:
+        found = contrib.infer(proto, numbers, what) if contributed else infer(proto, numbers, reads, opsets, what)
+    except ModelError as error:
+        raise NotSymbolic(str(error), _wanted(rule, call)) from None
+    if not all(t.static for t in found.values()):
+        return found  # data decide: a value of the host
     try:
         with symbols.at(what):
             known = None if node.domain else value_of(call)
             if known is not None:
                 return {o: _valued(found[o], known, symbols, what) for o in node.outputs if o}
-            rule = None if node.domain else RULES.get(node.op_type)
             if rule is None:
                 raise NoRule(f"{node.kind} has no rule for them")
             shapes = rule(call)
     except (NoRule, GuardError, SizeError) as error:
         names = ", ".join(dict.fromkeys(s for n in reads if n for s in sorted(symbols_in(tensors[n]))))
-        raise ModelError(f"{what} cannot keep the sizes {names} symbolic: {error}; give them with --dim") from None
+        raise NotSymbolic(
+            f"{what} cannot keep the sizes {names} symbolic: {error}; give them with --dim",
+            error.wanted if isinstance(error, GuardError) else None,
+        ) from None
     return {o: _shaped(found[o], s, symbols, what) for o, s in zip(node.outputs, shapes) if o}
+
+
+def _wanted(rule: Rule | None, call: Call) -> Guard | None:
+    """What must hold of the sizes for a node that onnx refuses at the representative ones, if our rule knows it."""
+    try:
+        if rule is not None:
+            rule(call)
+    except GuardError as error:
+        return error.wanted
+    except Exception:  # the rules rely on onnx's checks, which this node has not passed
+        return None
+    return None
 
 
 def symbols_in(tensor: Tensor) -> set[str]:

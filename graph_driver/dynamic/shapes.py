@@ -294,9 +294,7 @@ def flatten(call: Call) -> list[Shape]:
 def squeeze(call: Call) -> list[Shape]:
     shape, given = call.shape(), call.given("axes", 1)
     if given is None:
-        if any(not isinstance(n, int) for n in shape):
-            raise NoRule("Squeeze without axes")
-        return [tuple(n for n in shape if n != 1)]
+        return [tuple(n for n in shape if (n != 1 if isinstance(n, int) else n > 1))]  # a guard for a formula
     axes = {a % len(shape) for a in given}
     for a in axes:
         call.symbols.require_equal(shape[a], 1, "Squeeze")
@@ -328,13 +326,23 @@ def concat(call: Call) -> list[Shape]:
 @rule("Split")
 def split(call: Call) -> list[Shape]:
     shape, axis, given = call.shape(), call.axis(0), call.given("split", 1)
-    if given is None:
-        if not isinstance(shape[axis], int):
-            raise NoRule("Split of a symbolic size into equal parts")
-        part = -(-shape[axis] // call.outputs)
-        given = [min(part, shape[axis] - k * part) for k in range(call.outputs)]
-    call.symbols.require_equal(sum(given), shape[axis], "the parts of a Split")
-    return [(*shape[:axis], n, *shape[axis + 1 :]) for n in given]
+    parts = _equal_parts(call, shape[axis]) if given is None else given
+    call.symbols.require_equal(sum(parts), shape[axis], "the parts of a Split")
+    return [(*shape[:axis], n, *shape[axis + 1 :]) for n in parts]
+
+
+def _equal_parts(call: Call, n: Extent) -> list[Extent]:
+    """The last part may be smaller since opset 18; each has an element when `n` is a formula."""
+    part = (n + call.outputs - 1) // call.outputs
+    if isinstance(part, int):
+        assert isinstance(n, int)
+        return [max(0, min(part, n - k * part)) for k in range(call.outputs)]
+    if call.opset < 18:
+        call.symbols.require_equal(n % call.outputs, 0, "equal parts of a Split")
+        return [n // call.outputs] * call.outputs
+    last = n - part * (call.outputs - 1)
+    call.symbols.require_at_least(last, 1, "the last part of a Split")
+    return [part] * (call.outputs - 1) + [last]
 
 
 @rule("Slice")
@@ -488,14 +496,20 @@ def resize(call: Call) -> list[Shape]:
     return [tuple(out)]
 
 
-@rule("LSTM", "GRU", "RNN")
+@rule("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM")
 def recurrent(call: Call) -> list[Shape]:
-    steps, batch, _ = call.shape()
-    if call.attrs.get("layout", 0):
-        raise NoRule(f"{call.op_type} with the batch in front")
+    in_front = bool(call.attrs.get("layout", 0))
+    steps, batch = call.shape()[1::-1] if in_front else call.shape()[:2]
     directions, hidden = call.shape(1)[0], int(call.attrs["hidden_size"])
-    state = (directions, batch, hidden)
-    return [(steps, directions, batch, hidden), state, state][: call.outputs]
+    for position in (5, 6):  # initial states
+        if position < len(call.inputs) and call.inputs[position] is not None:
+            given = call.shape(position)[0 if in_front else 1]
+            call.symbols.require_equal(given, batch, f"the batch of {call.op_type} and of its initial state")
+    if len(call.inputs) > 4 and call.inputs[4] is not None:
+        call.symbols.require_equal(call.shape(4)[0], batch, f"the batch of {call.op_type} and its lengths")
+    state = (batch, directions, hidden) if in_front else (directions, batch, hidden)
+    sequence = (batch, steps, directions, hidden) if in_front else (steps, directions, batch, hidden)
+    return [sequence, state, state][: call.outputs]
 
 
 @rule("DynamicQuantizeLinear")

@@ -176,6 +176,8 @@ class Size(Dim):
         for monomial, factor in self.terms:
             text = _text(monomial)
             size = abs(factor)
+            if size == 1 and len(monomial) == 1 and isinstance(monomial[0][0], Quotient):
+                text = str(monomial[0][0])  # alone: no parentheses
             term = text if size == 1 and text else f"{size}*{text}" if text else str(size)
             out += (" - " if factor < 0 else " + ") + term if out else ("-" if factor < 0 else "") + term
         return out
@@ -202,7 +204,8 @@ Extent = int | Size
 
 
 def _text(monomial: Monomial) -> str:
-    return "*".join(str(a) if p == 1 else f"{a}^{p}" for a, p in monomial)
+    atoms = ((f"({a})" if isinstance(a, Quotient) else a, p) for a, p in monomial)
+    return "*".join(a if p == 1 else f"{a}^{p}" for a, p in atoms)
 
 
 def symbol(home: Symbols, name: str) -> Size:

@@ -6,16 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import gcd
 
 import islpy as isl
 
 from graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
 from poly.errors import ArgumentError, PolycError
 from poly.forms.affine import set_space, to_pw_aff
-
-
-class GuardError(PolycError):
-    """Something that must hold does not hold for the representative sizes."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,14 @@ class Guard:
         return f"{left} {self.kind} {right}"
 
 
+class GuardError(PolycError):
+    """Something that must hold does not hold for the representative sizes; `wanted` is that, if others can keep it."""
+
+    def __init__(self, text: str, wanted: Guard | None = None) -> None:
+        super().__init__(text)
+        self.wanted = wanted
+
+
 @dataclass
 class Range:
     """`low <= symbol <= high` (None: no end); `typical` is the representative value."""
@@ -47,7 +52,7 @@ class Range:
     low: int
     high: int | None
     typical: int
-    asked: int = 1  # the low end that was asked for
+    asked: tuple[int, int | None] = (1, None)  # the ends before any guard
     key: str = ""  # what the model calls the size (`--dim KEY=V`)
 
 
@@ -63,6 +68,7 @@ class Symbols:
     guards: list[Guard] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)  # symbol -> why its range is narrower than asked for
     where: str = ""
+    cut_below: bool = False  # whether a decision of the representative sizes has taken small values from a range
     _parameters: dict[str, Size] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -70,7 +76,7 @@ class Symbols:
 
     def new(self, name: str, low: int, high: int | None, typical: int, key: str = "") -> Size:
         """Another symbol."""
-        self.ranges[name] = Range(low, high, typical, low, key or name)
+        self.ranges[name] = Range(low, high, typical, (low, high), key or name)
         return symbol(self, name)
 
     def range_of(self, name: str) -> Range:
@@ -78,11 +84,6 @@ class Symbols:
         if name not in self.ranges:
             raise ValueError(f"'{name}' is no symbolic size")
         return self.ranges[name]
-
-    @property
-    def cut_below(self) -> bool:
-        """Whether a guard has taken small values from a range."""
-        return any(r.low > r.asked for r in self.ranges.values())
 
     @property
     def typical(self) -> dict[str, int]:
@@ -147,30 +148,31 @@ class Symbols:
 
     def decide_negative(self, size: Extent) -> bool:
         """Whether `size < 0`; when that depends on the sizes the representative ones decide, as a guard."""
+        if (known := self._known_negative(size)) is not None:
+            return known
+        assert isinstance(size, Size)
+        if not self.where:
+            raise SizeError(f"whether {size} is negative depends on the sizes")
+        negative = evaluate(size, self.typical) < 0
+        lows = [r.low for r in self.ranges.values()]
+        self._guard(size, "<" if negative else ">=", self.where)
+        self.cut_below |= lows != [r.low for r in self.ranges.values()]
+        return negative
+
+    def _known_negative(self, size: Extent) -> bool | None:
+        """Whether `size < 0` for all sizes in their ranges; None when it depends on them."""
         low, high = self.bounds(size)
         if low is not None and low >= 0:
             return False
         if high is not None and high < 0:
             return True
         assert isinstance(size, Size)
-        if size.affine and (decided := self._decided(size)) is not None:
-            return decided
-        if not self.where:
-            raise SizeError(f"whether {size} is negative depends on the sizes")
-        known = next((g.kind == "<" for g in self.guards if g.size == size and g.kind != "="), None)
-        if known is not None:
-            return known
-        negative = evaluate(size, self.typical) < 0
-        self._guard(size, "<" if negative else ">=", self.where)
-        return negative
-
-    def _decided(self, size: Size) -> bool | None:
-        """Whether an affine `size < 0` holds for all sizes or for none, exactly; None when it depends on them."""
-        sizes, value = self._affine(size)
-        negative = sizes.intersect(value.lt_set(value.sub(value)))
-        if negative.is_empty():
-            return False
-        return True if sizes.is_subset(negative) else None
+        size = self._primitive(size)
+        if size.affine:
+            sizes, value = self._affine(size)
+            negative = sizes.intersect(value.lt_set(value.sub(value)))
+            return False if negative.is_empty() else True if sizes.is_subset(negative) else None
+        return next((g.kind == "<" for g in self.guards if g.size == size and g.kind != "="), None)
 
     def most(self, size: Size) -> int | None:
         """The largest value of an affine size for all sizes in their ranges; None without one."""
@@ -181,31 +183,66 @@ class Symbols:
         return int(largest.to_python()) if largest.is_int() else None
 
     def _affine(self, size: Size) -> tuple[isl.Set, isl.PwAff]:
-        """The sizes in their ranges, and an affine size as a function of them."""
-        names = {self.parameter(symbol(self, n)): self.ranges[n] for n in sorted(size.symbols())}
-        space = set_space("", [], list(names))
+        """The sizes that a run can have, and an affine size as a function of them."""
+        names = sorted(size.symbols())
+        space = set_space("", [], [self.parameter(symbol(self, n)) for n in names])
         sizes = isl.Set.universe(space)
-        for k, r in enumerate(names.values()):
+        for k, r in enumerate(self.ranges[n] for n in names):
             sizes = sizes.lower_bound_val(isl.dim_type.param, k, isl.Val(r.low))
             if r.high is not None:
                 sizes = sizes.upper_bound_val(isl.dim_type.param, k, isl.Val(r.high))
+        for g in self.guards:
+            if g.size.affine and g.size.symbols() <= set(names):
+                left = to_pw_aff(g.size.expr, space)
+                zero = left.sub(left)
+                kept = {"<": left.lt_set, "=": left.eq_set, ">=": left.ge_set}[g.kind](zero)
+                sizes = sizes.intersect(kept)
         return sizes, to_pw_aff(size.expr, space)
 
     def require_equal(self, a: Extent, b: Extent, why: str) -> None:
         """Make `a == b` a guard unless it is known. Raises `GuardError` when the representative sizes break it."""
         gap = a - b
-        if isinstance(gap, int) and gap == 0:
+        if isinstance(gap, int):
+            if gap:
+                raise GuardError(f"{why}: {a} and {b} differ")
             return
-        if isinstance(gap, int) or evaluate(gap, self.typical) != 0:
-            raise GuardError(f"{why}: {a} and {b} differ")
+        gap = self._primitive(gap)
+        if evaluate(gap, self.typical) != 0:
+            raise GuardError(f"{why}: {a} and {b} differ", Guard(gap, "=", why))
+        if gap.affine:
+            sizes, value = self._affine(gap)
+            if sizes.is_subset(value.eq_set(value.sub(value))):
+                return
         self._guard(gap, "=", self.where or why)
 
     def require_at_least(self, size: Extent, low: int, why: str) -> None:
         """Make `size >= low` a guard unless it is known. Raises `GuardError` as above."""
-        if self.decide_negative(size - low):
-            raise GuardError(f"{why}: {size} must be at least {low}")
+        left = size - low
+        known = self._known_negative(left)
+        if known is False:
+            return
+        if known or evaluate(left, self.typical) < 0:
+            wanted = Guard(left, ">=", why) if isinstance(left, Size) else None
+            raise GuardError(f"{why}: {size} must be at least {low}", wanted)
+        assert isinstance(left, Size)
+        self._guard(left, ">=", self.where or why)
+
+    def _primitive(self, size: Size) -> Size:
+        """The formula without a number, and without sizes that are never 0, that divide all of it: the same sign."""
+        whole = gcd(*(f for _, f in size.terms))
+        common = dict(size.terms[0][0])
+        for monomial, _ in size.terms:
+            powers = dict(monomial)
+            common = {a: min(p, powers[a]) for a, p in common.items() if a in powers}
+        common = {a: p for a, p in common.items() if (self._atom_bounds(a)[0] or 0) > 0}
+        terms = {
+            tuple((a, p - common.get(a, 0)) for a, p in m if p > common.get(a, 0)): f // whole for m, f in size.terms
+        }
+        return Size(self, terms) if set(terms) != {()} else size
 
     def _guard(self, size: Size, kind: str, reason: str) -> None:
+        """Keep the sizes of runs to those where it holds."""
+        size = self._primitive(size)
         if self._narrowed(size, kind, reason):
             return
         guard = Guard(size, kind, reason)
@@ -213,26 +250,39 @@ class Symbols:
             self.guards.append(guard)
 
     def _narrowed(self, size: Size, kind: str, reason: str) -> bool:
-        """A guard on one symbol alone moves an end of its range."""
+        """A guard on one symbol alone moves an end of its range; one on one quotient is one on what is divided."""
         terms = dict(size.terms)
         constant = terms.pop((), 0)
-        if len(terms) != 1 or kind == "=":
+        if len(terms) != 1:
             return False
         ((monomial, factor),) = terms.items()
-        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], str):
+        if len(monomial) != 1 or monomial[0][1] != 1:
             return False
-        name = monomial[0][0]
-        r = self.ranges[name]
-        if kind == "<":  # factor * s + constant < 0, as its negation's complement
+        if kind == "=" and constant % factor:
+            return False
+        if kind == "<":  # factor * atom + constant < 0, as its negation's complement
             factor, constant = -factor, -constant - 1
-        # factor * s + constant >= 0
-        if factor > 0:
-            r.low = max(r.low, -(constant // factor))
-        else:
-            end = constant // -factor
-            r.high = end if r.high is None else min(r.high, end)
-        self.reasons[name] = reason
+        # factor * atom + constant >= 0 gives an end; "=" gives both
+        low = -(constant // factor) if factor > 0 or kind == "=" else None
+        high = constant // -factor if factor < 0 or kind == "=" else None
+        atom = monomial[0][0]
+        if isinstance(atom, str):
+            self._bounded(atom, low, high, reason)
+            return True
+        if not isinstance(atom.below, int):
+            return False
+        assert isinstance(atom.above, Size)
+        for end, sign in ((low, 1), (None if high is None else high + 1, -1)):
+            if end is not None:
+                left = atom.above - end * atom.below
+                self._guard(left if sign > 0 else -left - 1, ">=", reason)
         return True
+
+    def _bounded(self, name: str, low: int | None, high: int | None, reason: str) -> None:
+        r = self.ranges[name]
+        r.low = r.low if low is None else max(r.low, low)
+        r.high = high if r.high is None else r.high if high is None else min(r.high, high)
+        self.reasons[name] = reason
 
     # ---- a run's values ----------------------------------------------------------------------
 
@@ -252,6 +302,8 @@ class Symbols:
     def range_text(self, name: str) -> str:
         """`1 <= batch <= 64`."""
         r = self.ranges[name]
+        if r.low == r.high:
+            return f"{name} = {r.low}"
         return f"{name} >= {r.low}" if r.high is None else f"{r.low} <= {name} <= {r.high}"
 
     def lines(self) -> list[str]:

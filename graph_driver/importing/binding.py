@@ -37,13 +37,16 @@ class Binder:
     A value of `dims` is a number, or a range `(low, high)` (`high` None: no end) of a size that
     stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic; with
     `keep` None that is so when any other stays symbolic or one of them is not a leading size (leading ones
-    alone are taken as 1). The representative values are divided by `scale`.
+    alone are taken as 1). The representative values are those of `representative`, others the usual ones divided
+    by `scale`.
     """
 
     def __init__(
-        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1
-    ) -> None:
+        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1,
+        representative: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self.scale = scale
+        self.representative = representative or {}
         self.further = 0  # symbols beside leading sizes
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
@@ -142,7 +145,7 @@ class Binder:
         if axis > 0:
             typical = TYPICAL[min(self.further, len(TYPICAL) - 1)] // self.scale
             self.further += 1
-        typical = max(low, typical if high is None else min(typical, high))
+        typical = self.representative.get(name, max(low, typical if high is None else min(typical, high)))
         return self.symbols.new(name, low, high, typical, key)
 
 

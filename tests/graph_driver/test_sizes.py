@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -112,6 +115,48 @@ def test_what_depends_on_sizes_becomes_a_guard_and_narrows_ranges() -> None:
         symbols.check({"a": 513, "b": 1, "c": 1})
     with pytest.raises(ArgumentError, match=r"compiled for 20 >= a \+ b \(Slice 's'\); given a = 4, b = 50"):
         symbols.check({"a": 4, "b": 50, "c": 6})
+
+
+def test_guards_are_brought_down_to_the_symbols() -> None:
+    symbols, (a, b, c) = three()
+    with symbols.at("here"):
+        symbols.require_equal(120 * b * ((a + 15) // 8), 240 * b, "a Reshape")  # (a + 15)//8 = 2
+        assert (b - 1) // 2 + 1 >= 2
+        symbols.require_equal(c // 4, 2 * (c // 8), "halves")
+        assert symbols.guards == [] or [str(g) for g in symbols.guards] == ["c//4 = 2*(c//8)"]
+        symbols.require_equal(4 * (c // 4) * a, 8 * (c // 8) * a, "the same")  # follows from the guard before
+    assert (symbols.ranges["a"].low, symbols.ranges["a"].high) == (1, 8)
+    assert symbols.ranges["b"].low == 3
+    assert [str(g) for g in symbols.guards] == ["c//4 = 2*(c//8)"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_guards_hold_exactly_where_what_was_asked_holds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    symbols, sizes = three()
+    asked: list[tuple[str, Any]] = []
+    with symbols.at("here"):
+        for _ in range(3):
+            x, y = (sizes[int(k)] for k in rng.integers(0, 3, 2))
+            left = int(rng.integers(-3, 4)) * ((x + int(rng.integers(-9, 40))) // int(rng.integers(1, 9)))
+            left = left * y if rng.random() < 0.4 else left + y * int(rng.integers(0, 3)) - int(rng.integers(0, 30))
+            if isinstance(left, int):
+                continue
+            if rng.random() < 0.3 and evaluate(left, symbols.typical) == 0:
+                symbols.require_equal(left, 0, "test")
+                asked.append(("=", left))
+            else:
+                asked.append(("<" if left < 0 else ">=", left))
+    for values in product((1, 2, 3, 5, 7, 8, 9, 12, 17, 40), repeat=3):
+        at = dict(zip(NAMES, values, strict=True))
+        numbers = [(kind, evaluate(left, at)) for kind, left in asked]
+        expected = all({"=": n == 0, "<": n < 0, ">=": n >= 0}[kind] for kind, n in numbers)
+        try:
+            symbols.check(at)
+            assert expected, (at, asked)
+        except ArgumentError:
+            assert not expected, (at, asked)
 
 
 def test_outside_of_a_node_nothing_becomes_a_guard() -> None:

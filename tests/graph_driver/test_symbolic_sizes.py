@@ -239,12 +239,76 @@ def test_a_memory_limit_holds_for_all_sizes() -> None:
 
 
 def test_what_cannot_stay_symbolic_is_named() -> None:
-    nodes = [helper.make_node("Split", ["x"], ["a", "b"], "halves", axis=1), helper.make_node("Add", ["a", "b"], ["y"])]
-    model = model_of(nodes, {"x": [2, "length"]}, {"y": [2, None]}, {})
-    with pytest.raises(
-        ModelError, match="Split 'halves' cannot keep the sizes length symbolic: .*give them with --dim"
-    ):
+    model = model_of([helper.make_node("Det", ["x"], ["y"], "volume")], {"x": ["n", 3, 3]}, {"y": ["n"]}, {})
+    with pytest.raises(ModelError, match="Det 'volume' cannot keep the sizes n symbolic: .*give them with --dim"):
         compile_model(model, threads=1, symbolic=True)
+
+
+def line_reader(seed: int = 0) -> onnx.ModelProto:
+    """A text line's picture to columns: its height must shrink to one row, which the usual sizes do not."""
+    rng = np.random.default_rng(seed)
+    weights = {
+        "w": rng.standard_normal((5, 2, 3, 3), np.float32), "one": np.array([1]), "zero": np.array([0]),
+        "five": np.array([5]), "three": np.array([3]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4, strides=[4, 2]),
+        helper.make_node("AveragePool", ["a"], ["b"], kernel_shape=[3, 2], strides=[3, 2]),
+        helper.make_node("Shape", ["b"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["batch"]),
+        helper.make_node("Gather", ["s", "three"], ["columns"]),
+        helper.make_node("Concat", ["batch", "five", "one", "columns"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["b", "shape"], ["c"], "line"),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    return model_of(nodes, {"x": ["batch", 2, "height", "width"]}, {"y": ["batch", 5, 1, None]}, weights)
+
+
+def test_representative_sizes_are_found_when_the_usual_ones_do_not_fit() -> None:
+    model = compile_model(line_reader(), threads=1, symbolic=True)
+    assert isinstance(model, DynamicModel)
+    assert any("9 <= height <= 20 (Reshape 'line')" in line for line in model.report().sizes), model.report().sizes
+    session = onnxruntime.InferenceSession(line_reader().SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(3)
+    for height in range(9, 21):
+        inputs = {"x": rng.standard_normal((int(rng.integers(1, 4)), 2, height, int(rng.integers(3, 50))), np.float32)}
+        model.for_inputs(inputs).arena[...] = 0xFF
+        close(model(inputs), session.run(None, inputs))
+    with pytest.raises(ArgumentError, match="size height is 21"):
+        model({"x": np.zeros((1, 2, 21, 9), np.float32)})
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_a_symbolic_size_is_split(opset: int) -> None:
+    """Equal parts only before opset 18; a smaller last one since."""
+    attributes = {"num_outputs": 3} if opset >= 18 else {}
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b", "c"], "thirds", axis=1, **attributes),
+        helper.make_node("Relu", ["a"], ["p"]),
+        helper.make_node("Neg", ["b"], ["q"]),
+        helper.make_node("Abs", ["c"], ["r"]),
+    ]
+    proto = model_of(nodes, {"x": [2, "length"]}, {"p": None, "q": None, "r": None}, {})
+    proto.opset_import[0].version = opset
+    model = compile_model(proto, threads=1, symbolic=True)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(opset)
+    for length in (3, 9, 33, *((5, 20) if opset >= 18 else ())):
+        inputs = {"x": rng.standard_normal((2, length), np.float32)}
+        close(model(inputs), session.run(None, inputs))
+    with pytest.raises(ArgumentError, match="thirds"):
+        model({"x": np.zeros((2, 4), np.float32)})  # 2, 2 and nothing
+
+
+def test_a_squeeze_of_whatever_is_one_keeps_symbolic_sizes() -> None:
+    node = helper.make_node("Squeeze", ["x"], ["s"], "all")
+    model = compile_model(
+        model_of([node, helper.make_node("Neg", ["s"], ["y"])], {"x": ["n", 1, 4]}, {"y": None}, {}),
+        threads=1, symbolic=True,
+    )  # fmt: skip
+    assert model({"x": np.ones((3, 1, 4), np.float32)})["y"].shape == (3, 4)
+    with pytest.raises(ArgumentError, match=r"compiled for n >= 2 \(Squeeze 'all'\)"):
+        model({"x": np.ones((1, 1, 4), np.float32)})
 
 
 def test_images_are_doubled_and_filled() -> None:
