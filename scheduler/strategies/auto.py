@@ -14,6 +14,7 @@ from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Band, loop_names, walk
 from scheduler.schedule import Schedule
+from scheduler.strategies.attention import attention
 from scheduler.strategies.blocking import block
 from scheduler.strategies.contractions.strategy import contractions
 from scheduler.strategies.joining import join
@@ -51,6 +52,7 @@ def vector_loops(plan: Planner) -> None:
 
 
 STRATEGIES: Mapping[str, Strategy] = {
+    "attention": attention,
     "contraction": contractions,
     "vector": vector_loops,
     "fusion": join,

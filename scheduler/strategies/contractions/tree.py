@@ -209,12 +209,8 @@ def _match(load: Load, dims: tuple[str, ...]) -> dict[str, str] | None:
 
 def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int) -> Node:
     """The subtree for a group (without its Filter)."""
-    maker = _Maker(scop, group, plan)
-    node: Node = maker.tile_body()
-    arrays = [group.contraction.update.array, *(s.array for s in group.after)]
-    for array in dict.fromkeys(arrays):
-        if scop.arrays[array].kind == "local" or array == group.contraction.update.array:
-            node = maker.promoted(array, node, used_outside(scop, group, array))
+    maker = Maker(scop, group, plan)
+    node = maker.tile_in_registers()
     outer, trips = maker.outer_members(target, threads)
     shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
     if shared is not None:
@@ -263,7 +259,7 @@ def used_outside(scop: Scop, group: Group, array: str) -> bool:
     )
 
 
-class _Maker:
+class Maker:
     """Builds members and nodes for one group under one plan."""
 
     def __init__(self, scop: Scop, group: Group, plan: TilePlan) -> None:
@@ -380,6 +376,15 @@ class _Maker:
                 child = Band(tuple(self.inner_members()), child)
             filters.append(Filter({stmt.name: stmt.domain}, child))
         return filters[0].child if len(filters) == 1 else InOrder(tuple(filters))
+
+    def tile_in_registers(self) -> Node:
+        """One tile, its results in registers until they are complete."""
+        node = self.tile_body()
+        arrays = [self.group.contraction.update.array, *(s.array for s in self.group.after)]
+        for array in dict.fromkeys(arrays):
+            if self.scop.arrays[array].kind == "local" or array == self.group.contraction.update.array:
+                node = self.promoted(array, node, used_outside(self.scop, self.group, array))
+        return node
 
     def promoted(self, array: str, node: Node, used_outside: bool) -> Node:
         """Keep the tile of `array` in registers; vector dimension last."""

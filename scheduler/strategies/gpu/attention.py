@@ -16,22 +16,20 @@ trusted: the caller checks legality.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import prod
 
 import islpy as isl
 
-from poly.expr import loads
 from poly.scop import Scop
 from poly.tree import Band, Filter, GpuAxis, Member, Node, Promote, loop_dim, loop_names
 from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.chains import Chain, find_chain, operands, row_operand, with_rows_joined
 from scheduler.strategies.contractions.recognise import Operand, extent
 from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tree import Group, group_nests, used_outside
+from scheduler.strategies.contractions.tree import Group, used_outside
 from scheduler.strategies.gpu.plan import GpuPlan
 from scheduler.strategies.gpu.rows import spread
 from scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
-from scheduler.strategies.joining import try_join
 from scheduler.strategies.planner import first_loops, is_flat
 from scheduler.transformations.guarding import renamed
 from scheduler.transformations.storage import buffer_name, users
@@ -41,24 +39,6 @@ ROWS = (64, 32, 16)  # of scores for one block
 DEPTH = 16  # iterations of a reduction in a panel
 RESERVED = 20 * 1024  # bytes of shared memory for panels and what belongs to rows
 OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """The parts of the outermost sequence from `position` on: `first`, then those over rows from `middle` on, then
-    `second` from `last` to `end`."""
-
-    position: int
-    middle: int
-    last: int
-    end: int
-    first: Group
-    second: Group
-
-    @property
-    def scores(self) -> str:
-        """The array that the first contraction and what follows it make."""
-        return self.first.statements()[-1].array
 
 
 class _Within(Maker):
@@ -78,58 +58,20 @@ def attention(plan: GpuPlan) -> None:
     """Make one kernel of each such chain."""
     position = 0
     while position < len(top_filters(plan)):
-        chain = _chain(plan, position)
+        chain = find_chain(plan, position)
         if chain is not None:
             _propose(plan, chain)
         position += 1
 
 
-def _chain(plan: GpuPlan, position: int) -> _Chain | None:
-    scop, nests = plan.scop, [list(f.domain) for f in top_filters(plan)]
-    found = group_nests(scop, nests, position)
-    if found is None or not _plain(found[0]) or plan.claimed & set(nests[position]):
-        return None
-    middle = last = position + found[1]
-    while last < len(nests):
-        then = group_nests(scop, nests, last)
-        if then is not None and not then[0].contraction.sweep:
-            break
-        last += 1
-    if last in (middle, len(nests)) or then is None or not _plain(then[0]):
-        return None
-    chain = _Chain(position, middle, last, last + then[1], found[0], then[0])
-    between = [scop.statements[s] for n in nests[middle:last] for s in n]
-    reads = any(e.array == chain.scores for s in between for e in loads(s.value))
-    left = _operands(chain.second)[0].load.array
-    local = scop.arrays[chain.scores].kind == scop.arrays[left].kind == "local"
-    return chain if local and reads and left in {s.array for s in between} else None
-
-
-def _operands(group: Group) -> tuple[Operand, Operand]:
-    """The one that moves with the rows, and the one that moves with the columns."""
-    c = group.contraction
-    columns = c.outputs[-1]
-    right = next((op for op in c.operands if columns in op.own), c.operands[1])
-    return next(op for op in c.operands if op is not right), right
-
-
-def _plain(group: Group) -> bool:
-    """Whether this is a product of matrices: one loop of rows, of columns, and of the reduction."""
-    c = group.contraction
-    if c.sweep or len(c.outputs) < 2 or len(c.inner) != 1:
-        return False
-    left, right = _operands(group)
-    return c.outputs[-2] in left.own and c.outputs[-1] in right.own
-
-
-def _propose(plan: GpuPlan, chain: _Chain) -> None:
+def _propose(plan: GpuPlan, chain: Chain) -> None:
     subject = f"contractions {chain.first.contraction.update.name}, {chain.second.contraction.update.name}"
     rows = _rows(plan, chain)
     if rows is None:
         plan.decline(subject, "not one kernel", "a row of what is between them does not fit in shared memory")
         return
     before = plan.schedule
-    chain = _joined(plan, chain)
+    chain = with_rows_joined(plan, chain)
     rank = len(chain.first.contraction.outputs) - 1
     over, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
     done = chain.last == chain.middle + 1 and len(over) == rank <= 3
@@ -147,28 +89,14 @@ def _propose(plan: GpuPlan, chain: _Chain) -> None:
         plan.decline(subject, "not one kernel", notes[-1] if notes else "the nests between do not share their rows")
 
 
-def _joined(plan: GpuPlan, chain: _Chain) -> _Chain:
-    """With the nests over rows fused, as far as that is possible."""
-    last, end = chain.last, chain.end
-    while last > chain.middle + 1:
-        before = len(top_filters(plan))
-        heads = [first_loops(f.child)[0] for f in top_filters(plan)[chain.middle : chain.middle + 2]]
-        try_join(plan, *heads)
-        fewer = before - len(top_filters(plan))
-        if not fewer:
-            break
-        last, end = last - fewer, end - fewer
-    return replace(chain, last=last, end=end)
-
-
-def _rows(plan: GpuPlan, chain: _Chain) -> int | None:
+def _rows(plan: GpuPlan, chain: Chain) -> int | None:
     """Rows of a block: as many as fit, fewer where there would not be enough blocks."""
     c, scop = chain.first.contraction, plan.scop
     length = extent(c.update, c.outputs[-1])
     count = extent(c.update, c.outputs[-2])
     if length is None or count is None:
         return None
-    kept = {chain.scores, _operands(chain.second)[0].load.array}
+    kept = {chain.scores, row_operand(chain.second).load.array}
     width = length * sum(scop.arrays[a].dtype.bytes for a in kept)
     fitting = [r for r in ROWS if r * width + RESERVED <= plan.target.shared]
     heads = prod(extent(c.update, o) or 1 for o in c.outputs[:-2])
@@ -179,7 +107,7 @@ def _rows(plan: GpuPlan, chain: _Chain) -> int | None:
 class _Tree:
     """Builds the whole tree; the reductions over rows are spread over threads already."""
 
-    def __init__(self, plan: GpuPlan, chain: _Chain, rows: int) -> None:
+    def __init__(self, plan: GpuPlan, chain: Chain, rows: int) -> None:
         self.plan, self.chain, self.rows = plan, chain, rows
         self.scop: Scop = plan.scop
         self.filters = top_filters(plan)
@@ -244,7 +172,7 @@ class _Tree:
 
     def contraction(self, group: Group, near: frozenset[str]) -> Node:
         c = group.contraction
-        left, right = _operands(group)
+        left, right = operands(group)
         width = extent(c.update, c.outputs[-1])
         columns = ACROSS * LANES * (2 if width is None or width > ACROSS * LANES else 1)
         tile = BlockTile(self.rows, columns, DEPTH, self.rows // ACROSS, columns // ACROSS)

@@ -1,0 +1,189 @@
+"""Strategy: two contractions with passes over rows between them (attention) a block of rows at a time.
+
+    for heads
+      pack the right operands of both contractions
+        for blocks of rows
+          keep the scores of these rows in a buffer
+            for tiles of columns, of rows: scores = Q K^T         (register tiles)
+            for the rows: maximum, exponentials, sum
+            for tiles of columns, of rows: output = probabilities V
+
+As three nests each of them sweeps the scores of all heads, which leave the L2 cache. In contrast to Dao et al.,
+"FlashAttention" (2022), rows are complete before they are used, so nothing is rescaled; a block is as many rows as
+stay near. Nothing here is trusted: legality decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import islpy as isl
+
+from poly.scop import Scop
+from poly.target import Target
+from poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.chains import Chain, find_chain, row_operand, with_rows_joined
+from scheduler.strategies.contractions.recognise import extent
+from scheduler.strategies.contractions.strategy import top_filters
+from scheduler.strategies.contractions.tree import Maker, TilePlan, plan_tile
+from scheduler.strategies.planner import Planner, first_loops
+from scheduler.strategies.sharing import shared_loop
+from scheduler.strategies.vectorising import vectorise
+from scheduler.transformations.guarding import renamed
+from scheduler.transformations.storage import buffer_name, users
+
+
+def attention(plan: Planner) -> None:
+    """Make one nest of each such chain."""
+    position = 0
+    while position < len(top_filters(plan)):
+        chain = find_chain(plan, position)
+        if chain is not None:
+            _propose(plan, chain)
+        position += 1
+
+
+def _propose(plan: Planner, chain: Chain) -> None:
+    subject = f"contractions {chain.first.contraction.update.name}, {chain.second.contraction.update.name}"
+    tiles = chain_tiles(plan.scop, chain, plan.target)
+    rows = None if tiles is None else block_rows(plan.scop, chain, tiles, plan.target)
+    if tiles is None or rows is None:
+        why = "a product has no register tile of rows and columns"
+        why = why if tiles is None else "rows of unknown or too many scores"
+        plan.decline(subject, "not by blocks of rows", why)
+        return
+    before = plan.schedule
+    chain = with_rows_joined(plan, chain)
+    for loop in first_loops(top_filters(plan)[chain.middle].child):
+        vectorise(plan, loop)
+    heads = first_loops(top_filters(plan)[chain.middle].child)
+    over = plan.nest(heads[0])[0] if chain.last == chain.middle + 1 and len(heads) == 1 else []
+    rank = len(chain.first.contraction.outputs)
+    fits = len(over) == rank - 1 == len(chain.second.contraction.outputs) - 1 and all(m.kind == "serial" for m in over)
+    if fits:
+        tree = _Tree(plan, chain, tiles, rows).whole()
+        what = f"one nest, {rows} rows of {chain.scores} at a time"
+        fits = plan.attempt(subject, what, lambda s: s.set_order(tree), rows=rows)
+    if fits:
+        plan.claimed |= set(top_filters(plan)[chain.position].domain)
+    else:
+        notes = plan.schedule.notes
+        plan.schedule = before
+        plan.decline(subject, "not by blocks of rows", notes[-1] if notes else "the nests do not share their rows")
+
+
+def chain_tiles(scop: Scop, chain: Chain, target: Target) -> tuple[TilePlan, TilePlan] | None:
+    """The register tiles of the two products; None unless both have rows and columns as matrices have them."""
+    first, second = (plan_tile(scop, g.contraction, target) for g in (chain.first, chain.second))
+    if first is None or second is None:
+        return None
+    for tile in (first, second):
+        if (tile.rows, tile.columns) != tile.contraction.outputs[-2:]:
+            return None
+    return first, second
+
+
+def block_rows(scop: Scop, chain: Chain, tiles: tuple[TilePlan, TilePlan], target: Target) -> int | None:
+    """Rows of a block: their scores fill a quarter of L2 at most, in blocks of about one size; None where sizes are
+    not known or a tile of rows would leave L2."""
+    c = chain.first.contraction
+    count, length = extent(c.update, c.outputs[-2]), extent(c.update, c.outputs[-1])
+    if count is None or length is None:
+        return None
+    height = max(t.tile.rows for t in tiles)
+    kept = {chain.scores, row_operand(chain.second).load.array}
+    tile_bytes = height * length * sum(scop.arrays[a].dtype.bytes for a in kept)
+    if tile_bytes > target.l2 // 2:
+        return None
+    total = -(-count // height)
+    blocks = -(-total // max(1, target.l2 // 4 // tile_bytes))
+    return -(-total // blocks) * height
+
+
+class _Tree:
+    """Builds the whole tree; the passes over rows have their vector loops already."""
+
+    def __init__(self, plan: Planner, chain: Chain, tiles: Sequence[TilePlan], rows: int) -> None:
+        self.plan, self.chain, self.rows = plan, chain, rows
+        self.scop: Scop = plan.scop
+        self.filters = top_filters(plan)
+        self.middle = self.filters[chain.middle]
+        self.over, self.body = plan.nest(first_loops(self.middle.child)[0])
+        self.makers = [Maker(self.scop, g, t) for g, t in zip((chain.first, chain.second), tiles, strict=True)]
+
+    def whole(self) -> Node:
+        first, last = (self.product(m) for m in self.makers)
+        middle = self.passes()
+        last = renamed(last, {n for p in (first, middle) for n in loop_names(p)})
+        c = self.chain
+        domains: list[dict[str, isl.Set]] = []
+        for low, high in ((c.position, c.middle), (c.middle, c.last), (c.last, c.end)):
+            domains.append({n: d for f in self.filters[low:high] for n, d in f.domain.items()})
+        node: Node = InOrder(tuple(Filter(d, p) for d, p in zip(domains, (first, middle, last))))
+        every = {n: d for part in domains for n, d in part.items()}
+        for name in self.handed_on(domains):
+            node = Promote(name, buffer_name(self.scop, self.plan.tree, name), "local", node, None, False, False)
+        heads, block = self.blocks(every)
+        node = Band((block,), node)
+        for m in self.makers:
+            if m.plan.pack:
+                node = m.packed_panel(node, "local")
+        node = Band(heads, node) if heads else node
+        rest = [*self.filters[: c.position], Filter(every, node), *self.filters[c.end :]]
+        return rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+
+    def handed_on(self, parts: Sequence[Mapping[str, isl.Set]]) -> list[str]:
+        """Local arrays that one part leaves for the next and nobody else reads."""
+        found = []
+        for name, array in self.scop.arrays.items():
+            using = users(self.scop, name)
+            within = using <= {n for p in parts for n in p}
+            if array.kind == "local" and within and sum(bool(using & set(p)) for p in parts) > 1:
+                found.append(name)
+        return found
+
+    def value(self, stmt: str, k: int) -> isl.PwAff:
+        """Loop `k` of those that all parts share, for a statement."""
+        if stmt in self.middle.domain:
+            return self.over[k].schedule[stmt]
+        s = self.scop.statements[stmt]
+        group = self.chain.first if stmt in self.chain.first.iters else self.chain.second
+        name = group.iters[stmt][group.contraction.outputs[k]]
+        return loop_dim(s.domain, s.iters.index(name))
+
+    def blocks(self, every: Mapping[str, isl.Set]) -> tuple[tuple[Member, ...], Member]:
+        """The loops over heads, and the one over blocks of rows; one of them for the threads."""
+        names = self.chain.first.contraction.outputs
+        values = [{n: self.value(n, k) for n in every} for k in range(len(self.over))]
+        values[-1] = {n: pa.scale_down_val(isl.Val(self.rows)).floor() for n, pa in values[-1].items()}
+        sizes = [extent(self.chain.first.contraction.update, n) for n in names[: len(self.over)]]
+        sizes[-1] = None if sizes[-1] is None else -(-sizes[-1] // self.rows)
+        threads = self.plan.threads
+        shared = shared_loop(sizes, self.operations(), threads) if threads > 1 else None
+        loops = []
+        for k, schedule in enumerate(values):
+            kind: LoopKind = "parallel" if k == shared else "serial"
+            loops.append(Member(f"{names[k]}.block", schedule, kind, None, coincident=True))
+        return tuple(loops[:-1]), loops[-1]
+
+    def operations(self) -> float | None:
+        """Multiplications and additions of both products; None when they depend on sizes."""
+        both = [m.operations() for m in self.makers]
+        return None if None in both else sum(n or 0.0 for n in both)
+
+    def product(self, maker: Maker) -> Node:
+        """One of the products for a block of rows: a panel of columns stays in L1 while the rows pass by."""
+        plan = maker.plan
+        assert plan.rows is not None
+        tiles = (
+            maker.member(f"{plan.columns}.out", plan.columns, (0, plan.tile.columns)),
+            maker.member(f"{plan.rows}.out", plan.rows, (self.rows, plan.tile.rows)),
+        )
+        return Band(tiles, maker.tile_in_registers())
+
+    def passes(self) -> Node:
+        """The nest over rows, for the rows of a block."""
+        row = self.over[-1]
+        inside = {n: pa.mod_val(isl.Val(self.rows)) for n, pa in row.schedule.items()}
+        return Band((Member(f"{row.name}.row", inside, "serial", None, coincident=True),), self.body)
