@@ -22,8 +22,9 @@ from poly.errors import (
 )
 
 if TYPE_CHECKING:
+    from graph_driver.compile_model import compile_model
     from graph_driver.external import register_external, unregister_external
-    from graph_driver.model import Model, compile_model, load
+    from graph_driver.model import Model, load
     from poly.scop import Scop
     from scheduler.schedule import Schedule
 
@@ -32,7 +33,7 @@ __version__ = "0.1.0"
 _wiring.connect()
 
 _LAZY = {
-    "compile_model": "graph_driver.model",
+    "compile_model": "graph_driver.compile_model",
     "load": "graph_driver.model",
     "Model": "graph_driver.model",
     "Schedule": "scheduler.schedule",

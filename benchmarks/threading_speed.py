@@ -10,7 +10,7 @@ from benchmarks.cases import gemms
 from benchmarks.models import light_model, random_inputs
 from graph_driver.bench.peers import PEERS
 from graph_driver.bench.timing import interleave
-from graph_driver.model import compile_model
+from graph_driver.compile_model import compile_model
 
 GEMM = "gemm 1000x1000x1000"
 MODELS = ("resnet50", "squeezenet")

@@ -12,9 +12,10 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
+from graph_driver.compile_model import compile_model
 from graph_driver.importing.onnx_tensors import dtype_of
 from graph_driver.importing.shape_operands import bind_values, deciding_inputs
-from graph_driver.model import Model, compile_model
+from graph_driver.model import Model
 
 KEPT = 16  # compiled models of one `PolycRep`; the one used longest ago goes first
 

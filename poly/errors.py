@@ -94,6 +94,10 @@ class ArgumentError(PolycError):
     """Arguments of a kernel or model call do not fit (count, name, shape, dtype, size)."""
 
 
+class OptionError(ArgumentError):
+    """An option that would have no effect with the others (on the command line: wrong usage)."""
+
+
 class BuildError(PolycError):
     """Code generation, compilation or loading failed (missing compiler, full disk, bad object)."""
 

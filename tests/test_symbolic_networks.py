@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import exports
 from graph_driver import kernels
+from graph_driver.compile_model import compile_model
 from graph_driver.dynamic.model import DynamicModel
-from graph_driver.model import compile_model
 
 
 @pytest.mark.long

@@ -22,13 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from emit.c.c99 import PLAIN, Argument, PortableKernel, target
+from emit.c.c99 import PLAIN, Argument, PortableKernel
 from graph_driver.artifacts.c_literals import literals, stored
-from graph_driver.importing.binding import Dim
-from graph_driver.importing.importer import import_model
-from graph_driver.model import Progress, Report, plan_graph, weights_segment
-from graph_driver.passes.manager import Pass, select
+from graph_driver.compile_model import import_with
+from graph_driver.options import CompileOptions
 from graph_driver.planning.plan import Plan, Slot, Step
+from graph_driver.platforms import c_sources
+from graph_driver.program import weights_segment
+from graph_driver.report import Report
+from graph_driver.stages import plan_graph
 from poly.dtypes import BY_NAME
 from poly.errors import BuildError, ModelError
 
@@ -43,31 +45,26 @@ RESERVED = frozenset(
 
 
 def export_c(
-    source: Any, folder: Path, name: str | None = None, dims: Mapping[str, Dim] | None = None,
-    memory_limit: int | None = None, progress: Progress | None = None,
-    pipeline: Sequence[Pass] | None = None, bind: Mapping[str, Any] | None = None, fuse: bool = True,
-    planner: str | None = None,
-) -> tuple[Report, tuple[str, ...]]:  # fmt: skip
+    source: Any, folder: Path, name: str | None = None, options: CompileOptions | None = None
+) -> tuple[Report, tuple[str, ...]]:
     """Write an ONNX model (a path, a proto or bytes) as C99 sources to `folder`, which is new or empty.
 
     `name` starts the names of files and functions (default: the model's, as an identifier). The report and
-    the files' names are returned. The other arguments are those of `compile_model`.
+    the files' names are returned. `options`: how it is compiled, whatever their target (None: as they are when
+    nothing is asked for).
 
     Raises:
         ModelError: the model is broken, needs the host, or takes more than `memory_limit` bytes of arena.
+        OptionError: an option has no effect on C sources (`graph_driver.options.IGNORED`).
         BuildError: the folder cannot be written or holds something.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir()) and not (folder / MARK).is_file()):
         raise BuildError(f"cannot write {folder}: it exists and holds no C sources of polyc")
-    # Winograd's filters are up to four times as large: on a machine that nobody knows, size counts more.
-    chosen = [p for p in (select() if pipeline is None else pipeline) if p.name != "winograd"]
-    report = Report("c99", 1)
+    platform, options = c_sources(), options or CompileOptions()
+    report = Report(platform.name, platform.threads)
     with report.stage("import"):
-        graph = import_model(source, dims, bind=bind)
-    if graph.symbols is not None:
-        sizes = ", ".join(graph.symbols.ranges)
-        raise ModelError(f"C sources have an arena of fixed size: give the sizes {sizes} as numbers (--dim NAME=V)")
-    _, compiled, plan = plan_graph(graph, target(), "c99", 1, report, fuse, memory_limit, progress, chosen, planner)
+        graph = import_with(source, platform, options)
+    _, compiled, plan = plan_graph(graph, platform, options, report)
     kernels = {c.symbol: PortableKernel.from_json(c.image) for c in compiled.values()}
     stem = name or (Path(source).stem if isinstance(source, str | Path) else graph.name)
     with report.stage("write"):

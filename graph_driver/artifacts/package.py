@@ -36,9 +36,11 @@ from graph_driver.execution.execute import aligned_bytes
 from graph_driver.external import check_registered
 from graph_driver.importing.limits import MAX_TENSOR_BYTES
 from graph_driver.memory import PlanError
-from graph_driver.model import Code, Model, Report
+from graph_driver.model import Model
 from graph_driver.planning.plan import Plan
 from graph_driver.planning.verify_plan import check_plan
+from graph_driver.program import Code
+from graph_driver.report import Report
 from poly.errors import BuildError, ModelError
 from poly.target import Target
 

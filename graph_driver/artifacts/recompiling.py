@@ -20,7 +20,7 @@ from poly.errors import BuildError
 
 if TYPE_CHECKING:
     from graph_driver.fusion.joined import Group
-    from graph_driver.model import Code
+    from graph_driver.program import Code
     from graph_driver.worker import Compiled
 
 
@@ -37,21 +37,22 @@ def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
         BuildError: the sources are not those of the kernels, or one of them cannot be compiled.
     """
     from graph_driver.kernels import compile_all
-    from graph_driver.model import link_program, machine_of
+    from graph_driver.platforms import platform_of
+    from graph_driver.program import link_program
     from graph_driver.worker import Job
 
-    machine, backend = machine_of("cpu")
+    here = platform_of("cpu", code.threads)
     sources = _read(code)
-    jobs = [Job(text, symbol, machine, code.threads, backend) for symbol, (text, _) in sources.items()]
+    jobs = [Job(text, symbol, here.machine, here.threads, here.backend) for symbol, (text, _) in sources.items()]
     compiled: dict[str, Compiled] = {}
     for symbol, made in compile_all(jobs, None).items():
         if isinstance(made, str):
-            raise BuildError(f"kernel {symbol} cannot be compiled for this machine ({machine.cpu}): {made}")
+            raise BuildError(f"kernel {symbol} cannot be compiled for this machine ({here.machine.cpu}): {made}")
         compiled[symbol] = made
     found = _with_scratch(plan, compiled, {s: order for s, (_, order) in sources.items()})
     check_plan(found, {*compiled, *plan.external}, hosts)
-    text = entry.entry_text(found, machine.triple)
-    again = link_program(text, found, compiled, machine, backend, code.threads)
+    text = entry.entry_text(found, here.machine.triple)
+    again = link_program(text, found, compiled, here)
     return replace(again, sources=code.sources), found
 
 

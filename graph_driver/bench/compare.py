@@ -11,7 +11,8 @@ from onnx import ModelProto
 
 from graph_driver.bench.peers import PEERS, Inputs, Runner
 from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
-from graph_driver.model import Model, compile_model
+from graph_driver.compile_model import compile_model
+from graph_driver.model import Model
 
 
 def compare(

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from graph_driver import wiring
 from graph_driver.cli.inspect import MODEL_STAGES, UsageError, run_registrations
 from graph_driver.memory import PLANNERS
-from poly.errors import ArgumentError, BuildError, ModelError, PolycError
+from poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError
 
 INTERRUPTED = 130
 
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
-    except UsageError as error:
+    except (UsageError, OptionError) as error:
         return _fail(str(error), 2)
     except (ModelError, ArgumentError, BuildError) as error:
         return _fail(_one_line(str(error)), 1)

@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emit.gpu import targets as gpu_targets
 from graph_driver.artifacts.package import is_package
 from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
-from graph_driver.model import TARGETS, Model, Progress, compile_model
-from graph_driver.passes.manager import Pass, select
+from graph_driver.compile_model import compile_with
+from graph_driver.model import Model
+from graph_driver.options import CompileOptions, Progress
+from graph_driver.passes import manager
+from graph_driver.platforms import TARGETS
 from poly.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from graph_driver.cli.models import Choices
 
 
 @contextmanager
@@ -43,45 +43,8 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
         yield update
 
 
-def pass_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The choice of graph passes, as `compile_model` takes it. Raises `UsageError`."""
-    names = {"passes": None, "disable": ""} | vars(arguments)
-    chosen = None if names["passes"] is None else [n for n in names["passes"].split(",") if n]
-    disabled = [n for n in names["disable"].split(",") if n]
-    if names.get("select") == "naive":
-        disabled += ["siblings", "winograd", "external"]  # the baseline: each node as its operator is defined
-    try:
-        select(chosen, disabled)
-    except ArgumentError as error:
-        raise UsageError(str(error)) from None
-    return {
-        "passes": chosen, "disable": disabled, "fast_math": bool(names.get("fast_math")),
-        "dtype": names.get("dtype"), "keep_f32": [n for n in (names.get("keep_f32") or "").split(",") if n],
-    }  # fmt: skip
-
-
-def pipeline_of(arguments: argparse.Namespace) -> tuple[Pass, ...]:
-    """The graph passes that the arguments ask for. Raises `UsageError`."""
-    return select(**pass_options(arguments), exact=arguments.exact)
-
-
-def contiguous_of(arguments: argparse.Namespace) -> list[list[str]]:
-    """The groups of tensors that are to lie one behind the other."""
-    return [[n for n in text.split(",") if n] for text in vars(arguments).get("contiguous", ())]
-
-
-def choices_of(arguments: argparse.Namespace) -> Choices:
-    """How the arguments of `inspect` and `explain` want a model compiled. Raises `UsageError`."""
-    from graph_driver.cli.models import Choices
-
-    return Choices(
-        arguments.target or "cpu", arguments.threads, parse_dims(arguments.dim), parse_bindings(arguments.bind),
-        pipeline_of(arguments), arguments.select != "naive", arguments.planner, arguments.tasks, arguments.tuned,
-    )  # fmt: skip
-
-
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that make no sense. Raises `UsageError`."""
+    """Refuse a target that does not exist, and no threads. Raises `UsageError`."""
     if arguments.target not in (None, *TARGETS) and not gpu_targets.is_gpu(arguments.target):
         known = ", ".join((*TARGETS, *gpu_targets.names()))
         raise UsageError(f"no target '{arguments.target}' for models in this version (it has {known})")
@@ -89,22 +52,81 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--threads must be at least 1, not {arguments.threads}")
 
 
-def compile_from(
-    arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, memory_limit: int | None = None,
-    symbolic: bool | None = None,
-) -> Model:  # fmt: skip
-    """Compile the model that the arguments name."""
+def options_of(
+    arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, symbolic: bool | None = None,
+    progress: Progress | None = None,
+) -> CompileOptions:  # fmt: skip
+    """How the arguments of any command want a model compiled.
+
+    Raises:
+        UsageError: a value that makes no sense.
+    """
     check_options(arguments)
+    given = vars(arguments)
+    naive = given["select"] == "naive"  # the baseline: each node as its operator is defined
+    passes = None if given["passes"] is None else names_in(given["passes"])
+    disabled = names_in(given["disable"]) + (["siblings", "winograd", "external"] if naive else [])
+    try:
+        manager.select(passes, disabled)
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    as_they_are = ("threads", "exact", "fast_math", "planner", "tasks", "tuned", "dtype")
+    return CompileOptions(
+        target=given["target"] or "cpu",
+        dims=parse_dims(given["dim"]),
+        bind=parse_bindings(given["bind"]),
+        shapes=shapes or {},
+        symbolic=symbolic,
+        fuse=not naive,
+        passes=passes,
+        disable=disabled,
+        keep_f32=names_in(given["keep_f32"] or ""),
+        memory_limit=given.get("memory_limit"),
+        contiguous=[names_in(text) for text in given.get("contiguous", ())],
+        progress=progress,
+        **{name: given[name] for name in as_they_are},
+    )
+
+
+def names_in(text: str) -> list[str]:
+    """`A,B,...` as a list."""
+    return [n for n in text.split(",") if n]
+
+
+def refuse_compiled(arguments: argparse.Namespace, path: Path, sizes: bool = False) -> None:
+    """Refuse options of compiling beside a compiled directory, where they would have no effect.
+
+    Args:
+        sizes: `--dim` has an effect: it chooses the sizes of inputs.
+
+    Raises:
+        UsageError: names the first one.
+    """
+    for name, absent in (OF_COMPILING | ({} if sizes else {"dim": []})).items():
+        if vars(arguments).get(name, absent) != absent:
+            raise UsageError(f"--{name.replace('_', '-')} says how to compile, and {path} is compiled already")
+
+
+OF_COMPILING: dict[str, Any] = {
+    "target": None, "threads": None, "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost",
+    "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
+    "contiguous": [], "memory_limit": None,
+}  # fmt: skip
+"""Options that say how a model is compiled, and what they are when not given."""
+
+
+def compile_from(
+    arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, symbolic: bool | None = None
+) -> Model:
+    """Compile the model that the arguments name."""
+    _not_compiled(arguments)
+    with progress_bar(arguments.json) as progress:
+        return compile_with(arguments.model, options_of(arguments, shapes, symbolic, progress))
+
+
+def _not_compiled(arguments: argparse.Namespace) -> None:
     if is_package(Path(arguments.model)):
         raise UsageError(f"{arguments.model} is a compiled model already; expected an ONNX file")
-    with progress_bar(arguments.json) as progress:
-        return compile_model(
-            arguments.model, target=arguments.target or "cpu", threads=arguments.threads,
-            dims=parse_dims(arguments.dim), shapes=shapes, memory_limit=memory_limit, progress=progress,
-            exact=arguments.exact, symbolic=symbolic, **pass_options(arguments),
-            bind=parse_bindings(arguments.bind), fuse=arguments.select != "naive", planner=arguments.planner,
-            tasks=arguments.tasks, tuned=arguments.tuned, contiguous=contiguous_of(arguments),
-        )  # fmt: skip
 
 
 def compile_command(arguments: argparse.Namespace) -> int:
@@ -112,7 +134,7 @@ def compile_command(arguments: argparse.Namespace) -> int:
     if arguments.target == "c":
         return _compile_to_c(arguments)
     output: Path = arguments.output or arguments.model.with_suffix(".polyc")
-    model = compile_from(arguments, memory_limit=arguments.memory_limit)
+    model = compile_from(arguments)
     with model.report().stage("save"):
         model.save(output)
     if arguments.json:
@@ -126,21 +148,10 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
     """Write C sources instead of machine code."""
     from graph_driver.artifacts.c_export import export_c
 
-    check_options(arguments)
-    if is_package(arguments.model):
-        raise UsageError(f"{arguments.model} is a compiled model already; expected an ONNX file")
-    if arguments.threads not in (None, 1):
-        raise UsageError("C sources have one thread: leave out --threads")
-    if arguments.contiguous:
-        raise UsageError("the arena of C sources is their own: leave out --contiguous")
-    if arguments.tasks or arguments.tuned:
-        raise UsageError("C sources have one thread and schedules for any machine: leave out --tasks and --tuned")
+    _not_compiled(arguments)
     output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")
     with progress_bar(arguments.json) as progress:
-        report, files = export_c(
-            arguments.model, output, None, parse_dims(arguments.dim), arguments.memory_limit, progress,
-            pipeline_of(arguments), parse_bindings(arguments.bind), arguments.select != "naive", arguments.planner,
-        )  # fmt: skip
+        report, files = export_c(arguments.model, output, None, options_of(arguments, progress=progress))
     if arguments.json:
         print(json.dumps({"output": str(output), "files": list(files)} | report.to_dict(), indent=2, sort_keys=True))
     else:

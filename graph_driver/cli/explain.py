@@ -19,7 +19,7 @@ from graph_driver.cli.inspect import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from graph_driver.cli.models import Choices
+    from graph_driver.options import CompileOptions
 
 
 def explain_command(arguments: argparse.Namespace) -> int:
@@ -56,25 +56,27 @@ def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _model(arguments: argparse.Namespace) -> dict[str, Any]:
-    from graph_driver.cli.compile import check_options, choices_of
+    from graph_driver.artifacts.package import is_package
+    from graph_driver.cli.compile import options_of, refuse_compiled
     from graph_driver.cli.models import document_of_model
     from graph_driver.explain import explain_model
 
-    check_options(arguments)
-    path, choices = Path(arguments.what), choices_of(arguments)
-    document = document_of_model(path, choices, arguments.measure)
-    return explain_model(document, _kernel_decisions(path, choices) if arguments.verbose else {})
+    path, options = Path(arguments.what), options_of(arguments)
+    if is_package(path):
+        refuse_compiled(arguments, path)
+    document = document_of_model(path, options, arguments.measure)
+    return explain_model(document, _kernel_decisions(path, options) if arguments.verbose else {})
 
 
-def _kernel_decisions(path: Path, choices: Choices) -> dict[str, list[dict[str, Any]]]:
+def _kernel_decisions(path: Path, options: CompileOptions) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
     from graph_driver.cli.models import kernels_of_model, schedule_of
     from graph_driver.tuning import use
 
-    machine, found = kernels_of_model(path, choices)
-    with use.tuned(choices.tuned):
+    platform, found = kernels_of_model(path, options)
+    with use.tuned(options.tuned):
         return {
-            title: [d.data() | {"text": str(d)} for d in schedule_of(g, machine, choices.threads).decisions]
+            title: [d.data() | {"text": str(d)} for d in schedule_of(g, platform).decisions]
             for title, g in found if g.scop is not None
         }  # fmt: skip
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from graph_driver.artifacts.package import is_package, load
 from graph_driver.checking.check import Difference, compare, random_input, reference_outputs
-from graph_driver.cli.compile import check_options, compile_from, pipeline_of
-from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims, parse_sizes
+from graph_driver.cli.compile import compile_from, options_of, refuse_compiled
+from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
 from graph_driver.model import Model
 from graph_driver.planning.index_limits import index_limits
 from poly.errors import ArgumentError, BuildError, ModelError
@@ -103,16 +103,15 @@ def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Map
 
 def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:
     """Exit code 1 when a pass changes the outputs by more than the tolerance."""
-    from graph_driver.importing.importer import import_model
-    from graph_driver.model import machine_of
+    from graph_driver.compile_model import import_with
     from graph_driver.passes.differential import compiled_outputs, differential
+    from graph_driver.platforms import platform_of
 
-    check_options(arguments)
     if packaged:
         raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
-    passes = pipeline_of(arguments)
-    shapes = {name: value.shape for name, value in inputs.items()}
-    graph = import_model(arguments.model, parse_sizes(arguments.dim), shapes)
+    options = options_of(arguments, {name: value.shape for name, value in inputs.items()}, symbolic=False)
+    platform = platform_of(options.target, options.threads)
+    graph = import_with(arguments.model, platform, options)
     limits = index_limits(graph)
     for name in graph.inputs:
         tensor = graph.tensors[name]
@@ -120,8 +119,8 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
             raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in inputs and tensor.dtype is not None:
             inputs[name] = random_input(name, tensor.dtype.name, tensor.shape or (), arguments.seed, limits.get(name))
-    target, _ = machine_of("cpu")
-    verdict = differential(graph, passes, target, compiled_outputs(target, inputs), arguments.tolerance)
+    evaluate = compiled_outputs(platform, options, inputs)
+    verdict = differential(graph, options.pipeline(platform), platform.machine, evaluate, arguments.tolerance)
     print(json.dumps(asdict(verdict), indent=2) if arguments.json else verdict)
     return 0 if verdict.guilty is None else 1
 
@@ -150,9 +149,7 @@ def _limits(
 
 def _model(arguments: argparse.Namespace, inputs: Mapping[str, np.ndarray], packaged: bool) -> Model:
     if packaged:
-        check_options(arguments)
-        if arguments.threads or arguments.target:
-            raise UsageError("--threads and --target are fixed in a compiled directory")
+        refuse_compiled(arguments, arguments.model, sizes=True)
         return load(arguments.model)
     if Path(arguments.model).is_dir():
         raise BuildError(f"{arguments.model} is neither an ONNX file nor a folder made by polyc compile")

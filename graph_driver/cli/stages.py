@@ -33,19 +33,21 @@ def inspect_command(arguments: argparse.Namespace) -> int:
             raise UsageError("--yaml goes with --stage schedule")
         parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
     else:
-        from graph_driver.cli.compile import check_options, choices_of  # a model needs onnx, which is slow to import
+        from graph_driver.artifacts.package import is_package
+        from graph_driver.cli.compile import options_of, refuse_compiled  # a model needs onnx, which is slow to import
         from graph_driver.cli.models import document_of_kernel, document_of_model, model_stage
 
         if arguments.schedule is not None or arguments.yaml:
             raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")
-        check_options(arguments)
-        path, choices = Path(arguments.what), choices_of(arguments)
+        path, options = Path(arguments.what), options_of(arguments)
+        if is_package(path):
+            refuse_compiled(arguments, path)
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             if arguments.kernel is None:
-                return _document(arguments, document_of_model(path, choices, arguments.measure))
-            return _document(arguments, document_of_kernel(path, choices, arguments.kernel))
+                return _document(arguments, document_of_model(path, options, arguments.measure))
+            return _document(arguments, document_of_kernel(path, options, arguments.kernel))
         stage = arguments.stage or "graph"
-        parts = model_stage(path, stage, choices, arguments.kernel)
+        parts = model_stage(path, stage, options, arguments.kernel)
     text = "\n\n".join(f"# {title}\n{body}" if title else body for title, body in parts)
     if arguments.html is not None:
         _write_html(arguments.html, f"{arguments.what}: {stage}", parts)

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli.compile import check_options, pipeline_of, progress_bar
+from graph_driver.cli.compile import check_options, options_of, progress_bar
 from graph_driver.cli.inspect import (
     UsageError,
     is_operator,
     load_operator,
     operator_scop,
-    parse_bindings,
-    parse_dims,
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
@@ -72,26 +70,22 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]
 
 def _model(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], int, Target, int]:
     """The distinct kernels of a model that matter, those with most predicted time first; how many do not."""
-    from graph_driver.artifacts.package import is_package
-    from graph_driver.importing.importer import import_model
-    from graph_driver.model import formed, machine_of
-    from graph_driver.passes import manager
+    from graph_driver.cli.models import optimised
+    from graph_driver.platforms import platform_of
+    from graph_driver.stages import formed
     from scheduler.cost.model import nominal, predict
     from scheduler.cost.work import work_of
 
-    path = Path(arguments.what)
-    if is_package(path):
-        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    machine, backend = machine_of("cpu")
-    threads = arguments.threads or machine.threads
-    graph = import_model(path, parse_dims(arguments.dim), symbolic=None, bind=parse_bindings(arguments.bind))
+    options = options_of(arguments)
+    platform = platform_of(options.target, options.threads)
+    machine, threads = platform.machine, platform.threads
+    graph, _ = optimised(Path(arguments.what), options, platform)
     if graph.symbols is not None:
         raise UsageError(
             f"to tune a model all sizes are numbers: give {', '.join(graph.symbols.ranges)} (--dim NAME=V)"
         )
-    manager.run(graph, pipeline_of(arguments), machine)
     distinct: dict[str, tuple[str, int, Scop]] = {}
-    for g in formed(graph, machine, backend, arguments.select != "naive")[1]:
+    for g in formed(graph, platform, options.fuse)[1]:
         if g.scop is not None:
             label, uses, scop = distinct.get(g.key, (f"{g.label} at '{g.nodes[0].name}'", 0, g.scop))
             distinct[g.key] = (label, uses + 1, scop)

@@ -1,9 +1,8 @@
-"""From a graph with symbolic sizes to a `DynamicModel`: the stages of `graph_driver.model` with formulas."""
+"""From a graph with symbolic sizes to a `DynamicModel`: the stages of `graph_driver.compile_model` with formulas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -12,78 +11,56 @@ from graph_driver.dynamic.model import DynamicModel
 from graph_driver.dynamic.plan import Template, build_template
 from graph_driver.dynamic.size import Extent
 from graph_driver.dynamic.symbols import GuardError, Symbols
-from graph_driver.fusion import groups
+from graph_driver.execution.reference import HostNode
 from graph_driver.fusion.joined import Group
-from graph_driver.fusion.layouts import pack_constants
 from graph_driver.importing.limits import human
 from graph_driver.ir import Graph
-from graph_driver.model import Progress, Report, compile_groups, link_program, weights_segment
-from graph_driver.planning.overwriting import overwrite
+from graph_driver.options import CompileOptions
+from graph_driver.platforms import Platform
+from graph_driver.program import link_program, weights_segment
+from graph_driver.report import Report
+from graph_driver.stages import compile_groups, formed, optimise, summarise
 from graph_driver.worker import Compiled
 from poly.errors import ModelError
-from poly.target import Target
-
-if TYPE_CHECKING:
-    from graph_driver.passes.manager import Pass
 
 
-def compile_symbolic(
-    graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool, memory_limit: int | None, progress: Progress | None, pipeline: Sequence[Pass] | None,
-) -> DynamicModel:  # fmt: skip
+def compile_symbolic(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> DynamicModel:
     """The stages after import, for all sizes at once.
 
     Raises:
         ModelError: the memory limit cannot be kept, or a kernel's sizes contradict the guards.
     """
-    found, compiled, template = plan_symbolic(
-        graph, machine, backend, threads, report, fuse, memory_limit, progress, pipeline
-    )
+    found, compiled, template = plan_symbolic(graph, platform, options, report)
     with report.stage("program"):
-        text = entry.entry_text(template, machine.triple)
-        code = link_program(text, template.typical, compiled, machine, backend, threads)
-        from graph_driver.execution.reference import HostNode
-
+        text = entry.entry_text(template, platform.machine.triple)
+        code = link_program(text, template.typical, compiled, platform)
         hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
         weights = weights_segment(graph, template.typical)
     return DynamicModel(graph.name, code, template, weights, hosts, report, graph, found)
 
 
 def plan_symbolic(
-    graph: Graph, machine: Target, backend: str, threads: int, report: Report,
-    fuse: bool, memory_limit: int | None, progress: Progress | None, pipeline: Sequence[Pass] | None,
-) -> tuple[list[Group], Mapping[str, Compiled], Template]:  # fmt: skip
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled], Template]:
     """Groups in order, their code by key, and the plan as formulas."""
-    from emit import cache
-    from graph_driver.operators import lookup
-    from graph_driver.passes import manager
-
     symbols = graph.symbols
     assert symbols is not None
     with report.stage("passes"):
-        chosen = manager.select() if pipeline is None else pipeline
-        report.passes = [str(r) for r in manager.run(graph, chosen, machine)]
+        report.passes = optimise(graph, platform, options)
     report.nodes = len(graph.nodes)
     with report.stage("groups"):
-        pieces = groups.translate(graph, lookup)
-        found = overwrite(graph, groups.form_groups(graph, pieces, fuse, machine))
-        found, _ = pack_constants(graph, found, machine)
+        pieces, found, _ = formed(graph, platform, options.fuse)
     with report.stage("kernels"):
-        found, compiled = compile_groups(graph, found, pieces, machine, backend, threads, report, progress)
+        found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     for g in found:
         _assume(symbols, g)
     report.decisions = [str(d) for d in graph.decisions]
     with report.stage("plan"):
-        template = build_template(graph, found, {key: c.abi for key, c in compiled.items()})
-    if memory_limit is not None:
-        check_limit(template, memory_limit)
-    plan = template.typical
-    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
-    report.distinct = len(compiled)
-    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
-    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
+        template = build_template(graph, found, {key: c.abi for key, c in compiled.items()}, options.planner)
+    if options.memory_limit is not None:
+        check_limit(template, options.memory_limit)
     report.sizes = template.lines()
-    report.notes += [*graph.notes, *cache.notes()]
+    summarise(report, graph, template.typical, compiled)
     return found, compiled, template
 
 

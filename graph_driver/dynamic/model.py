@@ -14,7 +14,9 @@ from graph_driver.dynamic.size import Size, evaluate
 from graph_driver.execution.execute import Executor, Observer, Shared
 from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph
-from graph_driver.model import Code, Model, Report
+from graph_driver.model import Model
+from graph_driver.program import Code
+from graph_driver.report import Report
 from poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:

@@ -129,8 +129,18 @@ def _scratch(symbols: Symbols, size: int | str) -> Extent:
     return size if isinstance(size, int) else size_of(symbols, load_expr(size))
 
 
-def build_template(graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi]) -> Template:
-    """The plan of a graph with symbolic sizes. `abis` as in `build_plan`."""
+QUICK_PLANNERS = ("greedy-by-size", "best-fit", "two-cursor")
+"""Those that are tried when none is named: what is best at the representative sizes need not be so at others."""
+
+
+def build_template(
+    graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi], planner: str | None = None
+) -> Template:
+    """The plan of a graph with symbolic sizes. `abis` as in `build_plan`.
+
+    `planner` (one of `memory.PLANNERS`) decides at the representative sizes which of two tensors lies below; None:
+    the best of `QUICK_PLANNERS` there.
+    """
     symbols = graph.symbols
     assert symbols is not None
     numeric = replace(graph, tensors={n: at_typical(t, symbols) for n, t in graph.tensors.items()})
@@ -139,7 +149,8 @@ def build_template(graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi
         k: (symbol, order, tuple((n, evaluate(size, symbols.typical)) for n, size in needs[k].items()))
         for k, (symbol, order, _) in abis.items()
     }
-    plans = [build_plan(numeric, groups, numbered, planner) for planner in ("greedy-by-size", "best-fit", "two-cursor")]
+    names = QUICK_PLANNERS if planner is None else (planner,)
+    plans = [build_plan(numeric, groups, numbered, name) for name in names]
     plan = min(plans, key=lambda p: p.peak)
     inside = memory_of(graph, groups)
     valued = {

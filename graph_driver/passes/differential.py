@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graph_driver.checking.check import compare
 from graph_driver.ir import Graph, GraphError
 from graph_driver.passes.manager import Pass, PassRecord, run
+from graph_driver.report import Report
 from poly.target import Target
+
+if TYPE_CHECKING:
+    from graph_driver.options import CompileOptions
+    from graph_driver.platforms import Platform
 
 Evaluate = Callable[[Graph], Mapping[str, Any]]
 
@@ -102,12 +107,13 @@ def _largest(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     return max((d.relative for d in compare(dict(found), dict(expected))), default=0.0)
 
 
-def compiled_outputs(target: Target, inputs: Mapping[str, Any]) -> Evaluate:
+def compiled_outputs(platform: Platform, options: CompileOptions, inputs: Mapping[str, Any]) -> Evaluate:
     """Compile a graph as it stands, without any pass, and run it on `inputs`."""
+    from graph_driver.compile_model import compile_graph
+
+    as_it_stands = replace(options, passes=(), dtype=None)
 
     def evaluate(graph: Graph) -> Mapping[str, Any]:
-        from graph_driver.model import Report, compile_graph
-
-        return compile_graph(graph, target, "llvm", 1, Report("cpu", 1), pipeline=())(inputs)
+        return compile_graph(graph, platform, as_it_stands, Report(platform.name, platform.threads))(inputs)
 
     return evaluate

@@ -26,6 +26,7 @@ from poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
+NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Pass:
     `phase`: rewriting passes run in turns until nothing changes; placing passes, which decide where
     tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
     target. `default`: it runs when nothing else is asked for, else with the option `asked_by`. `exact`: it keeps
-    every operator's rounding.
+    every operator's rounding. `backends`: those that have code for what it makes, or gain by it
+    (`graph_driver.platforms.Kind`); on others it does not run, because of `limit`.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Pass:
     exact: bool = True
     default: bool = True
     asked_by: str = ""
+    backends: tuple[str, ...] = ("llvm", "c", "c99", "gpu")
+    limit: str = ""
 
 
 def _general(step: Callable[[Graph], dict[str, int]]) -> Callable[[Graph, Target | None], dict[str, int]]:
@@ -103,12 +107,14 @@ PASSES: tuple[Pass, ...] = (
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
     Pass("external", "nodes that a registered function of the user's does best", _external, PLACING, specific=True,
-         exact=False),
+         exact=False, backends=("llvm", "c"), limit="they cannot call into this process"),
     Pass("winograd", "3x3 convolutions by Winograd's method where it pays", _winograd, PLACING, specific=True,
-         exact=False),
+         exact=False, backends=("llvm", "c", "gpu"), limit="its filters are up to four times as large: on a machine "
+         "that nobody knows, size counts more"),
     Pass("quantised-convolutions", "convolutions of dequantised codes in integers", use_quantised_convolutions, PLACING,
-         specific=True, exact=False),
-    Pass("integer-pairs", "products of 8-bit integers two at a time", use_integer_pairs, PLACING, specific=True),
+         specific=True, exact=False, backends=("llvm",), limit=NO_PAIRS),
+    Pass("integer-pairs", "products of 8-bit integers two at a time", use_integer_pairs, PLACING, specific=True,
+         backends=("llvm",), limit=NO_PAIRS),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
          _general(compute_integer_products_in_f32), PLACING),
 )  # fmt: skip
@@ -136,8 +142,11 @@ def select(
     exact: bool = False,
     dtype: str | None = None,
     keep_f32: Sequence[str] = (),
+    backend: str = "llvm",
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
+
+    This is the only place that decides it: whatever compiles, explains or shows a model asks here.
 
     Args:
         passes: names; None is the default list.
@@ -145,9 +154,10 @@ def select(
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
         dtype: also the precision pass with this type, which leaves `keep_f32` (operators, nodes) in f32.
+        backend: the kind of back end that makes the code (`graph_driver.platforms.Kind`).
 
     Raises:
-        ArgumentError: there is no such pass (the names are listed).
+        ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end.
     """
     unknown = [n for n in (*(passes or ()), *disable) if n not in BY_NAME]
     if unknown:
@@ -156,10 +166,14 @@ def select(
         chosen = [p for p in PASSES if p.default or (fast_math and p.name == "fast-math")]
     else:
         chosen = [BY_NAME[n] for n in passes]
+        for p in chosen:
+            if backend not in p.backends:
+                raise ArgumentError(f"pass '{p.name}' is not for the back end {backend}: {p.limit}")
     if dtype is not None:
         chosen = [p for p in chosen if p.name != "precision"]
         chosen.append(replace(BY_NAME["precision"], run=_precision(dtype, keep_f32)))
     left_out = {*disable} | ({"winograd", "external", "quantised-convolutions"} if exact else set())
+    left_out |= {p.name for p in chosen if backend not in p.backends}
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
 

@@ -147,7 +147,7 @@ def attack_plan(source: Path, folder: Path, seed: int, seconds: float = SECONDS)
 def campaign_of_plans(seeds: range, folder: Path) -> dict[int, Outcome]:
     """Outcomes by seed; the seed chooses the model and the damage."""
     import graph_driver.cli.run
-    from graph_driver.model import compile_model
+    from graph_driver.compile_model import compile_model
 
     assert graph_driver.cli.run is not None
     sources = []

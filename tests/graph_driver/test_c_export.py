@@ -17,7 +17,8 @@ from emit.c import cc
 from graph_driver import cli
 from graph_driver.artifacts.c_export import export_c
 from graph_driver.checking.check import random_input
-from graph_driver.model import compile_model
+from graph_driver.compile_model import compile_model
+from graph_driver.options import CompileOptions
 from poly.errors import BuildError, ModelError
 
 pytestmark = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")
@@ -34,7 +35,7 @@ def close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
 def compare(model: Any, tmp_path: Path, tolerance: float = 1e-5, *flags: str, **dims: int) -> Path:
     """Export, build and run; the outputs agree with those of the compiled model."""
     folder = tmp_path / "c"
-    export_c(model, folder, "net", dims)
+    export_c(model, folder, "net", CompileOptions(dims=dims or {}))
     compiled = compile_model(model, threads=1, dims=dims)
     rng = np.random.default_rng()
     feeds = {n: random_input(n, d, s, int(rng.integers(1 << 30))) for n, (d, s) in compiled.inputs.items()}
@@ -101,7 +102,7 @@ def test_halves_integers_and_control_flow(tmp_path: Path) -> None:
 
 def test_sources_are_the_same_every_time_and_replace_only_sources(tmp_path: Path) -> None:
     def texts(name: str) -> dict[str, str]:
-        export_c(network(), tmp_path / name, "net", {"N": 1})
+        export_c(network(), tmp_path / name, "net", CompileOptions(dims={"N": 1}))
         return {p.name: p.read_text() for p in (tmp_path / name).glob("*.[ch]")}
 
     first = texts("a")
@@ -109,7 +110,7 @@ def test_sources_are_the_same_every_time_and_replace_only_sources(tmp_path: Path
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("x")
     with pytest.raises(BuildError, match="holds no C sources of polyc"):
-        export_c(network(), tmp_path / "other", dims={"N": 1})
+        export_c(network(), tmp_path / "other", options=CompileOptions(dims={"N": 1}))
 
 
 def test_names_are_made_safe(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from onnx import helper
 from tiny_models import model_of
 
 from graph_driver import cli
+from graph_driver.compile_model import compile_model
 from graph_driver.execution.poison import differs, poisoned_run
 from graph_driver.memory import PLANNERS, Placement, check_placement
-from graph_driver.model import Model, compile_model, load
+from graph_driver.model import Model, load
 from poly.errors import ArgumentError
 
 SIZES = {"a": 3, "b": 50, "c": 17}

@@ -24,8 +24,9 @@ from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
 from emit.c.cc import build_shared, find_compiler
 from graph_driver.checking.check import random_input
+from graph_driver.compile_model import compile_model
 from graph_driver.execution.poison import differs, poisoned_run
-from graph_driver.model import Model, compile_model
+from graph_driver.model import Model
 from poly.errors import ArgumentError
 
 

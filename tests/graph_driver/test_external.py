@@ -17,9 +17,10 @@ import polyc
 from emit import targets
 from emit.c import cc
 from graph_driver import cli
+from graph_driver.compile_model import compile_model
 from graph_driver.external import DOMAIN, _registered
 from graph_driver.importing.importer import import_model
-from graph_driver.model import compile_model, load
+from graph_driver.model import load
 from graph_driver.selection.select import select
 from poly.errors import ArgumentError, BuildError
 

@@ -18,9 +18,10 @@ from tiny_models import model_of, network, with_host_steps
 import polyc
 from graph_driver import memory
 from graph_driver.checking.check import compare, random_input
+from graph_driver.compile_model import compile_model
 from graph_driver.fusion import groups
 from graph_driver.importing.importer import import_model
-from graph_driver.model import Model, compile_model
+from graph_driver.model import Model
 from graph_driver.operators import lookup
 from graph_driver.passes import manager
 from graph_driver.planning.plan import Plan

@@ -13,8 +13,9 @@ from onnx import helper
 from tiny_models import model_of
 
 from graph_driver.checking.check import compare, random_input
+from graph_driver.compile_model import compile_model
 from graph_driver.importing.importer import import_model
-from graph_driver.model import Model, compile_model
+from graph_driver.model import Model
 from graph_driver.passes import manager
 
 rng = np.random.default_rng(5)

@@ -14,7 +14,8 @@ from tiny_models import model_of, network
 from emit import targets
 from graph_driver import cli
 from graph_driver.artifacts import package
-from graph_driver.model import compile_model, load
+from graph_driver.compile_model import compile_model
+from graph_driver.model import load
 from graph_driver.planning.verify_plan import check_plan
 from poly.errors import BuildError
 

@@ -13,7 +13,8 @@ from tiny_models import model_of
 
 import polyc
 from graph_driver.checking.check import compare, random_input
-from graph_driver.model import Model, compile_model
+from graph_driver.compile_model import compile_model
+from graph_driver.model import Model
 
 rng = np.random.default_rng(8)
 

@@ -11,9 +11,11 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
+from graph_driver.compile_model import compile_model
 from graph_driver.importing.importer import import_model
-from graph_driver.model import Model, compile_model, machine_of
+from graph_driver.model import Model
 from graph_driver.passes import manager, siblings
+from graph_driver.platforms import platform_of
 
 rng = np.random.default_rng()
 
@@ -71,7 +73,7 @@ def labels(model: Model) -> list[str]:
 
 def decisions(proto: onnx.ModelProto) -> list[siblings.Decision]:
     graph = import_model(proto)
-    manager.run(graph, manager.select(), machine_of("cpu")[0])
+    manager.run(graph, manager.select(), platform_of("cpu").machine)
     return [d for d in graph.decisions if isinstance(d, siblings.Decision)]
 
 

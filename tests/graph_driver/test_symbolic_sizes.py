@@ -17,8 +17,9 @@ from tiny_models import model_of
 import polyc
 from graph_driver import kernels
 from graph_driver.cli import main
+from graph_driver.compile_model import compile_model
 from graph_driver.dynamic.model import KEPT_SIZES, KEPT_SPECIALISED, DynamicModel
-from graph_driver.model import Model, compile_model
+from graph_driver.model import Model
 from graph_driver.planning.verify_plan import check_plan
 from poly.errors import ArgumentError, BuildError, ModelError
 

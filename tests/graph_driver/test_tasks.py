@@ -15,9 +15,10 @@ from onnx import helper
 from tiny_models import branching, model_of, recurrent, with_host_steps
 
 from graph_driver.checking.check import random_input
+from graph_driver.compile_model import compile_model
 from graph_driver.execution.execute import Executor
 from graph_driver.memory import PlanError
-from graph_driver.model import Model, compile_model, load
+from graph_driver.model import Model, load
 from graph_driver.planning.plan import Plan
 from graph_driver.planning.tasks import dependences, width
 from graph_driver.planning.verify_plan import check_plan, check_tasks

@@ -16,9 +16,10 @@ from tiny_models import network
 from emit import cache as disk
 from emit import targets
 from graph_driver import kernels, worker
+from graph_driver.compile_model import compile_model
 from graph_driver.fusion import groups
 from graph_driver.importing.importer import import_model
-from graph_driver.model import compile_model, load
+from graph_driver.model import load
 from graph_driver.operators import lookup
 from graph_driver.passes import manager
 from graph_driver.worker import Compiled, Job
@@ -102,18 +103,17 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
 
 
 def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph_driver import model
     from graph_driver.artifacts import memo
     from graph_driver.checking.check import compare, random_input
 
-    expected = model.compile_model(network(), threads=1)
+    expected = compile_model(network(), threads=1)
     monkeypatch.setattr(memo, "find", lambda *_: None)
     monkeypatch.setattr(memo, "store", lambda *_: None)
     monkeypatch.setattr(
-        model.kernels, "compile_all",
+        kernels, "compile_all",
         lambda todo, progress=None: {j.symbol: "refused by the test" for j in todo},
     )  # fmt: skip
-    found = model.compile_model(network(), threads=1)
+    found = compile_model(network(), threads=1)
     assert {o for o, _, _ in found.report().host} >= {"Conv", "Gemm", "Softmax"}
     assert any("compiled in parts: refused by the test" in n for n in found.report().notes)
     assert all("no code: refused by the test" in reason for _, _, reason in found.report().host)

@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "graph_driver"))
 from tiny_models import model_of, network, with_host_steps
 
 from graph_driver import cli
-from graph_driver.cli.models import Choices, document_of_model
+from graph_driver.cli.models import document_of_model
+from graph_driver.compile_model import compile_model
 from graph_driver.html.layers import GAP, drawn
-from graph_driver.model import compile_model
+from graph_driver.options import CompileOptions
 
 
 def saved(model: Any, folder: Path) -> Path:
@@ -37,7 +38,7 @@ def test_the_page_opens(make: Any, tmp_path: Path) -> None:
 
 def test_the_document_says_what_the_plan_says(tmp_path: Path) -> None:
     path = saved(network(), tmp_path)
-    data, plan = document_of_model(path, Choices()), compile_model(str(path), threads=1).plan
+    data, plan = document_of_model(path, CompileOptions()), compile_model(str(path), threads=1).plan
     assert [s["label"] for s in data["steps"]] == [s.label for s in plan.steps]
     assert [s["args"] for s in data["steps"]] == [list(s.args) for s in plan.steps]
     assert (data["memory"]["peak"], data["memory"]["bound"]) == (plan.peak, plan.bound)
@@ -49,10 +50,10 @@ def test_the_document_says_what_the_plan_says(tmp_path: Path) -> None:
 
 def test_a_compiled_directory_has_a_page(tmp_path: Path) -> None:
     compile_model(str(saved(network(), tmp_path)), threads=1).save(tmp_path / "net")
-    data = document_of_model(tmp_path / "net", Choices())
+    data = document_of_model(tmp_path / "net", CompileOptions())
     assert data["steps"] and data["kernels"] == [] and data["lines"]
     assert not data["measured"]
-    timed = document_of_model(tmp_path / "net", Choices(), measure=True)
+    timed = document_of_model(tmp_path / "net", CompileOptions(), measure=True)
     assert timed["measured"] and all(0 < s["seconds"] < 10 for s in timed["steps"])
     json.dumps(timed)
 

@@ -1,0 +1,174 @@
+"""From an ONNX model to a `Model`: import, and the stages that its platform and its sizes ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graph_driver.artifacts.recompiling import sources_of
+from graph_driver.dynamic.compiling import compile_symbolic
+from graph_driver.dynamic.model import DynamicModel
+from graph_driver.execution import entry
+from graph_driver.execution.control import ControlNode
+from graph_driver.execution.reference import HostNode
+from graph_driver.gpu.compile_model import compile_gpu
+from graph_driver.importing.importer import import_model
+from graph_driver.ir import Graph, Node
+from graph_driver.model import Model
+from graph_driver.options import CompileOptions, Progress
+from graph_driver.planning.contiguous import Groups
+from graph_driver.platforms import Platform, platform_of
+from graph_driver.program import link_program, weights_segment
+from graph_driver.report import Report
+from graph_driver.stages import plan_graph
+from graph_driver.tuning import use
+from poly.errors import ModelError
+from poly.target import GpuTarget, Target
+
+if TYPE_CHECKING:
+    import onnx
+
+    from graph_driver.importing.binding import Dim
+
+
+def compile_model(
+    source: str | Path | onnx.ModelProto | bytes,
+    target: str | Target | GpuTarget = "cpu",
+    threads: int | None = None,
+    dims: Mapping[str, Dim] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    fuse: bool = True,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+    exact: bool = False,
+    symbolic: bool | None = None,
+    passes: Sequence[str] | None = None,
+    disable: Sequence[str] = (),
+    fast_math: bool = False,
+    bind: Mapping[str, Any] | None = None,
+    planner: str | None = None,
+    tasks: bool = False,
+    tuned: bool | None = None,
+    dtype: str | None = None,
+    keep_f32: Sequence[str] = (),
+    contiguous: Groups = (),
+) -> Model:
+    """Compile an ONNX model for this machine, or for a GPU.
+
+    An option that would have no effect is refused: the table is `graph_driver.options.IGNORED`.
+
+    Args:
+        source: a path, a `ModelProto`, or its bytes.
+        target: `cpu`, `c` (through a C compiler), or a GPU: `cuda`, `opencl`, `sm_80`, ...
+        threads: for parallel loops; None is all cores. Not on a GPU.
+        dims: values of symbolic sizes by name (or as `INPUT.AXIS`); a range `(low, high)` keeps the size
+            symbolic: the model is compiled once for all its values (`high` None: no end).
+        shapes: concrete input shapes, which bind symbolic sizes too.
+        fuse: join pointwise operators to their producers.
+        memory_limit: bytes that the arena may take; with symbolic sizes at all of their values.
+        progress: called as `progress(stage, done, total)`.
+        exact: keep the rounding of each operator's definition (no Winograd convolutions).
+        symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size
+            (leading ones alone are taken as 1), False: never. Not on a GPU.
+        passes: names of the graph passes to run, in order (`graph_driver.passes.manager.PASSES`).
+        disable: passes to leave out.
+        bind: values of inputs that are fixed now; they become constants and are inputs no longer.
+        planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).
+        tasks: let independent steps run at the same time on several threads, in memory of their own; the results
+            are the same bits. For `cpu`, and sizes that are numbers.
+        tuned: take schedules that `polyc tune` has found; None: if `POLYC_TUNED` is set in the environment. Not on
+            a GPU.
+        dtype: `f16` or `bf16`: compute an f32 model in this type (`passes/precision.py`); its inputs and
+            outputs stay f32.
+        keep_f32: operators or nodes that `dtype` leaves in f32.
+        contiguous: groups of tensors that lie one behind the other in the arena, in this order, each at a multiple
+            of 64 bytes, all intact when the last is made (`model.plan.slots[name].place.offset`). Not on a GPU, and
+            for sizes that are numbers.
+        fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
+
+    Raises:
+        ModelError: the file is broken, sizes are missing, or the memory limit is too small.
+        ArgumentError: there is no such pass or planner.
+        OptionError: an option has no effect for this target or these sizes.
+        BuildError: the target is unknown or code generation failed.
+    """
+    return compile_with(source, CompileOptions(
+        target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
+        fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous,
+    ))  # fmt: skip
+
+
+def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> Model:
+    """`compile_model` with its options as one value. Raises as it does."""
+    platform = platform_of(options.target, options.threads)
+    report = Report(platform.name, platform.threads)
+    with report.stage("import"):
+        graph = import_with(source, platform, options)
+    with use.tuned(options.tuned):
+        model = compile_graph(graph, platform, options, report)
+    if isinstance(model, DynamicModel):
+
+        def compile_for(sizes: Mapping[str, int]) -> Model:
+            return compile_with(source, replace(options, dims={**options.dims, **sizes}, symbolic=False))
+
+        model.compile_for = compile_for
+    return model
+
+
+def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions) -> Graph:
+    """The graph of a model before its passes, with the sizes that the options give.
+
+    Raises:
+        ModelError: the file is broken, sizes are missing, or the platform needs numbers for symbolic ones.
+        ArgumentError: there is no such pass.
+        OptionError: an option has no effect here.
+    """
+    options.pipeline(platform)
+    options.refuse_ignored(platform)
+    numbers = platform.kind in ("gpu", "c99")
+    symbolic = bool(options.symbolic) if numbers else options.symbolic
+    graph = import_model(source, options.dims, options.shapes, symbolic, options.bind)
+    if graph.symbols is None:
+        return graph
+    if numbers:
+        sizes = ", ".join(graph.symbols.ranges)
+        why = "on a GPU all sizes are numbers" if platform.kind == "gpu" else "C sources have an arena of fixed size"
+        raise ModelError(f"{why}: give the sizes {sizes} as numbers (--dim NAME=V)")
+    options.refuse_ignored(platform, symbolic=True)
+    return graph
+
+
+def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> Model:
+    """The stages after import: passes, groups, kernels, plan, program."""
+    if graph.symbols is not None:
+        return compile_symbolic(graph, platform, options, report)
+
+    def compile_body(body: Graph, inner: Report) -> Model:
+        return compile_graph(body, platform.for_bodies(), options.for_bodies(), inner)
+
+    def in_python(node: Node) -> HostNode | ControlNode:
+        return python_node(node, graph, compile_body, report)
+
+    if platform.gpu is not None:
+        return compile_gpu(graph, platform, options, report, in_python)
+    found, compiled, plan = plan_graph(graph, platform, options, report)
+    with report.stage("program"):
+        code = link_program(entry.entry_text(plan, platform.machine.triple), plan, compiled, platform)
+        code.sources = sources_of(found, compiled)
+        weights = weights_segment(graph, plan)
+    hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
+    return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+
+
+def python_node(
+    node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report
+) -> HostNode | ControlNode:
+    """What runs a node that has no kernel; the report on its bodies goes into `report`."""
+    if not node.bodies:
+        return HostNode.of(node, graph.opsets, graph.tensors)
+    reports = [Report(report.target, report.threads) for _ in node.bodies]
+    bodies = [None if b is None else compile_body(b, r) for b, r in zip(node.bodies, reports, strict=True)]
+    report.include(f"{node.op_type} '{node.name}'", [r for r, b in zip(reports, bodies, strict=True) if b is not None])
+    return ControlNode.of(node, bodies, HostNode.of(node, graph.opsets, graph.tensors) if None in bodies else None)

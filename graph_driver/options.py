@@ -1,0 +1,112 @@
+"""How a model is compiled: what `compile_model`, the commands and C sources hand on as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from graph_driver import memory
+from graph_driver.passes import manager
+from poly.errors import ArgumentError, OptionError
+from poly.target import GpuTarget, Target
+
+if TYPE_CHECKING:
+    from graph_driver.importing.binding import Dim
+    from graph_driver.passes.manager import Pass
+    from graph_driver.planning.contiguous import Groups
+    from graph_driver.platforms import Platform
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """The options of `graph_driver.compile_model.compile_model`, by the same names and with the same meaning.
+
+    Raises:
+        ArgumentError: there is no such planner.
+    """
+
+    target: str | Target | GpuTarget = "cpu"
+    threads: int | None = None
+    dims: Mapping[str, Dim] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    fuse: bool = True
+    memory_limit: int | None = None
+    progress: Progress | None = None
+    exact: bool = False
+    symbolic: bool | None = None
+    passes: Sequence[str] | None = None
+    disable: Sequence[str] = ()
+    fast_math: bool = False
+    bind: Mapping[str, Any] = field(default_factory=dict)
+    planner: str | None = None
+    tasks: bool = False
+    tuned: bool | None = None
+    dtype: str | None = None
+    keep_f32: Sequence[str] = ()
+    contiguous: Groups = ()
+
+    def __post_init__(self) -> None:
+        if self.planner is not None and self.planner not in memory.PLANNERS:
+            raise ArgumentError(f"there is no planner '{self.planner}'; planners are {', '.join(memory.PLANNERS)}")
+
+    def pipeline(self, platform: Platform) -> tuple[Pass, ...]:
+        """The graph passes in the order in which they run.
+
+        Raises:
+            ArgumentError: there is no such pass, or one that is asked for by name is not for this platform.
+        """
+        return manager.select(
+            self.passes, self.disable, self.fast_math, self.exact, self.dtype, self.keep_f32, platform.kind
+        )
+
+    def for_bodies(self) -> CompileOptions:
+        """Those for the bodies of control flow, whose arenas are their own."""
+        return replace(self, memory_limit=None, contiguous=())
+
+    def refuse_ignored(self, platform: Platform, symbolic: bool = False) -> None:
+        """Refuse what would have no effect on this platform, or on a model with `symbolic` sizes.
+
+        Raises:
+            OptionError: one line that names the option and says why.
+        """
+        given = vars(self)
+        for where in (platform.kind, *(["symbolic"] if symbolic else [])):
+            for name, why in IGNORED.get(where, {}).items():
+                if given[name] not in NOT_GIVEN[name]:
+                    raise OptionError(f"{name} has no effect for {_named(where, platform)}: {why}")
+
+
+NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
+    "threads": (None, 1), "tasks": (False,), "tuned": (None, False), "contiguous": ((), []),
+}  # fmt: skip
+"""Values that say that an option is not asked for."""
+
+IGNORED: Mapping[str, Mapping[str, str]] = {
+    "c": {"tasks": "kernels from a C compiler share out their own loops"},
+    "c99": {
+        "threads": "they have one thread",
+        "tasks": "they have one thread",
+        "tuned": "schedules were tuned for this machine, C sources are for any",
+        "contiguous": "their arena is their own",
+    },
+    "gpu": {
+        "threads": "they are those of a CPU",
+        "tasks": "they are threads of a CPU",
+        "tuned": "schedules are tuned for CPUs",
+        "contiguous": "contiguous tensors are for the arena of a CPU",
+    },
+    "symbolic": {
+        "tasks": "give the sizes as numbers (--dim NAME=V)",
+        "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",
+    },
+}
+"""By back end, or for symbolic sizes: options that have no effect there, and why."""
+
+
+def _named(where: str, platform: Platform) -> str:
+    if where == "symbolic":
+        return "symbolic sizes"
+    return "C sources" if where == "c99" else f"target {platform.name}"

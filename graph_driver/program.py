@@ -1,0 +1,87 @@
+"""The machine code and the weights of a plan: what a model is when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph_driver.execution import entry
+from graph_driver.execution.execute import aligned_bytes
+from graph_driver.external import address_of
+from poly.target import Target
+
+if TYPE_CHECKING:  # compiled models start without isl
+    from graph_driver.ir import Graph
+    from graph_driver.planning.plan import Plan
+    from graph_driver.platforms import Platform
+    from graph_driver.worker import Compiled
+
+
+@dataclass
+class Code:
+    """Machine code of a plan: images of the kernels by symbol, and of the native program.
+
+    `external` has the names of registered functions by symbol (`graph_driver.external`), `sources` what the kernels
+    were made from (`graph_driver.artifacts.recompiling`; empty for symbolic sizes).
+    """
+
+    target: Target
+    backend: str
+    threads: int
+    images: dict[str, bytes]
+    program: bytes
+    segments: int
+    external: dict[str, str] = field(default_factory=dict)
+    sources: str = ""
+    _keep: list[Any] = field(default_factory=list)
+
+    def link(self) -> dict[str, int]:
+        """Load everything into this process; addresses by symbol. Raises `BuildError`."""
+        from emit import compile as emit_compile
+        from emit.llvm import jit
+
+        emit_compile.check_runs_here(self.target)
+        wanted = [entry.segment_name(k) for k in range(self.segments)]
+        outside = {s: address_of(s) for s in self.external}
+        if self.backend == "llvm":
+            library = jit.Library([*self.images.values(), self.program], [*self.images, *wanted], outside)
+            self._keep.append(library)
+            return outside | {s: library.address(s) for s in (*self.images, *wanted)}
+        natives = {s: emit_compile.load(image, s, self.backend) for s, image in self.images.items()}
+        addresses = outside | {s: n.address for s, n in natives.items()}
+        library = jit.Library([self.program], wanted, addresses)
+        self._keep += [library, *natives.values()]
+        return addresses | {s: library.address(s) for s in wanted}
+
+
+def built(text: str, machine: Target) -> bytes:
+    """The object code of a native program in LLVM IR (kept in the disk cache)."""
+    from emit import cache
+    from emit.llvm import jit
+
+    key = cache.make_key("program", text, repr(machine))
+    program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
+    return program
+
+
+def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platform: Platform) -> Code:
+    """The code of a model: its kernels, and the native program from LLVM IR."""
+    images = {c.symbol: c.image for c in compiled.values()}
+    machine, segments = platform.machine, len(entry.segments(plan))
+    program = built(text, machine)
+    return Code(machine, platform.backend, platform.threads, images, program, segments, dict(plan.external))
+
+
+def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:
+    """All weights of the plan at their offsets, in one aligned block."""
+    segment = aligned_bytes(plan.weight_bytes)
+    for name, tensor in graph.tensors.items():
+        slot = plan.slots.get(name)
+        if tensor.const is None or slot is None or slot.place.kind != "weight":
+            continue
+        start = slot.place.offset
+        segment[start : start + slot.nbytes].view(tensor.const.dtype).reshape(tensor.const.shape)[...] = tensor.const
+    return segment

@@ -1,0 +1,188 @@
+"""The stages of compiling between import and program: passes, groups, kernels, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from emit import cache
+from graph_driver import kernels, memory
+from graph_driver.artifacts import memo
+from graph_driver.fusion import groups
+from graph_driver.fusion.joined import Group, on_host, split
+from graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
+from graph_driver.fusion.ordering import in_best_order
+from graph_driver.fusion.pieces import Piece
+from graph_driver.importing.limits import check_memory, human
+from graph_driver.ir import Graph
+from graph_driver.operators import lookup
+from graph_driver.options import CompileOptions
+from graph_driver.passes import manager
+from graph_driver.planning.contiguous import kept_apart
+from graph_driver.planning.overwriting import overwrite
+from graph_driver.planning.plan import Abi, Plan, build_plan
+from graph_driver.planning.tasks import with_tasks
+from graph_driver.platforms import Platform
+from graph_driver.report import Report
+from graph_driver.tuning import use
+from graph_driver.worker import Compiled, Job
+from poly.errors import ModelError
+
+
+def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
+    """Run the graph passes that this platform and these options have; what each did, a line each.
+
+    Raises:
+        ArgumentError: a pass that is asked for does not exist or is not for this platform.
+        GraphError: a pass broke the graph.
+    """
+    return [str(r) for r in manager.run(graph, options.pipeline(platform), platform.machine)]
+
+
+def formed(graph: Graph, platform: Platform, fuse: bool) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
+    """Nodes as operators, joined into groups in the order of execution, and constants stored in another layout."""
+    pieces = groups.translate(graph, lookup)
+    found = groups.form_groups(graph, pieces, fuse, platform.machine)
+    if graph.symbols is None:  # which order needs least memory depends on the sizes
+        found = in_best_order(graph, found)
+    found = overwrite(graph, found)
+    if platform.kind == "gpu":  # panels are for vectors of a CPU
+        return pieces, found, ()
+    found, rearranged = pack_constants(graph, found, platform.machine)
+    return pieces, found, rearranged
+
+
+def plan_graph(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
+    """The stages from passes to plan: groups in order, their code by key, and a place for everything.
+
+    Raises:
+        ModelError: the memory limit cannot be kept, or the machine has not the memory.
+    """
+    with kept_apart(graph, options.contiguous):
+        with report.stage("passes"):
+            report.passes = optimise(graph, platform, options)
+        found, compiled = _kernels(graph, platform, options, report)
+    with report.stage("plan"):
+        plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
+    if options.memory_limit is not None and plan.peak > options.memory_limit:
+        raise ModelError(_too_large(plan, options.memory_limit))
+    outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
+    check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
+    summarise(report, graph, plan, compiled)
+    return found, compiled, plan
+
+
+def placed(
+    graph: Graph, found: Sequence[Group], abis: Mapping[str, Abi], platform: Platform, options: CompileOptions,
+    notes: list[str],
+) -> Plan:  # fmt: skip
+    """The plan of a graph whose sizes are numbers, as tasks where the options ask for that and it fits."""
+
+    def plan(window: int) -> Plan:
+        return build_plan(graph, found, abis, options.planner, window, options.contiguous)
+
+    in_order = plan(0)
+    if not options.tasks or platform.threads < 2:
+        return in_order
+    return with_tasks(in_order, plan, options.memory_limit, notes)
+
+
+def summarise(report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, Compiled]) -> None:
+    """What the report says of kernels, host operators and memory."""
+    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
+    report.distinct = len(compiled)
+    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
+    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
+    report.notes += [*graph.notes, *cache.notes()]
+
+
+def _kernels(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled]]:
+    """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
+    report.nodes = len(graph.nodes)
+    with report.stage("key"):
+        key = memo.graph_key(graph, platform.machine, platform.backend, platform.threads, options.fuse)
+        key = use.keyed(key)
+        known = memo.find(key, graph)
+    if known is not None:
+        report.notes += known.notes
+        report.decisions = list(known.decisions)
+        report.cache_hits = len(known.compiled)
+        with report.stage("weights"):
+            for what in known.rearranged:
+                rearrange(graph, what)
+        return known.groups, known.compiled
+    with report.stage("groups"):
+        pieces, found, rearranged = formed(graph, platform, options.fuse)
+    with report.stage("kernels"):
+        found, compiled = compile_groups(graph, found, pieces, platform, options, report)
+    report.decisions = [str(d) for d in graph.decisions]
+    memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
+    return found, compiled
+
+
+def symbol_of(key: str) -> str:
+    """The machine-code symbol of a group's key."""
+    return f"polyc_{key[:20]}"
+
+
+def compile_groups(
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], platform: Platform, options: CompileOptions,
+    report: Report,
+) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
+    """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
+    machine, threads, progress = platform.machine, platform.threads, options.progress
+    compiled: dict[str, Compiled] = {}
+    while True:
+        wanted = {g.key: g for g in found if g.key and g.key not in compiled}
+        if not wanted:
+            return found, compiled
+        jobs = [
+            Job(
+                g.text, symbol_of(g.key), machine, threads, platform.backend,
+                use.trace_for_text(g.text, machine, threads),
+            )
+            for g in wanted.values()
+        ]  # fmt: skip
+        results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
+        failed: dict[str, str] = {}
+        for key in wanted:
+            result = results[symbol_of(key)]
+            if isinstance(result, str):
+                failed[key] = result
+                continue
+            compiled[key] = result
+            report.cache_hits += result.cache_hit
+            for stage, seconds in result.seconds.items():
+                report.kernel_seconds[stage] = report.kernel_seconds.get(stage, 0.0) + seconds
+        if failed:
+            found = _without(graph, found, pieces, failed, report)
+
+
+def _without(
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], failed: Mapping[str, str], report: Report
+) -> list[Group]:
+    kept: list[Group] = []
+    for g in found:
+        if g.key not in failed:
+            kept.append(g)
+        elif len(g.nodes) > 1:
+            report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
+            kept += split(g, pieces)
+        else:
+            kept.append(on_host(g, f"no code: {failed[g.key]}"))
+    return kept
+
+
+def _too_large(plan: Plan, limit: int) -> str:
+    """Why the memory limit cannot be kept: what is alive when most is."""
+    live = memory.live_at_peak(plan.lifetimes)
+    named = ", ".join(f"'{t.name}' {human(t.size)}" for t in live[:6])
+    more = f" and {len(live) - 6} more" if len(live) > 6 else ""
+    step = max((t.first for t in live), default=0)
+    return (
+        f"the arena needs {human(plan.peak)} (lower bound {human(plan.bound)}), more than the memory limit of "
+        f"{human(limit)}; alive at step {step} ({plan.steps[step].label}): {named}{more}"
+    )
