@@ -325,7 +325,8 @@ def _quotient(home: Symbols, a: Size, b: int) -> Extent:
         atom = monomial[0][0]
         if isinstance(atom, Quotient) and isinstance(atom.below, int):  # (x // c + k) // b = (x + k c) // (b c)
             return _floordiv(home, _sum(home, atom.above, constant * atom.below), b * atom.below)
-    return Size(home, {((Quotient(a, b), 1),): 1})
+    only = home.only_value(Quotient(a, b))
+    return Size(home, {((Quotient(a, b), 1),): 1}) if only is None else only
 
 
 def _divided_by_size(home: Symbols, a: Extent, b: Size) -> Extent:

@@ -136,6 +136,19 @@ class Symbols:
             high = None if high is None or b is None else high + factor * b
         return low, high
 
+    def only_value(self, quotient: Quotient) -> int | None:
+        """The value of a quotient of one symbol by a number, where the symbol's range as asked for leaves only one."""
+        above, below = quotient.above, quotient.below
+        if not isinstance(above, Size) or not isinstance(below, int):
+            return None
+        ((monomial, factor), *rest) = above.terms
+        if any(m for m, _ in rest) or len(monomial) != 1 or not isinstance(name := monomial[0][0], str) or factor < 0:
+            return None
+        low, high = self.ranges[name].asked
+        if high is None or evaluate(above, {name: low}) // below != evaluate(above, {name: high}) // below:
+            return None
+        return evaluate(above, {name: low}) // below
+
     def _atom_bounds(self, atom: str | Quotient) -> tuple[int | None, int | None]:
         if isinstance(atom, str):
             r = self.ranges[atom]

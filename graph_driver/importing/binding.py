@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from graph_driver.dynamic.size import Extent, Size
-from graph_driver.dynamic.symbols import Symbols
+from graph_driver.dynamic.symbols import Range, Symbols
 from poly.errors import ModelError
 
 Dim = int | tuple[int, int | None]
@@ -37,16 +37,16 @@ class Binder:
     A value of `dims` is a number, or a range `(low, high)` (`high` None: no end) of a size that
     stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic; with
     `keep` None that is so when any other stays symbolic or one of them is not a leading size (leading ones
-    alone are taken as 1). The representative values are those of `representative`, others the usual ones divided
-    by `scale`.
+    alone are taken as 1). The representative values are divided by `scale`.
     """
 
     def __init__(
-        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1,
-        representative: Mapping[str, int] | None = None,
-    ) -> None:  # fmt: skip
+        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1
+    ) -> None:
         self.scale = scale
-        self.representative = representative or {}
+        self.dims, self.asked = dims, keep
+        self.known: Mapping[str, Range] = {}
+        self.reasons: Mapping[str, str] = {}
         self.further = 0  # symbols beside leading sizes
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
@@ -63,6 +63,12 @@ class Binder:
         self.shapes = shapes
         self.used: set[str] = set()
         self.notes: list[str] = []
+
+    def again(self, known: Mapping[str, Range], reasons: Mapping[str, str]) -> Binder:
+        """A new binder of the same arguments, for another import; its symbols start with what is known of them."""
+        made = Binder(self.dims, self.shapes, self.asked, self.scale)
+        made.known, made.reasons = known, reasons
+        return made
 
     def bind(self, inputs: Mapping[str, list[int | str] | None]) -> dict[str, tuple[Extent, ...]]:
         """The shape of each input (None = the model states no rank).
@@ -145,7 +151,11 @@ class Binder:
         if axis > 0:
             typical = TYPICAL[min(self.further, len(TYPICAL) - 1)] // self.scale
             self.further += 1
-        typical = self.representative.get(name, max(low, typical if high is None else min(typical, high)))
+        if (known := self.known.get(name)) is not None:
+            (low, high), typical = known.asked, known.typical
+            if name in self.reasons:
+                self.symbols.reasons[name] = self.reasons[name]
+        typical = max(low, typical if high is None else min(typical, high))
         return self.symbols.new(name, low, high, typical, key)
 
 

@@ -19,11 +19,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, version_converter
 
-from graph_driver.dynamic.infer import NotSymbolic, infer_symbolic, is_symbolic
-from graph_driver.dynamic.representatives import other_sizes
-from graph_driver.dynamic.symbols import Guard
+from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from graph_driver.execution.reference import HostNode
 from graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
+from graph_driver.importing.attempts import imported
 from graph_driver.importing.binding import Binder, Dim, symbol_of
 from graph_driver.importing.bound_inputs import bound_values
 from graph_driver.importing.functions import has_loops
@@ -106,39 +105,7 @@ def import_model(
     Raises:
         ModelError: for anything wrong with the file or the sizes; one line.
     """
-    failure: ModelError | None = None
-    usable: Graph | None = None
-    for scale in SCALES:
-        representative: dict[str, int] | None = {}
-        wanted: list[Guard] = []
-        while representative is not None and len(wanted) < ATTEMPTS:
-            binder = Binder(dims or {}, shapes or {}, symbolic, scale, representative)
-            try:
-                graph = _imported(source, binder, bind or {})
-            except ModelError as error:
-                if not binder.symbols:
-                    raise
-                failure = failure or error
-                if not isinstance(error, NotSymbolic) or error.wanted is None:
-                    break
-                wanted.append(error.wanted)
-                representative = other_sizes(binder.symbols.ranges, wanted)
-                continue
-            if graph.symbols is None or not graph.symbols.cut_below:
-                return graph
-            usable = usable or graph
-            break
-    if usable is None:
-        assert failure is not None
-        raise failure
-    return usable
-
-
-SCALES = (1, 4, 16)
-"""The representative sizes are taken smaller when the model does not take them, or takes no smaller ones with
-them: a table of 40 positions and a length of 128 do not go together."""
-ATTEMPTS = 8
-"""How often other representative sizes are looked for at each scale, when a node says what they must keep."""
+    return imported(lambda binder: _imported(source, binder, bind or {}), dims or {}, shapes or {}, symbolic)
 
 
 def _imported(source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]) -> Graph:

@@ -1,0 +1,83 @@
+"""Which representative sizes a model is imported at: the usual ones, smaller ones, or what its nodes ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from graph_driver.dynamic.infer import NotSymbolic
+from graph_driver.dynamic.representatives import other_sizes
+from graph_driver.dynamic.size import Quotient, Size
+from graph_driver.dynamic.symbols import Guard, Range
+from graph_driver.importing.binding import Binder, Dim
+from graph_driver.ir import Graph
+from poly.errors import ModelError
+
+SCALES = (1, 4, 16)
+"""The representative sizes are taken smaller when the model does not take them, or takes no smaller ones with
+them: a table of 40 positions and a length of 128 do not go together."""
+ATTEMPTS = 8
+"""How often other representative sizes are looked for at each scale, when a node says what they must keep."""
+
+Import = Callable[[Binder], Graph]
+
+
+def imported(run: Import, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], symbolic: bool | None) -> Graph:
+    """What `run` makes at the first representative sizes that fit. Arguments are those of `Binder`.
+
+    Raises:
+        ModelError: the first attempt's, when none succeeds.
+    """
+    failure: ModelError | None = None
+    usable: Graph | None = None
+    for scale in SCALES:
+        first = Binder(dims, shapes, symbolic, scale)
+        try:
+            graph = _repaired(run, first)
+        except ModelError as error:
+            if not first.symbols:
+                raise
+            failure = failure or error
+            continue
+        if graph.symbols is None or not graph.symbols.cut_below:
+            return _settled(run, first, graph)
+        usable = usable or _settled(run, first, graph)
+    if usable is None:
+        assert failure is not None
+        raise failure
+    return usable
+
+
+def _repaired(run: Import, binder: Binder) -> Graph:
+    """The import, with other representative sizes when a node asks for them."""
+    wanted: list[Guard] = []
+    failure: ModelError | None = None
+    while True:
+        try:
+            return run(binder)
+        except NotSymbolic as error:
+            failure = failure or error
+            if error.wanted is None or len(wanted) == ATTEMPTS:
+                raise failure from None
+            wanted.append(error.wanted)
+            ranges = binder.symbols.ranges
+            values = other_sizes(ranges, wanted)
+            if values is None:
+                raise failure from None
+            binder = binder.again({n: Range(*r.asked, values[n], r.asked, r.key) for n, r in ranges.items()}, {})
+
+
+def _settled(run: Import, binder: Binder, graph: Graph) -> Graph:
+    """The import anew, where the ranges that it found leave one value to a formula: `(h + 15)//48` of 33 <= h <= 80.
+
+    Known from the start such a formula is a number, and loops around it are none.
+    """
+    symbols = graph.symbols
+    if symbols is None:
+        return graph
+    atoms = {a for t in graph.tensors.values() for n in t.shape or () if isinstance(n, Size) for a in n.atoms()}
+    ends = [symbols.bounds(Size(symbols, {((a, 1),): 1})) for a in atoms if isinstance(a, Quotient)]
+    if not any(low is not None and low == high for low, high in ends):
+        return graph
+    known = {n: replace(r, asked=(r.low, r.high)) for n, r in symbols.ranges.items()}
+    return run(binder.again(known, symbols.reasons))
