@@ -7,6 +7,7 @@ evaluation and in the plain-Python run alike, and leave only affine subscripts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from frontend_dsl.functions import static
@@ -39,6 +40,39 @@ def window(
     """`p * stride + k * dilation` in every dimension: what tap `k` of a sliding window reads at `p`."""
     pairs = zip(point, tap, strides, dilations, strict=True)
     return tuple(scale(p, s) + scale(k, d) for p, k, s, d in pairs)
+
+
+def flattened(size: Sequence[Any]) -> tuple[Any, ...]:
+    """All dimensions as one where their extents are known (a product of free sizes is no affine subscript)."""
+    return (prod(size),) if all(isinstance(n, int) for n in size) else tuple(size)
+
+
+def place(point: Sequence[Any], size: Sequence[Any]) -> tuple[Any, ...]:
+    """Where `point` of an array of `size` is in its `flattened` form."""
+    return (flat(point, size),) if all(isinstance(n, int) for n in size) else tuple(point)
+
+
+def flat(point: Sequence[Any], size: Sequence[int]) -> Any:
+    """The row-major position of `point`."""
+    position = 0
+    for i, n in zip(point, size, strict=True):
+        position = position * n + i
+    return position
+
+
+def phased(
+    point: Sequence[Any], tap: Sequence[Any], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[Any, ...]:
+    """`p * stride + k * dilation` split into its remainders modulo the strides, then its quotients."""
+    pairs = list(zip(point, tap, strides, dilations, strict=True))
+    remainders = tuple(scale(k, d) % s if s != 1 else 0 for _, k, s, d in pairs)
+    return remainders + tuple(p + (scale(k, d) // s if s != 1 else scale(k, d)) for p, k, s, d in pairs)
+
+
+def phase_of(point: Sequence[Any], offset: Sequence[Any], strides: Sequence[int]) -> tuple[Any, ...]:
+    """`point + offset` split in the same way."""
+    moved = [(add(p, b), s) for p, b, s in zip(point, offset, strides, strict=True)]
+    return tuple(v % s if s != 1 else 0 for v, s in moved) + tuple(v // s if s != 1 else v for v, s in moved)
 
 
 def scale(value: Any, factor: int) -> Any:
