@@ -183,7 +183,9 @@ def _memory() -> Iterator[Case]:
         node = helper.make_node("ReduceSum", ["X", "axes"], ["Y"], keepdims=0)
         out = tuple(n for k, n in enumerate(shape) if k != axis)
         yield _one(f"sum over axis {axis}", [node], shape, out, shape[axis], {"axes": np.array([axis])})
-    yield _one("softmax over axis 1", [helper.make_node("Softmax", ["X"], ["Y"], axis=1)], (17, 63, 63), (17, 63, 63), 4)
+    yield _one(
+        "softmax over axis 1", [helper.make_node("Softmax", ["X"], ["Y"], axis=1)], (17, 63, 63), (17, 63, 63), 4
+    )
     yield _one("transpose", [helper.make_node("Transpose", ["X"], ["Y"], perm=[1, 0])], (997, 63), (63, 997), 1)
     yield _one("channels last", [helper.make_node("Transpose", ["X"], ["Y"], perm=[0, 2, 3, 1])], (1, 63, 63, 17),
                (1, 63, 17, 63), 1)  # fmt: skip
@@ -198,9 +200,7 @@ def _memory() -> Iterator[Case]:
                {"scales": np.array([1, 1, 2, 2], np.float32)})  # fmt: skip
 
 
-def _one(
-    what: str, nodes: Sequence[Any], shape: Sizes, out: Sizes, operations: float, constants: Any = None
-) -> Case:
+def _one(what: str, nodes: Sequence[Any], shape: Sizes, out: Sizes, operations: float, constants: Any = None) -> Case:
     """A case of one input; `operations` for each element of the larger end."""
     name = f"{what} {_by(shape)}"
     each = operations * (prod(out) if prod(out) * operations > prod(shape) else prod(shape) / operations)

@@ -80,6 +80,7 @@ def inline_operator(
     for p in signature.params:
         inner.env[p.name] = _argument(frame, p, given[p.name], node)
     inner.env.update(constants)
+    inner.env.update(dict.fromkeys(signature.absent))
     return _run(frame, inner, node, whole)
 
 

@@ -140,7 +140,7 @@ class Operator:
         """Run the function as plain Python on NumPy arrays: slow, and the meaning of the program."""
         values, sizes, constants = self._bind(args, kwargs)
         with bound_dims(sizes):
-            return with_integers(self.fn, sizes)(*values, **constants)
+            return with_integers(self.fn, sizes)(*values, **constants, **dict.fromkeys(self.signature.absent))
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, int], dict[str, Any]]:
         """Checked arguments in order, the sizes that follow, and the constants."""

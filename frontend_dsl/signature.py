@@ -32,11 +32,15 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`params` in call order, compile-time `constants` with their defaults, declared `results`."""
+    """`params` in call order, compile-time `constants` with their defaults, declared `results`.
+
+    `absent` are parameters annotated `None`: nobody passes them, in the body they are None.
+    """
 
     params: tuple[Param, ...]
     constants: dict[str, Any]
     results: tuple[ArrayType, ...] | None
+    absent: tuple[str, ...] = ()
 
     def dims(self) -> tuple[str, ...]:
         """The size symbols in the annotations of parameters, in order of appearance.
@@ -56,6 +60,7 @@ def read_signature(fn: FunctionType) -> Signature:
     """Check and read the annotations. Raises `DslError` at the offending parameter."""
     params: list[Param] = []
     constants: dict[str, Any] = {}
+    absent: list[str] = []
     notes = _annotations(fn)
     for p in inspect.signature(fn).parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -72,8 +77,16 @@ def read_signature(fn: FunctionType) -> Signature:
                 f"the parameter {p.name} has a default value", _place(fn, p.name),
                 f"put compile-time constants after a bare *: (..., *, {p.name}=...)",
             )  # fmt: skip
+        if p.name in notes and notes[p.name] is None:
+            absent.append(p.name)
+            continue
+        if absent:
+            raise DslError(
+                f"the parameter {p.name} comes after {absent[0]}, which is None", _place(fn, p.name),
+                "move parameters that may be absent to the end",
+            )  # fmt: skip
         params.append(_param(fn, p.name, notes.get(p.name, p.empty)))
-    return Signature(tuple(params), constants, _results(fn, notes.get("return")))
+    return Signature(tuple(params), constants, _results(fn, notes.get("return")), tuple(absent))
 
 
 def _annotations(fn: FunctionType) -> dict[str, Any]:

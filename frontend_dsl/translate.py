@@ -96,6 +96,7 @@ def _start(
             if isinstance(extent, Dim):
                 builder.ranges |= extent.ranges()
     frame.env.update(constants)
+    frame.env.update(dict.fromkeys(signature.absent))
     return program, frame, tuple(args)
 
 

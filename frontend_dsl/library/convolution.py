@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from frontend_dsl import empty, grid, op, zeros
-from frontend_dsl.library.subscripts import window
+from frontend_dsl.library.subscripts import flattened, place, window
 from poly.dtypes import DType
 
 Sizes = Sequence[int]
@@ -47,38 +47,21 @@ def make_conv2d(
     pads = (HP, WP) != (H, W)
 
     @op
-    def conv2d(X: T[N, C, H, W], F: T[M, C, KH, KW], B: T[M]) -> T[N, M, OH, OW]:
+    def conv2d(X: T[N, C, H, W], F: T[M, C, KH, KW], B: T[M] if bias else None) -> T[N, M, OH, OW]:
         Y = empty((N, M, OH, OW), T)
+        A = X
         if pads:
             P = zeros((N, C, HP, WP), T)
             for n, c, h, w in grid(N, C, H, W):
                 P[n, c, h + top, w + left] = X[n, c, h, w]
+            A = P
         for n, o, h, w in grid(N, M, OH, OW):
-            Y[n, o, h, w] = B[o]
+            Y[n, o, h, w] = B[o] if bias else 0
             for c, kh, kw in grid(C, KH, KW):
-                if pads:
-                    Y[n, o, h, w] += times(P[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
-                else:
-                    Y[n, o, h, w] += times(X[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
+                Y[n, o, h, w] += times(A[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
         return Y
 
-    @op
-    def conv2d_nobias(X: T[N, C, H, W], F: T[M, C, KH, KW]) -> T[N, M, OH, OW]:
-        Y = empty((N, M, OH, OW), T)
-        if pads:
-            P = zeros((N, C, HP, WP), T)
-            for n, c, h, w in grid(N, C, H, W):
-                P[n, c, h + top, w + left] = X[n, c, h, w]
-        for n, o, h, w in grid(N, M, OH, OW):
-            Y[n, o, h, w] = 0
-            for c, kh, kw in grid(C, KH, KW):
-                if pads:
-                    Y[n, o, h, w] += times(P[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
-                else:
-                    Y[n, o, h, w] += times(X[n, c, h * sh + kh * dh, w * sw + kw * dw], F[o, c, kh, kw])
-        return Y
-
-    return conv2d if bias else conv2d_nobias
+    return conv2d
 
 
 def make_pointwise(
@@ -88,92 +71,37 @@ def make_pointwise(
     N, (C, M), HW = batch, channels, pixels
 
     @op
-    def pointwise(X: T[N, C, HW], F: T[M, C], B: T[M]) -> T[N, M, HW]:
+    def pointwise(X: T[N, C, HW], F: T[M, C], B: T[M] if bias else None) -> T[N, M, HW]:
         Y = empty((N, M, HW), T)
         for n, o, p in grid(N, M, HW):
-            Y[n, o, p] = B[o]
+            Y[n, o, p] = B[o] if bias else 0
             for c in range(C):
                 Y[n, o, p] += times(F[o, c], X[n, c, p])
         return Y
 
-    @op
-    def pointwise_nobias(X: T[N, C, HW], F: T[M, C]) -> T[N, M, HW]:
-        Y = empty((N, M, HW), T)
-        for n, o, p in grid(N, M, HW):
-            Y[n, o, p] = 0
-            for c in range(C):
-                Y[n, o, p] += times(F[o, c], X[n, c, p])
-        return Y
-
-    return pointwise if bias else pointwise_nobias
+    return pointwise
 
 
-def make_subsampled(
-    T: DType, batch: int, channels: tuple[int, int], size: Sizes, strides: Sizes, bias: bool
-) -> Any:  # fmt: skip
+def make_subsampled(T: DType, batch: int, channels: tuple[int, int], size: Sizes, strides: Sizes, bias: bool) -> Any:
     """A 1x1 convolution with strides: the pixels it reads are collected first, row by row."""
     N, (C, M), (H, W), (sh, sw) = batch, channels, size, strides
-    OH, OW = windows(size, (1, 1), strides, (1, 1))
-    if isinstance(OH, int) and isinstance(OW, int):
-        return _collected(T, batch, channels, size, strides, bias)
+    out = windows(size, (1, 1), strides, (1, 1))
+    pixels = flattened(out)
 
     @op
-    def subsampled(X: T[N, C, H, W], F: T[M, C], B: T[M]) -> T[N, M, OH, OW]:
-        Y = empty((N, M, OH, OW), T)
-        P = empty((N, C, OH, OW), T)
-        for n, c, h, w in grid(N, C, OH, OW):
-            P[n, c, h, w] = X[n, c, h * sh, w * sw]
-        for n, o, h, w in grid(N, M, OH, OW):
-            Y[n, o, h, w] = B[o]
-            for c in range(C):
-                Y[n, o, h, w] += P[n, c, h, w] * F[o, c]
+    def subsampled(X: T[N, C, H, W], F: T[M, C], B: T[M] if bias else None) -> T[(N, M, *pixels)]:
+        Y = empty((N, M, *pixels), T)
+        P = empty((N, C, *pixels), T)
+        for n, c, h, w in grid(N, C, *out):
+            P[n, c, *place((h, w), out)] = X[n, c, h * sh, w * sw]
+        for n, o in grid(N, M):
+            for p in grid(*pixels):
+                Y[n, o, *p] = B[o] if bias else 0
+                for c in range(C):
+                    Y[n, o, *p] += P[n, c, *p] * F[o, c]
         return Y
 
-    @op
-    def subsampled_nobias(X: T[N, C, H, W], F: T[M, C]) -> T[N, M, OH, OW]:
-        Y = empty((N, M, OH, OW), T)
-        P = empty((N, C, OH, OW), T)
-        for n, c, h, w in grid(N, C, OH, OW):
-            P[n, c, h, w] = X[n, c, h * sh, w * sw]
-        for n, o, h, w in grid(N, M, OH, OW):
-            Y[n, o, h, w] = 0
-            for c in range(C):
-                Y[n, o, h, w] += P[n, c, h, w] * F[o, c]
-        return Y
-
-    return subsampled if bias else subsampled_nobias
-
-
-def _collected(T: DType, batch: int, channels: tuple[int, int], size: Sizes, strides: Sizes, bias: bool) -> Any:
-    """The same where the numbers of rows and columns are known: all pixels of an image side by side."""
-    N, (C, M), (H, W), (sh, sw) = batch, channels, size, strides
-    OH, OW = windows(size, (1, 1), strides, (1, 1))
-
-    @op
-    def collected(X: T[N, C, H, W], F: T[M, C], B: T[M]) -> T[N, M, OH * OW]:
-        Y = empty((N, M, OH * OW), T)
-        P = empty((N, C, OH * OW), T)
-        for n, c, h, w in grid(N, C, OH, OW):
-            P[n, c, h * OW + w] = X[n, c, h * sh, w * sw]
-        for n, o, p in grid(N, M, OH * OW):
-            Y[n, o, p] = B[o]
-            for c in range(C):
-                Y[n, o, p] += P[n, c, p] * F[o, c]
-        return Y
-
-    @op
-    def collected_nobias(X: T[N, C, H, W], F: T[M, C]) -> T[N, M, OH * OW]:
-        Y = empty((N, M, OH * OW), T)
-        P = empty((N, C, OH * OW), T)
-        for n, c, h, w in grid(N, C, OH, OW):
-            P[n, c, h * OW + w] = X[n, c, h * sh, w * sw]
-        for n, o, p in grid(N, M, OH * OW):
-            Y[n, o, p] = 0
-            for c in range(C):
-                Y[n, o, p] += P[n, c, p] * F[o, c]
-        return Y
-
-    return collected if bias else collected_nobias
+    return subsampled
 
 
 def whole_vectors(columns: Any, lanes: int = 8) -> Any:
@@ -196,44 +124,24 @@ def make_depthwise(
     WQ = max(WP, (WIDE - 1) * sw + (KW - 1) * dw + 1) if WIDE != OW else WP
 
     @op
-    def depthwise(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C]) -> T[N, C, OH, OW]:
+    def depthwise(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C] if bias else None) -> T[N, C, OH, OW]:
         Y = empty((N, C, OH, OW), T)
+        A = X
         if pads:
             P = zeros((N, C, HP, WQ), T)
             for n, c, h, w in grid(N, C, H, W):
                 P[n, c, h + top, w + left] = X[n, c, h, w]
+            A = P
         S = empty((N, C, OH, WIDE), T)
         for n, c, h, w in grid(N, C, OH, WIDE):
-            S[n, c, h, w] = B[c]
+            S[n, c, h, w] = B[c] if bias else 0
             for kh, kw in grid(KH, KW):
-                if pads:
-                    S[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
-                else:
-                    S[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
+                S[n, c, h, w] += A[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
         for n, c, h, w in grid(N, C, OH, OW):
             Y[n, c, h, w] = S[n, c, h, w]
         return Y
 
-    @op
-    def depthwise_nobias(X: T[N, C, H, W], F: T[C, KH, KW]) -> T[N, C, OH, OW]:
-        Y = empty((N, C, OH, OW), T)
-        if pads:
-            P = zeros((N, C, HP, WQ), T)
-            for n, c, h, w in grid(N, C, H, W):
-                P[n, c, h + top, w + left] = X[n, c, h, w]
-        S = empty((N, C, OH, WIDE), T)
-        for n, c, h, w in grid(N, C, OH, WIDE):
-            S[n, c, h, w] = 0
-            for kh, kw in grid(KH, KW):
-                if pads:
-                    S[n, c, h, w] += P[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
-                else:
-                    S[n, c, h, w] += X[n, c, h * sh + kh * dh, w * sw + kw * dw] * F[c, kh, kw]
-        for n, c, h, w in grid(N, C, OH, OW):
-            Y[n, c, h, w] = S[n, c, h, w]
-        return Y
-
-    return depthwise if bias else depthwise_nobias
+    return depthwise
 
 
 def make_grouped(
@@ -252,41 +160,21 @@ def make_grouped(
     pads = full != size
 
     @op
-    def grouped(X: T[(N, G, C, *size)], F: T[(G, M, C, *K)], B: T[G, M]) -> T[(N, G, M, *out)]:
+    def grouped(X: T[(N, G, C, *size)], F: T[(G, M, C, *K)], B: T[G, M] if bias else None) -> T[(N, G, M, *out)]:
         Y = empty((N, G, M, *out), T)
+        A = X
         if pads:
             P = zeros((N, G, C, *full), T)
             for n, g, c in grid(N, G, C):
                 for p in grid(*size):
                     P[n, g, c, *window(p, shift, unit, unit)] = X[n, g, c, *p]
+            A = P
         for n, g, o in grid(N, G, M):
             for p in grid(*out):
-                Y[n, g, o, *p] = B[g, o]
+                Y[n, g, o, *p] = B[g, o] if bias else 0
                 for c in range(C):
                     for k in grid(*K):
-                        if pads:
-                            Y[n, g, o, *p] += P[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
-                        else:
-                            Y[n, g, o, *p] += X[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
+                        Y[n, g, o, *p] += A[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
         return Y
 
-    @op
-    def grouped_nobias(X: T[(N, G, C, *size)], F: T[(G, M, C, *K)]) -> T[(N, G, M, *out)]:
-        Y = empty((N, G, M, *out), T)
-        if pads:
-            P = zeros((N, G, C, *full), T)
-            for n, g, c in grid(N, G, C):
-                for p in grid(*size):
-                    P[n, g, c, *window(p, shift, unit, unit)] = X[n, g, c, *p]
-        for n, g, o in grid(N, G, M):
-            for p in grid(*out):
-                Y[n, g, o, *p] = 0
-                for c in range(C):
-                    for k in grid(*K):
-                        if pads:
-                            Y[n, g, o, *p] += P[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
-                        else:
-                            Y[n, g, o, *p] += X[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
-        return Y
-
-    return grouped if bias else grouped_nobias
+    return grouped

@@ -31,7 +31,7 @@ def make_depthwise_strided(
     Q = max((WP + sw - 1) // sw, WIDE + (KW - 1) * dw // sw) if WIDE != OW else (WP + sw - 1) // sw
 
     @op
-    def depthwise_strided(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C]) -> T[N, C, OH, OW]:
+    def depthwise_strided(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C] if bias else None) -> T[N, C, OH, OW]:
         Y = empty((N, C, OH, OW), T)
         P = zeros((N, C, HP, sw, Q), T)
         for n, c, h, p, q in grid(N, C, H, sw, Q):
@@ -39,27 +39,11 @@ def make_depthwise_strided(
                 P[n, c, h + top, p, q] = X[n, c, h, q * sw + p - left]
         S = empty((N, C, OH, WIDE), T)
         for n, c, h, w in grid(N, C, OH, WIDE):
-            S[n, c, h, w] = B[c]
+            S[n, c, h, w] = B[c] if bias else 0
             for kh, kw in grid(KH, KW):
                 S[n, c, h, w] += P[n, c, h * sh + kh * dh, kw * dw % sw, w + kw * dw // sw] * F[c, kh, kw]
         for n, c, h, w in grid(N, C, OH, OW):
             Y[n, c, h, w] = S[n, c, h, w]
         return Y
 
-    @op
-    def depthwise_strided_nobias(X: T[N, C, H, W], F: T[C, KH, KW]) -> T[N, C, OH, OW]:
-        Y = empty((N, C, OH, OW), T)
-        P = zeros((N, C, HP, sw, Q), T)
-        for n, c, h, p, q in grid(N, C, H, sw, Q):
-            if q * sw + p >= left and q * sw + p < left + W:
-                P[n, c, h + top, p, q] = X[n, c, h, q * sw + p - left]
-        S = empty((N, C, OH, WIDE), T)
-        for n, c, h, w in grid(N, C, OH, WIDE):
-            S[n, c, h, w] = 0
-            for kh, kw in grid(KH, KW):
-                S[n, c, h, w] += P[n, c, h * sh + kh * dh, kw * dw % sw, w + kw * dw // sw] * F[c, kh, kw]
-        for n, c, h, w in grid(N, C, OH, OW):
-            Y[n, c, h, w] = S[n, c, h, w]
-        return Y
-
-    return depthwise_strided if bias else depthwise_strided_nobias
+    return depthwise_strided

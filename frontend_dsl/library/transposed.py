@@ -15,44 +15,6 @@ from poly.dtypes import DType
 Sizes = Sequence[int]
 
 
-def make_conv_transpose_tiles(
-    T: DType, batch: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, bias: bool
-) -> Any:
-    """Stride = kernel, no padding: the kernels do not overlap, so each output has one tap.
-
-    The products of one tap for all pixels are made side by side (whole rows of the image), then
-    move to their places. `Y[n,o,h,a,w,b]` is the output with each spatial dimension split as
-    (input position, tap).
-    """
-    N, (C, M), (H, W), (KH, KW) = batch, channels, size, kernel
-
-    @op
-    def tiles(X: T[N, C, H, W], F: T[C, M, KH, KW], B: T[M]) -> T[N, M, H, KH, W, KW]:
-        Q = empty((N, M, KH, KW, H, W), T)
-        Y = empty((N, M, H, KH, W, KW), T)
-        for n, o, a, b, h, w in grid(N, M, KH, KW, H, W):
-            Q[n, o, a, b, h, w] = 0
-            for c in range(C):
-                Q[n, o, a, b, h, w] += X[n, c, h, w] * F[c, o, a, b]
-        for n, o, h, a, w, b in grid(N, M, H, KH, W, KW):
-            Y[n, o, h, a, w, b] = Q[n, o, a, b, h, w] + B[o]
-        return Y
-
-    @op
-    def tiles_nobias(X: T[N, C, H, W], F: T[C, M, KH, KW]) -> T[N, M, H, KH, W, KW]:
-        Q = empty((N, M, KH, KW, H, W), T)
-        Y = empty((N, M, H, KH, W, KW), T)
-        for n, o, a, b, h, w in grid(N, M, KH, KW, H, W):
-            Q[n, o, a, b, h, w] = 0
-            for c in range(C):
-                Q[n, o, a, b, h, w] += X[n, c, h, w] * F[c, o, a, b]
-        for n, o, h, a, w, b in grid(N, M, H, KH, W, KW):
-            Y[n, o, h, a, w, b] = Q[n, o, a, b, h, w]
-        return Y
-
-    return tiles if bias else tiles_nobias
-
-
 def make_conv_transpose(
     T: DType, batch: int, groups: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, strides: Sizes,
     dilations: Sizes, begin: Sizes, out: Sizes, bias: bool,
@@ -73,7 +35,9 @@ def make_conv_transpose(
     rows = tuple((n + s - 1) // s for n, s in zip(full, strides, strict=True))
 
     @op
-    def conv_transpose(X: T[(N, G, C, *pixels)], F: T[G, C, M * taps], B: T[G, M]) -> T[(N, G, M, *out)]:
+    def conv_transpose(
+        X: T[(N, G, C, *pixels)], F: T[G, C, M * taps], B: T[G, M] if bias else None
+    ) -> T[(N, G, M, *out)]:
         Q = empty((N, G, M * taps, *pixels), T)
         for n, g, m in grid(N, G, M * taps):
             for p in grid(*pixels):
@@ -88,7 +52,8 @@ def make_conv_transpose(
                     P[n, g, o, *phased(p, k, strides, dilations)] += Q[n, g, o * taps + flat(k, K), *place(p, size)]
         for n, g, o in grid(N, G, M):
             for p in grid(*out):
-                Y[n, g, o, *p] = P[n, g, o, *phase_of(p, begin, strides)] + B[g, o]
+                q = phase_of(p, begin, strides)
+                Y[n, g, o, *p] = P[n, g, o, *q] + B[g, o] if bias else P[n, g, o, *q]
         return Y
 
     return conv_transpose

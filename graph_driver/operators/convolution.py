@@ -14,7 +14,7 @@ from frontend_dsl.library.convolution import (
     windows,
 )
 from frontend_dsl.library.depthwise_strided import make_depthwise_strided
-from frontend_dsl.library.transposed import make_conv_transpose, make_conv_transpose_tiles
+from frontend_dsl.library.transposed import make_conv_transpose
 from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from graph_driver.operators.registry import (
     data,
@@ -104,7 +104,7 @@ def _lifted(size: Sizes, win: Window) -> tuple[Sizes, Window]:
 
 @onnx_operator("ConvTranspose")
 def conv_transpose(ctx: NodeContext) -> OperatorScop:
-    """Kernels that do not overlap have a form without scattering."""
+    """Of any spatial rank."""
     need_float(ctx)
     same_types(ctx)
     x, w, y = data(ctx, 0), data(ctx, 1), only_output(ctx)
@@ -115,10 +115,6 @@ def conv_transpose(ctx: NodeContext) -> OperatorScop:
     extra = integers(ctx.attrs.get("output_padding") or (0,) * rank)
     begin = _transposed_begin(ctx, size, win, extra, out)
     bias = optional(ctx, 2) is not None
-    apart = win.kernel == win.strides and set(win.dilations) == {1}
-    if groups == 1 and rank == 2 and apart and not any(begin) and out == _times(size, win.strides):
-        sizes = (channels, w.shape[1])
-        return _wired(scop_of(make_conv_transpose_tiles, x.dtype, batch, sizes, size, win.kernel, bias), bias)
     per_group = (channels // groups, w.shape[1])
     return _wired(
         scop_of(
@@ -127,10 +123,6 @@ def conv_transpose(ctx: NodeContext) -> OperatorScop:
         ),
         bias,
     )  # fmt: skip
-
-
-def _times(size: Sizes, factors: Sizes) -> Sizes:
-    return tuple(n * f for n, f in zip(size, factors, strict=True))
 
 
 def _transposed_begin(ctx: NodeContext, size: Sizes, win: Window, extra: Sizes, out: Sizes) -> Sizes:

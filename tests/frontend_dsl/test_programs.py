@@ -693,3 +693,23 @@ def test_a_name_that_is_local_and_loop_variable_is_refused():
                 A[t] += i
 
     check_refused(names, "i is a local scalar and a loop variable")
+
+
+def _shifted(there: bool):
+    @op
+    def shifted(X: f32[3], B: f32[3] if there else None) -> f32[3]:
+        Y = empty(3, f32)
+        for i in range(3):
+            Y[i] = X[i] + B[i] if there else X[i]
+        return Y
+
+    return shifted
+
+
+def test_an_absent_parameter_is_not_passed() -> None:
+    x, b = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+    for how in ("python", "__call__"):
+        assert list(getattr(_shifted(True), how)(x, b)) == [1, 2, 3]
+        assert list(getattr(_shifted(False), how)(x)) == [0, 1, 2]
+    with pytest.raises(ArgumentError, match="arguments"):
+        _shifted(False)(x, b)

@@ -55,7 +55,6 @@ CASES: dict[str, Maker] = {
     "conv3d": lambda a, b, c: convolution.make_grouped(
         f32, 1, 1, (2, 3), (3, a, c), (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0), False
     ),
-    "tiles": lambda a, b, c: transposed.make_conv_transpose_tiles(f32, 1, (3, a), (b, c), two, True),
     "conv_transpose": lambda a, b, c: transposed.make_conv_transpose(
         f32, 1, 1, (2, 3), (a, c), (3, 3), two, one, one, (2 * a - 1, 2 * c - 1), True
     ),

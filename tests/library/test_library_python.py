@@ -66,7 +66,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "conv3d": lambda: convolution.make_grouped(
         f32, 1, 1, (2, 2), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0), False
     ),
-    "tiles": lambda: transposed.make_conv_transpose_tiles(f32, 1, (2, 3), (2, 3), two, True),
     "conv_transpose": lambda: transposed.make_conv_transpose(
         f32, 1, 1, (2, 2), (3, 3), (3, 3), two, one, one, (5, 5), True
     ),
