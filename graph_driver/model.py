@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graph_driver.execution import entry
 from graph_driver.execution.control import ControlNode
 from graph_driver.execution.execute import Executor, Observer
+from graph_driver.execution.parts import Parts, chosen_steps, cut
 from graph_driver.planning.plan import Plan
-from graph_driver.program import Code
+from graph_driver.program import Code, native_parts
 from graph_driver.report import Report
 from poly.errors import ArgumentError
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from graph_driver.execution.reference import HostNode
     from graph_driver.fusion.joined import Group
     from graph_driver.ir import Graph
+
+MODES = ("graph", "eager", "mixed")
+KEPT_PARTS = 8  # ways to cut the plan that have their code ready; the one used longest ago goes first
 
 
 class Model:
@@ -38,6 +44,8 @@ class Model:
         self._report = report
         self._executor: Executor | None = None
         self._linking = threading.Lock()
+        self._cuts: dict[frozenset[int], Parts] = {}
+        self._cutting = threading.Lock()
 
     def executor(self) -> Executor:
         """The loaded program (linked at first use)."""
@@ -59,7 +67,68 @@ class Model:
 
     def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
         """Run step by step; see `Executor.run_eager`."""
-        return self.executor().run_eager(inputs, observer)
+        return self.for_inputs(inputs).run_eager(inputs, observer)
+
+    def run(
+        self, inputs: Mapping[str, Any], mode: str = "graph", eager: Sequence[str] = (),
+        observer: Observer | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Run in one of `MODES`; the results are the same bits in all.
+
+        Args:
+            mode: `graph` (as a call: native code from host step to host step), `eager` (step by step), or `mixed`:
+                the steps that `eager` names run one at a time and are observed, all between them natively.
+            eager: of mixed mode, patterns of nodes, operators, tensors or numbers of steps
+                (`graph_driver.execution.parts.chosen_steps`).
+            observer: of eager and mixed mode, called after each step that runs by itself as
+                `observer(number, step, look)`; `look(name)` copies a tensor that is in memory then. A
+                `graph_driver.execution.watching.Watch` keeps values, their ranges, and finds NaNs.
+
+        Raises:
+            ArgumentError: inputs do not fit, there is no such mode, a pattern names no step, or an argument has no
+                effect in this mode.
+        """
+        if mode not in MODES:
+            raise ArgumentError(f"there is no mode '{mode}'; modes are {', '.join(MODES)}")
+        if eager and mode != "mixed":
+            raise ArgumentError(f"steps to run one at a time are chosen in mixed mode, not in {mode} mode")
+        if mode == "graph":
+            if observer is not None:
+                raise ArgumentError("in graph mode there is nothing to observe: take eager or mixed")
+            return self(inputs)
+        if mode == "eager":
+            return self.eager(inputs, observer)
+        return self.in_parts(inputs, chosen_steps(self.plan, eager), observer)
+
+    def in_parts(
+        self, inputs: Mapping[str, Any], alone: frozenset[int], observer: Observer | None = None,
+        before: Observer | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Run with the steps `alone` one at a time, observed after and `before` each, and the others natively."""
+        executor = self.for_inputs(inputs)
+        return executor.run_in_parts(inputs, self._parts(executor, alone), observer, before)
+
+    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
+        """The loaded program for inputs of these sizes."""
+        return self._executor or self.executor()
+
+    def _parts(self, executor: Executor, alone: frozenset[int]) -> Parts:
+        """The plan cut into parts, with their code; the last `KEPT_PARTS` are kept."""
+        with self._cutting:
+            found = self._cuts.pop(alone, None) or self._native_parts(executor, alone)
+            self._cuts[alone] = found
+            while len(self._cuts) > KEPT_PARTS:
+                del self._cuts[next(iter(self._cuts))]
+            return found
+
+    def _native_parts(self, executor: Executor, alone: frozenset[int]) -> Parts:
+        parts = cut(self.plan, alone)
+        text = self._program_text(alone)
+        return replace(parts, native=native_parts(text, self.code.target, len(parts.segments), executor.addresses))
+
+    def _program_text(self, alone: frozenset[int]) -> str:
+        """The native program without the steps `alone`."""
+        return entry.entry_text(self.plan, self.code.target.triple, alone)
 
     def inspect(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
         """Values of any tensors of the graph in an eager run.

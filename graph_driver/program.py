@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver.execution import entry
-from graph_driver.execution.execute import aligned_bytes
+from graph_driver.execution.execute import SEGMENT, aligned_bytes
 from graph_driver.external import address_of
 from poly.target import Target
 
 if TYPE_CHECKING:  # compiled models start without isl
+    from emit.llvm.jit import Library
+    from graph_driver.execution.parts import Native
     from graph_driver.ir import Graph
     from graph_driver.planning.plan import Plan
     from graph_driver.platforms import Platform
@@ -73,6 +75,26 @@ def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platfo
     machine, segments = platform.machine, len(entry.segments(plan))
     program = built(text, machine)
     return Code(machine, platform.backend, platform.threads, images, program, segments, dict(plan.external))
+
+
+def native_parts(text: str, machine: Target, count: int, addresses: Mapping[str, int]) -> tuple[Native, ...]:
+    """The segments of a program in LLVM IR, ready to be called; `addresses` has those of the kernels."""
+    from emit.llvm import jit
+
+    names = [entry.segment_name(k) for k in range(count)]
+    kernels = {symbol: at for symbol, at in addresses.items() if symbol not in names}
+    library = jit.Library([built(text, machine)], names, kernels)
+    return tuple(_Segment(library, name) for name in names)
+
+
+class _Segment:
+    """One function of a library, which stays loaded as long as somebody has the function."""
+
+    def __init__(self, library: Library, name: str) -> None:
+        self._library, self._function = library, SEGMENT(library.address(name))
+
+    def __call__(self, bases: int) -> None:
+        self._function(bases)
 
 
 def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:

@@ -47,13 +47,23 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--check", action="store_true", help="compare with ONNX Runtime or the ONNX reference")
     run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
     run.add_argument("--tolerance", type=float, default=1e-4, metavar="E", help="of --check, relative to the scale")
-    run.add_argument("--mode", choices=("graph", "eager"), default="graph", help="one native call, or step by step")
+    run.add_argument(
+        "--mode", choices=("graph", "eager", "mixed"), default="graph",
+        help="one native call, step by step, or only the steps that --eager names",
+    )  # fmt: skip
+    run.add_argument(
+        "--eager", action="append", default=[], metavar="PATTERN",
+        help="of --mode mixed: run these steps one at a time and print what they make (a node, operator, tensor or "
+        "number of a step; * and ? stand for other characters)",
+    )  # fmt: skip
     run.add_argument(
         "--differential", action="store_true", help="run after every graph pass, name the first that changes outputs"
     )
     run.add_argument("--poison", action="store_true", help="fill unused memory with NaNs, compare with a plain run")
     run.add_argument("--profile", type=Path, metavar="FILE", help="time each step, write a Chrome trace")
-    run.add_argument("--tensor", action="append", default=[], metavar="NAME", help="print this tensor (eager mode)")
+    run.add_argument(
+        "--tensor", action="append", default=[], metavar="NAME", help="print this tensor (not in graph mode)"
+    )
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
     run.add_argument(
         "--contiguous", action="append", default=[], metavar="A,B,...",

@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from graph_driver.artifacts.package import is_package, load
 from graph_driver.checking.check import Difference, compare, random_input, reference_outputs
 from graph_driver.cli.compile import compile_from, options_of, refuse_compiled
 from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
+from graph_driver.execution.watching import Seen, Watch
 from graph_driver.model import Model
 from graph_driver.planning.index_limits import index_limits
 from poly.errors import ArgumentError, BuildError, ModelError
@@ -51,8 +52,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         return _differential(arguments, inputs, packaged)
     if arguments.check and packaged and arguments.reference is None:
         raise UsageError("--check of a compiled directory needs --reference MODEL.onnx")
-    if arguments.tensor and arguments.mode != "eager":
-        raise UsageError("--tensor needs --mode eager")
+    _check_mode(arguments)
     model = _model(arguments, inputs, packaged)
     sizes = {n: v for n, v in parse_dims(arguments.dim).items() if isinstance(v, int)} if packaged else {}
     for name, (dtype, shape) in model.inputs_for({n: v.shape for n, v in inputs.items()}, sizes).items():
@@ -63,7 +63,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     model.executor()
     loaded = time.perf_counter()
-    outputs = model(inputs) if arguments.mode == "graph" else model.eager(inputs)
+    watch = Watch(keep=False) if arguments.mode == "mixed" else None
+    outputs = model.run(inputs, arguments.mode, arguments.eager, watch)
     seconds = time.perf_counter() - loaded
     if arguments.poison:
         _check_poisoned(model, inputs, outputs)
@@ -86,10 +87,23 @@ def run_command(arguments: argparse.Namespace) -> int:
     good = all(d.relative <= limits[d.name] for d in differences)
     if arguments.json:
         data = _data(model, outputs, differences, limits, reference, good)
+        if watch is not None:
+            data["watched"] = [s.data() for s in watch.seen]
         print(json.dumps(data | {"seconds": {"link": loaded - start, "run": seconds}}, indent=2, sort_keys=True))
     else:
-        print(_text(model, outputs | tensors, seconds, differences, limits, reference))
+        seen = [] if watch is None else watch.seen
+        print(_text(model, outputs | tensors, seconds, seen, differences, limits, reference))
     return 0 if good else 1
+
+
+def _check_mode(arguments: argparse.Namespace) -> None:
+    """Raises `UsageError` for options of one mode in another."""
+    if arguments.tensor and arguments.mode == "graph":
+        raise UsageError("--tensor needs --mode eager or --mode mixed")
+    if arguments.eager and arguments.mode != "mixed":
+        raise UsageError("--eager needs --mode mixed")
+    if arguments.mode == "mixed" and not arguments.eager:
+        raise UsageError("--mode mixed needs --eager PATTERN: which steps run one at a time")
 
 
 def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, Any]) -> None:
@@ -205,10 +219,10 @@ def _data(
 
 
 def _text(
-    model: Model, values: Mapping[str, Any], seconds: float, differences: list[Difference],
+    model: Model, values: Mapping[str, Any], seconds: float, seen: Sequence[Seen], differences: list[Difference],
     limits: Mapping[str, float], reference: str,
 ) -> str:  # fmt: skip
-    lines = [str(model.report()), f"run      {1e3 * seconds:.2f} ms"]
+    lines = [str(model.report()), f"run      {1e3 * seconds:.2f} ms", *(f"watched  {s}" for s in seen)]
     for name, value in values.items():
         d = _describe(value)
         numbers = ", ".join(f"{k} {d[k]:.6g}" for k in ("min", "max", "mean") if k in d)

@@ -6,6 +6,8 @@ from the run's table, whose address is the last of `bases`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from graph_driver.dynamic.plan import Template
 from graph_driver.execution.entry import FIRST_INPUT, RUNTIME, base_index, segment_name, segments
 from graph_driver.planning.plan import Plan
@@ -16,13 +18,13 @@ def table_index(plan: Plan) -> int:
     return FIRST_INPUT + len(plan.inputs) + len(plan.outputs)
 
 
-def entry_text(template: Template, triple: str) -> str:
-    """LLVM IR of all segments."""
+def entry_text(template: Template, triple: str, alone: Collection[int] = ()) -> str:
+    """LLVM IR of all segments, without the steps `alone`."""
     plan = template.typical
     symbols = dict.fromkeys(s.symbol for s in plan.steps if s.kind == "kernel")
     lines = [f'target triple = "{triple}"', *(f"declare void @{s}(ptr, ptr, ptr)" for s in symbols)]
     lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    for number, steps in enumerate(segments(plan)):
+    for number, steps in enumerate(segments(plan, alone)):
         lines += _Segment(template).text(segment_name(number), steps)
     return "\n".join(lines) + "\n"
 

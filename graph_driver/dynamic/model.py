@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graph_driver.dynamic import entry
 from graph_driver.dynamic.plan import Template
 from graph_driver.dynamic.size import Size, evaluate
-from graph_driver.execution.execute import Executor, Observer, Shared
+from graph_driver.execution.execute import Executor, Shared
 from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph
 from graph_driver.model import Model
@@ -84,13 +85,12 @@ class DynamicModel(Model):
                 self._special.popitem(last=False)
         return found
 
-    def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
-        """Run step by step; see `Executor.run_eager`."""
-        return self.for_inputs(inputs).run_eager(inputs, observer)
-
     def executor(self) -> Executor:
         """The program at the representative sizes."""
         return self.at(self.template.symbols.typical)
+
+    def _program_text(self, alone: frozenset[int]) -> str:
+        return entry.entry_text(self.template, self.code.target.triple, alone)
 
     def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
         """The program for the sizes of these inputs."""

@@ -10,17 +10,19 @@ and the graph of who waits for whom to the threads (`emit.run_time.task_runner`)
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from emit.run_time.task_runner import TASKS_AT, graph_words
 from graph_driver.planning.plan import Place, Plan, Step
 
 RUNTIME, ARENA, WEIGHTS, FIRST_INPUT = 0, 1, 2, 3
 
 
-def segments(plan: Plan) -> list[list[int]]:
-    """Step numbers of each maximal run of native steps, in order."""
+def segments(plan: Plan, alone: Collection[int] = ()) -> list[list[int]]:
+    """Step numbers of each maximal run of native steps, in order; those in `alone` are in none."""
     found: list[list[int]] = []
     for k, step in enumerate(plan.steps):
-        if step.kind in ("host", "control"):
+        if step.kind in ("host", "control") or k in alone:
             continue
         if found and found[-1][-1] == k - 1:
             found[-1].append(k)
@@ -46,17 +48,19 @@ def base_index(plan: Plan, place: Place) -> int:
     return FIRST_INPUT + len(plan.inputs) + place.index
 
 
-def entry_text(plan: Plan, triple: str) -> str:
-    """LLVM IR of all segments."""
+def entry_text(plan: Plan, triple: str, alone: Collection[int] = ()) -> str:
+    """LLVM IR of all segments, without the steps `alone`."""
     symbols = dict.fromkeys(s.symbol for s in plan.steps if s.kind == "kernel")
     lines = [f'target triple = "{triple}"', *(f"declare void @{s}(ptr, ptr, ptr)" for s in symbols)]
     lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     for step in {s.sizes: s for s in plan.steps if s.sizes}.values():
         numbers = ", ".join(f"i64 {n}" for n in step.sizes)
         lines.append(f"@{sizes_name(step)} = internal constant [{len(step.sizes)} x i64] [{numbers}]")
-    for number, steps in enumerate(segments(plan)):
+    for number, steps in enumerate(segments(plan, alone)):
         name = segment_name(number)
-        after = [tuple(e - steps[0] for e in plan.after[k]) for k in steps] if plan.after else []
+        # A step that is cut out is done before what follows it, whoever waits for it.
+        earlier = [[e for e in plan.after[k] if e >= steps[0]] for k in steps] if plan.after else []
+        after = [tuple(e - steps[0] for e in es) for es in earlier]
         if any(len(e) != 1 or e[0] != k for k, e in enumerate(after[1:])):
             lines += _task_graph(plan, name, steps, after)
         else:

@@ -1,4 +1,4 @@
-"""Running a plan: `graph` (one native call per segment) and `eager` (one call per step)."""
+"""Running a plan: `graph` (one native call per segment), `eager` (one call per step), and mixtures of both."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver.execution import entry
+from graph_driver.execution.parts import Parts, cut
 from graph_driver.importing.limits import check_memory
 from graph_driver.memory import ALIGNMENT
 from graph_driver.planning.plan import Place, Plan, Slot, Step
@@ -131,7 +132,7 @@ class Executor:
         With symbolic sizes: `table` has what the program reads of them, `params` where in it the parameters
         of each step begin, and `shared` is common to the executors of all sizes.
         """
-        self.plan = plan
+        self.plan, self.addresses = plan, symbols
         self.table, self._params = table, params
         self._table_address = None if table is None else address(table)
         self.weights = weights
@@ -148,7 +149,7 @@ class Executor:
         self._external_sizes = {
             k: (ctypes.c_int64 * len(s.sizes))(*s.sizes) for k, s in enumerate(plan.steps) if s.sizes
         }
-        self._schedule = self._order()
+        self._schedule = cut(plan, frozenset()).order
         slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
         self._all_native = all(s.dtype is not None for s in slots) and not plan.python_steps
         if self._all_native:
@@ -160,18 +161,8 @@ class Executor:
     @property
     def arena(self) -> np.ndarray:
         """The memory of the next run (to look at, or to poison in tests)."""
+        self._idle[-1].reserve(self.plan.peak)
         return self._idle[-1].arena
-
-    def _order(self) -> list[int]:
-        """What to do in turn: `k >= 0` is native segment k, `~k` host step k."""
-        starts = {steps[0]: number for number, steps in enumerate(self._segments)}
-        order = []
-        for k, step in enumerate(self.plan.steps):
-            if step.kind in ("host", "control"):
-                order.append(~k)
-            elif k in starts:
-                order.append(starts[k])
-        return order
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         """Outputs by name; those named in `out` are written there.
@@ -248,25 +239,41 @@ class Executor:
 
         `look(name)` gives a copy of any tensor that is in memory at that point.
         """
+        return self.run_in_parts(inputs, cut(self.plan, frozenset(range(len(self.plan.steps)))), observer, before)
+
+    def run_in_parts(
+        self, inputs: Mapping[str, Any], parts: Parts, observer: Observer | None = None,
+        before: Observer | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The same, with native calls between the steps that run alone; only those are observed."""
         arrays = check_inputs(self.plan, inputs)
         with self._memory() as memory, self._turn:
             frame = self._frame(memory, arrays)
-            for k, step in enumerate(self.plan.steps):
-                pointers = None
-                if step.kind == "kernel":  # made ready first: not part of the step's time
-                    pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
-                if before is not None:
-                    before(k, step, lambda name: np.array(frame.value(name)))
-                if pointers is not None:
-                    self._kernels[step.symbol](ctypes.addressof(pointers), self._sizes(k), self._runtime or None)
-                elif step.kind in ("host", "control"):
-                    frame.host(step, self._hosts)
+            for what in parts.order:
+                if what >= 0:
+                    parts.native[what](memory.at)
+                elif ~what in parts.alone:
+                    self._alone(~what, frame, observer, before)
                 else:
-                    source, target = (frame.array(a) for a in step.args)
-                    np.copyto(target.reshape(source.shape), source)
-                if observer is not None:
-                    observer(k, step, lambda name: np.array(frame.value(name)))
+                    frame.host(self.plan.steps[~what], self._hosts)
             return frame.results()
+
+    def _alone(self, k: int, frame: _Frame, observer: Observer | None, before: Observer | None) -> None:
+        """One step by itself, observed before and after."""
+        step, pointers = self.plan.steps[k], None
+        if step.kind == "kernel":  # made ready first: not part of the step's time
+            pointers = (ctypes.c_void_p * len(step.args))(*[frame.pointer(a) for a in step.args])
+        if before is not None:
+            before(k, step, lambda name: np.array(frame.value(name)))
+        if pointers is not None:
+            self._kernels[step.symbol](ctypes.addressof(pointers), self._sizes(k), self._runtime or None)
+        elif step.kind in ("host", "control"):
+            frame.host(step, self._hosts)
+        else:
+            source, target = (frame.array(a) for a in step.args)
+            np.copyto(target.reshape(source.shape), source)
+        if observer is not None:
+            observer(k, step, lambda name: np.array(frame.value(name)))
 
     def _frame(self, memory: _Memory, arrays: Sequence[Any]) -> _Frame:
         outputs = []
@@ -345,7 +352,8 @@ class _Frame:
 
     def value(self, name: str) -> Any:
         """The tensor as a host operator takes it."""
-        if self.plan.slots[name].dtype is None:
+        slot = self.plan.slots.get(name)
+        if slot is None or slot.dtype is None:
             return self.host_values[name]
         return self.array(name)
 
@@ -355,9 +363,7 @@ class _Frame:
         results = hosts[step.index]([self.value(a) for a in step.args], captures)
         for name, result in zip(step.results, results, strict=True):
             slot = self.plan.slots.get(name)
-            if slot is None:
-                continue  # nobody reads it
-            if slot.dtype is None:
+            if slot is None or slot.dtype is None:  # without a slot no step reads it, but an observer may
                 self.host_values[name] = result
                 continue
             if np.shape(result) != slot.shape:

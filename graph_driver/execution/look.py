@@ -1,4 +1,4 @@
-"""Looking at any tensor of a model in an eager run."""
+"""Looking at any tensor of a model: the steps that make or read it run one at a time, the others natively."""
 
 from __future__ import annotations
 
@@ -30,16 +30,22 @@ def inspect_tensors(model: Model, inputs: Mapping[str, Any], names: Sequence[str
     found: dict[str, np.ndarray] = {}
 
     def observe(_: int, step: Step, look: Look) -> None:
-        for name in names:
+        for name in asked:
             if name in step.results or (name not in found and name in step.args):
                 found[name] = look(name)
 
     def before(_: int, step: Step, look: Look) -> None:  # after the step an operand may be overwritten
-        wanted = [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
-        if wanted:
+        if wanted := within(step):
             found.update(_recompute(model, inside[wanted[0]], wanted, look))
 
-    outputs = model.executor().run_eager(inputs, observe, before)
+    def within(step: Step) -> list[str]:
+        return [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
+
+    asked = {*names}
+    near = frozenset(
+        k for k, step in enumerate(model.plan.steps) if asked & {*step.results, *step.args} or within(step)
+    )
+    outputs = model.in_parts(inputs, near, observe, before)
     for name in names:
         if name not in found:
             found[name] = outputs[name] if name in outputs else _still_there(model, name, inputs)
@@ -53,7 +59,7 @@ def _still_there(model: Model, name: str, inputs: Mapping[str, Any]) -> np.ndarr
         return np.array(const)
     views = _view_source(model, name)
     if views is not None:
-        shape = model.plan.slots[name].shape or ()
+        shape = model.for_inputs(inputs).plan.slots[name].shape or ()
         return inspect_tensors(model, inputs, [views])[views].reshape(shape)
     raise ModelError(f"no step makes or reads '{name}'")
 

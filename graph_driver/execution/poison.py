@@ -27,10 +27,10 @@ def poisoned_run(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ArgumentError: inputs do not fit.
     """
-    executor = model.executor()
+    executor = model.for_inputs(inputs)
     arena = executor.arena
     arena[:] = NAN_BYTE
-    dying = _dying(model.plan)
+    dying = _dying(executor.plan)
 
     def after(k: int, step: Step, look: Any) -> None:
         for begin, end in dying.get(k, ()):

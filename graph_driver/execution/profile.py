@@ -49,7 +49,7 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
     flops, peak = _flops(model), _peak(model)
     events: list[dict[str, Any]] = []
     started: dict[int, int] = {}
-    executor = model.executor()
+    executor = model.for_inputs(inputs)
     executor.run_eager(inputs)
     begin = time.perf_counter_ns()
     for run in range(runs):
@@ -59,7 +59,7 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
 
         def after(k: int, step: Step, _: Any, run: int = run) -> None:
             now = time.perf_counter_ns()
-            events.append(_event(model.plan, k, step, started[k] - begin, now - started[k], run, flops, peak))
+            events.append(_event(executor.plan, k, step, started[k] - begin, now - started[k], run, flops, peak))
 
         executor.run_eager(inputs, after, before)
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": _summary(events, runs)}

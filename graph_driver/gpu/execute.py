@@ -13,6 +13,7 @@ from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from emit.gpu.program import Recorded
 from graph_driver.execution.execute import Observer, check_inputs
+from graph_driver.execution.parts import Parts, cut
 from graph_driver.planning.plan import Plan, Slot, Step
 from poly.dtypes import BY_NAME
 from poly.errors import ArgumentError, ModelError
@@ -144,13 +145,30 @@ class GpuExecutor:
         out: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """The same; `observer(number, step, look)` is called after each step is done, `before` before it."""
+        return self.run_in_parts(inputs, cut(self.plan, frozenset(range(len(self.plan.steps)))), observer, before, out)
+
+    def run_in_parts(
+        self, inputs: Mapping[str, Any], parts: Parts, observer: Observer | None = None,
+        before: Observer | None = None, out: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The same, where only the steps that run alone are waited for and observed; a part between them is replayed
+        where it is one of the recorded stretches."""
         with self._lock:
             host, _ = self._place_inputs(inputs, None)
-            for k, step in enumerate(self.plan.steps):
-                if before is not None:
+            for what in parts.order:
+                if what >= 0:
+                    steps = list(parts.segments[what])
+                    if steps[0] in self._graphs and (steps[0], steps) in self._stretches:
+                        self.device.replay(self._graphs[steps[0]], None)
+                        continue
+                    for k in steps:
+                        self._step(k, self.plan.steps[k], host)
+                    continue
+                k, step, watched = ~what, self.plan.steps[~what], ~what in parts.alone
+                if before is not None and watched:
                     before(k, step, lambda name: self._value(name, host))
                 self._step(k, step, host)
-                if observer is not None:
+                if observer is not None and watched:
                     self.device.synchronize()
                     observer(k, step, lambda name: self._value(name, host))
             return {name: self._result(name, host, (out or {}).get(name)) for name in self.plan.outputs}
@@ -199,6 +217,8 @@ class GpuExecutor:
                 slot = self.plan.slots.get(name)
                 if slot is not None:
                     self._store(step, slot, result, host, stream)
+                else:  # no step reads it, but an observer may
+                    host[name] = result
 
     def _store(self, step: Step, slot: Slot, result: Any, host: dict[str, Any], stream: Any) -> None:
         """Keep what a step of the host made: on the device when it is a tensor of known shape."""
@@ -212,8 +232,8 @@ class GpuExecutor:
 
     def _value(self, name: str, host: Mapping[str, Any], stream: Any = None) -> Any:
         """A tensor as the host sees it."""
-        slot = self.plan.slots[name]
-        if slot.dtype is None or slot.shape is None:
+        slot = self.plan.slots.get(name)
+        if slot is None or slot.dtype is None or slot.shape is None:
             return host[name]
         array = np.empty(slot.shape, BY_NAME[slot.dtype].np)
         self.device.download(array, self.pointer(name), stream)

@@ -12,6 +12,7 @@ from emit.gpu import nvidia
 from emit.gpu.devices import open_device
 from emit.gpu.program import Recorded
 from emit.gpu.resources import Resources
+from graph_driver.execution.parts import Parts, cut
 from graph_driver.gpu.execute import GpuExecutor
 from graph_driver.model import Model
 from graph_driver.report import Report
@@ -69,6 +70,13 @@ class GpuModel(Model):
             DeviceError: there is no device.
         """
         return self.executor().run(inputs, out, stream)
+
+    def for_inputs(self, inputs: Mapping[str, Any]) -> GpuExecutor:  # type: ignore[override]
+        """The plan in the memory of the device."""
+        return self.executor()
+
+    def _native_parts(self, executor: Any, alone: frozenset[int]) -> Parts:
+        return cut(self.plan, alone)  # the device gets the launches of its steps one behind the other
 
     def resources(self) -> list[Resources]:
         """Registers, spills, shared memory and occupancy of every kernel.

@@ -72,6 +72,7 @@ def model(device: Device) -> None:
     from tiny_models import network, with_host_steps
 
     import polyc
+    from graph_driver.execution.watching import Watch
 
     for proto, graphs in ((network(), 1), (with_host_steps(), 2)):
         gpu, cpu = polyc.compile_model(proto, target="cuda"), polyc.compile_model(proto)
@@ -86,6 +87,14 @@ def model(device: Device) -> None:
                 assert isinstance(got[name], DeviceArray) == (stay and name != "pairs"), "the host makes `pairs`"
                 np.testing.assert_allclose(np.asarray(got[name]), value, rtol=1e-4, atol=1e-5)
         assert gpu.executor().recording == f"replayed as {graphs} recorded graphs"
+        expected = gpu(inputs)
+        for k in range(len(gpu.plan.steps)):  # mixed: this step by itself, the others in recorded or launched stretches
+            watch = Watch()
+            got = gpu.run(inputs, "mixed", [str(k)], watch)
+            assert {s.step for s in watch.seen} == {k}
+            for name, value in expected.items():
+                np.testing.assert_array_equal(got[name], value)
+                np.testing.assert_array_equal(watch.values.get(name, value), value)
 
 
 def package(device: Device) -> None:
