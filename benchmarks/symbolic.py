@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,11 @@ TRIES = 20_000
 
 @dataclass(frozen=True)
 class Case:
-    """A network and inputs that it takes; what is in `bind` is fixed at compile time."""
+    """A network and how to make inputs that it takes; what is in `bind` is fixed at compile time."""
 
     name: str
     path: Path
-    feeds: Mapping[str, np.ndarray]
+    make: Callable[[np.random.Generator], Mapping[str, np.ndarray]]
     bind: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -47,17 +48,20 @@ def cases(names: list[str], folder: Path, root: Path) -> Iterator[Case]:
     """The named networks (all without names). Exported ones that are not in `folder` are left out."""
     for name, model in packaged.MODELS.items():
         if not names or name in names:
-            yield Case(name, model.path(root), model.make(np.random.default_rng(7), 0), model.bind)
+            yield Case(name, model.path(root), partial(model.make, k=0), model.bind)
     for name, network in exports.NETWORKS.items():
         path = folder / f"{name}.onnx"
         if path.exists() and (not names or name in names):
-            yield Case(name, path, network.feeds(np.random.default_rng(7))[0])
+            yield Case(name, path, partial(_first, network.feeds))
 
 
-def resized(rng: np.random.Generator, sample: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The sample, repeated along its axes from a random place on, of another shape."""
-    starts = [int(rng.integers(n)) if k else 0 for k, n in enumerate(sample.shape)]
-    where = [(start + np.arange(n)) % m for start, n, m in zip(starts, shape, sample.shape, strict=True)]
+def _first(make: Callable[[np.random.Generator], tuple[Any, Any]], rng: np.random.Generator) -> Any:
+    return make(rng)[0]
+
+
+def resized(sample: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The sample, cut or repeated along its axes: drawn text stays text."""
+    where = [np.arange(n) % m for n, m in zip(shape, sample.shape, strict=True)]
     return np.ascontiguousarray(sample[np.ix_(*where)]) if shape else sample
 
 
@@ -74,17 +78,17 @@ def random_feeds(case: Case, shapes: Mapping[str, tuple[int, ...]], rng: np.rand
     """Inputs of these shapes."""
     if case.name == "minimol":
         return molecules(rng, shapes)
-    return {n: resized(rng, np.asarray(v), shapes[n]) for n, v in case.feeds.items()}
+    return {n: resized(np.asarray(v), shapes[n]) for n, v in case.make(rng).items()}
 
 
 def random_sizes(model: Any, case: Case, rng: np.random.Generator) -> dict[str, int] | None:
-    """Sizes that the model takes, up to one and a half times those of the sample; None when none are found.
+    """Sizes that the model takes, up to one and a half times those of a sample; None when none are found.
 
-    Sizes of one guard are first drawn apart, then as multiples of 32, which the strides of networks like.
+    Drawn from all numbers or from the multiples of 32, which the strides of networks like.
     """
     from poly.errors import ArgumentError
 
-    symbols, most = model.template.symbols, largest_sizes(model, case)
+    symbols, most = model.template.symbols, largest_sizes(model, case.make(rng))
     for k in range(TRIES):
         step = 32 if k % 2 and rng.random() < 0.9 else 1
         values = {}
@@ -112,13 +116,13 @@ def equal_sizes(symbols: Any) -> list[tuple[str, str]]:
     return pairs
 
 
-def largest_sizes(model: Any, case: Case) -> dict[str, int]:
+def largest_sizes(model: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
     """The largest size to try for each symbol."""
     most: dict[str, int] = {}
     for name, shape in model.template.shapes.items():
-        for axis, n in enumerate(shape if name in case.feeds else ()):
+        for axis, n in enumerate(shape if name in feeds else ()):
             if not isinstance(n, int):
-                seen = np.asarray(case.feeds[name]).shape[axis]
+                seen = np.asarray(feeds[name]).shape[axis]
                 limit = LARGEST_BATCH if seen == 1 or (axis == 0 and seen <= LARGEST_BATCH) else seen + seen // 2
                 most[str(n)] = max(limit, most.get(str(n), 1))
     return most
@@ -173,7 +177,7 @@ def alone(case: Case) -> str:
     from poly.errors import PolycError
 
     lines = []
-    shapes = {n: np.asarray(v).shape for n, v in case.feeds.items()}
+    shapes = {n: np.asarray(v).shape for n, v in case.make(np.random.default_rng(7)).items()}
     for name in open_sizes(case):
         try:
             import_model(case.path, dims={name: (1, None)}, shapes=shapes, bind=case.bind)
@@ -206,7 +210,7 @@ def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
         if values is None:
             break
         slots = model.template.bind(values).plan.slots
-        shapes = {n: slots[n].shape or () for n in case.feeds}
+        shapes = {n: slots[n].shape or () for n in model.template.typical.inputs}
         check(outcome, model, random_feeds(case, shapes, rng))
     return outcome
 

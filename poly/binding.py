@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,6 +10,7 @@ import islpy as isl
 
 from poly.errors import ArgumentError
 from poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from poly.integers import ARITHMETIC, CONDITIONS
 from poly.scop import Scop
 
 
@@ -72,31 +73,12 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
         return -evaluate(expr.a, values)
     if isinstance(expr, Select):
         return evaluate(expr.a if evaluate(expr.cond, values) else expr.b, values)
-    if isinstance(expr, Binary) and expr.op in _OPERATORS:
+    if isinstance(expr, Binary) and (operator := ARITHMETIC.get(expr.op) or CONDITIONS.get(expr.op)):
         a, b = evaluate(expr.a, values), evaluate(expr.b, values)
         if expr.op in ("//", "%") and b == 0:
             raise ArgumentError("a size expression divides by zero")
-        return int(_OPERATORS[expr.op](a, b))
+        return int(operator(a, b))
     raise ArgumentError(f"a size cannot be computed from {type(expr).__name__}")
-
-
-_OPERATORS: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-}
 
 
 def linear_form(expr: Expr) -> tuple[dict[str, Fraction], Fraction] | None:

@@ -170,9 +170,7 @@ def _example(
 
 def _point(s: isl.Set) -> tuple[int, ...]:
     point = s.sample_point()
-    return tuple(
-        int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(s.dim(isl.dim_type.set))
-    )
+    return tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(s.dim(isl.dim_type.set)))
 
 
 def merged(scop: Scop, source: str, target: str) -> Scop:

@@ -55,6 +55,11 @@ def test_what_failed_once(seed: int) -> None:
 
 
 @pytest.mark.long
+def test_what_failed_once_and_takes_long() -> None:
+    run(range(12_001_299, 12_001_300))
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(10_000, 12_000, 50))
 def test_back_ends_agree_on_many_random_programs(first: int) -> None:
     run(range(first, first + 50))

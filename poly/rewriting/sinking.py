@@ -34,9 +34,7 @@ def sink(scop: Scop, array: str) -> Scop:
     _check_order(scop, array, reader, writers)
     _check_elements(scop, array, reader)
     statements = {
-        n: _joined(s, reader, array) if s.array == array else s
-        for n, s in scop.statements.items()
-        if s is not reader
+        n: _joined(s, reader, array) if s.array == array else s for n, s in scop.statements.items() if s is not reader
     }
     assert isinstance(scop.tree, Sequence)  # `_check_order` saw to it
     kept = tuple(f for f in scop.tree.filters if reader.name not in f.domain)

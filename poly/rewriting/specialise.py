@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import islpy as isl
@@ -10,6 +10,7 @@ import islpy as isl
 from poly.dtypes import DType
 from poly.errors import ArgumentError, ScopError
 from poly.expr import Binary, Cast, Const, Expr, Unary, Var, const_int, rewrite
+from poly.integers import ARITHMETIC
 from poly.scop import Array, Scop, Statement
 from poly.tree import Band, Filter, Node
 
@@ -100,25 +101,14 @@ def _fold_node(e: Expr) -> Expr:
         return e
     if isinstance(e.a, Const) and isinstance(e.b, Const):
         a, b = int(e.a.value), int(e.b.value)
-        if e.op in _FOLD and not (e.op in ("//", "%") and b == 0):
-            value = int(_FOLD[e.op](a, b))
+        if e.op in ARITHMETIC and not (e.op in ("//", "%") and b == 0):
+            value = int(ARITHMETIC[e.op](a, b))
             return const_int(value) if -(2**63) <= value < 2**63 else e
     if isinstance(e.b, Const) and (e.op, int(e.b.value)) in (("+", 0), ("-", 0), ("*", 1), ("//", 1)):
         return e.a
     if isinstance(e.a, Const) and (e.op, int(e.a.value)) in (("+", 0), ("*", 1)):
         return e.b
     return e
-
-
-_FOLD: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
 
 
 def _is_index(dtype: DType) -> bool:

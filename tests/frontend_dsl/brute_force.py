@@ -9,7 +9,9 @@ from typing import Any
 import islpy as isl
 import ml_dtypes  # noqa: F401  (bf16 arithmetic)
 import numpy as np
+import pytest
 
+from frontend_dsl import DslError
 from frontend_dsl.annotations import evaluate_size
 from frontend_dsl.functions import poison
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
@@ -17,6 +19,8 @@ from poly.intrinsics import TABLE
 from poly.scop import Scop, Statement
 from poly.tree import time_maps
 from poly.verify import verify
+
+RNG = np.random.default_rng(7)
 
 
 def run(scop: Scop, *args: np.ndarray, sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -149,3 +153,14 @@ def check(op: Any, *args: Any, sizes: Mapping[str, int] | None = None, rtol: flo
             else:
                 np.testing.assert_array_equal(got, want)
     return scops[0]
+
+
+def check_refused(operator: Any, reason: str) -> None:
+    """The front end refuses the operator, for this reason."""
+    with pytest.raises(DslError, match=reason):
+        operator.scop()
+
+
+def rand(*shape: int, dtype: str = "f4") -> np.ndarray:
+    """Normal values, the same in every session of tests."""
+    return RNG.standard_normal(shape).astype(dtype)
