@@ -67,12 +67,16 @@ class CompileOptions:
         return replace(self, memory_limit=None, contiguous=())
 
     def refuse_ignored(self, platform: Platform, symbolic: bool = False) -> None:
-        """Refuse what would have no effect on this platform, or on a model with `symbolic` sizes.
+        """Refuse what would have no effect on this platform, on a model with `symbolic` sizes, or beside the others.
 
         Raises:
             OptionError: one line that names the option and says why.
         """
         given = vars(self)
+        if self.keep_f32 and self.dtype is None:
+            raise OptionError("keep_f32 has no effect without dtype: the model is computed as it stands")
+        if self.fast_math and self.passes is not None:
+            raise OptionError("fast_math has no effect with passes, which names all that run: add 'fast-math' there")
         for where in (platform.kind, *(["symbolic"] if symbolic else [])):
             for name, why in IGNORED.get(where, {}).items():
                 if given[name] not in NOT_GIVEN[name]:

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from graph_driver.passes.manager import PASSES
+from graph_driver.platforms import KINDS
 
 
 def passes_command(arguments: argparse.Namespace) -> int:
@@ -13,7 +14,7 @@ def passes_command(arguments: argparse.Namespace) -> int:
     rows = [
         {
             "name": p.name, "what": p.what, "phase": p.phase, "kind": "target-specific" if p.specific else "general",
-            "exact": p.exact, "default": p.default,
+            "exact": p.exact, "default": p.default, "backends": list(p.backends), "limit": p.limit,
         }
         for p in PASSES
     ]  # fmt: skip
@@ -22,6 +23,7 @@ def passes_command(arguments: argparse.Namespace) -> int:
         return 0
     for p, row in zip(PASSES, rows, strict=True):
         tags = [str(row["kind"]), p.phase, *([] if p.exact else ["changes rounding"])]
+        tags += [] if not p.limit else [f"not for {', '.join(k for k in KINDS if k not in p.backends)}"]
         tags += [] if p.default else [f"only with {p.asked_by}"]
         print(f"{p.name:12s} {p.what} ({', '.join(tags)})")
     return 0

@@ -26,6 +26,7 @@ from poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
+NOT_IF_EXACT = ("winograd", "external", "quantised-convolutions")
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
@@ -157,7 +158,8 @@ def select(
         backend: the kind of back end that makes the code (`graph_driver.platforms.Kind`).
 
     Raises:
-        ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end.
+        ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end or not
+            exact where that is asked for.
     """
     unknown = [n for n in (*(passes or ()), *disable) if n not in BY_NAME]
     if unknown:
@@ -169,10 +171,12 @@ def select(
         for p in chosen:
             if backend not in p.backends:
                 raise ArgumentError(f"pass '{p.name}' is not for the back end {backend}: {p.limit}")
+            if exact and p.name in NOT_IF_EXACT:
+                raise ArgumentError(f"pass '{p.name}' rounds elsewhere than the operator's definition: not with exact")
     if dtype is not None:
         chosen = [p for p in chosen if p.name != "precision"]
         chosen.append(replace(BY_NAME["precision"], run=_precision(dtype, keep_f32)))
-    left_out = {*disable} | ({"winograd", "external", "quantised-convolutions"} if exact else set())
+    left_out = {*disable} | set(NOT_IF_EXACT if exact else ())
     left_out |= {p.name for p in chosen if backend not in p.backends}
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
