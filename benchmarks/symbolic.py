@@ -48,7 +48,7 @@ def cases(names: list[str], folder: Path, root: Path) -> Iterator[Case]:
     """The named networks (all without names). Exported ones that are not in `folder` are left out."""
     for name, model in packaged.MODELS.items():
         if not names or name in names:
-            yield Case(name, model.path(root), partial(model.make, k=0), model.bind)
+            yield Case(name, model.path(root), partial(_first_set, model.make), model.bind)
     for name, network in exports.NETWORKS.items():
         path = folder / f"{name}.onnx"
         if path.exists() and (not names or name in names):
@@ -57,6 +57,10 @@ def cases(names: list[str], folder: Path, root: Path) -> Iterator[Case]:
 
 def _first(make: Callable[[np.random.Generator], tuple[Any, Any]], rng: np.random.Generator) -> Any:
     return make(rng)[0]
+
+
+def _first_set(make: Callable[[np.random.Generator, int], Any], rng: np.random.Generator) -> Any:
+    return make(rng, 0)
 
 
 def resized(sample: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
