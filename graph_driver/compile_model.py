@@ -77,7 +77,7 @@ def compile_model(
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
         planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).
         tasks: let independent steps run at the same time on several threads, in memory of their own; the results
-            are the same bits. For `cpu`, and sizes that are numbers.
+            are the same bits. For `cpu`.
         tuned: take schedules that `polyc tune` has found; None: if `POLYC_TUNED` is set in the environment. Not on
             a GPU.
         dtype: `f16` or `bf16`: compute an f32 model in this type (`passes/precision.py`); its inputs and

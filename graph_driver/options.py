@@ -103,7 +103,6 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "contiguous": "contiguous tensors are for the arena of a CPU",
     },
     "symbolic": {
-        "tasks": "give the sizes as numbers (--dim NAME=V)",
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",
     },
 }

@@ -85,7 +85,7 @@ def placed(
     in_order = plan(0)
     if not options.tasks or platform.threads < 2:
         return in_order
-    return with_tasks(in_order, plan, options.memory_limit, notes)
+    return with_tasks(in_order, plan, lambda p: p.after, lambda p: p.peak, options.memory_limit, notes)
 
 
 def summarise(report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, Compiled]) -> None:

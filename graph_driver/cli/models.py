@@ -11,7 +11,8 @@ from graph_driver.artifacts.package import is_package, load
 from graph_driver.calibration import this_machine
 from graph_driver.cli.inspect import OPERATOR_STAGES, UsageError, dependences_text
 from graph_driver.compile_model import compile_with, import_with
-from graph_driver.dynamic.plan import Template, build_template
+from graph_driver.dynamic import compiling as symbolic
+from graph_driver.dynamic.plan import Template
 from graph_driver.fusion.joined import Group
 from graph_driver.gpu.looking import gpu_stage, gpu_target
 from graph_driver.ir import Graph
@@ -64,7 +65,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
     if stage in ("plan", "memory"):
         if graph.symbols is None:
             return [("", _plan_stage(_planned(graph, groups, platform, options), stage))]
-        template = _template(graph, groups, options)
+        template = _template(graph, groups, platform, options)
         text = _plan_stage(template.typical, stage)
         return [("", "\n".join([*template.lines(), "at the representative sizes:", text]))]
     assert stage in OPERATOR_STAGES
@@ -150,13 +151,13 @@ def schedule_of(group: Group, platform: Platform) -> Schedule:
 def _planned(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Plan:
     """The plan without compiling anything; with symbolic sizes the one at the representative sizes."""
     if graph.symbols is not None:
-        return _template(graph, groups, options).typical
+        return _template(graph, groups, platform, options).typical
     return placed(graph, groups, _abis(groups), platform, options, graph.notes)
 
 
-def _template(graph: Graph, groups: Sequence[Group], options: CompileOptions) -> Template:
+def _template(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Template:
     """The plan of a graph with symbolic sizes."""
-    return build_template(graph, groups, _abis(groups), options.planner)
+    return symbolic.placed(graph, groups, _abis(groups), platform, options, graph.notes)
 
 
 def _abis(groups: Sequence[Group]) -> dict[str, Abi]:

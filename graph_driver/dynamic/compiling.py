@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
@@ -16,6 +16,8 @@ from graph_driver.fusion.joined import Group
 from graph_driver.importing.limits import human
 from graph_driver.ir import Graph
 from graph_driver.options import CompileOptions
+from graph_driver.planning.plan import Abi
+from graph_driver.planning.tasks import with_tasks
 from graph_driver.platforms import Platform
 from graph_driver.program import link_program, weights_segment
 from graph_driver.report import Report
@@ -56,7 +58,7 @@ def plan_symbolic(
         _assume(symbols, g)
     report.decisions = [str(d) for d in graph.decisions]
     with report.stage("plan"):
-        template = build_template(graph, found, {key: c.abi for key, c in compiled.items()}, options.planner)
+        template = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
     if options.memory_limit is not None:
         check_limit(template, options.memory_limit)
     report.sizes = template.lines()
@@ -64,8 +66,34 @@ def plan_symbolic(
     return found, compiled, template
 
 
+def placed(
+    graph: Graph, found: Sequence[Group], abis: Mapping[str, Abi], platform: Platform, options: CompileOptions,
+    notes: list[str],
+) -> Template:  # fmt: skip
+    """The plan of a graph whose sizes are formulas, as tasks where the options ask for that and it fits."""
+
+    def template(window: int) -> Template:
+        return build_template(graph, found, abis, options.planner, window)
+
+    def peak(made: Template) -> int:
+        return made.typical.peak if options.memory_limit is None else largest_arena(made)[0]
+
+    in_order = template(0)
+    if not options.tasks or platform.threads < 2:
+        return in_order
+    return with_tasks(in_order, template, lambda t: t.typical.after, peak, options.memory_limit, notes)
+
+
 def check_limit(template: Template, limit: int) -> None:
     """Refuse a memory limit that some sizes break. Raises `ModelError`."""
+    peak, most = largest_arena(template)
+    if peak > limit:
+        given = ", ".join(f"{n} = {v}" for n, v in most.items())
+        raise ModelError(f"the arena needs {human(peak)} at {given}, more than the memory limit of {human(limit)}")
+
+
+def largest_arena(template: Template) -> tuple[int, dict[str, int]]:
+    """The bytes of the arena at the upper ends of all sizes, and these. Raises `ModelError` when one has no end."""
     symbols = template.symbols
     free = [n for n, r in symbols.ranges.items() if r.high is None]
     if free:
@@ -74,10 +102,7 @@ def check_limit(template: Template, limit: int) -> None:
             f"the arena grows with them"
         )
     most = {n: r.high for n, r in symbols.ranges.items() if r.high is not None}
-    _, peak = template.arena.place(most)
-    if peak > limit:
-        given = ", ".join(f"{n} = {v}" for n, v in most.items())
-        raise ModelError(f"the arena needs {human(peak)} at {given}, more than the memory limit of {human(limit)}")
+    return template.arena.place(most)[1], most
 
 
 def _assume(symbols: Symbols, group: Group) -> None:

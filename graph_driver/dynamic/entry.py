@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from graph_driver.dynamic.plan import Template
-from graph_driver.execution.entry import FIRST_INPUT, RUNTIME, base_index, segment_name, segments
+from graph_driver.execution.entry import FIRST_INPUT, RUNTIME, base_index, segment_name, segments, task_function, waits
 from graph_driver.planning.plan import Plan
 
 
@@ -25,7 +25,8 @@ def entry_text(template: Template, triple: str, alone: Collection[int] = ()) -> 
     lines = [f'target triple = "{triple}"', *(f"declare void @{s}(ptr, ptr, ptr)" for s in symbols)]
     lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     for number, steps in enumerate(segments(plan, alone)):
-        lines += _Segment(template).text(segment_name(number), steps)
+        segment, name, after = _Segment(template), segment_name(number), waits(plan, steps)
+        lines += segment.tasks(name, steps, after) if after else segment.text(name, steps)
     return "\n".join(lines) + "\n"
 
 
@@ -37,31 +38,45 @@ class _Segment:
         self.value_entry = template.values_at()
         self.lines: list[str] = []
         self.loaded: set[int] = set()
+        self.runtime, self.prefix = f"%b{RUNTIME}", ""
 
     def text(self, name: str, steps: list[int]) -> list[str]:
-        plan = self.plan
-        width = max(len(plan.steps[k].args) for k in steps)
-        bases = {self.base(a) for k in steps for a in plan.steps[k].args} | {RUNTIME, self.table}
-        self.lines = [f"define void @{name}(ptr %bases) {{", "entry:", f"  %args = alloca [{width} x ptr], align 8"]
-        for b in sorted(bases):
-            self.lines.append(f"  %b{b}.at = getelementptr ptr, ptr %bases, i64 {b}")
-            self.lines.append(f"  %b{b} = load ptr, ptr %b{b}.at, align 8")
-        for k in range(width):
-            self.lines.append(f"  %slot{k} = getelementptr ptr, ptr %args, i64 {k}")
+        """The segment as a function that runs its steps in order."""
         for k in steps:
             self.step(k)
-        return [*self.lines, "  ret void", "}"]
+        return [f"define void @{name}(ptr %bases) {{", "entry:", *self.head(steps), *self.lines, "  ret void", "}"]
+
+    def tasks(self, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
+        """The segment as a graph of tasks."""
+        self.runtime = "%runtime"
+        cases = []
+        for k in steps:
+            self.lines, self.loaded, self.prefix = [], set(), f"{k}."
+            self.step(k)
+            cases.append(self.lines)
+        return task_function(name, after, self.head(steps), cases)
+
+    def head(self, steps: list[int]) -> list[str]:
+        """Room for the pointers that a kernel gets, and what they are relative to."""
+        width = max(len(self.plan.steps[k].args) for k in steps)
+        bases = {self.base(a) for k in steps for a in self.plan.steps[k].args} | {RUNTIME, self.table}
+        lines = [f"  %args = alloca [{width} x ptr], align 8"]
+        for b in sorted(bases):
+            lines.append(f"  %b{b}.at = getelementptr ptr, ptr %bases, i64 {b}")
+            lines.append(f"  %b{b} = load ptr, ptr %b{b}.at, align 8")
+        return [*lines, *(f"  %slot{k} = getelementptr ptr, ptr %args, i64 {k}" for k in range(width))]
 
     def base(self, arg: str) -> int:
         return self.table if arg in self.value_entry else base_index(self.plan, self.plan.slots[arg].place)
 
     def entry(self, number: int) -> str:
         """The value of an entry of the table (loaded at its first use)."""
+        name = f"%e{self.prefix}{number}"
         if number not in self.loaded:
             self.loaded.add(number)
-            self.lines.append(f"  %e{number}.at = getelementptr i64, ptr %b{self.table}, i64 {number}")
-            self.lines.append(f"  %e{number} = load i64, ptr %e{number}.at, align 8")
-        return f"%e{number}"
+            self.lines.append(f"  {name}.at = getelementptr i64, ptr %b{self.table}, i64 {number}")
+            self.lines.append(f"  {name} = load i64, ptr {name}.at, align 8")
+        return name
 
     def step(self, number: int) -> None:
         step = self.plan.steps[number]
@@ -77,7 +92,7 @@ class _Segment:
             params = f"%n{number}"
             at = self.template.params[number]
             self.lines.append(f"  {params} = getelementptr i64, ptr %b{self.table}, i64 {at}")
-        self.lines.append(f"  call void @{step.symbol}(ptr %args, ptr {params}, ptr %b{RUNTIME})")
+        self.lines.append(f"  call void @{step.symbol}(ptr %args, ptr {params}, ptr {self.runtime})")
 
     def pointer(self, name: str, arg: str) -> str:
         base, slot = self.base(arg), self.plan.slots[arg]

@@ -9,6 +9,7 @@ from graph_driver.dynamic.arena import Arena
 from graph_driver.dynamic.plan import Template
 from graph_driver.dynamic.size import Extent, Size, from_data, to_data
 from graph_driver.dynamic.symbols import Guard, Symbols
+from graph_driver.dynamic.tasks import check_after
 from graph_driver.memory import PlanError
 from graph_driver.planning.plan import Plan
 
@@ -74,7 +75,7 @@ def template_from_data(data: Mapping[str, Any], typical: Plan) -> Template:
 
 
 def check_template(t: Template) -> None:
-    """The formulas fit the plan, and whatever is alive together is stacked.
+    """The formulas fit the plan, whatever is alive together is stacked, and what shares memory is in order.
 
     Raises:
         PlanError: the first contradiction.
@@ -103,6 +104,7 @@ def check_template(t: Template) -> None:
             begin, end = arena.steps[other]
             if first <= end and begin <= last and other not in under[name]:
                 raise PlanError(f"'{other}' and '{name}' are alive together and not stacked")
+    check_after(t)
     bound = t.bind(t.symbols.typical).plan
     for name, slot in bound.slots.items():
         if slot.place.kind == "arena" and slot.place.offset + slot.nbytes > bound.peak:

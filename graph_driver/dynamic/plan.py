@@ -17,9 +17,11 @@ from graph_driver.dynamic.arena import Arena, maximum_text, stacked
 from graph_driver.dynamic.infer import at_typical, is_symbolic
 from graph_driver.dynamic.size import Extent, Size, evaluate, size_of
 from graph_driver.dynamic.symbols import Symbols
+from graph_driver.dynamic.tasks import before
 from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph
 from graph_driver.planning.plan import Abi, Place, Plan, build_plan, memory_of
+from graph_driver.planning.tasks import direct
 from poly.dtypes import BY_NAME
 from poly.json_io import load_expr
 
@@ -134,12 +136,12 @@ QUICK_PLANNERS = ("greedy-by-size", "best-fit", "two-cursor")
 
 
 def build_template(
-    graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi], planner: str | None = None
+    graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi], planner: str | None = None, window: int = 0
 ) -> Template:
     """The plan of a graph with symbolic sizes. `abis` as in `build_plan`.
 
     `planner` (one of `memory.PLANNERS`) decides at the representative sizes which of two tensors lies below; None:
-    the best of `QUICK_PLANNERS` there.
+    the best of `QUICK_PLANNERS` there. `window`: as in `build_plan`, for steps that may run at the same time.
     """
     symbols = graph.symbols
     assert symbols is not None
@@ -150,7 +152,7 @@ def build_template(
         for k, (symbol, order, _) in abis.items()
     }
     names = QUICK_PLANNERS if planner is None else (planner,)
-    plans = [build_plan(numeric, groups, numbered, name) for name in names]
+    plans = [build_plan(numeric, groups, numbered, name, window) for name in names]
     plan = min(plans, key=lambda p: p.peak)
     inside = memory_of(graph, groups)
     valued = {
@@ -194,6 +196,9 @@ def build_template(
         if group.scop is not None and group.scop.params:
             params[-1] = len(numbers)
             numbers += [symbols.formula(p) for p in group.scop.params]
-    return Template(
+    template = Template(
         symbols, plan, shapes, stacked(placed, tensors, sizes), homes, tuple(numbers), tuple(params), copies, valued
     )
+    if not window:
+        return template
+    return replace(template, typical=replace(plan, after=direct(before(template))))

@@ -10,7 +10,7 @@ and the graph of who waits for whom to the threads (`emit.run_time.task_runner`)
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from emit.run_time.task_runner import TASKS_AT, graph_words
 from graph_driver.planning.plan import Place, Plan, Step
@@ -58,14 +58,23 @@ def entry_text(plan: Plan, triple: str, alone: Collection[int] = ()) -> str:
         lines.append(f"@{sizes_name(step)} = internal constant [{len(step.sizes)} x i64] [{numbers}]")
     for number, steps in enumerate(segments(plan, alone)):
         name = segment_name(number)
-        # A step that is cut out is done before what follows it, whoever waits for it.
-        earlier = [[e for e in plan.after[k] if e >= steps[0]] for k in steps] if plan.after else []
-        after = [tuple(e - steps[0] for e in es) for es in earlier]
-        if any(len(e) != 1 or e[0] != k for k, e in enumerate(after[1:])):
+        after = waits(plan, steps)
+        if after:
             lines += _task_graph(plan, name, steps, after)
         else:
             lines += _segment(plan, name, [plan.steps[k] for k in steps])
     return "\n".join(lines) + "\n"
+
+
+def waits(plan: Plan, steps: Sequence[int]) -> list[tuple[int, ...]]:
+    """For each step of a segment, counted from its first, those that it waits for; empty when they run in order.
+
+    A step that is cut out of the plan is done before what follows it, whoever waits for it.
+    """
+    if not plan.after:
+        return []
+    after = [tuple(e - steps[0] for e in plan.after[k] if e >= steps[0]) for k in steps]
+    return after if any(len(e) != 1 or e[0] != k for k, e in enumerate(after[1:])) else []
 
 
 def _segment(plan: Plan, name: str, steps: list[Step]) -> list[str]:
@@ -78,18 +87,27 @@ def _segment(plan: Plan, name: str, steps: list[Step]) -> list[str]:
 
 def _task_graph(plan: Plan, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
     """A segment whose steps the threads of the pool share out; without a pool they run in order."""
-    words = graph_words(after)
     chosen = [plan.steps[k] for k in steps]
-    cases = " ".join(f"i64 {n}, label %case{n}" for n in range(len(steps)))
+    cases = [[*_bases(plan, [s], f"{n}."), *_call(plan, s, str(n), f"{n}.", "%runtime")] for n, s in enumerate(chosen)]
+    return task_function(name, after, _frame(chosen), cases)
+
+
+def task_function(
+    name: str, after: Sequence[tuple[int, ...]], head: Sequence[str], cases: Sequence[Sequence[str]]
+) -> list[str]:
+    """A segment as a graph of tasks: `cases` has the text of each, `head` what all of them need."""
+    words, count = graph_words(after), len(cases)
+    labels = " ".join(f"i64 {n}, label %case{n}" for n in range(count))
     lines = [f"@{name}.graph = internal constant [{len(words)} x i32] [{', '.join(f'i32 {w}' for w in words)}]"]
-    lines += [f"define internal void @{name}.task(i64 %number, ptr %bases, ptr %runtime) {{", "entry:", *_frame(chosen)]
-    lines.append(f"  switch i64 %number, label %end [ {cases} ]")
-    for n, step in enumerate(chosen):
-        lines += [f"case{n}:", *_bases(plan, [step], f"{n}."), *_call(plan, step, str(n), f"{n}.", "%runtime")]
-        lines.append("  br label %end")
-    lines += ["end:", "  ret void", "}"]
+    lines += [f"define internal void @{name}.task(i64 %number, ptr %bases, ptr %runtime) {{", "entry:", *head]
+    lines.append(f"  switch i64 %number, label %end [ {labels} ]")
+    for n, case in enumerate(cases):
+        lines += [f"case{n}:", *case, "  br label %end"]
     return [
         *lines,
+        "end:",
+        "  ret void",
+        "}",
         f"define void @{name}(ptr %bases) {{",
         "entry:",
         "  %pool = load ptr, ptr %bases, align 8",
@@ -101,7 +119,7 @@ def _task_graph(plan: Plan, name: str, steps: list[int], after: list[tuple[int, 
         f"  call void %run(ptr %pool, ptr @{name}.task, ptr %bases, ptr @{name}.graph)",
         "  ret void",
         "serial:",
-        *(f"  call void @{name}.task(i64 {n}, ptr %bases, ptr null)" for n in range(len(steps))),
+        *(f"  call void @{name}.task(i64 {n}, ptr %bases, ptr null)" for n in range(count)),
         "  ret void",
         "}",
     ]

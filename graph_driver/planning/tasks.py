@@ -11,8 +11,8 @@ are drawn out over all steps with which those that touch a tensor may run (`spre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from graph_driver.importing.limits import human
 
@@ -25,6 +25,9 @@ A smaller number is tried when the arena becomes too large."""
 
 Region = tuple[str, int, int, int]  # kind of memory, which one, begin, end (bytes)
 Uses = tuple[frozenset[Region], frozenset[Region]]  # read, written
+After = tuple[tuple[int, ...], ...]
+Where = TypeVar("Where", bound=Hashable)
+Planned = TypeVar("Planned")
 
 
 def segments_of(steps: Sequence[Step]) -> list[int]:
@@ -37,22 +40,32 @@ def segments_of(steps: Sequence[Step]) -> list[int]:
     return found
 
 
-def ordered(uses: Sequence[Uses], segments: Sequence[int]) -> list[int]:
-    """For each step a bit mask of the earlier ones of its segment that must be done before it."""
+def _meet(a: Region, b: Region) -> bool:
+    return a[:2] == b[:2] and a[2] < b[3] and b[2] < a[3]
+
+
+def ordered(
+    uses: Sequence[tuple[frozenset[Where], frozenset[Where]]], segments: Sequence[int],
+    meet: Callable[[Where, Where], bool],
+) -> list[int]:  # fmt: skip
+    """For each step a bit mask of the earlier ones of its segment that must be done before it.
+
+    `uses`: the memory that each step reads and writes; `meet`: whether two memories may share bytes.
+    """
+
+    def clash(a: frozenset[Where], b: frozenset[Where]) -> bool:
+        return any(meet(x, y) for x in a for y in b)
+
     before: list[int] = []
     for k, (reads, writes) in enumerate(uses):
         mask = 0
         for j in range(k):
             if segments[j] != segments[k] or segments[k] < 0:
                 continue
-            if _meet(uses[j][1], reads) or _meet(uses[j][1], writes) or _meet(uses[j][0], writes):
+            if clash(uses[j][1], reads) or clash(uses[j][1], writes) or clash(uses[j][0], writes):
                 mask |= before[j] | 1 << j
         before.append(mask)
     return before
-
-
-def _meet(a: frozenset[Region], b: frozenset[Region]) -> bool:
-    return any(x[:2] == y[:2] and x[2] < y[3] and y[2] < x[3] for x in a for y in b)
 
 
 def spread(before: Sequence[int], segments: Sequence[int], window: int) -> list[tuple[int, int]]:
@@ -68,18 +81,21 @@ def spread(before: Sequence[int], segments: Sequence[int], window: int) -> list[
     return span
 
 
-def dependences(plan: Plan) -> tuple[tuple[int, ...], ...]:
+def dependences(plan: Plan) -> After:
     """For each step those before it that it waits for directly; what follows from others is left out."""
-    uses = [uses_of(plan, s) for s in plan.steps]
-    before = ordered(uses, segments_of(plan.steps))
+    return direct(ordered([uses_of(plan, s) for s in plan.steps], segments_of(plan.steps), _meet))
+
+
+def direct(before: Sequence[int]) -> After:
+    """The same from bit masks of all that must be done before each step."""
     found = []
     for mask in before:
-        direct, left = [], mask
+        waits, left = [], mask
         while left:
             j = left.bit_length() - 1
-            direct.append(j)
+            waits.append(j)
             left &= ~(before[j] | 1 << j)
-        found.append(tuple(reversed(direct)))
+        found.append(tuple(reversed(waits)))
     return tuple(found)
 
 
@@ -100,23 +116,26 @@ def _region(plan: Plan, name: str) -> Region | None:
     return slot.place.kind, slot.place.index, slot.place.offset, slot.place.offset + slot.nbytes
 
 
-def with_tasks(plan: Plan, make: Callable[[int], Plan], limit: int | None, notes: list[str]) -> Plan:
-    """The plan that `make` gives for tasks in place of `plan`, where independent steps are in it.
+def with_tasks(
+    in_order: Planned, make: Callable[[int], Planned], after: Callable[[Planned], After],
+    peak: Callable[[Planned], int], limit: int | None, notes: list[str],
+) -> Planned:  # fmt: skip
+    """What `make` gives for tasks in place of the plan `in_order`, where independent steps are in it.
 
-    `make` gets the number of steps within which they stay independent, the largest of `WINDOWS` first; the arena
-    must not become larger than `limit` (bytes).
+    `make` gets the number of steps within which they stay independent, the largest of `WINDOWS` first; the arena,
+    whose bytes are `peak` of a plan, must not become larger than `limit`. `after` says who waits for whom.
     """
     for window in WINDOWS:
         parallel = make(window)
-        if width(parallel.after) < 2:
-            return plan
-        if limit is None or parallel.peak <= limit:
+        if width(after(parallel)) < 2:
+            return in_order
+        if limit is None or peak(parallel) <= limit:
             return parallel
     notes.append(
-        f"steps run in order: as tasks on several threads the arena would be {human(parallel.peak)}, "
-        f"not {human(plan.peak)}"
+        f"steps run in order: as tasks on several threads the arena would be {human(peak(parallel))}, "
+        f"not {human(peak(in_order))}"
     )
-    return plan
+    return in_order
 
 
 def width(after: Sequence[Sequence[int]]) -> int:
@@ -135,7 +154,7 @@ def times(
     `inside` has the tensor whose memory each tensor uses, and where in it; scratch is a step's own.
     """
     segments = segments_of(steps)
-    return spread(ordered(_uses_of_tensors(steps, inside, nbytes), segments), segments, window)
+    return spread(ordered(_uses_of_tensors(steps, inside, nbytes), segments, _meet), segments, window)
 
 
 def _uses_of_tensors(

@@ -137,7 +137,7 @@ def check_tasks(plan: Plan) -> None:
     """
     if not plan.after:
         return
-    before = _closure(plan)
+    before = closure(plan)
     cuts: dict[tuple[str, int], set[int]] = {}
     touched: list[list[tuple[tuple[str, int], int, int, bool]]] = []
     for step in plan.steps:
@@ -168,7 +168,7 @@ def check_tasks(plan: Plan) -> None:
                     readers.setdefault(cell, []).append(k)
 
 
-def _closure(plan: Plan) -> list[int]:
+def closure(plan: Plan) -> list[int]:
     """For each step a bit mask of those that are done when it begins. Raises `PlanError`."""
     if len(plan.after) != len(plan.steps):
         raise memory.PlanError(f"the order of {len(plan.steps)} steps is given for {len(plan.after)}")

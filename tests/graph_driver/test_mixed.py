@@ -46,11 +46,13 @@ def plain(make: Callable[[], onnx.ModelProto], **options: Any) -> Callable[[], t
     return made
 
 
-def symbolic(make: Callable[[], onnx.ModelProto], **sizes: int) -> Callable[[], tuple[Model, Feeds]]:
-    """Compiled for all sizes, run at others than the representative ones."""
+def symbolic(
+    make: Callable[[], onnx.ModelProto], threads: int = 1, **sizes: int
+) -> Callable[[], tuple[Model, Feeds]]:
+    """Compiled for all sizes, run at others than the representative ones; with several threads as tasks."""
 
     def made() -> tuple[Model, Feeds]:
-        model = polyc.compile_model(make(), threads=1, symbolic=True)
+        model = polyc.compile_model(make(), threads=threads, tasks=threads > 1, symbolic=True)
         return model, random_feeds(model, **sizes)
 
     return made
@@ -62,6 +64,7 @@ MODELS = {
     "recurrent": plain(recurrent),
     "tasks": plain(lambda: branching(np.random.default_rng(8), 14), threads=2, tasks=True),
     "control flow": in_control,
+    "symbolic tasks": symbolic(lambda: branching(np.random.default_rng(8), 14, "rows"), threads=2, rows=13),
     "symbolic": symbolic(perceptron, batch=9),
     "symbolic, sizes as data": symbolic(attention, batch=3, length=7),
 }

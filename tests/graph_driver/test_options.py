@@ -51,7 +51,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "fast_math": (True, set()),
     "bind": ({"x": 1.0}, set()),
     "planner": ("two-cursor", set()),
-    "tasks": (True, {"c", "gpu", "c99", "symbolic"}),
+    "tasks": (True, {"c", "gpu", "c99"}),
     "tuned": (True, {"gpu", "c99"}),
     "dtype": ("f16", set()),
     "keep_f32": (["Softmax"], set()),

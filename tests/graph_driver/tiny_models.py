@@ -101,7 +101,7 @@ def recurrent() -> onnx.ModelProto:
     return model_of(nodes, {"x": [5, 2, 6]}, outputs, weights)
 
 
-def branching(rng: np.random.Generator, steps: int, rows: int = 24) -> onnx.ModelProto:
+def branching(rng: np.random.Generator, steps: int, rows: int | str = 24) -> onnx.ModelProto:
     """A random graph in which values are read by several nodes: products, softmaxes, sums, concatenations."""
     nodes: list[Any] = []
     weights: dict[str, np.ndarray] = {}
