@@ -129,6 +129,13 @@ def _explaining(commands: Any) -> None:
     _compiling(bisect)
 
 
+def _threads(text: str) -> int:
+    """A number of threads."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"threads are a number of at least 1, not '{text}'")
+    return int(text)
+
+
 def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     """Options of everything that compiles."""
     p.add_argument("--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, ...")
@@ -136,7 +143,7 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     p.add_argument(
         "--bind", action="append", default=[], metavar="NAME=V[,V...]", help="fix the value of an input of a model"
     )
-    p.add_argument("--threads", type=int, metavar="N", help="of parallel loops (default: all cores)")
+    p.add_argument("--threads", type=_threads, metavar="N", help="of parallel loops (default: all cores)")
     p.add_argument("--exact", action="store_true", help="keep each operator's own rounding (no Winograd convolutions)")
     p.add_argument("--passes", metavar="A,B", help="run these graph passes, in this order (polyc passes lists them)")
     p.add_argument("--disable", default="", metavar="A,B", help="leave out these graph passes")

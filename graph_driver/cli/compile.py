@@ -43,13 +43,11 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
         yield update
 
 
-def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse a target that does not exist, and no threads. Raises `UsageError`."""
+def check_target(arguments: argparse.Namespace) -> None:
+    """Refuse a target that does not exist. Raises `UsageError`."""
     if arguments.target not in (None, *TARGETS) and not gpu_targets.is_gpu(arguments.target):
         known = ", ".join((*TARGETS, *gpu_targets.names()))
         raise UsageError(f"no target '{arguments.target}' for models in this version (it has {known})")
-    if arguments.threads is not None and arguments.threads < 1:
-        raise UsageError(f"--threads must be at least 1, not {arguments.threads}")
 
 
 def options_of(
@@ -61,7 +59,7 @@ def options_of(
     Raises:
         UsageError: a value that makes no sense.
     """
-    check_options(arguments)
+    check_target(arguments)
     given = vars(arguments)
     naive = given["select"] == "naive"  # the baseline: each node as its operator is defined
     passes = None if given["passes"] is None else names_in(given["passes"])

@@ -17,6 +17,7 @@ from graph_driver.cli.inspect import (
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
+from graph_driver.tuning import use
 
 if TYPE_CHECKING:
     from graph_driver.options import CompileOptions
@@ -35,7 +36,7 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     refuse_model_options(arguments)
     from emit import targets
     from graph_driver.calibration import this_machine
-    from graph_driver.compile_operator import auto_schedule, resolve_target
+    from graph_driver.compile_operator import resolve_target
     from graph_driver.explain import explain_schedule
     from scheduler.cost.model import predict
     from scheduler.cost.work import work_of
@@ -43,7 +44,8 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     machine = resolve_target(arguments.target if arguments.target != "c" else None)
     threads = machine.threads if arguments.threads is None else arguments.threads
-    found = auto_schedule(scop, machine, sizes, threads)
+    with use.tuned(arguments.tuned):
+        found = operator_schedule(scop, arguments.target, sizes, None, threads)
     work = work_of(found.original, machine) if targets.obstacle(machine) is None else None
     prediction = None if work is None else predict(work, this_machine(machine), threads)
     return explain_schedule(found, machine, threads, sizes, prediction)
@@ -71,7 +73,6 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
 def _kernel_decisions(path: Path, options: CompileOptions) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
     from graph_driver.cli.models import kernels_of_model, schedule_of
-    from graph_driver.tuning import use
 
     platform, found = kernels_of_model(path, options)
     with use.tuned(options.tuned):
@@ -93,8 +94,9 @@ def diff_command(arguments: argparse.Namespace) -> int:
         raise UsageError("diff is for operators (FILE.py:OP)")
     refuse_model_options(arguments)
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
-    first = operator_schedule(scop, arguments.target, sizes, arguments.first)
-    second = operator_schedule(scop, arguments.target, sizes, arguments.second)
+    with use.tuned(arguments.tuned):
+        first = operator_schedule(scop, arguments.target, sizes, arguments.first, arguments.threads)
+        second = operator_schedule(scop, arguments.target, sizes, arguments.second, arguments.threads)
     found = first.diff(second)
     data = {"format": "polyc-diff", "version": 1, "name": scop.name, "changes": [c.data() for c in found]}
     return _show(data, arguments.json, lambda: str(found).splitlines())
@@ -109,6 +111,8 @@ def bisect_command(arguments: argparse.Namespace) -> int:
     if not is_operator(arguments.what):
         raise UsageError("bisect is for operators (FILE.py:OP)")
     refuse_model_options(arguments)
+    if arguments.tuned:
+        raise UsageError("bisect looks at the schedule of its trace: leave out --tuned")
     try:
         text = arguments.trace.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -15,6 +15,7 @@ from emit.gpu import targets as gpu_targets
 from emit.gpu.targets import is_gpu
 from frontend_dsl import Operator
 from graph_driver.gpu.looking import gpu_stage, gpu_target
+from graph_driver.tuning import use
 from poly.errors import ArgumentError, PolycError
 from poly.scop import Scop
 
@@ -37,7 +38,11 @@ OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and
 
 
 def refuse_model_options(arguments: argparse.Namespace) -> None:
-    """Raises `UsageError` for an option that would have no effect on an operator."""
+    """Raises `UsageError` for an option that would have no effect on an operator (or on one for a GPU)."""
+    if is_gpu(arguments.target):
+        for name in ("threads", "tuned"):
+            if vars(arguments).get(name) is not None:
+                raise UsageError(f"--{name} is of a CPU, and {arguments.target} is none")
     for name, absent in OF_MODELS.items():
         if vars(arguments).get(name, absent) != absent:
             raise UsageError(f"--{name.replace('_', '-')} is for models, and {arguments.what} is an operator")
@@ -181,19 +186,26 @@ def operator_scop(op: Operator, given: Mapping[str, int | float]) -> tuple[Scop,
     return scop, sizes
 
 
-def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], file: Path | None) -> Schedule:
-    """The automatic schedule, or the one saved in `file` (`Schedule.save` or `Schedule.to_yaml`).
+def operator_schedule(
+    scop: Scop, target: str | None, sizes: Mapping[str, int], file: Path | None, threads: int | None = None
+) -> Schedule:
+    """The automatic schedule (within `use.tuned`: a tuned one if there is), or the one saved in `file` by
+    `Schedule.save` or `Schedule.to_yaml`. `threads`: None is all cores.
 
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
-    from graph_driver.compile_operator import auto_schedule, gpu_schedule, specialised
+    from graph_driver.compile_operator import auto_schedule, gpu_schedule, resolve_target, specialised
+    from poly.rewriting.specialise import specialise
     from scheduler.schedule import Schedule
 
     if file is None and is_gpu(target):
         return gpu_schedule(scop, gpu_targets.get(str(target)), sizes)
     if file is None:
-        return auto_schedule(scop, target if target != "c" else None, sizes)
+        machine = resolve_target(target if target != "c" else None)
+        workers = machine.threads if threads is None else threads
+        tuned = use.schedule_for(specialise(scop, sizes), machine, workers) if use.asked() else None
+        return auto_schedule(scop, machine, sizes, workers) if tuned is None else tuned
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -204,9 +216,9 @@ def operator_schedule(scop: Scop, target: str | None, sizes: Mapping[str, int], 
 
 def operator_stage(
     op: Operator, stage: str, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
-    yaml: bool = False,
+    yaml: bool = False, threads: int | None = None,
 ) -> str:  # fmt: skip
-    """The text of one stage of an operator; `yaml`: the schedule as a file to edit.
+    """The text of one stage of an operator; `yaml`: the schedule as a file to edit. `threads`: None is all cores.
 
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
@@ -222,7 +234,7 @@ def operator_stage(
     if stage == "deps":
         return dependences_text(specialise(scop, sizes))
     gpu = gpu_target(target, stage)
-    schedule = operator_schedule(scop, gpu or target, sizes, file)
+    schedule = operator_schedule(scop, gpu or target, sizes, file, threads)
     if stage == "schedule" and yaml:
         return schedule.to_yaml().rstrip("\n")
     if gpu is not None:
@@ -231,18 +243,19 @@ def operator_stage(
         from poly.text import print_tree
 
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    return str(compile_operator(schedule.original, target=target, schedule=schedule).source(stage))
+    return str(compile_operator(schedule.original, target, schedule, threads).source(stage))
 
 
 def document_of(
-    op: Operator, target: str | None, given: Mapping[str, int | float], file: Path | None = None
-) -> dict[str, Any]:
+    op: Operator, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Everything about an operator and its schedule (`graph_driver.html.operator_page`)."""
     from graph_driver.compile_operator import resolve_target
     from graph_driver.html.operator_page import operator_document
 
     scop, sizes = operator_scop(op, given)
-    schedule = operator_schedule(scop, target, sizes, file)
+    schedule = operator_schedule(scop, target, sizes, file, threads)
     machine = gpu_targets.get(str(target)) if is_gpu(target) else resolve_target(target if target != "c" else None)
     return operator_document(schedule, machine, "automatic" if file is None else file.name, given)
 

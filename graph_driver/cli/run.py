@@ -121,6 +121,9 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
     from graph_driver.passes.differential import compiled_outputs, differential
     from graph_driver.platforms import platform_of
 
+    for name, absent in NOT_WITH_DIFFERENTIAL.items():
+        if vars(arguments)[name] != absent:
+            raise UsageError(f"--{name} does not go with --differential, which only compares the outputs")
     if packaged:
         raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
     options = options_of(arguments, {name: value.shape for name, value in inputs.items()}, symbolic=False)
@@ -137,6 +140,13 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
     verdict = differential(graph, options.pipeline(platform), platform.machine, evaluate, arguments.tolerance)
     print(json.dumps(asdict(verdict), indent=2) if arguments.json else verdict)
     return 0 if verdict.guilty is None else 1
+
+
+NOT_WITH_DIFFERENTIAL: Mapping[str, Any] = {
+    "mode": "graph", "eager": [], "tensor": [], "save": None, "check": False, "reference": None, "poison": False,
+    "profile": None, "contiguous": [],
+}  # fmt: skip
+"""Options of a run that `--differential` does not do, and what they are when not given."""
 
 
 def _bound(source: Path, pairs: list[str]) -> dict[str, np.ndarray]:

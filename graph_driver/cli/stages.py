@@ -19,6 +19,7 @@ from graph_driver.cli.inspect import (
     refuse_model_options,
 )  # fmt: skip
 from graph_driver.html.page import page, write_page
+from graph_driver.tuning import use
 
 
 def inspect_command(arguments: argparse.Namespace) -> int:
@@ -27,11 +28,15 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         refuse_model_options(arguments)
         given, op = parse_numbers(arguments.dim), load_operator(arguments.what)
         if arguments.stage is None and (arguments.html is not None or arguments.json):
-            return _document(arguments, document_of(op, arguments.target, given, arguments.schedule))
+            with use.tuned(arguments.tuned):
+                document = document_of(op, arguments.target, given, arguments.schedule, arguments.threads)
+            return _document(arguments, document)
         stage = arguments.stage or "scop"
         if arguments.yaml and stage != "schedule":
             raise UsageError("--yaml goes with --stage schedule")
-        parts = [("", operator_stage(op, stage, arguments.target, given, arguments.schedule, arguments.yaml))]
+        about = (arguments.target, given, arguments.schedule, arguments.yaml, arguments.threads)
+        with use.tuned(arguments.tuned):
+            parts = [("", operator_stage(op, stage, *about))]
     else:
         from graph_driver.artifacts.package import is_package
         from graph_driver.cli.compile import options_of, refuse_compiled  # a model needs onnx, which is slow to import

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli.compile import check_options, options_of, progress_bar
+from graph_driver.cli.compile import check_target, options_of, progress_bar
 from graph_driver.cli.inspect import (
     UsageError,
     is_operator,
@@ -30,7 +30,8 @@ def tune_command(arguments: argparse.Namespace) -> int:
     """Tune an operator or the kernels of a model; print a table, or `--json`.
 
     Raises:
-        UsageError: no trials, a target that this machine cannot run, or sizes without values.
+        UsageError: no trials, a target that this machine cannot run, sizes without values, or an option that
+            has no effect on kernels.
     """
     if arguments.trials < 1:
         raise UsageError(f"--trials must be at least 1, not {arguments.trials}")
@@ -38,7 +39,10 @@ def tune_command(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--limit must be positive, not {arguments.limit:g}")
     if arguments.target not in (None, "cpu"):
         raise UsageError(f"only kernels for this machine's CPU can be tuned, not for '{arguments.target}'")
-    check_options(arguments)
+    check_target(arguments)
+    for name in ("planner", "tasks", "tuned"):
+        if vars(arguments)[name]:
+            raise UsageError(f"--{name} changes no kernel: tune without it")
     kernels, left, machine, threads = _operator(arguments) if is_operator(arguments.what) else _model(arguments)
     records = []
     with progress_bar(arguments.json) as progress:

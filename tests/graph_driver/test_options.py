@@ -23,6 +23,7 @@ from graph_driver.compile_model import compile_model, compile_with
 from graph_driver.options import CompileOptions
 from graph_driver.passes.manager import PASSES
 from graph_driver.platforms import KINDS, c_sources, platform_of
+from graph_driver.tuning import use
 from poly.errors import ArgumentError, ModelError, OptionError
 
 NUMBERS = CompileOptions(threads=1, dims={"batch": 3})
@@ -235,8 +236,41 @@ def test_the_command_line_refuses_as_wrong_usage(
         assert cli.main([command, str(path), *given]) == 2, given
         err = capsys.readouterr().err
         assert err.startswith(f"polyc: {said}") and err.count("\n") == 1
+    with pytest.raises(SystemExit) as left:
+        cli.main(["run", str(path), "--threads", "0"])
+    assert left.value.code == 2 and "threads are a number of at least 1, not '0'" in capsys.readouterr().err
+    assert cli.main(["run", str(path), "--differential", "--mode", "eager"]) == 2
+    assert "--mode does not go with --differential" in capsys.readouterr().err
+    assert cli.main(["tune", str(path), "--tasks"]) == 2
+    assert "--tasks changes no kernel" in capsys.readouterr().err
     assert cli.main(["run", str(path), "--differential", "--planner", "exact", "--threads", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["guilty"] is None
+
+
+def test_threads_and_tuned_schedules_of_an_operator_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "doubled.py"
+    source.write_text(
+        "from polyc import dims, empty, f32, grid, op\n\nM, N = dims('M N')\n\n\n@op\n"
+        "def doubled(A: f32[M, N]) -> f32[M, N]:\n    B = empty((M, N), f32)\n"
+        "    for i, j in grid(M, N):\n        B[i, j] = A[i, j] + A[i, j]\n    return B\n"
+    )
+    asked: list[tuple[int, bool]] = []
+    monkeypatch.setattr(use, "schedule_for", lambda scop, machine, threads: asked.append((threads, use.asked())))
+    size = [f"{source}:doubled", "--dim", "M=2000", "--dim", "N=4000"]
+
+    def shown(*arguments: str) -> str:
+        assert cli.main([*arguments[:1], *size, *arguments[1:]]) == 0
+        return capsys.readouterr().out
+
+    one, two = (shown("inspect", "--stage", "schedule", "--threads", n) for n in ("1", "2"))
+    assert "parallel" in two and "parallel" not in one and not asked
+    assert shown("inspect", "--stage", "schedule", "--threads", "2", "--tuned") == two
+    shown("explain", "--threads", "1", "--tuned")
+    assert asked == [(2, True), (1, True)]
+    assert cli.main(["inspect", *size, "--target", "sm_80", "--tuned"]) == 2
+    assert capsys.readouterr().err == "polyc: --tuned is of a CPU, and sm_80 is none\n"
 
 
 def test_a_model_is_the_same_however_its_options_are_given() -> None:
