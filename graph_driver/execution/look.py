@@ -1,4 +1,4 @@
-"""Looking at any tensor of a model: the steps that make or read it run one at a time, the others natively."""
+"""Looking at any tensor of a model in an eager run."""
 
 from __future__ import annotations
 
@@ -30,22 +30,16 @@ def inspect_tensors(model: Model, inputs: Mapping[str, Any], names: Sequence[str
     found: dict[str, np.ndarray] = {}
 
     def observe(_: int, step: Step, look: Look) -> None:
-        for name in asked:
+        for name in names:
             if name in step.results or (name not in found and name in step.args):
                 found[name] = look(name)
 
     def before(_: int, step: Step, look: Look) -> None:  # after the step an operand may be overwritten
-        if wanted := within(step):
+        wanted = [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
+        if wanted:
             found.update(_recompute(model, inside[wanted[0]], wanted, look))
 
-    def within(step: Step) -> list[str]:
-        return [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
-
-    asked = {*names}
-    near = frozenset(
-        k for k, step in enumerate(model.plan.steps) if asked & {*step.results, *step.args} or within(step)
-    )
-    outputs = model.in_parts(inputs, near, observe, before)
+    outputs = model.for_inputs(inputs).run_eager(inputs, observe, before)
     for name in names:
         if name not in found:
             found[name] = outputs[name] if name in outputs else _still_there(model, name, inputs)

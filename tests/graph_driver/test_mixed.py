@@ -181,16 +181,12 @@ def test_a_loaded_directory_runs_mixed(tmp_path: Path) -> None:
         assert {s.step for s in watch.seen} == {0, 1}
 
 
-def test_inspect_runs_only_the_steps_around_a_tensor_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = MODELS["symbolic"]()
-    eager = Watch()
-    model.eager(inputs, eager)
-    taken: list[frozenset[int]] = []
-    run = Model.in_parts
-    monkeypatch.setattr(Model, "in_parts", lambda m, i, alone, *rest: taken.append(alone) or run(m, i, alone, *rest))
-    for name, value in eager.values.items():
-        assert not differs(model.inspect(inputs, [name]), {name: value})
-    assert taken and all(0 < len(alone) <= 2 for alone in taken)
+def test_tensors_are_inspected_at_the_sizes_of_the_inputs() -> None:
+    for name in ("symbolic", "symbolic, sizes as data"):
+        model, inputs = MODELS[name]()
+        eager = Watch()
+        model.eager(inputs, eager)
+        assert not differs(model.inspect(inputs, list(eager.values)), eager.values)
 
 
 def test_mixed_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
