@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver.execution import entry
-from graph_driver.execution.execute import SEGMENT, aligned_bytes
+from graph_driver.execution.execute import SEGMENT
+from graph_driver.execution.run_memory import aligned_bytes
 from graph_driver.external import address_of
 from poly.target import Target
 

@@ -32,7 +32,7 @@ import numpy as np
 from graph_driver.artifacts.recompiling import recompiled
 from graph_driver.execution import entry
 from graph_driver.execution.control import ControlNode
-from graph_driver.execution.execute import aligned_bytes
+from graph_driver.execution.run_memory import aligned_bytes
 from graph_driver.external import check_registered
 from graph_driver.importing.limits import MAX_TENSOR_BYTES
 from graph_driver.memory import PlanError

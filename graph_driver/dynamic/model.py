@@ -12,7 +12,8 @@ import numpy as np
 from graph_driver.dynamic import entry
 from graph_driver.dynamic.plan import Template
 from graph_driver.dynamic.size import Size, evaluate
-from graph_driver.execution.execute import Executor, Shared
+from graph_driver.execution.execute import Executor
+from graph_driver.execution.run_memory import Shared
 from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph
 from graph_driver.model import Model

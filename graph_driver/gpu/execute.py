@@ -12,7 +12,8 @@ import numpy as np
 from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from emit.gpu.program import Recorded
-from graph_driver.execution.execute import Observer, check_inputs
+from graph_driver.execution.execute import Observer
+from graph_driver.execution.frame import check_inputs
 from graph_driver.execution.parts import Parts, cut
 from graph_driver.planning.plan import Plan, Slot, Step
 from poly.dtypes import BY_NAME

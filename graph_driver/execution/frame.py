@@ -1,0 +1,142 @@
+"""One run's tensors: where the bytes of each are, the host's values, and whether the caller's arrays fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graph_driver.execution.run_memory import address
+from graph_driver.planning.plan import Place, Plan, Slot, Step
+from poly.dtypes import BY_NAME
+from poly.errors import ArgumentError, ModelError
+
+if TYPE_CHECKING:
+    from graph_driver.execution.control import ControlNode
+    from graph_driver.execution.reference import HostNode
+
+
+def output_array(slot: Slot, array: np.ndarray) -> np.ndarray:
+    """An array given for an output, checked.
+
+    Raises:
+        ArgumentError: another dtype or shape, not contiguous or not writeable, or an output of no fixed size.
+    """
+    if slot.dtype is None:
+        raise ArgumentError(f"output '{slot.name}' has no fixed size: it cannot be written to a given array")
+    want = BY_NAME[slot.dtype].np
+    if type(array) is not np.ndarray or array.dtype != want or array.shape != slot.shape:
+        raise ArgumentError(f"the array for output '{slot.name}' must be {want} of shape {slot.shape}")
+    if not array.flags.carray:
+        raise ArgumentError(f"the array for output '{slot.name}' must be contiguous and writeable")
+    return array
+
+
+def output_bytes(slot: Slot) -> int:
+    """Bytes of the array for an output: one without elements has an address, too."""
+    return max(slot.nbytes, 1)
+
+
+class Frame:
+    """One run's memory: where each slot's bytes are now, and the host's values."""
+
+    def __init__(
+        self, plan: Plan, arena: np.ndarray, weights: np.ndarray,
+        inputs: Sequence[Any], outputs: Sequence[np.ndarray], table: np.ndarray | None,
+    ) -> None:  # fmt: skip
+        self.plan, self.arena, self.weights = plan, arena, weights
+        self.table = table
+        self.inputs, self.outputs = inputs, outputs
+        self.host_values: dict[str, Any] = {
+            n: v for n, v in zip(plan.inputs, inputs, strict=True) if plan.slots[n].dtype is None
+        }
+
+    def _bytes(self, place: Place, size: int) -> np.ndarray:
+        if place.kind == "arena":
+            return self.arena[place.offset : place.offset + size]
+        if place.kind == "weight":
+            return self.weights[place.offset : place.offset + size]
+        if place.kind == "table":
+            assert self.table is not None
+            return self.table.view(np.uint8)[place.offset : place.offset + size]
+        if place.kind == "input":
+            return self.inputs[place.index].reshape(-1).view(np.uint8)[:size]
+        return self.outputs[place.index][:size]
+
+    def array(self, name: str) -> np.ndarray:
+        """The tensor's memory as an array (no copy)."""
+        slot = self.plan.slots[name]
+        assert slot.dtype is not None and slot.shape is not None
+        return self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np).reshape(slot.shape)
+
+    def pointer(self, name: str) -> int:
+        """Address of the tensor's first byte."""
+        slot = self.plan.slots[name]
+        return address(self._bytes(slot.place, slot.nbytes))
+
+    def value(self, name: str) -> Any:
+        """The tensor as a host operator takes it."""
+        slot = self.plan.slots.get(name)
+        if slot is None or slot.dtype is None:
+            return self.host_values[name]
+        return self.array(name)
+
+    def host(self, step: Step, hosts: Sequence[HostNode | ControlNode]) -> None:
+        """Run one step that needs Python; results with known shapes are stored in their place."""
+        captures = {c: self.value(c) for c in step.captures}
+        results = hosts[step.index]([self.value(a) for a in step.args], captures)
+        for name, result in zip(step.results, results, strict=True):
+            slot = self.plan.slots.get(name)
+            if slot is None or slot.dtype is None:  # without a slot no step reads it, but an observer may
+                self.host_values[name] = result
+                continue
+            if np.shape(result) != slot.shape:
+                raise ModelError(f"{step.label} made shape {list(np.shape(result))} for '{name}', not {slot.shape}")
+            np.copyto(self.array(name), result, casting="unsafe")
+
+    def results(self) -> dict[str, Any]:
+        """The graph's outputs."""
+        out: dict[str, Any] = {}
+        for k, name in enumerate(self.plan.outputs):
+            slot = self.plan.slots[name]
+            if slot.dtype is None or slot.shape is None:
+                value = self.host_values[name]
+                text = isinstance(value, np.ndarray) and value.dtype.kind in "SU"
+                out[name] = value.astype(object) if text else value  # ONNX's string tensors are arrays of objects
+            else:
+                out[name] = self.outputs[k][: slot.nbytes].view(BY_NAME[slot.dtype].np).reshape(slot.shape)
+        return out
+
+
+def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
+    """Inputs in the plan's order, as contiguous arrays; values of the host (strings,
+    sequences) as they are.
+
+    Raises:
+        ArgumentError: an input is missing or unknown, or has another dtype or shape.
+    """
+    unknown = [n for n in inputs if n not in plan.inputs]
+    if unknown:
+        raise ArgumentError(f"the model has no input '{unknown[0]}'; it has {_listed(plan.inputs)}")
+    missing = [n for n in plan.inputs if n not in inputs]
+    if missing:
+        raise ArgumentError(f"input '{missing[0]}' is missing; the model has {_listed(plan.inputs)}")
+    return [checked(plan.slots[name], inputs[name]) for name in plan.inputs]
+
+
+def checked(slot: Slot, value: Any) -> Any:
+    """One input as a contiguous array; a value of the host as it is. Raises `ArgumentError`."""
+    if slot.dtype is None:
+        return value
+    want = BY_NAME[slot.dtype].np
+    array = np.asarray(value)
+    if array.dtype != want:
+        raise ArgumentError(f"input '{slot.name}' has dtype {array.dtype}, the model wants {want}")
+    if array.shape != slot.shape:
+        raise ArgumentError(f"input '{slot.name}' has shape {array.shape}, the model was compiled for {slot.shape}")
+    return np.require(array, requirements=["C", "A"])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{n}'" for n in names) or "none"
