@@ -131,7 +131,8 @@ def value_flow_among(chosen: list[Access], kind: Kind, order: list[isl.Map]) -> 
     sources, sinks = _ends(chosen, kind)
     if kind == "WAR":
         return _anti_flow(sources, sinks, order)
-    schedule = _union_map(order)
+    involved = {a.stmt for a in (*sources, *sinks)}
+    schedule = _union_map([m for m in order if m.get_tuple_name(isl.dim_type.in_) in involved])
     relation = _union(sinks)
     found = _last_writes(sources, relation, schedule)
     dependences = found.get_may_dependence()

@@ -174,9 +174,13 @@ class _Stage:
             raise ScheduleError(f"loop '{self.spot.member.name}' has no end that the sizes give")
         low, high = values.dim_min(0), values.dim_max(0)
         most = isl.Map.from_domain_and_range(values, values).deltas().dim_max_val(0)
-        if most.is_int():
-            return self.of_sizes(low), const_int(int(most.to_python()) + 1)
-        return self.of_sizes(low), self.of_sizes(high.sub(low).add_constant_val(isl.Val(1)))
+        if not most.is_int():
+            return self.of_sizes(low), self.of_sizes(high.sub(low).add_constant_val(isl.Val(1)))
+        least, largest = values.dim_min_val(0), values.dim_max_val(0)
+        if least.is_int() and largest.is_int() and largest.sub(least).eq(most):
+            # One number for all sizes takes no more space, and subscripts need no conditions.
+            return const_int(int(least.to_python())), const_int(int(most.to_python()) + 1)
+        return self.of_sizes(low), const_int(int(most.to_python()) + 1)
 
     def of_sizes(self, pa: isl.PwAff) -> Expr:
         return function_expr(pa.gist_params(self.scop.context).coalesce(), (), pa.domain())
@@ -189,12 +193,13 @@ class _Stage:
         them) and the loop's value.
         """
         update, member, scop = self.update, self.spot.member, self.scop
-        domain = self.active[update.name]
-        outer = isl.Map.from_domain(domain)
+        domain, touched = self.active[update.name], self.write().map.reset_tuple_id(isl.dim_type.out)
+        if not domain.plain_is_equal(update.domain.intersect_params(scop.context)):
+            touched = touched.intersect_domain(domain)  # (each time, isl would hold the conditions on divisions anew)
+        outer = isl.Map.from_domain(isl.Set.universe(domain.get_space()))
         for m in self.around:
-            outer = outer.flat_range_product(isl.Map.from_pw_aff(m.schedule[update.name]).intersect_domain(domain))
-        values = isl.Map.from_pw_aff(member.schedule[update.name]).intersect_domain(domain)
-        touched = self.write().map.intersect_domain(domain).reset_tuple_id(isl.dim_type.out)
+            outer = outer.flat_range_product(isl.Map.from_pw_aff(m.schedule[update.name]))
+        values = isl.Map.from_pw_aff(member.schedule[update.name])
         points = outer.flat_range_product(touched).flat_range_product(values).range()
         count, rank = len(self.around), len(update.index)
         labels = _unique([m.name for m in self.around] + [f"e{d}" for d in range(rank)] + [member.name], self.taken)

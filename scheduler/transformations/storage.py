@@ -179,7 +179,7 @@ def spread(scop: Scop, array: str, loops: list[Member], within: bool = False) ->
         part = time.reverse().apply_range(a.map.intersect_range(real) if within else a.map)
         touched = part if touched is None else touched.union(part)
     assert touched is not None
-    touched = touched.intersect_params(scop.context)
+    touched = touched.intersect_params(scop.context).coalesce()
     return touched.reverse().apply_range(touched).deltas()
 
 

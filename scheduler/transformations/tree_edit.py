@@ -159,8 +159,14 @@ def reaching(scop: Scop, path: Path) -> dict[str, isl.Set]:
     active = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
     for node, _ in path:
         if isinstance(node, Filter):
-            active = {s: active[s].intersect(d) for s, d in node.domain.items() if s in active}
+            active = {s: _within(scop, s, active[s], d) for s, d in node.domain.items() if s in active}
     return active
+
+
+def _within(scop: Scop, stmt: str, active: isl.Set, part: isl.Set) -> isl.Set:
+    """Those of `part`; the very set, without conditions said twice, where the part is visibly the whole domain."""
+    domain = scop.statements[stmt].domain
+    return active if part is domain or part.plain_is_equal(domain) else active.intersect(part)
 
 
 def band_of(members: Sequence[Member], child: Node, permutable: bool = False) -> Node:

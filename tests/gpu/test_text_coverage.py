@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import time
+
 import gpu_coverage
 import gpu_differential
+import islpy as isl
 import pytest
 import simt
 from executors import OPENCL, opencl_here
@@ -50,6 +53,23 @@ def test_many_random_programs_as_text(first: int) -> None:
     for seed in range(first, first + 10):
         found = gpu_differential.check(generate(seed), WHERE)
         assert found.failure is None, f"seed {seed}: {found.failure}"
+
+
+def test_rows_at_places_that_data_decide_stay_where_they_are() -> None:
+    """tensor_scatter with rows of 41 elements once ended in an error of the schedule."""
+    s = automatic_gpu(gpu_coverage.trial("library tensor_scatter", 2).scop, simt.TARGET)
+    assert any("a subscript in S1 depends on data" in note for note in s.notes) and simt.bound(s)
+
+
+@pytest.mark.parametrize("seed", [60_018, pytest.param(60_087, marks=pytest.mark.long)])
+def test_two_stages_of_a_reduction_over_a_triangle_are_planned_in_seconds(seed: int) -> None:
+    """Domains held their conditions on divisions seven times over; flow was asked for among all statements."""
+    scop = generate(seed).operator(reassociate=True).scop()
+    began = time.thread_time()
+    s = automatic_gpu(scop, OPENCL)
+    assert time.thread_time() - began < 90 and any("then 16, then one" in note for note in s.notes)
+    unknown = [b.dim(isl.dim_type.div) for x in s.scop.statements.values() for b in x.domain.get_basic_sets()]
+    assert max(unknown) <= 3
 
 
 def test_tiles_of_doubles_fit_the_registers_of_a_small_target() -> None:

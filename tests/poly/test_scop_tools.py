@@ -269,5 +269,26 @@ def test_quota_stops_isl_and_recovers() -> None:
         assert conflicts(scops.lu()).ordered
 
 
+def test_a_quota_inside_another_uses_up_both() -> None:
+    def work(points: int) -> None:
+        for k in range(points):
+            isl.Set(f"{{ [i, j] : 0 <= i < 10 and 0 <= j < i + {k} }}").lexmin()
+
+    taken, refused = 0, 0
+    with pytest.raises(QuotaExceeded), quota(50_000):
+        while True:
+            try:
+                with quota(10_000):
+                    work(1000)
+            except QuotaExceeded:
+                refused += 1
+            work(1)
+            taken += 1
+    assert taken in (3, 4) and refused == taken + 1, "each refused step has cost the outer quota its operations"
+    with quota(5_000), pytest.raises(QuotaExceeded, match="within [1-4]"), quota(50_000):
+        work(1000)
+    work(1000)  # no limit is left behind
+
+
 def test_index_helper_reads_python() -> None:
     assert [type(e).__name__ for e in walk(index("i + 2*j"))] == ["Binary", "Var", "Binary", "Const", "Var"]

@@ -15,6 +15,7 @@ from math import prod
 
 import islpy as isl
 
+from poly.errors import ScheduleError
 from poly.forms.conditions import Condition
 from poly.tree import Band, Member, Node, Promote
 from poly.tree import Sequence as InOrder
@@ -69,8 +70,8 @@ def _keep(plan: GpuPlan, path: Path, band: Band) -> None:
     passes = _passes(band)
     assert isinstance(passes, InOrder)
     around = [*outer_members(path), *band.members]
-    rows = [_row(plan, a, passes, around) for a in _used_again(plan, passes)]
-    rows = [r for r in rows if r.extents.count(None) <= 1 and prod(e or 2 for e in r.extents) > 1]
+    found = [_row(plan, a, passes, around) for a in _used_again(plan, passes)]
+    rows = [r for r in found if r is not None and r.extents.count(None) <= 1 and prod(e or 2 for e in r.extents) > 1]
     if not rows:
         return
     what = f"the row of {', '.join(r.array for r in rows)} stays in the block"
@@ -103,9 +104,14 @@ def _used_again(plan: GpuPlan, passes: InOrder) -> list[str]:
     return out
 
 
-def _row(plan: GpuPlan, array: str, passes: InOrder, around: Sequence[Member]) -> _Row:
+def _row(plan: GpuPlan, array: str, passes: InOrder, around: Sequence[Member]) -> _Row | None:
+    """What a block touches of an array; None, and noted, where data decide that."""
     below = [plan.scop.statements[s] for f in passes.filters for s in f.domain]
-    check_affine(below, array)
+    try:
+        check_affine(below, array)
+    except ScheduleError as error:
+        plan.decline(f"array {array}", "its row stays in device memory", str(error))
+        return None
     apart = spread(plan.scop, array, list(around))
     tops = [apart.dim_max_val(d) for d in range(apart.dim(isl.dim_type.set))]
     extents = [int(t.to_python()) + 1 if t.is_int() else None for t in tops]

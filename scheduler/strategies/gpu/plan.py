@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from scheduler.schedule import Schedule
 from scheduler.strategies.planner import Plan
 
 ATTEMPT = 4_000_000  # isl operations for one step: half a second
+SECONDS = 60  # of processor time for one plan
 NEAR_BYTES = 16 * 1024  # what the statements of one block may hand on to each other in caches
 
 
@@ -21,6 +23,7 @@ class GpuPlan(Plan):
     def __init__(self, schedule: Schedule, target: GpuTarget) -> None:
         super().__init__(schedule, NEAR_BYTES)
         self.target = target
+        self.began = time.thread_time()
 
     def parallel(self, member: Member) -> bool:
         """Whether the loop carries nothing and has more than one iteration."""
@@ -28,9 +31,20 @@ class GpuPlan(Plan):
 
     def attempt(self, subject: str, what: str, proposal: Callable[[Schedule], Schedule], **figures: Any) -> bool:
         """As for any plan, but a step that costs isl too much is not taken."""
+        tried = super().attempt
+        return self.bounded(subject, what, lambda: tried(subject, what, proposal, **figures), **figures)
+
+    def bounded(self, subject: str, what: str, body: Callable[[], bool], **figures: Any) -> bool:
+        """What `body` says, within the budget of one step; where that ends, the schedule stays and says so.
+
+        A plan that has taken too long takes no more steps: operations measure isl's time badly where numbers get long.
+        """
+        if time.thread_time() - self.began > SECONDS:
+            self.decline(subject, f"{what}: not tried", f"planning has taken {SECONDS} seconds", **figures)
+            return False
         try:
             with quota(ATTEMPT):
-                return super().attempt(subject, what, proposal, **figures)
+                return body()
         except QuotaExceeded as error:
             self.decline(subject, f"{what}: not taken", str(error), **figures)
             return False

@@ -101,10 +101,17 @@ def spread(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
 
 
 def _first(plan: GpuPlan, m: Member) -> int:
-    """The value that the loop begins with, where it is the same everywhere (0 where it is not)."""
+    """The value that the loop begins with, where it is the same everywhere (0 where it is not: threads that idle
+    in the first round cost less than subscripts and domains with a shift)."""
     for name, time in m.schedule.items():
-        values = isl.Map.from_pw_aff(time).intersect_domain(plan.scop.statements[name].domain).range()
-        low = constant_of(values.dim_min(0).coalesce())
+        domain = plan.scop.statements[name].domain.intersect_params(plan.scop.context)
+        outer = isl.Map.from_domain(domain)
+        for other in plan.around(m.name):
+            outer = outer.flat_range_product(isl.Map.from_pw_aff(other.schedule[name]).intersect_domain(domain))
+        firsts = outer.reverse().apply_range(isl.Map.from_pw_aff(time)).lexmin().range()
+        if not firsts.is_singleton():
+            return 0
+        low = constant_of(firsts.dim_min(0).coalesce())
         if low:
             return low
     return 0

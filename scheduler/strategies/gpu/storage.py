@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from poly.scop import Array
 from poly.tree import Band, Space, walk
 from scheduler.strategies.gpu.plan import GpuPlan
 from scheduler.transformations.storage import Place, covering_places, footprint, promoted_below, users
@@ -15,27 +16,29 @@ BLOCK_SHARE = 4  # of one array: this part of a block's shared memory
 def keep_near(plan: GpuPlan) -> None:
     """Contract the local arrays that are used inside one launch only."""
     for name, array in plan.scop.arrays.items():
-        if array.kind != "local" or not users(plan.scop, name) or promoted_below(plan.tree, name):
-            continue
-        place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
-        if place is None or not place.loops():
-            plan.decline(f"local {name}", "stays in device memory", "several launches use it")
-            continue
-        if not any(m.kind.startswith("block.") for m in place.loops()):
-            plan.decline(f"local {name}", "stays in device memory", "no loop over blocks is around all its accesses")
-            continue
-        extents = footprint(plan.scop, name, place.loops())
-        size = None if None in extents else prod(e or 1 for e in extents) * array.dtype.bytes
-        space: Space = "register" if not _threads_inside(place) else "shared"
-        limit = THREAD_BYTES if space == "register" else plan.target.shared_static // BLOCK_SHARE
-        if size is None or size > limit:
-            plan.decline(
-                f"local {name}", "stays in device memory", f"its part has no constant size up to {limit} bytes",
-                extents=extents, limit_bytes=limit,
-            )  # fmt: skip
-            continue
-        plan.attempt(f"local {name}", f"local {name} in {space} memory, {size} bytes",
-                     lambda s, n=name, where=space: s.contract(n, where))  # type: ignore[misc]  # fmt: skip
+        if array.kind == "local" and users(plan.scop, name) and not promoted_below(plan.tree, name):
+            plan.bounded(f"local {name}", "contraction", lambda a=array: _keep(plan, a))  # type: ignore[misc]
+
+
+def _keep(plan: GpuPlan, array: Array) -> bool:
+    """Contract one array if its part of a block or thread is small enough; whether it was done."""
+    name, subject = array.name, f"local {array.name}"
+    place = next(iter(covering_places(plan.scop, plan.tree, name)), None)
+    if place is None or not place.loops():
+        plan.decline(subject, "stays in device memory", "several launches use it")
+        return False
+    if not any(m.kind.startswith("block.") for m in place.loops()):
+        plan.decline(subject, "stays in device memory", "no loop over blocks is around all its accesses")
+        return False
+    extents = footprint(plan.scop, name, place.loops())
+    size = None if None in extents else prod(e or 1 for e in extents) * array.dtype.bytes
+    space: Space = "register" if not _threads_inside(place) else "shared"
+    limit = THREAD_BYTES if space == "register" else plan.target.shared_static // BLOCK_SHARE
+    if size is None or size > limit:
+        reason = f"its part has no constant size up to {limit} bytes"
+        plan.decline(subject, "stays in device memory", reason, extents=extents, limit_bytes=limit)
+        return False
+    return plan.attempt(subject, f"{subject} in {space} memory, {size} bytes", lambda s: s.contract(name, space))
 
 
 def _threads_inside(place: Place) -> bool:
