@@ -110,7 +110,9 @@ class _Tree:
         self.filters = top_filters(plan)
         self.middle = self.filters[chain.middle]
         self.over, self.body = plan.nest(first_loops(self.middle.child)[0])
-        self.makers = [Maker(self.scop, g, t) for g, t in zip((chain.first, chain.second), tiles, strict=True)]
+        self.makers = [
+            Maker(self.scop, g, t, plan.target) for g, t in zip((chain.first, chain.second), tiles, strict=True)
+        ]
 
     def whole(self) -> Node:
         first, last = (self.product(m) for m in self.makers)

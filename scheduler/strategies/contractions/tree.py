@@ -209,7 +209,7 @@ def _match(load: Load, dims: tuple[str, ...]) -> dict[str, str] | None:
 
 def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int) -> Node:
     """The subtree for a group (without its Filter)."""
-    maker = Maker(scop, group, plan)
+    maker = Maker(scop, group, plan, target)
     node = maker.tile_in_registers()
     outer, trips = maker.outer_members(target, threads)
     shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
@@ -262,8 +262,8 @@ def used_outside(scop: Scop, group: Group, array: str) -> bool:
 class Maker:
     """Builds members and nodes for one group under one plan."""
 
-    def __init__(self, scop: Scop, group: Group, plan: TilePlan) -> None:
-        self.scop, self.group, self.plan = scop, group, plan
+    def __init__(self, scop: Scop, group: Group, plan: TilePlan, target: Target) -> None:
+        self.scop, self.group, self.plan, self.target = scop, group, plan, target
         self.outputs = group.contraction.outputs
 
     def dim(self, stmt: Statement, output: str) -> isl.PwAff:
@@ -355,18 +355,37 @@ class Maker:
         )
 
     def inner_members(self) -> list[Member]:
-        """The reduction loops; short innermost ones are unrolled."""
-        stmt = self.group.contraction.update
+        """The reduction loops; short ones are unrolled, innermost.
+
+        Not where that spills: the compiler keeps row values that iterations share in registers, rather than sums.
+        """
+        stmt, (first, *rest) = self.group.contraction.update, self.group.contraction.inner
+        spilling = {n for n in (first, *rest) if self.spills(n)}
+        # In another order the others are innermost (the first one steps over most memory).
+        order = [first, *sorted(rest, key=lambda n: n not in spilling)] if self.scop.reassociate else [first, *rest]
         members: list[Member] = []
         unrolled = 1
-        for name in reversed(self.group.contraction.inner):
+        for name in reversed(order):
             size = extent(stmt, name)
             kind: LoopKind = "serial"
-            if members or len(self.group.contraction.inner) > 1:
+            if (members or len(order) > 1) and name not in spilling:
                 if size is not None and unrolled * size <= UNROLL_INNER and all(m.kind == "unroll" for m in members):
                     kind, unrolled = "unroll", unrolled * size
             members.append(Member(name, {stmt.name: loop_dim(stmt.domain, stmt.iters.index(name))}, kind))
         return members[::-1]
+
+    def spills(self, name: str) -> bool:
+        """Whether the tile and the row values that iterations of a reduction loop share need too many registers."""
+        rows, tile, taps = self.plan.rows, self.plan.tile, extent(self.group.contraction.update, name)
+        bound_by_loads = tile.rows * tile.vectors < tile.rows + tile.vectors  # then sharing saves more
+        if rows is None or taps is None or taps > UNROLL_INNER or bound_by_loads:
+            return False
+        steps = [(slope(e, rows, 1), slope(e, name, 1)) for e in self.plan.other.load.index]
+        if any(r is None or k is None for r, k in steps):
+            return False
+        read = [{tuple((r or 0) * i + (k or 0) * j for r, k in steps) for i in range(tile.rows)} for j in range(taps)]
+        shared = max(len(set().union(*read[:j]) & set().union(*read[j:])) for j in range(taps))
+        return shared > 0 and (tile.rows + 1) * tile.vectors + shared > self.target.vector_registers
 
     def tile_body(self) -> Node:
         filters = []
