@@ -58,10 +58,17 @@ def _column_tiles(columns: int | None, vectors: int, lanes: int) -> list[tuple[f
     """Vectors in tiles (what is left over is cut into powers of two, or masked) and how many there are."""
     if columns is None:
         return [(float(vectors), 1.0)]
+    if columns < lanes:
+        return [(float(pieces(columns, lanes)), 1.0)]
     full, rest = divmod(columns, vectors * lanes)
     short = rest % lanes
     cost = rest // lanes + (short.bit_count() if short.bit_count() <= 2 else MASKED_COST)
     return [t for t in ((float(vectors), float(full)), (cost, 1.0)) if t[0] and t[1]]
+
+
+def pieces(columns: int | None, lanes: int) -> int:
+    """Registers for each vector of a row: less than a whole vector of columns is cut into powers of two."""
+    return columns.bit_count() if columns is not None and columns < lanes else 1
 
 
 def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int], target: Target, depth: int = 0,
@@ -84,7 +91,7 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
     best: RegisterTile | None = None
     for vectors in range(1, MOST_VECTORS + 1):
         for r in range(1, 15):
-            if r * vectors + vectors + 1 > target.vector_registers - SPARE_REGISTERS:
+            if (r + 1) * vectors * pieces(columns, lanes) + 1 > target.vector_registers - SPARE_REGISTERS:
                 break
             share = efficiency(rows, columns, (r, vectors, lanes), target, depth, apart)
             tile = RegisterTile(r, vectors, lanes, share)
