@@ -31,6 +31,7 @@ magnitude; for networks of 8-bit codes the second number is the limit there (doc
 | --- | --- | ---: | --- | ---: | ---: |
 """
 LARGEST_BATCH = 4
+LARGEST = 384
 TRIES = 20_000
 
 
@@ -127,7 +128,11 @@ def largest_sizes(model: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, int]
         for axis, n in enumerate(shape if name in feeds else ()):
             if not isinstance(n, int):
                 seen = np.asarray(feeds[name]).shape[axis]
-                limit = LARGEST_BATCH if seen == 1 or (axis == 0 and seen <= LARGEST_BATCH) else seen + seen // 2
+                limit = (
+                    LARGEST_BATCH
+                    if seen == 1 or (axis == 0 and seen <= LARGEST_BATCH)
+                    else min(seen + seen // 2, LARGEST)
+                )
                 most[str(n)] = max(limit, most.get(str(n), 1))
     return most
 

@@ -42,14 +42,20 @@ def window(
     return tuple(scale(p, s) + scale(k, d) for p, k, s, d in pairs)
 
 
+@static
+def known(size: Sequence[Any]) -> bool:
+    """Whether all extents are numbers."""
+    return all(isinstance(n, int) for n in size)
+
+
 def flattened(size: Sequence[Any]) -> tuple[Any, ...]:
     """All dimensions as one where their extents are known (a product of free sizes is no affine subscript)."""
-    return (prod(size),) if all(isinstance(n, int) for n in size) else tuple(size)
+    return (prod(size),) if known(size) else tuple(size)
 
 
 def place(point: Sequence[Any], size: Sequence[Any]) -> tuple[Any, ...]:
     """Where `point` of an array of `size` is in its `flattened` form."""
-    return (flat(point, size),) if all(isinstance(n, int) for n in size) else tuple(point)
+    return (flat(point, size),) if known(size) else tuple(point)
 
 
 def flat(point: Sequence[Any], size: Sequence[int]) -> Any:

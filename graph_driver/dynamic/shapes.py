@@ -8,7 +8,7 @@ rule is found on the first model that uses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -113,7 +113,7 @@ def broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:
     IsNaN LRN LayerNormalization RMSNormalization LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization
     Mish Neg Not PRelu QuantizeLinear DequantizeLinear Reciprocal Relu Round ScatterElements ScatterND Selu Shrink
     Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu BatchNormalization
-    ReverseSequence Scatter""".split()
+    ReverseSequence Scatter TensorScatter""".split()
 )
 def like_first(call: Call) -> list[Shape]:
     if call.op_type in ("BatchNormalization", "LayerNormalization") and call.outputs > 1:
@@ -137,6 +137,11 @@ def matmul(call: Call) -> list[Shape]:
     call.symbols.require_equal(left[-1], right[-2], "the inner sizes of a matrix product")
     out = broadcast(call, [left[:-2], right[:-2]]) if len(left) > 2 or len(right) > 2 else ()
     return [(*out, *left[-2:-1][: len(a) > 1], *right[-1:][: len(b) > 1])]
+
+
+@rule("QLinearMatMul")
+def quantised_matmul(call: Call) -> list[Shape]:
+    return matmul(replace(call, inputs=[call.inputs[0], call.inputs[3]]))
 
 
 @rule("Gemm")
@@ -195,6 +200,16 @@ def conv(call: Call) -> list[Shape]:
     return [(call.shape()[0], weights[0], *_windows(call, [int(k) for k in weights[2:]]))]
 
 
+@rule("QLinearConv")
+def quantised_conv(call: Call) -> list[Shape]:
+    return conv(replace(call, inputs=[call.inputs[0], call.inputs[3]]))
+
+
+@rule("DeformConv")
+def deformed_conv(call: Call) -> list[Shape]:
+    return conv(call)
+
+
 @rule("MaxPool", "AveragePool", "LpPool")
 def pool(call: Call) -> list[Shape]:
     return [(*call.shape()[:2], *_windows(call, list(call.attrs["kernel_shape"])))] * call.outputs
@@ -203,6 +218,20 @@ def pool(call: Call) -> list[Shape]:
 @rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(call: Call) -> list[Shape]:
     return [(*call.shape()[:2], *(1 for _ in call.shape()[2:]))]
+
+
+@rule("GridSample")
+def grid_sample(call: Call) -> list[Shape]:
+    x, where = call.shape(), call.shape(1)
+    call.symbols.require_equal(where[0], x[0], "the batch of GridSample and of its grid")
+    return [(*x[:2], *where[1:-1])]
+
+
+@rule("RoiAlign")
+def roi_align(call: Call) -> list[Shape]:
+    height, width = (int(call.attrs.get(n, 1)) for n in ("output_height", "output_width"))
+    call.symbols.require_equal(call.shape(1)[0], call.shape(2)[0], "the boxes of RoiAlign and their images")
+    return [(call.shape(1)[0], call.shape()[1], height, width)]
 
 
 @rule("ConvTranspose")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from graph_driver.dynamic.infer import NotSymbolic
 from graph_driver.dynamic.representatives import other_sizes
 from graph_driver.dynamic.size import Quotient, Size
-from graph_driver.dynamic.symbols import Guard, Range
+from graph_driver.dynamic.symbols import Guard, Range, Symbols
 from graph_driver.importing.binding import Binder, Dim
 from graph_driver.ir import Graph
 from poly.errors import ModelError
@@ -64,20 +64,46 @@ def _repaired(run: Import, binder: Binder) -> Graph:
             values = other_sizes(ranges, wanted)
             if values is None:
                 raise failure from None
-            binder = binder.again({n: Range(*r.asked, values[n], r.asked, r.key) for n, r in ranges.items()}, {})
+            binder = binder.again({n: Range(*r.asked, values[n], r.asked, r.key) for n, r in ranges.items()})
 
 
 def _settled(run: Import, binder: Binder, graph: Graph) -> Graph:
-    """The import anew, where the ranges that it found leave one value to a formula: `(h + 15)//48` of 33 <= h <= 80.
+    """The import anew with what it has found, where that makes a number or another size of a formula.
 
-    Known from the start such a formula is a number, and loops around it are none.
+    The ranges may leave one value (to `(h + 15)//48` of 33 <= h <= 80, or to a size itself), and guards make one
+    size of two; known from the start, loops need neither.
     """
     symbols = graph.symbols
     if symbols is None:
         return graph
+    same = _same_sizes(symbols)
     atoms = {a for t in graph.tensors.values() for n in t.shape or () if isinstance(n, Size) for a in n.atoms()}
     ends = [symbols.bounds(Size(symbols, {((a, 1),): 1})) for a in atoms if isinstance(a, Quotient)]
-    if not any(low is not None and low == high for low, high in ends):
+    ends += [(r.low, r.high) for r in symbols.ranges.values()]
+    if not same and not any(low is not None and low == high for low, high in ends):
         return graph
     known = {n: replace(r, asked=(r.low, r.high)) for n, r in symbols.ranges.items()}
-    return run(binder.again(known, symbols.reasons))
+    for name, first in same.items():
+        known[first] = _both(known[first], known[name])
+    keys = {symbols.ranges[name].key: symbols.ranges[first].key for name, first in same.items()}
+    return run(binder.again(known, symbols.reasons, keys))
+
+
+def _same_sizes(symbols: Symbols) -> dict[str, str]:
+    """Symbols that a guard makes equal to another, each with the first that it is equal to."""
+    order = list(symbols.ranges)
+    first = {n: n for n in order}
+    for g in symbols.guards:
+        if g.kind == "=" and g.size.affine and sorted(f for _, f in g.size.terms) == [-1, 1]:
+            names = g.size.symbols()
+            if len(names) == 2 and set(g.size.atoms()) == names:
+                a, b = sorted((first[n] for n in names), key=order.index)
+                first = {n: a if f == b else f for n, f in first.items()}
+    return {n: f for n, f in first.items() if n != f}
+
+
+def _both(a: Range, b: Range) -> Range:
+    """What two ranges have in common; the representative value of the first, which is that of the second."""
+    high = a.high if b.high is None else b.high if a.high is None else min(a.high, b.high)
+    low = max(a.low, b.low)
+    return Range(low, high, a.typical, (low, high), a.key)

@@ -47,6 +47,7 @@ class Binder:
         self.dims, self.asked = dims, keep
         self.known: Mapping[str, Range] = {}
         self.reasons: Mapping[str, str] = {}
+        self.same: Mapping[str, str] = {}
         self.further = 0  # symbols beside leading sizes
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
@@ -64,10 +65,18 @@ class Binder:
         self.used: set[str] = set()
         self.notes: list[str] = []
 
-    def again(self, known: Mapping[str, Range], reasons: Mapping[str, str]) -> Binder:
-        """A new binder of the same arguments, for another import; its symbols start with what is known of them."""
+    def again(
+        self,
+        known: Mapping[str, Range],
+        reasons: Mapping[str, str] | None = None,
+        same: Mapping[str, str] | None = None,
+    ) -> Binder:
+        """A new binder of the same arguments, for another import; its symbols start with what is known of them.
+
+        `same`: keys of sizes that are others (each of which comes before it).
+        """
         made = Binder(self.dims, self.shapes, self.asked, self.scale)
-        made.known, made.reasons = known, reasons
+        made.known, made.reasons, made.same = known, reasons or {}, same or {}
         return made
 
     def bind(self, inputs: Mapping[str, list[int | str] | None]) -> dict[str, tuple[Extent, ...]]:
@@ -133,7 +142,7 @@ class Binder:
         kept = next((key for key in (symbol, by_axis) if key in self.keep), symbol if self.keep_all else None)
         if kept is not None:
             self.used.add(kept)
-            self.sizes[kept] = made = self._symbol(kept, axis)
+            self.sizes[kept] = made = self._kept(kept, axis)
             return made
         if axis == 0:
             self.notes.append(f"size {symbol} of input '{name}' taken as 1 (--dim {symbol}=any keeps it symbolic)")
@@ -143,10 +152,21 @@ class Binder:
         missing.append(symbol)
         return 0
 
+    def _kept(self, key: str, axis: int) -> Extent:
+        """A size that stays symbolic, unless an import before has found it to be a number or another size."""
+        if (first := self.same.get(key)) is not None:
+            return self.sizes[first]
+        known = self.known.get(_name(key))
+        if known is not None and known.asked[0] == known.asked[1]:
+            why = self.reasons.get(_name(key), "asked for")
+            self.notes.append(f"size {key} can only be {known.asked[0]} ({why})")
+            return known.asked[0]
+        return self._symbol(key, axis)
+
     def _symbol(self, key: str, axis: int) -> Size:
         """A new symbolic size."""
         low, high = self.keep.get(key, (1, None))
-        name = key if SYMBOL.fullmatch(key) else "n" + re.sub(r"[^A-Za-z0-9_]+", "_", key)
+        name = _name(key)
         typical = TYPICAL_BATCH
         if axis > 0:
             typical = TYPICAL[min(self.further, len(TYPICAL) - 1)] // self.scale
@@ -157,6 +177,11 @@ class Binder:
                 self.symbols.reasons[name] = self.reasons[name]
         typical = max(low, typical if high is None else min(typical, high))
         return self.symbols.new(name, low, high, typical, key)
+
+
+def _name(key: str) -> str:
+    """The symbol of a size that the model calls `key`."""
+    return key if SYMBOL.fullmatch(key) else "n" + re.sub(r"[^A-Za-z0-9_]+", "_", key)
 
 
 def _range(name: str, value: tuple[int, int | None]) -> tuple[int, int | None]:

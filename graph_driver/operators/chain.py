@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from graph_driver.operators.context import OperatorScop
+from graph_driver.operators.context import NodeContext, OperatorScop, array_shape
 from poly.rewriting.compose import compose
 from poly.scop import Scop
 
@@ -17,6 +18,8 @@ def joined(name: str, parts: Sequence[Wiring], inputs: Sequence[str], outputs: S
     return OperatorScop(scop, tuple(enumerate(inputs)), tuple(outputs), False)
 
 
-def extents(scop: Scop, array: str) -> tuple[int, ...]:
-    """The shape of one of the Scop's arrays; its sizes are concrete."""
-    return tuple(int(e.value) for e in scop.arrays[array].shape)  # type: ignore[attr-defined]
+def extents(ctx: NodeContext, scop: Scop, array: str) -> tuple[Any, ...]:
+    """The shape of one of the arrays of a Scop that was made for the node: numbers and formulas."""
+    shape = array_shape(OperatorScop(scop, (), (), False, ctx.symbols), array)
+    assert shape is not None  # the node's formulas are the only symbols
+    return shape

@@ -64,6 +64,14 @@ class NodeContext:
     inputs: tuple[TensorInfo | None, ...]
     outputs: tuple[TensorInfo, ...]
 
+    @property
+    def symbols(self) -> Symbols | None:
+        """What the formulas in the shapes are made of; None when all are numbers."""
+        from graph_driver.dynamic.size import Size
+
+        extents = (n for t in (*self.inputs, *self.outputs) if t is not None for n in t.shape)
+        return next((n.home for n in extents if isinstance(n, Size)), None)
+
 
 @dataclass(frozen=True)
 class OperatorScop:

@@ -39,12 +39,12 @@ def in_f32(builder: Callable[[NodeContext], OperatorScop], ctx: NodeContext) -> 
         info = ctx.inputs[position]
         if info is not None and is_half(info.dtype):
             inner[name] = f"{name}_f32"
-            parts.append(_cast(made.scop, name, info.dtype, f32, name, inner[name]))
+            parts.append(_cast(ctx, made.scop, name, info.dtype, f32, name, inner[name]))
     after: list[Wiring] = []
     for info, name in zip(ctx.outputs, made.outputs, strict=True):
         if is_half(info.dtype):
             inner[name] = f"{name}_f32"
-            after.append(_cast(made.scop, name, f32, info.dtype, inner[name], name))
+            after.append(_cast(ctx, made.scop, name, f32, info.dtype, inner[name], name))
     parts += [(made.scop, inner), *after]
     result = joined(ctx.op_type.lower(), parts, [n for _, n in made.inputs], made.outputs)
     widened = [inner[name] for _, name in made.inputs if inner[name] != name]
@@ -68,7 +68,7 @@ def _widened(info: TensorInfo) -> TensorInfo:
     return TensorInfo(info.name, f32, info.shape, const)
 
 
-def _cast(scop: Scop, array: str, source: DType, target: DType, left: str, right: str) -> Wiring:
-    shape = extents(scop, array)
+def _cast(ctx: NodeContext, scop: Scop, array: str, source: DType, target: DType, left: str, right: str) -> Wiring:
+    shape = extents(ctx, scop, array)
     cast = scop_of(make_unary, fn.identity, source, target, shape)
     return cast, {"X": left, cast.results[0]: right}

@@ -103,7 +103,7 @@ def quantised_product(ctx: NodeContext) -> OperatorScop:
     if scales[0].size != 1 or scales[2].size != 1:
         raise Unsupported(f"{ctx.op_type} with several scales for one operand or for the result")
     (result,) = made.outputs
-    shape = extents(made.scop, result)
+    shape = extents(ctx, made.scop, result)
     axes = () if scales[1].size == 1 else _result_axes(ctx, shape, scales[1].size)
     zero = optional(ctx, 7)
     scop = scop_of(make_requantize, scales[0].dtype, only_output(ctx).dtype, shape, axes, zero is not None)
@@ -140,7 +140,7 @@ def _centred_product(
             inputs.append((bias or 0, name))
             continue
         zero = optional(ctx, zeros[slot])
-        shape = extents(inner.scop, name)
+        shape = extents(ctx, inner.scop, name)
         axes = () if zero is None or zero.size == 1 else _operand_axes(ctx, slot, shape, zero.size)
         scop = scop_of(make_centred, infos[slot].dtype, shape, axes, zero is not None)
         own = {"X": name, scop.results[0]: f"{name}_i32"}
