@@ -107,7 +107,7 @@ def _softmax(quick: bool) -> Case:
         e = xp.exp(x)  # of numbers near 0: no care is needed
         return e / e.sum(-1)[:, None]
 
-    return Case(f"softmax {m}x{n}", make_softmax_rows(f32, m, n), lambda r: [_normal(r, m, n)], exact,
+    return Case(f"softmax {m}x{n}", make_softmax_rows(f32, (m,), n), lambda r: [_normal(r, m, n)], exact,
                 lambda torch, x: torch.softmax(x, -1), "copy", 0.85, 5.0 * m * n, 2 * 4.0 * m * n, 1e-5)  # fmt: skip
 
 

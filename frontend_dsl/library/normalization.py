@@ -49,23 +49,23 @@ def make_softmax(T: DType, outer: int, n: int, inner: int, logarithm: bool = Fal
     return log_softmax if logarithm else softmax
 
 
-def make_softmax_rows(T: DType, rows: int, n: int) -> Any:
-    """Softmax along the last axis."""
+def make_softmax_rows(T: DType, rows: Shape, n: int) -> Any:
+    """Softmax along the last axis of `X[*rows, n]`."""
 
     @op
-    def softmax_rows(X: T[rows, n]) -> T[rows, n]:
-        Y = empty((rows, n), T)
-        for r in range(rows):
+    def softmax_rows(X: T[(*rows, n)]) -> T[(*rows, n)]:
+        Y = empty((*rows, n), T)
+        for r in grid(*rows):
             top = T(float("-inf"))
             for k in range(n):
-                top = max(top, X[r, k])
+                top = max(top, X[*r, k])
             total = T(0)
             for k in range(n):
-                Y[r, k] = exp(X[r, k] - top)
-                total += Y[r, k]
+                Y[*r, k] = exp(X[*r, k] - top)
+                total += Y[*r, k]
             inverse = 1 / total
             for k in range(n):
-                Y[r, k] = Y[r, k] * inverse
+                Y[*r, k] = Y[*r, k] * inverse
         return Y
 
     return softmax_rows

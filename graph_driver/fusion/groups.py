@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graph_driver.fusion.attention import join_attention
 from graph_driver.fusion.joined import Cluster, Group, joined_scop, make_group, on_host, split
 from graph_driver.fusion.pieces import Lookup, Piece, translate
 from graph_driver.fusion.prologues import join_prologues
@@ -25,16 +26,21 @@ __all__ = ["Group", "Lookup", "Piece", "form_groups", "make_group", "on_host", "
 MAX_EPILOGUE = 24  # nodes joined to one producer
 
 
-def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True, target: Target | None = None) -> list[Group]:
+def form_groups(
+    graph: Graph, pieces: Sequence[Piece], fuse: bool = True, target: Target | None = None, chains: bool = True
+) -> list[Group]:
     """Groups in execution order: each at the place of its last node.
 
     With `fuse` pointwise nodes join their producers, and what stands in front of an operator
-    joins it where that costs nothing; `target` lets the latter know the register tiles.
+    joins it where that costs nothing; `target` lets the latter know the register tiles. With `chains` attention
+    becomes one group where the schedule for `target` gains by that.
     """
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     clusters = _clusters(graph, pieces, fuse, place)
     if fuse:
         clusters = join_prologues(graph, clusters, target)
+        if chains and target is not None:
+            clusters = join_attention(graph, clusters, target)
     found = [(place[id(c.members[-1].node)], make_group(c)) for c in clusters]
     return [g for _, g in sorted(found, key=lambda item: item[0])]
 

@@ -100,18 +100,28 @@ def make_group(cluster: Cluster) -> Group:
         node = members[0].node
         return Group((node,), tuple(node.reads()), tuple(node.writes()), reason=members[0].reason)
     nodes = cluster.nodes
-    scop, alias, inputs = joined_scop(cluster)
+    scop, alias, inputs = composed(cluster)
     outputs = tuple(members[-1].node.writes())
-    for name in cluster.forwarded:
-        scop = forward(scop, alias[name])
-    scop = sunk(scop)
-    for name, layout in cluster.panels.items():
-        scop = stored_in_order(relayout(scop, alias[name], layout), alias[name], layout)
     text = json_io.dumps(scop)
     order = {alias[n]: n for n in (*inputs, *outputs)}
     key = hashlib.sha256(text.encode()).hexdigest()
     args, results = tuple(order[a] for a in scop.args), tuple(order[r] for r in scop.results)
     return Group(nodes, args, results, scop, text, key, arrays=(*scop.args, *scop.results))
+
+
+def composed(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
+    """The cluster's Scop as it is compiled, array names by tensor, and the tensors that come from outside.
+
+    Raises:
+        PolycError: the Scops do not fit together.
+    """
+    scop, alias, inputs = joined_scop(cluster)
+    for name in cluster.forwarded:
+        scop = forward(scop, alias[name])
+    scop = sunk(scop)
+    for name, layout in cluster.panels.items():
+        scop = stored_in_order(relayout(scop, alias[name], layout), alias[name], layout)
+    return scop, alias, inputs
 
 
 def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:

@@ -64,7 +64,7 @@ def join_prologues(graph: Graph, clusters: Sequence[Cluster], target: Target | N
     for first in left:
         if not _plain(first):
             continue
-        way = _only_reader(graph, first, consumers, home)
+        way = only_reader(graph, first, consumers, home)
         if way is None:
             continue
         reader, views = way
@@ -91,7 +91,7 @@ def _plain(cluster: Cluster) -> bool:
     return True
 
 
-def _only_reader(
+def only_reader(
     graph: Graph, cluster: Cluster, consumers: Mapping[str, list[Node]], home: Mapping[int, Cluster]
 ) -> tuple[Cluster, list[Node]] | None:
     """The one cluster that reads the result (through the given views); None when there are more."""
@@ -122,7 +122,7 @@ def _joined(
     names = [next(m.node.writes()) for m in first.members]
 
     def decided(cluster: Cluster | None, reason: str) -> tuple[Cluster | None, Decision]:
-        return cluster, Decision(tensor, _label(first), _label(reader), cluster is not None, reason)
+        return cluster, Decision(tensor, label(first), label(reader), cluster is not None, reason)
 
     if len(first.members) + len(reader.members) > MAX_MEMBERS:
         return decided(None, f"the kernel would hold more than {MAX_MEMBERS} operators")
@@ -169,7 +169,7 @@ def _as_read(first: Cluster, reader: Cluster, views: Sequence[Node], tensor: str
     return first.members
 
 
-def _label(cluster: Cluster) -> str:
+def label(cluster: Cluster) -> str:
     return "+".join(m.node.kind for m in cluster.members)
 
 

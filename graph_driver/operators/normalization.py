@@ -27,9 +27,19 @@ def softmax(ctx: NodeContext) -> OperatorScop:
     outer, inner = product(x.shape[:axis]), 1 if old else product(x.shape[axis + 1 :])
     n = product(x.shape[axis:]) if old else x.shape[axis]
     if inner == 1 and ctx.op_type == "Softmax":
-        scop = scop_of(lib.make_softmax_rows, x.dtype, outer, n)
+        scop = scop_of(lib.make_softmax_rows, x.dtype, (outer,), n)
     else:
         scop = scop_of(lib.make_softmax, x.dtype, outer, n, inner, ctx.op_type == "LogSoftmax")
+    return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+def softmax_of_rows(ctx: NodeContext) -> OperatorScop | None:
+    """Softmax along the last axis with a loop for each dimension in front of it; None when it is along others."""
+    x = data(ctx, 0)
+    axis = axis_of(ctx, len(x.shape), 1 if ctx.opset < 13 else -1)
+    if ctx.op_type != "Softmax" or axis != len(x.shape) - 1:
+        return None
+    scop = scop_of(lib.make_softmax_rows, x.dtype, x.shape[:-1], x.shape[-1])
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
 
 

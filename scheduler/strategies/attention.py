@@ -16,6 +16,7 @@ stay near. Nothing here is trusted: legality decides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import lcm
 
 import islpy as isl
 
@@ -27,7 +28,8 @@ from scheduler.strategies.contractions.chains import Chain, find_chain, row_oper
 from scheduler.strategies.contractions.recognise import extent
 from scheduler.strategies.contractions.strategy import top_filters
 from scheduler.strategies.contractions.tree import Maker, TilePlan, plan_tile
-from scheduler.strategies.planner import Planner, first_loops
+from scheduler.strategies.joining import try_join
+from scheduler.strategies.planner import Planner, first_loops, parts
 from scheduler.strategies.sharing import shared_loop
 from scheduler.strategies.vectorising import vectorise
 from scheduler.transformations.guarding import renamed
@@ -57,6 +59,7 @@ def _propose(plan: Planner, chain: Chain) -> None:
     chain = with_rows_joined(plan, chain)
     for loop in first_loops(top_filters(plan)[chain.middle].child):
         vectorise(plan, loop)
+    _passes_joined(plan, chain)
     heads = first_loops(top_filters(plan)[chain.middle].child)
     over = plan.nest(heads[0])[0] if chain.last == chain.middle + 1 and len(heads) == 1 else []
     rank = len(chain.first.contraction.outputs)
@@ -73,6 +76,20 @@ def _propose(plan: Planner, chain: Chain) -> None:
         plan.decline(subject, "not by blocks of rows", notes[-1] if notes else "the nests do not share their rows")
 
 
+def _passes_joined(plan: Planner, chain: Chain) -> None:
+    """Fuse neighbouring passes over a row, as far as that is possible."""
+    position = 0
+    while True:
+        _, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
+        heads = [first_loops(f.child) for f in parts(body)]
+        pairs = [(a[0], b[0]) for a, b in zip(heads, heads[1:]) if len(a) == len(b) == 1]
+        if position >= len(pairs):
+            return
+        try_join(plan, *pairs[position])
+        _, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
+        position += len(parts(body)) == len(heads)
+
+
 def chain_tiles(scop: Scop, chain: Chain, target: Target) -> tuple[TilePlan, TilePlan] | None:
     """The register tiles of the two products; None unless both have rows and columns as matrices have them."""
     first, second = (plan_tile(scop, g.contraction, target) for g in (chain.first, chain.second))
@@ -85,19 +102,21 @@ def chain_tiles(scop: Scop, chain: Chain, target: Target) -> tuple[TilePlan, Til
 
 
 def block_rows(scop: Scop, chain: Chain, tiles: tuple[TilePlan, TilePlan], target: Target) -> int | None:
-    """Rows of a block: their scores fill a quarter of L2 at most, in blocks of about one size; None where sizes are
-    not known or a tile of rows would leave L2."""
+    """Rows of a block: their scores fill an eighth of L2 at most, in blocks of about one size; None where sizes are
+    not known or the scores of a tile would leave L2."""
     c = chain.first.contraction
     count, length = extent(c.update, c.outputs[-2]), extent(c.update, c.outputs[-1])
     if count is None or length is None:
         return None
-    height = max(t.tile.rows for t in tiles)
     kept = {chain.scores, row_operand(chain.second).load.array}
-    tile_bytes = height * length * sum(scop.arrays[a].dtype.bytes for a in kept)
-    if tile_bytes > target.l2 // 2:
+    row_bytes = length * sum(scop.arrays[a].dtype.bytes for a in kept)
+    near = target.l2 // 8 // row_bytes
+    heights = [t.tile.rows for t in tiles]
+    height = lcm(*heights) if lcm(*heights) <= near else max(heights)  # whole tiles of both if possible
+    if height * row_bytes > target.l2 // 2:
         return None
     total = -(-count // height)
-    blocks = -(-total // max(1, target.l2 // 4 // tile_bytes))
+    blocks = -(-total // max(1, near // height))
     return -(-total // blocks) * height
 
 
@@ -110,9 +129,8 @@ class _Tree:
         self.filters = top_filters(plan)
         self.middle = self.filters[chain.middle]
         self.over, self.body = plan.nest(first_loops(self.middle.child)[0])
-        self.makers = [
-            Maker(self.scop, g, t, plan.target) for g, t in zip((chain.first, chain.second), tiles, strict=True)
-        ]
+        groups = (chain.first, chain.second)
+        self.makers = [Maker(self.scop, g, t, plan.target, rows) for g, t in zip(groups, tiles, strict=True)]
 
     def whole(self) -> Node:
         first, last = (self.product(m) for m in self.makers)

@@ -45,6 +45,18 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     return replace(plan.schedule, terse=False)
 
 
+def rows_of_attention(scop: Scop, target: Target) -> int | None:
+    """Rows at a time in the first two products that `automatic` makes one nest; None where there are none."""
+    plan = Planner(replace(Schedule.start(scop), terse=True), target, 1)
+    try:
+        with quota(OPERATIONS):
+            attention(plan)
+    except QuotaExceeded:
+        return None
+    done = [d.figures["rows"] for d in plan.schedule.decisions if d.outcome == "done" and "rows" in d.figures]
+    return done[0] if done else None
+
+
 def vector_loops(plan: Planner) -> None:
     """One vector loop per innermost nest."""
     for loop in plan.top():

@@ -103,7 +103,7 @@ CASES: dict[str, Maker] = {
     "cumulative_product": lambda a, b, c: reduction.make_cumulative(f32, b, a, c, False, False, True),
     "softmax": lambda a, b, c: normalization.make_softmax(f32, a, b, c),
     "log_softmax": lambda a, b, c: normalization.make_softmax(f32, a, c, b, True),
-    "softmax_rows": lambda a, b, c: normalization.make_softmax_rows(f32, a, 7 * b),
+    "softmax_rows": lambda a, b, c: normalization.make_softmax_rows(f32, (a,), 7 * b),
     "layer_norm": lambda a, b, c: normalization.make_layer_norm(f32, a, 7 * b, 1e-5, True),
     "rms_norm": lambda a, b, c: normalization.make_rms_norm(f32, a, 7 * c, 1e-5),
     "group_norm": lambda a, b, c: normalization.make_group_norm(f32, 2, 3, a, b, 1e-5, True),

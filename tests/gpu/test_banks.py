@@ -82,7 +82,7 @@ MADE: dict[str, tuple[Any, bool]] = {  # the operator, and whether reads alone a
     "product": (product(2048, 2048, 2048), False),
     "small product": (product(200, 200, 100), False),
     "transpose": (ALL["transpose"][0], False),
-    "softmax": (normalization.make_softmax_rows(f32, 8, 1000), False),
+    "softmax": (normalization.make_softmax_rows(f32, (8,), 1000), False),
     "convolution": (convolution.make_conv2d(f32, 1, (64, 64), (56, 56), (3, 3), *[(1, 1)] * 4, True), True),
 }
 

@@ -80,7 +80,7 @@ CASES = {
     "panels": (product(9, 11, 11), lambda op: by_hand(op, 4), "matmul", (9, 11, 11), 1, 9),
     "wide panels": (product(9, 12, 12), lambda op: by_hand(op, 8), "matmul", (9, 12, 12), 4, 9),
     "rows": (
-        make_softmax_rows(f32, 2, 300),
+        make_softmax_rows(f32, (2,), 300),
         lambda op: automatic_gpu(op.scop(), simt.TARGET),
         "softmax",
         (2, 300, 1),

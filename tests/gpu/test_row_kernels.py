@@ -36,7 +36,7 @@ def loads_of(launch: Launch, array: str) -> int:
 
 
 def test_a_row_lies_in_registers() -> None:
-    _, fn = lowered(normalization.make_softmax_rows(f32, 5, 1000))
+    _, fn = lowered(normalization.make_softmax_rows(f32, (5,), 1000))
     (launch,) = simt.launches(fn)
     spaces = {s.buffer.promoted: s.buffer for s in walk(launch.body) if isinstance(s, Alloc)}
     for row in ("X_buf", "Y_buf"):
@@ -61,7 +61,7 @@ def test_rows_that_do_not_follow_the_threads_stay_in_shared_memory() -> None:
 
 
 MADE = {
-    "softmax": lambda n: normalization.make_softmax_rows(f32, 3, n),
+    "softmax": lambda n: normalization.make_softmax_rows(f32, (3,), n),
     "log softmax": lambda n: normalization.make_softmax(f32, 3, n, 1, True),
     "layer norm": lambda n: normalization.make_layer_norm(f32, 3, n, 1e-5, True),
     "rms norm": lambda n: normalization.make_rms_norm(f64, 3, n, 1e-5),

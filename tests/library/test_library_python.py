@@ -96,7 +96,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "cumsum": lambda: reduction.make_cumulative(f32, 2, 3, 4, True, True),
     "softmax": lambda: normalization.make_softmax(f32, 2, 3, 4),
     "log_softmax": lambda: normalization.make_softmax(f32, 2, 3, 4, True),
-    "softmax_rows": lambda: normalization.make_softmax_rows(f32, 2, 5),
+    "softmax_rows": lambda: normalization.make_softmax_rows(f32, (2,), 5),
     "layer_norm": lambda: normalization.make_layer_norm(f32, 2, 5, 1e-5, True),
     "rms_norm": lambda: normalization.make_rms_norm(f32, 2, 5, 1e-5),
     "group_norm": lambda: normalization.make_group_norm(f32, 2, 2, 2, 3, 1e-5, True),

@@ -260,10 +260,11 @@ def used_outside(scop: Scop, group: Group, array: str) -> bool:
 
 
 class Maker:
-    """Builds members and nodes for one group under one plan."""
+    """Builds members and nodes for one group under one plan; tiles of rows begin anew after every `block` rows."""
 
-    def __init__(self, scop: Scop, group: Group, plan: TilePlan, target: Target) -> None:
+    def __init__(self, scop: Scop, group: Group, plan: TilePlan, target: Target, block: int | None = None) -> None:
         self.scop, self.group, self.plan, self.target = scop, group, plan, target
+        self.block = block if block and block % plan.tile.rows else None
         self.outputs = group.contraction.outputs
 
     def dim(self, stmt: Statement, output: str) -> isl.PwAff:
@@ -276,6 +277,8 @@ class Maker:
         schedule = {}
         for stmt in self.group.statements():
             pa = self.dim(stmt, output)
+            if self.block and output == self.plan.rows:
+                pa = pa.mod_val(isl.Val(self.block))
             if cut[0]:
                 pa = pa.mod_val(isl.Val(cut[0]))
             if cut[1] != 1:

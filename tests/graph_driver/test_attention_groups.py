@@ -1,0 +1,87 @@
+"""Product, softmax and product become one kernel where the schedule gains by that, and only there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+from tiny_models import model_of
+
+from graph_driver.checking.check import compare, random_input
+from graph_driver.model import Model, compile_model
+
+LENGTH, HEADS, WIDTH = 45, 3, 16
+
+
+def node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:
+    return helper.make_node(op, inputs, [output], output, **attrs)
+
+
+def attention(after: list[onnx.NodeProto], probabilities: str, **softmax: Any) -> list[onnx.NodeProto]:
+    """Heads cut out of rows of the model, `softmax(Q K^T * s + mask) V`, heads put together again."""
+    return [
+        node("Reshape", ["q", "heads"], "q4"), node("Transpose", ["q4"], "qt", perm=[0, 2, 1, 3]),
+        node("Reshape", ["k", "heads"], "k4"), node("Transpose", ["k4"], "kt", perm=[0, 2, 3, 1]),
+        node("Reshape", ["v", "heads"], "v4"), node("Transpose", ["v4"], "vt", perm=[0, 2, 1, 3]),
+        node("MatMul", ["qt", "kt"], "s"), node("Mul", ["s", "scale"], "t"), node("Add", ["t", "mask"], "u"),
+        node("Softmax", ["u"], "p", **softmax), *after, node("MatMul", [probabilities, "vt"], "o"),
+        node("Transpose", ["o"], "ot", perm=[0, 2, 1, 3]), node("Reshape", ["ot", "rows"], "y"),
+    ]  # fmt: skip
+
+
+def proto(nodes: list[onnx.NodeProto], **outputs: list[int]) -> onnx.ModelProto:
+    rows = [1, LENGTH, HEADS * WIDTH]
+    weights = {
+        "heads": np.array([1, LENGTH, HEADS, WIDTH]), "rows": np.array(rows), "zero": np.float32(0),
+        "scale": np.float32(0.25),
+    }  # fmt: skip
+    given = {"q": rows, "k": rows, "v": rows, "mask": [1, 1, 1, LENGTH]}
+    return model_of(nodes, given, {"y": rows, **outputs}, {n: np.asarray(w) for n, w in weights.items()})
+
+
+def checked(model_proto: onnx.ModelProto, threads: int = 1, forbidden: int = 0) -> Model:
+    """The compiled model, after a comparison with onnxruntime on poisoned memory; the last `forbidden` keys are
+    masked out."""
+    model = compile_model(model_proto, threads=threads)
+    feeds = {n: random_input(n, d, s, 3) for n, (d, s) in model.inputs.items()}
+    feeds["mask"][..., LENGTH - forbidden :] = -np.inf
+    session = onnxruntime.InferenceSession(model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    expected = dict(zip(names, session.run(names, feeds), strict=True))
+    model.executor().arena[:] = 0xFF
+    assert max(d.relative for d in compare(model(feeds), expected)) <= 2e-5
+    return model
+
+
+def kernels_with_products(model: Model) -> list[str]:
+    return [s.label for s in model.plan.steps if "MatMul" in s.label]
+
+
+@pytest.mark.parametrize("threads, forbidden", [(1, 5), (2, 0)])
+def test_attention_is_one_kernel(threads: int, forbidden: int) -> None:
+    model = checked(proto(attention([], "p", axis=-1)), threads, forbidden)
+    (label,) = kernels_with_products(model)
+    assert label.endswith("MatMul+Mul+Add+Softmax+MatMul")
+    assert any("rows of scores at a time" in d for d in model.report().decisions)
+
+
+def test_rows_without_a_key_are_zero() -> None:
+    """What exporters write after the softmax: rows of which all keys are masked out are NaN, and become 0."""
+    guard = [node("IsNaN", ["p"], "n"), node("Where", ["n", "zero", "p"], "w")]
+    model = checked(proto(attention(guard, "w", axis=-1)), forbidden=LENGTH)
+    assert len(kernels_with_products(model)) == 1
+
+
+def test_what_keeps_the_products_apart() -> None:
+    scores = [1, HEADS, LENGTH, LENGTH]
+    for nodes, outputs in (
+        (attention([], "p", axis=-1), {"p": scores}),  # probabilities that are a result
+        (attention([], "p", axis=-1), {"u": scores}),
+        (attention([], "p", axis=2), {}),  # over columns
+        (attention([node("Transpose", ["p"], "pt", perm=[0, 1, 3, 2])], "pt", axis=-1), {}),
+    ):
+        assert len(kernels_with_products(checked(proto(nodes, **outputs)))) > 1
