@@ -12,7 +12,8 @@ from onnx import helper
 from tiny_models import model_of
 
 from graph_driver.checking.check import compare, random_input
-from graph_driver.model import Model, compile_model
+from graph_driver.compile_model import compile_model
+from graph_driver.model import Model
 
 LENGTH, HEADS, WIDTH = 45, 3, 16
 
