@@ -1,15 +1,17 @@
-"""`python -m benchmarks [--family F]... [--json FILE] [--page FILE] [--html FILE]`: all timings on one thread.
+"""`python -m benchmarks [--family F]... [--results FOLDER] [--exports FOLDER]...`: all timings on one thread.
 
-`--threads [N]` instead: what N threads (2) bring over one.
+`--results` writes DATE-cpu.json, DATE-cpu.md and its plots. `--threads [N]` instead: what N threads (2) bring over one.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +23,25 @@ from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from benchmarks import threading_speed  # noqa: E402
+from benchmarks import exports, threading_speed  # noqa: E402
 from benchmarks.cases import all_cases  # noqa: E402
 from benchmarks.cliffs import cliffs  # noqa: E402
-from benchmarks.models import LIGHT, light_model, random_inputs  # noqa: E402
-from benchmarks.report import geometric_mean, html_page, page  # noqa: E402
+from benchmarks.models import networks  # noqa: E402
+from benchmarks.report import Results, geometric_mean, html_page, write_page  # noqa: E402
 from graph_driver.bench.compare import compare  # noqa: E402
 from graph_driver.bench.peers import installed  # noqa: E402
 
-FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model")
+FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "exported")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--family", action="append", choices=FAMILIES, help="only these (default: all)")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="write a dated page, plots and JSON there")
+    parser.add_argument("--exports", type=Path, action="append", metavar="FOLDER",
+                        help="where benchmarks.exports has written networks (default: where it writes)")  # fmt: skip
     parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--page", type=Path, help="write a Markdown page here")
+    parser.add_argument("--page", type=Path, help="write a Markdown page here, and its plots beside it")
     parser.add_argument("--html", type=Path, help="write an HTML page with plots here")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--threads", type=int, nargs="?", const=2, metavar="N", help="one thread against N (2)")
@@ -45,16 +50,26 @@ def main() -> None:
         _threads(options.threads, options.rounds, options.json)
         return
     families, peers = options.family or FAMILIES, installed()
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold  # so that compile times are cold
-        rows = list(_rows(families, peers, options.rounds))
+        rows = list(_rows(families, peers, options.rounds, options.exports or [exports.default_folder()]))
+    results = Results(rows, peers, options.rounds, time.perf_counter() - start)
     Console().print(_table(rows, peers))
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    if options.page:
-        options.page.write_text(page(rows, peers, options.rounds), encoding="utf-8")
-    if options.html:
-        options.html.write_text(html_page(rows, peers, options.rounds), encoding="utf-8")
+    _write(results, options.json, options.page, options.html)
+    if options.results:
+        options.results.mkdir(parents=True, exist_ok=True)
+        stem = options.results / f"{datetime.date.today()}-cpu"
+        _write(results, stem.with_suffix(".json"), stem.with_suffix(".md"), None)
+
+
+def _write(results: Results, rows: Path | None, page: Path | None, html: Path | None) -> None:
+    if rows:
+        rows.write_text(json.dumps(results.rows, indent=1) + "\n", encoding="utf-8")
+    if page:
+        write_page(results, page)
+    if html:
+        html.write_text(html_page(results), encoding="utf-8")
 
 
 def _threads(threads: int, rounds: int, path: Path | None) -> None:
@@ -71,16 +86,16 @@ def _threads(threads: int, rounds: int, path: Path | None) -> None:
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def _rows(families: tuple[str, ...], peers: list[str], rounds: int) -> Iterator[dict[str, Any]]:
+def _rows(families: Sequence[str], peers: list[str], rounds: int, folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     cases = [c for c in (*all_cases(), *cliffs()) if c.family in families]
     for c in track(cases, "operators", console=Console(stderr=True), disable=not cases):
         # OpenVINO computes doubles in f32; the product of two has OpenBLAS, through NumPy, as a further rival.
         rivals = [p for p in peers if p != "openvino"] if c.double else peers
         also = {"openblas": lambda x=c.inputs: [x["X"] @ x["W"]]} if c.double else {}
         yield compare(c.name, c.family, c.model, c.inputs, rivals, rounds, c.flops, c.bytes, also)
-    models = [light_model(n) for n in LIGHT] if "model" in families else []
-    for path in track(models, "models", console=Console(stderr=True), disable=not models):
-        yield compare(path.stem, "model", str(path), random_inputs(path), peers, rounds)
+    models = list(networks(families, folders))
+    for n in track(models, "models", console=Console(stderr=True), disable=not models):
+        yield compare(n.name, n.family, str(n.path), n.inputs, peers, rounds)
 
 
 def _table(rows: list[dict[str, Any]], peers: list[str]) -> Table:

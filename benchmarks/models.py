@@ -1,13 +1,45 @@
-"""The light models inside the `onnx` package, with random inputs."""
+"""Whole networks with inputs: the light models inside the `onnx` package, and what `benchmarks.exports` has written."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import onnx
 
+from benchmarks import exports
+
 LIGHT = ("resnet50", "squeezenet", "shufflenet", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
+ALIKE = {"resnet50_legacy"}  # another form of the file of a network that is there
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network with one set of inputs; `family` is that of the page."""
+
+    name: str
+    family: str
+    path: Path
+    inputs: dict[str, np.ndarray] = field(repr=False)
+
+
+def networks(families: Sequence[str], folders: Sequence[Path]) -> Iterator[Network]:
+    """The light models (`model`), then those of the exported networks that are in a folder (`exported`).
+
+    Exported ones come with two sets of inputs of different shapes, named by the first one's shape.
+    """
+    if "model" in families:
+        for name in LIGHT:
+            path = light_model(name)
+            yield Network(path.stem, "model", path, random_inputs(path))
+    for name, network in exports.NETWORKS.items():
+        found = [p for folder in folders if (p := folder / f"{name}.onnx").exists()]
+        if "exported" in families and found and name not in ALIKE:
+            for feeds in network.feeds(np.random.default_rng(7)):
+                shape = "x".join(map(str, next(iter(feeds.values())).shape))
+                yield Network(f"{name} {shape}", "exported", found[0], feeds)
 
 
 def light_model(name: str) -> Path:

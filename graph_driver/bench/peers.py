@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import ModelProto
 
 from poly.errors import ArgumentError
@@ -17,25 +18,40 @@ Runner = Callable[[], Outputs]
 
 
 def onnxruntime_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -> Runner:
-    """ONNX Runtime's CPU provider with all its optimisations."""
+    """ONNX Runtime's CPU provider with all its optimisations; symbolic sizes are those of the inputs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
+    for name, size in _free_sizes(model, inputs).items():
+        options.add_free_dimension_override_by_name(name, size)
     source = model if isinstance(model, str) else model.SerializeToString()
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     feeds = dict(inputs)
     return lambda: session.run(None, feeds)
 
 
+def _free_sizes(model: ModelProto | str, inputs: Inputs) -> dict[str, int]:
+    """What the inputs say of the model's symbolic sizes."""
+    graph = (onnx.load(model, load_external_data=False) if isinstance(model, str) else model).graph
+    sizes: dict[str, int] = {}
+    for given in graph.input:
+        dims = given.type.tensor_type.shape.dim
+        if given.name in inputs:
+            sizes |= {d.dim_param: n for d, n in zip(dims, inputs[given.name].shape, strict=True) if d.dim_param}
+    return sizes
+
+
 def openvino_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -> Runner:
-    """OpenVINO's CPU plugin in f32 (it would take bf16 where the machine has it)."""
+    """OpenVINO's CPU plugin in f32 (it would take bf16 where the machine has it), for the inputs' shapes."""
     import openvino
 
     core = openvino.Core()
     source: Any = model if isinstance(model, str) else model.SerializeToString()
     network = core.read_model(source) if isinstance(source, str) else core.read_model(model=source, weights=b"")
+    if network.is_dynamic():
+        network.reshape({name: list(x.shape) for name, x in inputs.items()})
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(network, "CPU", settings)
     request = compiled.create_infer_request()
