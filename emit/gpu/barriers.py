@@ -8,7 +8,8 @@ no barrier on the way get one at the end of the loop's body. Inner loops come fi
 inside may serve what is around.
 
 Asynchronous copies are in place when a barrier has waited for them: in launches that have some, all barriers do,
-and what a thread copied itself it may read only after one.
+and what a thread copied itself it may read only after one. Where a loop fetches several iterations ahead, those
+before it and at its end leave the groups of copies under way that the next iteration does not need.
 
 Conflicts between blocks, and those that no barrier can order, are refused.
 """
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from emit.gpu.touches import Around, Touch, each_launch, touches
-from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, Launch, Stmt, Store, walk
+from emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Function, Launch, Stmt, Store, walk
 from emit.loop_ir.printer import expr_text
 from emit.loop_ir.rewrite import with_bodies
 from poly.errors import BuildError
@@ -163,13 +164,25 @@ class _Launch:
             out: list[Stmt] = []
             for k, child in enumerate(s.stmts):
                 if (id(s), k) in self.before:
-                    out.append(Barrier(self.copies))
+                    out.append(Barrier(self.copies, _ahead(child)))
                 out.append(self.rebuilt(child))
             return Block(tuple(out))
         new = with_bodies(s, tuple(self.rebuilt(b) for b in s.bodies()))
         if isinstance(new, For) and id(s) in self.at_end:
-            return replace(new, body=Block((new.body, Barrier(self.copies))))
+            return replace(new, body=Block((new.body, Barrier(self.copies, _ahead(s)))))
         return new
+
+
+def _ahead(s: Stmt) -> int:
+    """How many groups of copies may be under way at a barrier before the first iteration of a loop, or after one:
+    all barriers elsewhere wait for all copies."""
+    ends = [x.ahead for x in walk(s) if isinstance(x, EndCopies)] if isinstance(s, For) else []
+    return ends[0] if isinstance(s, For) and len(ends) == 1 and _directly(s.body) else 0
+
+
+def _directly(body: Stmt) -> bool:
+    """Whether each run of the body ends a group."""
+    return isinstance(body, EndCopies) or (isinstance(body, Block) and any(_directly(x) for x in body.stmts))
 
 
 def _shared(s: Stmt) -> Iterator[Alloc]:

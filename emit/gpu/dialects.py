@@ -17,7 +17,8 @@ class GpuDialect:
     """A language of kernels. `spaces` qualifies pointers by a buffer's space; `block` and `thread`
     are the indices by axis; `{}` in `aligned` takes bytes. `offsets`: hosts pass arrays as a buffer and
     the number of an element in it. `begin_copy` and `wait_for_copies`: functions for asynchronous copies of
-    `SIZE` bytes, with the instruction's `CACHE` policy; None where there are none. `tensor` and
+    `SIZE` bytes, with the instruction's `CACHE` policy; None where there are none; `end_copies` ends a group of them,
+    and `wait_for_groups` waits for all but the last `PENDING`. `tensor` and
     `warp_product` likewise: the instructions, and `ROWS` x `COLUMNS` products of 16 x 16 by 16 x 8 elements of a
     `TYPE`. `exchange`: the value `{}` of the thread of the warp whose number differs in the bit `{}`."""
 
@@ -38,6 +39,8 @@ class GpuDialect:
     nan: Mapping[str, str]
     begin_copy: str | None = None
     wait_for_copies: str | None = None
+    wait_for_groups: str | None = None
+    end_copies: str | None = None
     tensor: str | None = None
     warp_product: str | None = None
     exchange: str | None = None
@@ -179,6 +182,20 @@ CUDA = GpuDialect(
   asm volatile("cp.async.wait_all;" ::: "memory");
 #else
   polyc_wait_for_copies();
+#endif
+}}""",
+    wait_for_groups=f"""{_CUDA_INLINE} void wait_for_copies_but_PENDING() {{
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_group PENDING;" ::: "memory");
+#else
+  polyc_wait_for_copies(PENDING);
+#endif
+}}""",
+    end_copies=f"""{_CUDA_INLINE} void end_copies() {{
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  polyc_end_copies();
 #endif
 }}""",
 )

@@ -1,9 +1,15 @@
-"""Double buffering: the panels of the next iteration are fetched while this one computes.
+"""Double buffering: the panels of the next iterations are fetched while this one computes.
 
     for k: copy panels of k; compute        becomes        copy panels of the first k
                                                            for k: fetch panels of k + 1; compute; put them in place
 
-with two copies of each panel, taken in turn. Fetching is an asynchronous copy where the target has it and the
+with two copies of each panel, taken in turn; where all panels come asynchronously and that fits, with three, and
+two iterations ahead (`EndCopies`: one group of copies an iteration, so that a barrier waits for the next one's only):
+
+    copy panels of the first k; copy panels of the second k
+    for k: fetch panels of k + 2; compute
+
+Fetching is an asynchronous copy where the target has it and the
 copy moves whole accesses of 4, 8 or 16 bytes without changing their order; otherwise elements wait in registers.
 Runs before barriers are placed: they are worked out for what is there afterwards.
 """
@@ -16,7 +22,7 @@ from math import prod
 from emit.gpu.extents import reads
 from emit.gpu.given import WIDEST
 from emit.loop_ir.linear import linear, rebuild
-from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
+from emit.loop_ir.loops import Alloc, Block, Buffer, EndCopies, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
 from emit.loop_ir.rewrite import Names, binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
 from emit.passes.bounds import full
 from poly.dtypes import bool_, i64
@@ -25,6 +31,7 @@ from poly.expr import walk as walk_expr
 from poly.target import GpuTarget
 
 ASYNC = "cp.async"  # the feature of a target
+STAGES = 3  # buffers of panels that all come asynchronously
 STAGED = 16  # elements of one copy that wait in a thread's registers, at most
 
 
@@ -50,16 +57,17 @@ class _Launch:
         self.shared = {s.buffer.name: s.buffer for s in walk(launch.body)
                        if isinstance(s, Alloc) and s.buffer.space == "shared"}  # fmt: skip
         self.written = {s.array for s in walk(launch.body) if isinstance(s, Store)}
-        self.twice: set[str] = set()
+        self.copies: dict[str, int] = {}  # buffers for each panel
 
     def run(self) -> Launch:
         body = self.visit(self.launch.body)
-        return replace(self.launch, body=self.doubled(body)) if self.twice else self.launch
+        return replace(self.launch, body=self.repeated(body)) if self.copies else self.launch
 
-    def doubled(self, s: Stmt) -> Stmt:
-        if isinstance(s, Alloc) and s.buffer.name in self.twice:
-            s = replace(s, buffer=replace(s.buffer, shape=(const_int(2), *s.buffer.shape)))
-        return with_bodies(s, tuple(self.doubled(b) for b in s.bodies()))
+    def repeated(self, s: Stmt) -> Stmt:
+        if isinstance(s, Alloc) and s.buffer.name in self.copies:
+            count = const_int(self.copies[s.buffer.name])
+            s = replace(s, buffer=replace(s.buffer, shape=(count, *s.buffer.shape)))
+        return with_bodies(s, tuple(self.repeated(b) for b in s.bodies()))
 
     def visit(self, s: Stmt) -> Stmt:
         if isinstance(s, For) and s.kind == "serial" and s.step == 1 and isinstance(s.body, Block):
@@ -71,8 +79,10 @@ class _Launch:
             panels = {p for c in copies if (p := self.panel(c)) is not None}
             rest = s.body.stmts[len(copies) :]
             if panels and rest and self.suits(s, panels, rest):
-                self.twice |= panels
-                return self.overlapped(s, copies, rest, panels)
+                stages = self.stages(copies, panels)
+                self.copies |= dict.fromkeys(panels, stages)
+                make = self.overlapped if stages == 2 else self.far_ahead
+                return make(s, copies, rest, panels)
         return with_bodies(s, tuple(self.visit(b) for b in s.bodies()))
 
     def panel(self, s: Stmt) -> str | None:
@@ -93,9 +103,34 @@ class _Launch:
         inside = sum(_accesses(loop.body, p) for p in panels)
         if inside != sum(_accesses(self.launch.body, p) for p in panels):
             return False
+        return self.fit(panels, 2)
+
+    def fit(self, panels: set[str], stages: int) -> bool:
+        """Whether so many buffers for each of the panels fit, with those that there are."""
+        counts = self.copies | dict.fromkeys(panels, stages)
         size = {b.name: prod(int(e.value) for e in b.shape if isinstance(e, Const)) * b.dtype.bytes
                 for b in self.shared.values()}  # fmt: skip
-        return sum(size.values()) + sum(size[p] for p in panels | self.twice) <= self.target.shared_static
+        return sum(counts.get(name, 1) * bytes for name, bytes in size.items()) <= self.target.shared_static
+
+    def stages(self, copies: list[Stmt], panels: set[str]) -> int:
+        """How many buffers each of the panels gets."""
+        at_once = all(isinstance(x, Store) and x.asynchronous for c in copies for x in walk(self.copy(c))
+                      if isinstance(x, Store))  # fmt: skip
+        return STAGES if at_once and self.fit(panels, STAGES) else 2
+
+    def far_ahead(self, loop: For, copies: list[Stmt], rest: tuple[Stmt, ...], panels: set[str]) -> Stmt:
+        """Asynchronous copies to `STAGES` buffers in turn."""
+
+        def fetched(at: Expr) -> list[Stmt]:
+            group = (
+                self.copy(substitute_stmt(_turned(c, panels, Var(loop.var), STAGES), {loop.var: at})) for c in copies
+            )
+            return [If(Binary("<", at, loop.hi, bool_), Block(tuple(group))), EndCopies(STAGES - 2)]
+
+        first = [s for k in range(STAGES - 1) for s in fetched(rebuild(linear(loop.lo).shift(k)))]
+        body = fetched(rebuild(linear(Var(loop.var)).shift(STAGES - 1)))
+        body += [_turned(r, panels, Var(loop.var), STAGES) for r in rest]
+        return Block((*first, replace(loop, body=Block(tuple(body)))))
 
     def overlapped(self, loop: For, copies: list[Stmt], rest: tuple[Stmt, ...], panels: set[str]) -> Stmt:
         this, following = Var(loop.var), rebuild(linear(Var(loop.var)).shift(1))
@@ -162,9 +197,9 @@ def _accesses(s: Stmt, array: str) -> int:
     return count
 
 
-def _turned(s: Stmt, panels: set[str], at: Expr) -> Stmt:
+def _turned(s: Stmt, panels: set[str], at: Expr, stages: int = 2) -> Stmt:
     """With the panels of iteration `at`."""
-    turn = Binary("%", at, const_int(2), i64)
+    turn = Binary("%", at, const_int(stages), i64)
 
     def one(e: Expr) -> Expr:
         return replace(e, index=(turn, *e.index)) if isinstance(e, Load | VLoad) and e.array in panels else e

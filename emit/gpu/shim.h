@@ -59,9 +59,9 @@ struct PolycFiber {
     uint64_t exchange;
     void *tsan;
     struct PolycCopy *copies; /* begun and not waited for */
-    unsigned copy_count, copy_room;
+    unsigned copy_count, copy_room, groups;
 };
-struct PolycCopy { void *to; uint32_t words[4]; unsigned size; };
+struct PolycCopy { void *to; uint32_t words[4]; unsigned size, group; };
 
 extern "C" {
 extern unsigned char __start_polyc_shared[] __attribute__((weak));
@@ -170,16 +170,23 @@ POLYC_PLAIN static void polyc_note_copy(void *to, const void *from, unsigned siz
     PolycCopy *c = &me->copies[me->copy_count++];
     c->to = to;
     c->size = size;
+    c->group = me->groups;
     for (unsigned k = 0; k < size / 4; k++) c->words[k] = ((const uint32_t *)from)[k];
 }
-POLYC_PLAIN static unsigned polyc_noted(uint32_t **to, uint32_t *words) {
+/* One copy that is to be in place, those of the last `pending` groups excepted (0: of none). */
+POLYC_PLAIN static unsigned polyc_noted(unsigned pending, uint32_t **to, uint32_t *words) {
     PolycFiber *me = polyc_now;
-    if (!me->copy_count) return 0;
-    PolycCopy *c = &me->copies[--me->copy_count];
+    unsigned at = 0;
+    while (at < me->copy_count && pending && me->copies[at].group + pending >= me->groups) at++;
+    if (at == me->copy_count) return 0;
+    PolycCopy *c = &me->copies[at];
+    unsigned words_of = c->size / 4;
     *to = (uint32_t *)c->to;
-    for (unsigned k = 0; k < c->size / 4; k++) words[k] = c->words[k];
-    return c->size / 4;
+    for (unsigned k = 0; k < words_of; k++) words[k] = c->words[k];
+    *c = me->copies[--me->copy_count];
+    return words_of;
 }
+POLYC_PLAIN static void polyc_end_copies() { polyc_now->groups++; }
 static inline void polyc_begin_copy(void *to, const void *from, unsigned size) {
     if ((uintptr_t)to % size || (uintptr_t)from % size) polyc_fail("an asynchronous copy that is not aligned", 0);
     polyc_note_copy(to, from, size);
@@ -188,9 +195,9 @@ static inline void polyc_begin_copy(void *to, const void *from, unsigned size) {
         ((uint32_t *)to)[k] = 0xffffffffu;
     }
 }
-static inline void polyc_wait_for_copies() {
+static inline void polyc_wait_for_copies(unsigned pending = 0) {
     uint32_t *to = 0, words[4];
-    for (unsigned n; (n = polyc_noted(&to, words));)
+    for (unsigned n; (n = polyc_noted(pending, &to, words));)
         for (unsigned k = 0; k < n; k++) to[k] = words[k];
 }
 
@@ -409,6 +416,7 @@ POLYC_PLAIN static void polyc_block(const unsigned *order, char *stacks, size_t 
         f->state = POLYC_READY;
         f->waits = 0;
         f->copy_count = 0;
+        f->groups = 0;
 #ifdef POLYC_TSAN
         unsigned place = polyc_ring_next++ % POLYC_RING;
         f->tsan = polyc_tsan_thread(place);

@@ -249,6 +249,11 @@ class _Kernel(StatementPrinter):
     def nodes(self, stmt: loops.Stmt) -> list[object]:
         if isinstance(stmt, loops.Barrier):
             return [*self.waiting(stmt), Statement(self.dialect.barrier)]
+        if isinstance(stmt, loops.EndCopies):
+            if self.dialect.end_copies is None:
+                return []
+            self.helpers.functions["end_copies"] = self.dialect.end_copies
+            return [Statement("end_copies()")]
         if isinstance(stmt, loops.Store) and stmt.asynchronous:
             return [Statement(self.printer.copy(stmt))]
         if isinstance(stmt, loops.WarpProduct):
@@ -267,6 +272,10 @@ class _Kernel(StatementPrinter):
     def waiting(self, barrier: loops.Barrier) -> list[object]:
         if not barrier.copies or self.dialect.wait_for_copies is None:
             return []
+        if barrier.pending and self.dialect.wait_for_groups is not None:
+            name = f"wait_for_copies_but_{barrier.pending}"
+            self.helpers.functions[name] = self.dialect.wait_for_groups.replace("PENDING", str(barrier.pending))
+            return [Statement(f"{name}()")]
         self.helpers.functions["wait_for_copies"] = self.dialect.wait_for_copies
         return [Statement("wait_for_copies()")]
 

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from emit.interpreter import ops as ops
-from emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, launch
+from emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, end_copies, launch
 from emit.loop_ir.loops import (
     Alloc,
     Block,
     Broadcast,
     Buffer,
+    EndCopies,
     For,
     Function,
     HReduce,
@@ -162,6 +163,8 @@ class _Compiler:
             return self.alloc(s)
         if isinstance(s, Launch):
             return launch(self, s)
+        if isinstance(s, EndCopies):
+            return end_copies
         if isinstance(s, Prefetch):
             return lambda env: None
         if isinstance(s, WarpProduct):

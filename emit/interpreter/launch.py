@@ -227,7 +227,9 @@ def _combining(compiler: Compiler, s: WarpReduce) -> Steps:
     return run
 
 
-PENDING = "@copies"  # in the environment of a thread: its asynchronous copies (buffer, element, value)
+PENDING = (
+    "@copies"  # in the environment of a thread: its asynchronous copies (buffer, element, value), None after a group
+)
 
 
 def begin_copy(compiler: Compiler, env: Env, array: str, at: tuple[int, ...], value: Any, poison: Any) -> None:
@@ -238,11 +240,24 @@ def begin_copy(compiler: Compiler, env: Env, array: str, at: tuple[int, ...], va
         compiler.watch.pending.add((array, at))
 
 
+def end_copies(env: Env) -> None:
+    """The end of a group of copies."""
+    env.setdefault(PENDING, []).append(None)
+
+
 def _waiting(compiler: Compiler, barrier: Barrier) -> Steps:
-    """A barrier before which each thread completes its copies."""
+    """A barrier before which each thread completes its copies, those of the last groups if it must."""
 
     def run(env: Env) -> Iterator[int]:
-        for array, at, value in env.pop(PENDING, ()):
+        begun = env.pop(PENDING, [])
+        if barrier.pending:
+            ends = [k for k, copy in enumerate(begun) if copy is None]
+            done = ends[-barrier.pending - 1] + 1 if len(ends) > barrier.pending else 0
+            begun, env[PENDING] = begun[:done], begun[done:]
+        for copy in begun:
+            if copy is None:
+                continue
+            array, at, value = copy
             env["@" + array][at] = value
             if compiler.watch is not None:
                 compiler.watch.pending.discard((array, at))

@@ -289,9 +289,20 @@ class Launch(Stmt):
 class Barrier(Stmt):
     """All threads of the block wait for each other; what they wrote before is seen by all after.
 
-    `copies`: each thread first waits for the asynchronous copies that it began."""
+    `copies`: each thread first waits for the asynchronous copies that it began; with `pending` more than 0 the
+    last so many groups of them (`EndCopies`) may still be under way."""
 
     copies: bool = False
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndCopies(Stmt):
+    """The asynchronous copies that a thread has begun since the last one of these are a group (perhaps an empty one).
+
+    `ahead`: of the groups ended here, so many are not needed in the next iteration of the loop around."""
+
+    ahead: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from emit.loop_ir.loops import (
     Block,
     Broadcast,
     Buffer,
+    EndCopies,
     For,
     Function,
     HReduce,
@@ -118,7 +119,10 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
             put("    # 32-bit index arithmetic")
         _stmt(s.body, depth + 1, lines)
     elif isinstance(s, Barrier):
-        put("barrier after copies" if s.copies else "barrier")
+        but = f" but for the last {s.pending} groups" if s.pending else ""
+        put(f"barrier after copies{but}" if s.copies else "barrier")
+    elif isinstance(s, EndCopies):
+        put("end of a group of copies")
     elif isinstance(s, WarpProduct):
         what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
         put(f"{s.acc} += warp_product_{s.tiles[0]}x{s.tiles[1]}({what})")

@@ -17,6 +17,7 @@ from emit.loop_ir.loops import (
     Block,
     Broadcast,
     Buffer,
+    EndCopies,
     For,
     Function,
     HReduce,
@@ -148,11 +149,12 @@ class _Checker:
             self.buffer(s.array, len(s.index), env)
             for e in s.index:
                 self.scalar(e, i64, env, f"a subscript of a hint for '{s.array}'")
-        elif isinstance(s, Barrier):
+        elif isinstance(s, Barrier | EndCopies):
+            what = "a barrier" if isinstance(s, Barrier) else "a group of copies"
             if env.launch is None:
-                raise _Broken("a barrier outside a launch")
+                raise _Broken(f"{what} outside a launch")
             if env.diverged:
-                raise _Broken(f"a barrier in '{env.launch.name}' under {env.diverged} on which threads may disagree")
+                raise _Broken(f"{what} in '{env.launch.name}' under {env.diverged} on which threads may disagree")
         elif isinstance(s, Store):
             self.store(s, env)
         elif isinstance(s, WarpProduct):

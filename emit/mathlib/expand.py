@@ -17,6 +17,7 @@ from emit.loop_ir.loops import (
     Barrier,
     Block,
     Broadcast,
+    EndCopies,
     For,
     Function,
     HReduce,
@@ -79,7 +80,7 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
         return Block(tuple(sub(t) for t in s.stmts))
     if isinstance(s, (For, Alloc, Launch)):
         return replace(s, body=sub(s.body))
-    if isinstance(s, Barrier | WarpProduct | WarpReduce):
+    if isinstance(s, Barrier | EndCopies | WarpProduct | WarpReduce):
         return s
     if isinstance(s, Let):
         e = _Expansion(fresh)

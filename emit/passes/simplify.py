@@ -15,6 +15,7 @@ from emit.loop_ir.loops import (
     Barrier,
     Block,
     Broadcast,
+    EndCopies,
     For,
     Function,
     HReduce,
@@ -74,7 +75,7 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         return EMPTY if body == EMPTY else Alloc(buffer, body)
     if isinstance(stmt, Launch):
         return _launch(stmt, ranges)
-    if isinstance(stmt, Barrier):
+    if isinstance(stmt, Barrier | EndCopies):
         return stmt
     if isinstance(stmt, WarpProduct | WarpReduce):
         return map_exprs(stmt, ex)
