@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,8 +84,7 @@ class Frame:
 
     def host(self, step: Step, hosts: Sequence[HostNode | ControlNode]) -> None:
         """Run one step that needs Python; results with known shapes are stored in their place."""
-        captures = {c: self.value(c) for c in step.captures}
-        results = hosts[step.index]([self.value(a) for a in step.args], captures)
+        results = hosts[step.index]([self.value(a) for a in step.args], Captured(self, step.captures))
         for name, result in zip(step.results, results, strict=True):
             slot = self.plan.slots.get(name)
             if slot is None or slot.dtype is None:  # without a slot no step reads it, but an observer may
@@ -107,6 +106,25 @@ class Frame:
             else:
                 out[name] = self.outputs[k][: slot.nbytes].view(BY_NAME[slot.dtype].np).reshape(slot.shape)
         return out
+
+
+class Captured(Mapping[str, Any]):
+    """What the subgraphs of a step read of the graph around them, looked up when asked for: compiled bodies have the
+    constants among it (the weights) themselves."""
+
+    def __init__(self, frame: Frame, names: Sequence[str]) -> None:
+        self._frame, self._names = frame, names
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._frame.value(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
