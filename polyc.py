@@ -23,6 +23,7 @@ from poly.errors import (
 
 if TYPE_CHECKING:
     from graph_driver.compile_model import compile_model
+    from graph_driver.execution.watching import Watch
     from graph_driver.external import register_external, unregister_external
     from graph_driver.model import Model, load
     from poly.scop import Scop
@@ -36,6 +37,7 @@ _LAZY = {
     "compile_model": "graph_driver.compile_model",
     "load": "graph_driver.model",
     "Model": "graph_driver.model",
+    "Watch": "graph_driver.execution.watching",
     "Schedule": "scheduler.schedule",
     "Scop": "poly.scop",
     "register_external": "graph_driver.external",
@@ -54,6 +56,7 @@ __all__ = [
     "ScheduleError",
     "Scop",
     "ScopError",
+    "Watch",
     "bf16",
     "bool_",
     "compile_model",

@@ -82,7 +82,7 @@ class Model:
                 (`graph_driver.execution.parts.chosen_steps`).
             observer: of eager and mixed mode, called after each step that runs by itself as
                 `observer(number, step, look)`; `look(name)` copies a tensor that is in memory then. A
-                `graph_driver.execution.watching.Watch` keeps values, their ranges, and finds NaNs.
+                `polyc.Watch` keeps values, their ranges, and finds NaNs.
 
         Raises:
             ArgumentError: inputs do not fit, there is no such mode, a pattern names no step, or an argument has no

@@ -15,6 +15,9 @@ from poly.target import GpuTarget, Target
 TARGETS = ("cpu", "c")
 """Names of targets beside those of GPUs."""
 
+C_SOURCES = "c99"
+"""What `inspect` and `explain` call the C sources that `polyc compile --target c` writes."""
+
 Kind = Literal["llvm", "c", "c99", "gpu"]
 KINDS: tuple[Kind, ...] = ("llvm", "c", "c99", "gpu")
 

@@ -17,7 +17,7 @@ from graph_driver.compile_model import compile_with
 from graph_driver.model import Model
 from graph_driver.options import CompileOptions, Progress
 from graph_driver.passes import manager
-from graph_driver.platforms import TARGETS
+from graph_driver.platforms import C_SOURCES, TARGETS
 from poly.errors import ArgumentError
 
 
@@ -44,7 +44,9 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
 
 
 def check_target(arguments: argparse.Namespace) -> None:
-    """Refuse a target that does not exist. Raises `UsageError`."""
+    """Refuse a target that does not exist, or that this command has nothing to do with. Raises `UsageError`."""
+    if arguments.target == C_SOURCES and arguments.command in ("inspect", "explain"):
+        return  # what `compile --target c` writes can be looked at
     if arguments.target not in (None, *TARGETS) and not gpu_targets.is_gpu(arguments.target):
         known = ", ".join((*TARGETS, *gpu_targets.names()))
         raise UsageError(f"no target '{arguments.target}' for models in this version (it has {known})")

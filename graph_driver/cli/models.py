@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emit import targets
+from emit.c.c99 import portable_kernel
 from graph_driver.artifacts.package import is_package, load
 from graph_driver.calibration import this_machine
 from graph_driver.cli.inspect import OPERATOR_STAGES, UsageError, dependences_text
@@ -18,7 +19,7 @@ from graph_driver.gpu.looking import gpu_stage, gpu_target
 from graph_driver.ir import Graph
 from graph_driver.options import CompileOptions
 from graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
-from graph_driver.platforms import Platform, platform_of
+from graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
 from graph_driver.prediction import predict_steps
 from graph_driver.stages import formed, optimise, placed, symbol_of
 from graph_driver.tuning import use
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def _platform(options: CompileOptions, stage: str | None = None) -> Platform:
-    """What a stage is about: the target, or the GPU in whose language the stage is."""
+    """What a stage is about: the target, the GPU in whose language the stage is, or C sources."""
+    if options.target == C_SOURCES:
+        return c_sources()
     return platform_of(gpu_target(str(options.target), stage) or options.target, options.threads)
 
 
@@ -97,6 +100,8 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     graph, records = optimised(path, options, platform)
     _, groups, moved = formed(graph, platform, options.fuse)
     plan, seconds = _planned(graph, groups, platform, options), None
+    if measure and platform.kind == "c99":
+        raise UsageError("C sources do not run here: leave out --measure")
     if measure:
         model = compile_with(path, options)
         plan, seconds = model.plan, step_seconds(model)
@@ -209,5 +214,9 @@ def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
     schedule = schedule_of(group, platform)
     if stage == "schedule":
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
+    if platform.kind == "c99":
+        if stage != "c":
+            raise UsageError(f"C sources have no stage '{stage}' (but c, and those before it)")
+        return portable_kernel(schedule.scop, schedule.tree, symbol_of(group.key), platform.machine).text
     machine, threads = platform.machine, platform.threads
     return compile_operator(group.scop, machine, schedule, threads, backend=platform.backend).source(stage)

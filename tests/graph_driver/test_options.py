@@ -174,7 +174,7 @@ def test_what_compiles_shows_and_explains_runs_the_same_passes(where: str, tmp_p
     assert set(ran) == {p.name for p in PASSES if p.default} - MISSING[where]
     assert ran == _pipeline(where)
     if where == "c99":
-        return  # inspect and explain show what runs here
+        options = replace(options, target="c99")
     known = {p.name for p in PASSES}
     ((_, text),) = model_stage(path, "graph", options, None)
     assert ran == [n for n in names(line for line in text.splitlines() if line.startswith("# ")) if n in known]
@@ -245,6 +245,30 @@ def test_the_command_line_refuses_as_wrong_usage(
     assert "--tasks changes no kernel" in capsys.readouterr().err
     assert cli.main(["run", str(path), "--differential", "--planner", "exact", "--threads", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["guilty"] is None
+
+
+def test_c_sources_can_be_looked_at(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = files[0]
+    assert cli.main(["inspect", str(path), "--target", "c99", "--stage", "c"]) == 0
+    shown = capsys.readouterr().out
+    assert cli.main(["compile", str(path), "--target", "c", "-o", str(tmp_path / "c")]) == 0
+    capsys.readouterr()
+    written = (tmp_path / "c" / "one_kernels.c").read_text()
+    body = shown[shown.index("{") :].strip()
+    assert body and body in written
+    assert cli.main(["inspect", str(path), "--target", "c99", "--stage", "plan"]) == 0
+    assert cli.main(["explain", str(path), "--target", "c99"]) == 0
+    capsys.readouterr()
+    for given, said in (
+        (["inspect", str(path), "--target", "c99", "--stage", "llvm"], "C sources have no stage 'llvm'"),
+        (["explain", str(path), "--target", "c99", "--measure"], "C sources do not run here"),
+        (["inspect", str(path), "--target", "c99", "--threads", "2"], "threads has no effect for C sources"),
+        (["run", str(path), "--target", "c99"], "no target 'c99' for models"),
+    ):
+        assert cli.main(given) == 2, given
+        assert capsys.readouterr().err.startswith(f"polyc: {said}")
 
 
 def test_threads_and_tuned_schedules_of_an_operator_are_shown(
