@@ -2,7 +2,8 @@
 
 `python -m benchmarks.symbolic --table docs/symbolic-sizes.md` goes through the packaged networks
 (`benchmarks.packaged`) and the exported ones that are there (`benchmarks.exports`); names restrict it. All sizes that
-the file leaves open stay symbolic together. Where that is refused each of them is tried alone.
+the file leaves open stay symbolic together. Where that is refused each of them is tried alone. A table that is there
+keeps the rows of the networks that were not gone through; `--runs 0` only imports.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import exports, packaged
+from graph_driver.checking.check import TOLERANCE
+from graph_driver.dynamic.symbols import Symbols
 
 HEAD = """# Networks with symbolic sizes
 
@@ -25,7 +28,7 @@ Made by `python -m benchmarks.symbolic --table docs/symbolic-sizes.md`; do not e
 leaves open stay symbolic together; it is compiled once and run at random sizes within its ranges and guards, each
 run in poisoned memory, beside ONNX Runtime. The error is the largest difference relative to the output's largest
 magnitude; for networks of 8-bit codes the second number is the limit there (docs/models.md).
-`docs/models.md` says what symbolic sizes are.
+`docs/models.md` says what symbolic sizes are. Rows without runs were imported only.
 
 | network | symbolic sizes | guards | host operators | runs | largest error |
 | --- | --- | ---: | --- | ---: | ---: |
@@ -147,7 +150,8 @@ class Outcome:
     host: tuple[str, ...] = ()
     runs: int = 0
     error: float = 0.0
-    limit: float = 1e-4
+    limit: float = TOLERANCE
+    refusal: str = ""
 
     @property
     def passed(self) -> bool:
@@ -156,8 +160,8 @@ class Outcome:
 
     def row(self) -> str:
         """A line of the table."""
-        error = f"{self.error:.1e}" + (f" ({self.limit:.0e})" if self.limit > 1e-4 else "") if self.runs else ""
-        verdict = "" if self.passed else " FAILED"
+        error = f"{self.error:.1e}" + (f" ({self.limit:.0e})" if self.limit > TOLERANCE else "") if self.runs else ""
+        verdict = ("" if self.passed else " FAILED") + (f"; a run was refused: {self.refusal}" if self.refusal else "")
         return (
             f"| {self.case.name} | {self.sizes} | {self.guards or ''} | {', '.join(self.host)} "
             f"| {self.runs or ''} | {error}{verdict} |"
@@ -197,31 +201,40 @@ def alone(case: Case) -> str:
 
 
 def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
-    """Compile, then run at random sizes."""
+    """Import; with `runs` compile, too, and run at random sizes."""
     import polyc
-    from graph_driver.checking.check import TOLERANCE
     from graph_driver.dynamic.model import DynamicModel
+    from graph_driver.importing.importer import import_model
     from poly.errors import PolycError
 
     if not open_sizes(case):
         return Outcome(case, "none: all sizes are numbers")
     try:
+        symbols = import_model(case.path, symbolic=True, bind=case.bind).symbols
+        if symbols is None or not runs:
+            return Outcome(case, described(symbols), 0 if symbols is None else len(symbols.guards))
         model = polyc.compile_model(case.path, threads=1, symbolic=True, bind=case.bind)
     except PolycError as error:
         return Outcome(case, f"refused: {error}. {alone(case)}")
     assert isinstance(model, DynamicModel)
     symbols = model.template.symbols
-    host = tuple(sorted({h[0] for h in model.report().host}))
-    sizes = ", ".join(symbols.range_text(n) for n in symbols.ranges)
-    outcome = Outcome(case, sizes, len(symbols.guards), host, limit=TOLERANCE)
+    outcome = Outcome(case, described(symbols), len(symbols.guards), tuple(sorted({h[0] for h in model.report().host})))
     for _ in range(runs):
         values = random_sizes(model, case, rng)
         if values is None:
             break
         slots = model.template.bind(values).plan.slots
         shapes = {n: slots[n].shape or () for n in model.template.typical.inputs}
-        check(outcome, model, random_feeds(case, shapes, rng))
+        try:
+            check(outcome, model, random_feeds(case, shapes, rng))
+        except PolycError as error:  # what runs on the host learns in a run which sizes it takes
+            outcome.refusal = str(error)
     return outcome
+
+
+def described(symbols: Symbols | None) -> str:
+    """The ranges; None: every size turned out to be a number."""
+    return "none are left" if symbols is None else ", ".join(symbols.range_text(n) for n in symbols.ranges)
 
 
 def check(outcome: Outcome, model: Any, feeds: dict[str, np.ndarray]) -> None:
@@ -242,6 +255,17 @@ def check(outcome: Outcome, model: Any, feeds: dict[str, np.ndarray]) -> None:
     outcome.error = max(outcome.error, worst.relative)
 
 
+def page(before: Path, rows: list[Outcome]) -> str:
+    """The table with these rows, and those of other networks that it had."""
+    found: dict[str, str] = {}
+    if before.exists():
+        found = {
+            line.split("|")[1].strip(): line for line in before.read_text("utf-8").splitlines() if line[:2] == "| "
+        }
+    found |= {r.case.name: r.row() for r in rows}
+    return HEAD + "".join(f"{found[name]}\n" for name in (*packaged.MODELS, *exports.NETWORKS) if name in found)
+
+
 def main() -> int:
     """Print rows as they come; write the table; 1 when a run disagrees."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -258,7 +282,7 @@ def main() -> int:
         rows.append(tried(case, arguments.runs, rng))
         print(rows[-1].row(), flush=True)
     if arguments.table is not None:
-        arguments.table.write_text(HEAD + "".join(f"{r.row()}\n" for r in rows), encoding="utf-8")
+        arguments.table.write_text(page(arguments.table, rows), encoding="utf-8")
     return 0 if all(r.passed for r in rows) else 1
 
 

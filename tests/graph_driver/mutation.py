@@ -121,6 +121,13 @@ def attack(source: bytes, folder: Path, seed: int, seconds: float = SECONDS) -> 
         path.unlink()
 
 
+def _shown(seed: int, outcome: Outcome) -> Outcome:
+    """The outcome; a bad one is printed at once, so that a campaign that is cut short has shown what it found."""
+    if not outcome.acceptable:
+        print(f"seed {seed}, {outcome.kind}: exit {outcome.code}", file=sys.stderr, flush=True)
+    return outcome
+
+
 def campaign(seeds: range, folder: Path) -> dict[int, Outcome]:
     """Outcomes by seed; the seed chooses the model too."""
     # What all children need is imported before they are forked.
@@ -129,7 +136,7 @@ def campaign(seeds: range, folder: Path) -> dict[int, Outcome]:
 
     assert graph_driver.cli.run is not None and lookup("", "Conv") is not None
     sources = [make().SerializeToString() for make in SOURCES]
-    return {seed: attack(sources[seed % len(sources)], folder, seed) for seed in seeds}
+    return {seed: _shown(seed, attack(sources[seed % len(sources)], folder, seed)) for seed in seeds}
 
 
 def attack_plan(source: Path, folder: Path, seed: int, seconds: float = SECONDS) -> Outcome:
@@ -154,7 +161,7 @@ def campaign_of_plans(seeds: range, folder: Path) -> dict[int, Outcome]:
     for k, make in enumerate((*SOURCES, lambda: branching(np.random.default_rng(7), 10))):
         sources.append(folder / f"source{k}")
         compile_model(make(), threads=2, tasks=True).save(sources[-1])
-    return {seed: attack_plan(sources[seed // 12 % len(sources)], folder, seed) for seed in seeds}
+    return {seed: _shown(seed, attack_plan(sources[seed // 12 % len(sources)], folder, seed)) for seed in seeds}
 
 
 def table(outcomes: dict[int, Outcome]) -> str:
