@@ -79,12 +79,13 @@ def any_conv(ctx: NodeContext, by: Times = times) -> OperatorScop:
 
 
 def _phases_pay(size: Sizes, win: Window) -> bool:
-    """Whether columns of one remainder modulo the stride are worth collecting: each tap saves shuffles for
-    every vector of results, each phase of a row costs about five such savings (measured)."""
+    """Whether columns of one remainder modulo the stride are worth collecting: each tap saves shuffles for every
+    vector of results, each phase of a row costs about five such savings, three where strides take more (measured)."""
     width = windows(padded(size, win.begin, win.end), win.kernel, win.strides, win.dilations)[1]
     if win.strides[1] == 1 or not isinstance(width, int):
         return False
-    return product(win.kernel) * -(-width // 8) > 5 * product(win.strides)
+    price = 5 if win.strides[1] == 2 else 3
+    return product(win.kernel) * -(-width // 8) >= price * product(win.strides)
 
 
 def _elements(scop: Scop) -> int | None:

@@ -13,7 +13,7 @@ contraction found in a Scop. Nothing here is trusted: the caller checks legality
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import islpy as isl
@@ -45,6 +45,8 @@ PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
 PAGE_BYTES = 4096
 UNROLL_INNER = 9
+LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
+MOST_SUMS = 8
 NEAR = 4  # elements at most this far apart are loaded whole and shuffled
 
 
@@ -89,7 +91,17 @@ def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[s
                 plan = _score(scop, c, panel, other, columns, rows, lanes, depth, target, constants)
                 if plan is not None and (best is None or plan.score > best.score + 1e-9):
                     best = plan
-    return best
+    return best if best is None else _several_sums(best, depth)
+
+
+def _several_sums(plan: TilePlan, depth: int) -> TilePlan:
+    """Rows of the panel side by side where one sum would wait for itself at each step of a long reduction."""
+    rows = next((o for o in reversed(plan.panel.own) if o != plan.columns), None)
+    count = None if rows is None else extent(plan.contraction.update, rows)
+    if plan.rows is not None or plan.tile.vectors > 1 or count is None or depth < LONG:
+        return plan
+    height = -(-count // -(-count // MOST_SUMS))
+    return replace(plan, rows=rows, tile=replace(plan.tile, rows=height))
 
 
 def _score(
@@ -302,7 +314,7 @@ class Maker:
         else:
             order += [plan.rows] if plan.rows else []
             order += [o for o in plan.other.own if o != plan.rows]
-            order += [*(o for o in plan.panel.own if o != plan.columns), plan.columns]
+            order += [*(o for o in plan.panel.own if o not in (plan.columns, plan.rows)), plan.columns]
         members: list[Member] = []
         trips: list[int | None] = []
 
