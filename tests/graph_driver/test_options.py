@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from symbolic_models import perceptron
 from tiny_models import model_of
 
 from emit.c.cc import find_compiler
@@ -25,6 +24,18 @@ from graph_driver.passes.manager import PASSES
 from graph_driver.platforms import KINDS, c_sources, platform_of
 from graph_driver.tuning import use
 from poly.errors import ArgumentError, ModelError, OptionError
+
+
+def perceptron() -> onnx.ModelProto:
+    """A product, Relu and Softmax over any batch: two kernels, or three that are not joined."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["g"]),
+        onnx.helper.make_node("Relu", ["g"], ["r"]),
+        onnx.helper.make_node("Softmax", ["r"], ["y"], axis=0),
+    ]
+    return model_of(nodes, {"x": ["batch", 12]}, {"y": ["batch", 20]}, {"w": rng.standard_normal((12, 20), np.float32)})
+
 
 NUMBERS = CompileOptions(threads=1, dims={"batch": 3})
 WHERE: dict[str, CompileOptions] = {
