@@ -38,7 +38,10 @@ def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target) ->
         if found is None:
             continue
         first, last, views = found
-        merged, reason = _merged(first, middle, last, views, target, known)
+        scores = graph.tensors[middle.members[0].node.inputs[0]].nbytes
+        merged, reason = None, "the scores of all heads stay in L2 anyway"
+        if not isinstance(scores, int) or scores > target.l2:
+            merged, reason = _merged(first, middle, last, views, target, known)
         tensor = next(middle.members[-1].node.writes())
         labels = f"{label(first)}, {label(middle)}", label(last)
         graph.decisions.append(Decision(tensor, *labels, merged is not None, reason))

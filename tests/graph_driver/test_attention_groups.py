@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
+from emit import targets
 from graph_driver.checking.check import compare, random_input
 from graph_driver.compile_model import compile_model
 from graph_driver.model import Model
 
-LENGTH, HEADS, WIDTH = 45, 3, 16
+HEADS, WIDTH = 3, 16
+LENGTH = isqrt(targets.host().l2 // (4 * HEADS)) + 5  # scores of all heads just leave L2
 
 
 def node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:
@@ -34,14 +37,16 @@ def attention(after: list[onnx.NodeProto], probabilities: str, **softmax: Any) -
     ]  # fmt: skip
 
 
-def proto(nodes: list[onnx.NodeProto], **outputs: list[int]) -> onnx.ModelProto:
-    rows = [1, LENGTH, HEADS * WIDTH]
+def proto(
+    nodes: list[onnx.NodeProto], length: int = LENGTH, outputs: dict[str, list[int]] | None = None
+) -> onnx.ModelProto:
+    rows = [1, length, HEADS * WIDTH]
     weights = {
-        "heads": np.array([1, LENGTH, HEADS, WIDTH]), "rows": np.array(rows), "zero": np.float32(0),
+        "heads": np.array([1, length, HEADS, WIDTH]), "rows": np.array(rows), "zero": np.float32(0),
         "scale": np.float32(0.25),
     }  # fmt: skip
-    given = {"q": rows, "k": rows, "v": rows, "mask": [1, 1, 1, LENGTH]}
-    return model_of(nodes, given, {"y": rows, **outputs}, {n: np.asarray(w) for n, w in weights.items()})
+    given = {"q": rows, "k": rows, "v": rows, "mask": [1, 1, 1, length]}
+    return model_of(nodes, given, {"y": rows, **(outputs or {})}, {n: np.asarray(w) for n, w in weights.items()})
 
 
 def checked(model_proto: onnx.ModelProto, threads: int = 1, forbidden: int = 0) -> Model:
@@ -49,7 +54,7 @@ def checked(model_proto: onnx.ModelProto, threads: int = 1, forbidden: int = 0) 
     masked out."""
     model = compile_model(model_proto, threads=threads)
     feeds = {n: random_input(n, d, s, 3) for n, (d, s) in model.inputs.items()}
-    feeds["mask"][..., LENGTH - forbidden :] = -np.inf
+    feeds["mask"][..., feeds["mask"].shape[-1] - forbidden :] = -np.inf
     session = onnxruntime.InferenceSession(model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
     expected = dict(zip(names, session.run(names, feeds), strict=True))
@@ -77,6 +82,12 @@ def test_rows_without_a_key_are_zero() -> None:
     assert len(kernels_with_products(model)) == 1
 
 
+def test_scores_that_stay_in_the_cache_gain_nothing() -> None:
+    model = checked(proto(attention([], "p", axis=-1), 45))
+    assert len(kernels_with_products(model)) == 2
+    assert any("stay in L2 anyway" in d for d in model.report().decisions)
+
+
 def test_what_keeps_the_products_apart() -> None:
     scores = [1, HEADS, LENGTH, LENGTH]
     for nodes, outputs in (
@@ -85,4 +96,4 @@ def test_what_keeps_the_products_apart() -> None:
         (attention([], "p", axis=2), {}),  # over columns
         (attention([node("Transpose", ["p"], "pt", perm=[0, 1, 3, 2])], "pt", axis=-1), {}),
     ):
-        assert len(kernels_with_products(checked(proto(nodes, **outputs)))) > 1
+        assert len(kernels_with_products(checked(proto(nodes, outputs=outputs)))) > 1
