@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     run.add_argument("--check", action="store_true", help="compare with ONNX Runtime or the ONNX reference")
     run.add_argument("--reference", type=Path, metavar="MODEL.onnx", help="what --check runs for a compiled directory")
-    run.add_argument("--tolerance", type=float, default=1e-4, metavar="E", help="of --check, relative to the scale")
+    run.add_argument("--tolerance", type=float, metavar="E", help="of --check, relative to the scale (default: 1e-4)")
     run.add_argument(
         "--mode", choices=("graph", "eager", "mixed"), default="graph",
         help="one native call, step by step, or only the steps that --eager names",

@@ -50,6 +50,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     packaged = is_package(arguments.model)
     if arguments.differential:
         return _differential(arguments, inputs, packaged)
+    if not arguments.check and (arguments.reference is not None or arguments.tolerance is not None):
+        raise UsageError("--reference and --tolerance need --check")
     if arguments.check and packaged and arguments.reference is None:
         raise UsageError("--check of a compiled directory needs --reference MODEL.onnx")
     _check_mode(arguments)
@@ -83,7 +85,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         given = inputs | _bound(source, arguments.bind)
         expected, reference = reference_outputs(source, given)
         differences = compare(outputs, expected)
-        limits = _limits(source, given, expected, differences, arguments.tolerance)
+        limits = _limits(source, given, expected, differences, _tolerance(arguments))
     good = all(d.relative <= limits[d.name] for d in differences)
     if arguments.json:
         data = _data(model, outputs, differences, limits, reference, good)
@@ -94,6 +96,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         seen = [] if watch is None else watch.seen
         print(_text(model, outputs | tensors, seconds, seen, differences, limits, reference))
     return 0 if good else 1
+
+
+def _tolerance(arguments: argparse.Namespace) -> float:
+    return 1e-4 if arguments.tolerance is None else float(arguments.tolerance)
 
 
 def _check_mode(arguments: argparse.Namespace) -> None:
@@ -137,7 +143,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
         if name not in inputs and tensor.dtype is not None:
             inputs[name] = random_input(name, tensor.dtype.name, tensor.shape or (), arguments.seed, limits.get(name))
     evaluate = compiled_outputs(platform, options, inputs)
-    verdict = differential(graph, options.pipeline(platform), platform.machine, evaluate, arguments.tolerance)
+    verdict = differential(graph, options.pipeline(platform), platform.machine, evaluate, _tolerance(arguments))
     print(json.dumps(asdict(verdict), indent=2) if arguments.json else verdict)
     return 0 if verdict.guilty is None else 1
 
