@@ -3,7 +3,7 @@
     for k: copy panels of k; compute        becomes        copy panels of the first k
                                                            for k: fetch panels of k + 1; compute; put them in place
 
-with two copies of each panel, taken in turn; where all panels come asynchronously and that fits, with three, and
+with two copies of each panel, taken in turn; where all panels are whole, come asynchronously and fit, with three, and
 two iterations ahead (`EndCopies`: one group of copies an iteration, so that a barrier waits for the next one's only):
 
     copy panels of the first k; copy panels of the second k
@@ -79,7 +79,7 @@ class _Launch:
             panels = {p for c in copies if (p := self.panel(c)) is not None}
             rest = s.body.stmts[len(copies) :]
             if panels and rest and self.suits(s, panels, rest):
-                stages = self.stages(copies, panels)
+                stages = self.stages(s, copies, panels)
                 self.copies |= dict.fromkeys(panels, stages)
                 make = self.overlapped if stages == 2 else self.far_ahead
                 return make(s, copies, rest, panels)
@@ -112,11 +112,16 @@ class _Launch:
                 for b in self.shared.values()}  # fmt: skip
         return sum(counts.get(name, 1) * bytes for name, bytes in size.items()) <= self.target.shared_static
 
-    def stages(self, copies: list[Stmt], panels: set[str]) -> int:
-        """How many buffers each of the panels gets."""
-        at_once = all(isinstance(x, Store) and x.asynchronous for c in copies for x in walk(self.copy(c))
-                      if isinstance(x, Store))  # fmt: skip
-        return STAGES if at_once and self.fit(panels, STAGES) else 2
+    def stages(self, loop: For, copies: list[Stmt], panels: set[str]) -> int:
+        """How many buffers each of the panels gets. More than two only where nothing has conditions: later passes
+        make versions of partial panels, and groups of copies are counted by iterations."""
+        parts = [x for c in copies for x in walk(self.copy(c))]
+        sure = all(isinstance(x, For | Store | Block | Let) for x in parts)
+        sure = sure and all(x.asynchronous for x in parts if isinstance(x, Store))
+        whole = [full(x) for x in (loop, *(x for x in parts if isinstance(x, For)))]
+        known = isinstance(loop.lo, Const) and isinstance(loop.hi, Const)
+        whole_ones = all(limit is not None and not limit.conditions for limit in whole)
+        return STAGES if known and sure and whole_ones and self.fit(panels, STAGES) else 2
 
     def far_ahead(self, loop: For, copies: list[Stmt], rest: tuple[Stmt, ...], panels: set[str]) -> Stmt:
         """Asynchronous copies to `STAGES` buffers in turn."""
