@@ -86,7 +86,7 @@ def roofline(rows: Sequence[Mapping[str, Any]], flops_per_second: float, bytes_p
         x = edge + 14 + 80 * k
         parts.append(f'<rect x="{x}" y="4" width="10" height="10" fill="{COLOURS.get(family, OTHER)}"/>')
         parts.append(_text(x + 15, 13, family, "start"))
-    parts.append(_text(WIDTH / 2, height - 1, "flops per byte", "middle"))
+    parts.append(_text(WIDTH / 2, height - 3, "flops per byte", "middle"))
     parts.append(_text(WIDTH - 12, 13, "GFLOP/s", "end"))
     return _svg(height, parts, "Roofline")
 

@@ -145,6 +145,8 @@ def _figures(rows: Sequence[Row], peers: Sequence[str]) -> list[str]:
     lines = [f"| {' | '.join(shown)} |", f"| --- |{' ---: |' * (len(shown) - 1)}"]
     lines += [f"| {' | '.join(cells)} |" for cells in zip(*shown.values(), strict=True)]
     for r in rows:
+        if r.get("refused"):
+            lines += ["", f"{r['case']}: {', '.join(r['refused'])} cannot read the model."]
         for who in r["ms"].keys() - {"polyc", *peers}:
             without = "peers without a figure compute it in another type"
             lines += ["", f"{r['case']}: {who} {_time(r, who)} ms; {without}."]

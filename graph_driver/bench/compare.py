@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from graph_driver.bench.peers import PEERS, Inputs, Runner
+from graph_driver.bench.peers import PEERS, Inputs, Runner, readers
 from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
 from graph_driver.compile_model import compile_model
 from graph_driver.model import Model
@@ -21,12 +21,13 @@ def compare(
 ) -> dict[str, Any]:  # fmt: skip
     """A row of results: `measure` of the model compiled here for one thread and the shapes of the inputs.
 
-    `host`: how many operators polyc leaves to the host.
+    `host`: how many operators polyc leaves to the host; `refused`: peers that cannot read the model.
     """
+    rivals, refused = readers(model, inputs, peers)
     start = time.perf_counter()
     compiled = compile_model(model, threads=1, shapes={n: x.shape for n, x in inputs.items()})
     compile_s = time.perf_counter() - start
-    row = measure(compiled, model, inputs, peers, rounds, also=also)
+    row = measure(compiled, model, inputs, (), rounds, also=rivals | dict(also or {}))
     minimum = row["ms"]["polyc"][0]
     return {
         "case": name,
@@ -36,6 +37,7 @@ def compare(
         "gbytes": round(1e-6 * moved / minimum, 1),
         "compile_s": round(compile_s, 2),
         "host": len(compiled.report().host),
+        "refused": refused,
     }
 
 

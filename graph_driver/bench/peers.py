@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,20 @@ PEERS: dict[str, Callable[[ModelProto | str, Inputs, int], Runner]] = {
     "onnxruntime": onnxruntime_runner,
     "openvino": openvino_runner,
 }
+
+
+def readers(
+    model: ModelProto | str, inputs: Inputs, peers: Sequence[str], threads: int = 1
+) -> tuple[dict[str, Runner], list[str]]:
+    """The peers that can read the model, and the names of those that cannot."""
+    found: dict[str, Runner] = {}
+    refused: list[str] = []
+    for name in peers:
+        try:
+            found[name] = PEERS[name](model, inputs, threads)
+        except Exception:  # each library has errors of its own
+            refused.append(name)
+    return found, refused
 
 
 def installed() -> list[str]:
