@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from emit import cache
 from graph_driver import kernels, memory
 from graph_driver.artifacts import memo
+from graph_driver.defects import warn_of_defect
 from graph_driver.fusion import groups
 from graph_driver.fusion.joined import Group, on_host, split
 from graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
@@ -168,7 +169,9 @@ def _without(
     for g in found:
         if g.key not in failed:
             kept.append(g)
-        elif len(g.nodes) > 1:
+            continue
+        warn_of_defect(f"{g.label} at '{g.nodes[0].name}'", failed[g.key])
+        if len(g.nodes) > 1:
             report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
             kept += split(g, pieces)
         else:

@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graph_driver.defects import INTERNAL
 from graph_driver.gpu.compiling import compile_group, is_gpu_backend
 from poly.errors import PolycError
 from poly.target import Target
@@ -194,7 +195,7 @@ def answer(job: Job) -> tuple[dict[str, Any], bytes]:
         while place is not None and place.tb_next is not None:
             place = place.tb_next
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}" if place else "?"
-        return {"error": f"internal error at {where}: {type(error).__name__}: {error}", "size": 0}, b""
+        return {"error": f"{INTERNAL} at {where}: {type(error).__name__}: {error}", "size": 0}, b""
     return _head(done) | {"seconds": dict(done.seconds), "size": len(done.image)}, done.image
 
 

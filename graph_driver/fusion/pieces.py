@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from graph_driver.defects import INTERNAL, warn_of_defect
 from graph_driver.external import call_of
 from graph_driver.importing.wording import one_line
 from graph_driver.ir import Graph, Node
@@ -63,8 +64,10 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
         return Piece(node, None, misfit) if misfit else Piece(node, operator, "", context, builder)
     except Unsupported as error:
         return Piece(node, None, str(error))
-    except Exception as error:  # a bug of one builder costs one node, and the report says so
-        return Piece(node, None, f"the library failed: {type(error).__name__}: {one_line(error)}")
+    except Exception as error:  # a bug of one builder costs one node, and is said
+        reason = f"{INTERNAL} of the library: {type(error).__name__}: {one_line(error)}"
+        warn_of_defect(f"{node.kind} '{node.name}'", reason)
+        return Piece(node, None, reason)
 
 
 def _built(graph: Graph, node: Node, builder: Builder, context: NodeContext) -> OperatorScop:
