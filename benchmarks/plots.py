@@ -11,7 +11,7 @@ WIDTH, BAR, LABELS = 760, 18, 300
 TICKS = (0.25, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0)
 COLOURS = {
     "gemm": "#3b6fb6", "conv": "#c8642b", "memory": "#4a8f57", "odd": "#b59a2c", "cliffs": "#8a4f7d",
-    "model": "#7d5ba6", "exported": "#2f8f9d",
+    "model": "#7d5ba6", "packaged": "#a0522d", "exported": "#2f8f9d",
 }  # fmt: skip
 OTHER = "#777777"
 SLOWER = "#b3343f"

@@ -21,6 +21,7 @@ TITLES = {
     "odd": "Sizes that no tile divides",
     "cliffs": "Where cliffs are likely: odd convolutions, sizes that nothing divides",
     "model": "Light models (those inside the `onnx` package)",
+    "packaged": "Trained networks that ship inside packages",
     "exported": "Networks exported from torch",
 }
 NOTES = {
@@ -28,6 +29,8 @@ NOTES = {
     "cliffs": "Taps in the padding count as operations.",
     "model": "Every weight of a light model is the same number, so their differences say little; "
     "`tests/test_models.py` checks them with random weights.",
+    "packaged": "Each with two sets of inputs, named by the shape of the first one; `docs/checked-models.md` has the "
+    "limits of their differences (networks of 8-bit codes round differently everywhere).",
     "exported": "Random weights (`python -m benchmarks.exports`); each with two sets of inputs, named by the shape of "
     "the first one; all systems are told the shapes beforehand.",
 }
@@ -95,16 +98,23 @@ def _machine() -> Any:
     return this_machine(targets.host())
 
 
-def _about(results: Results) -> list[str]:
-    """Where, with what and how it was measured."""
+def machine_line(peers: Sequence[str] = ()) -> str:
+    """Date, machine and versions, also those of the peers."""
     from graph_driver.cli.doctor import examine
 
     found = examine()
-    versions = ", ".join(f"{p} {version(p)}" for p in ("polyc", "llvmlite", "islpy", "numpy", *results.peers))
-    return [
+    versions = ", ".join(f"{p} {version(p)}" for p in ("polyc", "llvmlite", "islpy", "numpy", *peers))
+    return (
         f"Date {datetime.date.today()}; CPU {found['cpu']} ({found['vector_bits']}-bit vectors, "
         f"{found['threads']} cores, L2 {found['caches']['l2'] >> 10} KiB, L3 {found['caches']['l3'] >> 20} MiB); "
-        f"Python {found['python']}; {versions}.",
+        f"Python {found['python']}; {versions}."
+    )
+
+
+def _about(results: Results) -> list[str]:
+    """Where, with what and how it was measured."""
+    return [
+        machine_line(results.peers),
         "",
         f"Milliseconds: minimum (median) of {results.rounds} interleaved rounds in one process pinned to one core, a "
         "call from Python included. Ratio = the best peer's minimum / polyc's minimum; above 1 polyc is faster. No "

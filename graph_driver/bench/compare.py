@@ -17,15 +17,17 @@ from graph_driver.model import Model
 
 def compare(
     name: str, family: str, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int,
-    flops: float = 0.0, moved: float = 0.0, also: Mapping[str, Runner] | None = None,
+    flops: float = 0.0, moved: float = 0.0, also: Mapping[str, Runner] | None = None, bind: Inputs | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A row of results: `measure` of the model compiled here for one thread and the shapes of the inputs.
 
-    `host`: how many operators polyc leaves to the host; `refused`: peers that cannot read the model.
+    `bind` are inputs that polyc gets when it compiles, and the others at every run. `host`: how many operators polyc
+    leaves to the host; `refused`: peers that cannot read the model.
     """
-    rivals, refused = readers(model, inputs, peers)
+    fixed = bind or {}
+    rivals, refused = readers(model, {**inputs, **fixed}, peers)
     start = time.perf_counter()
-    compiled = compile_model(model, threads=1, shapes={n: x.shape for n, x in inputs.items()})
+    compiled = compile_model(model, threads=1, shapes={n: x.shape for n, x in inputs.items()}, bind=fixed)
     compile_s = time.perf_counter() - start
     row = measure(compiled, model, inputs, (), rounds, also=rivals | dict(also or {}))
     minimum = row["ms"]["polyc"][0]

@@ -33,14 +33,16 @@ def onnxruntime_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1
 
 
 def _free_sizes(model: ModelProto | str, inputs: Inputs) -> dict[str, int]:
-    """What the inputs say of the model's symbolic sizes."""
+    """What the inputs say of the model's symbolic sizes (of one name for two sizes nothing)."""
     graph = (onnx.load(model, load_external_data=False) if isinstance(model, str) else model).graph
-    sizes: dict[str, int] = {}
+    sizes: dict[str, set[int]] = {}
     for given in graph.input:
         dims = given.type.tensor_type.shape.dim
         if given.name in inputs:
-            sizes |= {d.dim_param: n for d, n in zip(dims, inputs[given.name].shape, strict=True) if d.dim_param}
-    return sizes
+            for d, n in zip(dims, inputs[given.name].shape, strict=True):
+                if d.dim_param:
+                    sizes.setdefault(d.dim_param, set()).add(n)
+    return {name: found.pop() for name, found in sizes.items() if len(found) == 1}
 
 
 def openvino_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -> Runner:

@@ -19,11 +19,9 @@ from graph_driver.cli.inspect import (
 )  # fmt: skip
 from graph_driver.tuning import database
 from graph_driver.tuning.database import Record
+from graph_driver.tuning.kernels import SHARE, Kernel, worth_tuning
 from graph_driver.tuning.tune import tune_kernel
-from poly.scop import Scop
 from poly.target import Target
-
-SHARE = 0.01  # of the model's predicted time: smaller kernels are left as they are
 
 
 def tune_command(arguments: argparse.Namespace) -> int:
@@ -46,19 +44,19 @@ def tune_command(arguments: argparse.Namespace) -> int:
     kernels, left, machine, threads = _operator(arguments) if is_operator(arguments.what) else _model(arguments)
     records = []
     with progress_bar(arguments.json) as progress:
-        for k, (label, uses, scop) in enumerate(kernels):
+        for k, kernel in enumerate(kernels):
 
-            def step(_: str, done: int, total: int, name: str = f"{k + 1}/{len(kernels)} {label}") -> None:
+            def step(_: str, done: int, total: int, name: str = f"{k + 1}/{len(kernels)} {kernel.label}") -> None:
                 if progress is not None:
                     progress(name, done, total)
 
-            record = tune_kernel(scop, machine, threads, arguments.trials, arguments.limit, step)
-            records.append((label, uses, record))
+            record = tune_kernel(kernel.scop, machine, threads, arguments.trials, arguments.limit, step)
+            records.append((kernel.label, kernel.uses, record))
     _show(arguments.what, records, left, threads, arguments.json)
     return 0
 
 
-def _operator(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], int, Target, int]:
+def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
     """The operator as one kernel."""
     from emit import targets
     from poly.rewriting.specialise import specialise
@@ -69,36 +67,23 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]
     if missing:
         raise UsageError(f"to tune {scop.name} it needs values for {', '.join(missing)} (--dim NAME=V)")
     machine = targets.host()
-    return [(scop.name, 1, specialise(scop, sizes))], 0, machine, arguments.threads or machine.threads
+    return [Kernel(scop.name, 1, specialise(scop, sizes))], 0, machine, arguments.threads or machine.threads
 
 
-def _model(arguments: argparse.Namespace) -> tuple[list[tuple[str, int, Scop]], int, Target, int]:
-    """The distinct kernels of a model that matter, those with most predicted time first; how many do not."""
+def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
+    """The kernels of a model that matter; how many do not."""
     from graph_driver.cli.models import optimised
     from graph_driver.platforms import platform_of
     from graph_driver.stages import formed
-    from scheduler.cost.model import nominal, predict
-    from scheduler.cost.work import work_of
 
     options = options_of(arguments)
     platform = platform_of(options.target, options.threads)
-    machine, threads = platform.machine, platform.threads
     graph, _ = optimised(Path(arguments.what), options, platform)
     if graph.symbols is not None:
         raise UsageError(
             f"to tune a model all sizes are numbers: give {', '.join(graph.symbols.ranges)} (--dim NAME=V)"
         )
-    distinct: dict[str, tuple[str, int, Scop]] = {}
-    for g in formed(graph, platform, options.fuse)[1]:
-        if g.scop is not None:
-            label, uses, scop = distinct.get(g.key, (f"{g.label} at '{g.nodes[0].name}'", 0, g.scop))
-            distinct[g.key] = (label, uses + 1, scop)
-    cost: dict[str, float] = {}
-    for k, (_, uses, scop) in distinct.items():
-        work = work_of(scop, machine)
-        cost[k] = 0.0 if work is None else uses * predict(work, nominal(machine), threads).seconds
-    worth = [k for k in sorted(cost, key=lambda k: -cost[k]) if cost[k] >= SHARE * sum(cost.values())]
-    return [distinct[k] for k in worth], len(distinct) - len(worth), machine, threads
+    return *worth_tuning(formed(graph, platform, options.fuse)[1], platform), platform.machine, platform.threads
 
 
 def _show(what: str, records: Sequence[tuple[str, int, Record]], left: int, threads: int, as_json: bool) -> None:
