@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
-from graph_driver.dynamic.shapes import RULES, Call, NoRule, Rule
+from graph_driver.dynamic.shape_rules import RULES, Call, NoRule, Rule
 from graph_driver.dynamic.size import Extent, Size, SizeError, evaluate
 from graph_driver.dynamic.symbols import Guard, GuardError, Symbols
 from graph_driver.dynamic.values import value_of

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.dynamic.shapes import Call, known_values, slices
+from graph_driver.dynamic.shape_rules import Call, known_values
+from graph_driver.dynamic.shape_rules.movement import slices
 from graph_driver.dynamic.size import Size, SizeError
 
 MAX_ELEMENTS = 64
