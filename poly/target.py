@@ -32,6 +32,15 @@ class Target:
         return max(1, self.vector_bits // max(8, bits))
 
 
+TF32 = "tf32"
+"""The feature of a GPU target that allows products of f32 to round their operands to tf32."""
+
+
+def mma_feature(element: str) -> str:
+    """The feature of a GPU target that multiplies elements of this type on tensor cores (f32 as tf32)."""
+    return f"mma.{'tf32' if element == 'f32' else element}"
+
+
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
     """A GPU: limits of a block and of a multiprocessor (SM). Sizes in bytes.
@@ -42,7 +51,8 @@ class GpuTarget:
     The rest is for occupancy: an SM holds at most `sm_threads` threads, `sm_blocks` blocks,
     `sm_registers` registers (given to warps in units of `register_unit`) and `sm_shared` bytes (in
     units of `shared_unit`, `shared_reserved` of them the system's for each block); 0 = unknown.
-    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`.
+    `features` names instructions: `cp.async`, `mma.f16`, `mma.bf16`, `mma.tf32`, `wgmma`, `shuffle`; and `tf32`, which
+    is in no file: products of f32 may use `mma.tf32`, which rounds their operands (`sm_80+tf32`).
     """
 
     name: str

@@ -7,9 +7,10 @@ compute in float, so no header of a vendor is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from emit.c.types import Dialect, helper_functions
+from emit.gpu import tensor_texts
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,9 @@ class GpuDialect:
     are the indices by axis; `{}` in `aligned` takes bytes. `offsets`: hosts pass arrays as a buffer and
     the number of an element in it. `begin_copy` and `wait_for_copies`: functions for asynchronous copies of
     `SIZE` bytes, with the instruction's `CACHE` policy; None where there are none; `end_copies` ends a group of them,
-    and `wait_for_groups` waits for all but the last `PENDING`. `tensor` and
-    `warp_product` likewise: the instructions, and `ROWS` x `COLUMNS` products of 16 x 16 by 16 x 8 elements of a
-    `TYPE`. `exchange`: the value `{}` of the thread of the warp whose number differs in the bit `{}`."""
+    and `wait_for_groups` waits for all but the last `PENDING`. `matrix_loads`, `multiply` and `warp_product` (both by
+    element type) likewise: instructions of tensor cores, and `ROWS` x `COLUMNS` products of 16 x 16 by 16 x 8 elements
+    made of them. `exchange`: the value `{}` of the thread of the warp whose number differs in the bit `{}`."""
 
     name: str
     preamble: tuple[str, ...]
@@ -41,8 +42,9 @@ class GpuDialect:
     wait_for_copies: str | None = None
     wait_for_groups: str | None = None
     end_copies: str | None = None
-    tensor: str | None = None
-    warp_product: str | None = None
+    matrix_loads: str = ""
+    multiply: Mapping[str, str] = field(default_factory=dict)
+    warp_product: Mapping[str, str] = field(default_factory=dict)
     exchange: str | None = None
 
 
@@ -61,7 +63,7 @@ def _opencl_bits(to: str, source: str) -> str:
     return f"return {call}(a);"
 
 
-_CUDA_INLINE = "static __device__ __forceinline__"
+_CUDA_INLINE = tensor_texts.INLINE
 
 # The conversions are instructions (cvt, rounding to nearest even); elsewhere (the header that runs
 # CUDA text on a CPU) the compiler's own 16-bit type does them.
@@ -85,53 +87,6 @@ _CUDA_HALVES = {
     "f32_to_bf16": f"{_CUDA_INLINE} uint16_t f32_to_bf16(float a) {{ uint32_t u = (uint32_t)__float_as_int(a); "
     "if (a != a) return (uint16_t)((u >> 16) | 0x40); return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }",
 }
-
-# The instructions of tensor cores by themselves; the header that runs CUDA text on a CPU knows what they do.
-_CUDA_TENSOR = f"""{_CUDA_INLINE} void load_matrices(uint32_t *r, const uint16_t *row) {{
-#ifdef __CUDA_ARCH__
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%0, %1, %2, %3}}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
-#else
-  polyc_load_matrices(r, row, 0);
-#endif
-}}
-{_CUDA_INLINE} void load_transposed(uint32_t *r, const uint16_t *row) {{
-#ifdef __CUDA_ARCH__
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{%0, %1, %2, %3}}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
-#else
-  polyc_load_matrices(r, row, 1);
-#endif
-}}
-{_CUDA_INLINE} void multiply_TYPE(float *c, const uint32_t *a, const uint32_t *b) {{
-#ifdef __CUDA_ARCH__
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, "
-               "{{%8, %9}}, {{%0, %1, %2, %3}};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-  polyc_multiply(c, a, b, [](uint16_t v) {{ return TYPE_to_f32(v); }});
-#endif
-}}"""
-
-# `left` and `right` point to the thread's own first elements; for loading, a thread names a row for the whole warp:
-# row lane % 16 of 8 elements, the second 16 lanes those 8 further on.
-_CUDA_PRODUCT = f"""{_CUDA_INLINE} void NAME(float *acc, const uint16_t *left, int left_row,
-    const uint16_t *right, int right_row, int x, int y) {{
-  int lane = x + 4 * y;
-  uint32_t a[4], b[COLUMNS * 2];
-  left += (lane % 16 - y) * left_row + lane / 16 * 8;
-  right += lane % 16 * right_row - 2 * x + lane / 16 * 8;
-  #pragma unroll
-  for (int n = 0; n < COLUMNS; n += 2) load_transposed(b + 2 * n, right + 8 * n);
-  #pragma unroll
-  for (int m = 0; m < ROWS; m++) {{
-    load_matrices(a, left + 16 * m * left_row);
-    #pragma unroll
-    for (int n = 0; n < COLUMNS; n++) multiply_TYPE(acc + (m * COLUMNS + n) * 4, a, b + 2 * n);
-  }}
-}}"""
 
 _OPENCL_HALVES = {
     "f16_to_f32": "static inline float f16_to_f32(uint16_t a) { return vload_half(0, (const half *)&a); }",
@@ -174,8 +129,9 @@ CUDA = GpuDialect(
   polyc_begin_copy(to, from, SIZE);
 #endif
 }}""",
-    tensor=_CUDA_TENSOR,
-    warp_product=_CUDA_PRODUCT,
+    matrix_loads=tensor_texts.LOADS,
+    multiply=tensor_texts.MULTIPLY,
+    warp_product=tensor_texts.PRODUCT,
     exchange="__shfl_xor_sync(0xffffffffu, {}, {})",
     wait_for_copies=f"""{_CUDA_INLINE} void wait_for_copies() {{
 #ifdef __CUDA_ARCH__

@@ -280,16 +280,23 @@ class GpuPrinter(PlainPrinter):
 
     def product(self, s: WarpProduct, x: str, y: str) -> str:
         """A product by tensor cores; `x` and `y` are the thread's place in its warp."""
-        if self.dialect.warp_product is None:
+        kind = s.dtype.name
+        if kind not in self.dialect.warp_product:
             raise BuildError(f"{self.dialect.name} has no tensor cores: compile for this target, not only print")
         m, n = s.tiles
         if n % 2:
             raise BuildError(f"a warp product of {m} x {n} tiles: matrices are loaded two columns of tiles at a time")
-        name = f"warp_product_{s.dtype.name}_{m}x{n}"
-        values = (("NAME", name), ("ROWS", str(m)), ("COLUMNS", str(n)), ("TYPE", s.dtype.name))
-        self.helpers.scalars.add(f"{s.dtype.name}_to_f32")
-        for key, text in ((f"tensor_{s.dtype.name}", self.dialect.tensor), (name, self.dialect.warp_product)):
-            self.helpers.functions[key] = reduce(lambda t, v: t.replace(*v), values, text or "")
+        name = f"warp_product_{'tf32' if kind == 'f32' else kind}_{m}x{n}"
+        values = (("NAME", name), ("ROWS", str(m)), ("COLUMNS", str(n)), ("TYPE", kind))
+        if kind != "f32":
+            self.helpers.scalars.add(f"{kind}_to_f32")
+        texts = {
+            "tensor": self.dialect.matrix_loads,  # these two in the order of their names, as texts have them
+            f"tensor_{kind}": self.dialect.multiply[kind],
+            name: self.dialect.warp_product[kind],
+        }
+        for key, text in texts.items():
+            self.helpers.functions[key] = reduce(lambda t, v: t.replace(*v), values, text)
         places = []
         for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
             places += [f"&{array}[{self.address(array, index)}]", self.index(self.buffers[array].shape[-1])]

@@ -114,8 +114,8 @@ class _Counter:
             self.out.exact &= s.mask is None
         elif isinstance(s, WarpProduct):
             m, n = s.tiles
-            self.access(s.left, "read", m * 16 * 16 * 2, times, WARP)
-            self.access(s.right, "read", n * 16 * 8 * 2, times, WARP)
+            self.access(s.left, "read", m * 16 * 16 * s.dtype.bytes, times, WARP)
+            self.access(s.right, "read", n * 16 * 8 * s.dtype.bytes, times, WARP)
 
     def loop(self, s: For, env: Env, times: np.ndarray) -> None:
         for e in (s.lo, s.hi):

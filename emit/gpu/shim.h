@@ -293,6 +293,31 @@ template <class Value> static inline void polyc_multiply(float *c, const uint32_
     polyc_warp_wait(0xffffffffu, 0);
 }
 
+/* mma.m16n8k8 of tf32: registers hold one element each. */
+static inline void polyc_multiply_tf32(float *c, const uint32_t *a, const uint32_t *b) {
+    uint32_t own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    for (unsigned k = 0; k < 6; k++)
+        if (own[k] & 0x1fff && own[k] != 0x7fffffff) polyc_fail("an operand of a tf32 product that was not rounded", 0);
+    polyc_publish(own);
+    unsigned l = polyc_lane(), g = l / 4, q = l % 4;
+    for (unsigned h = 0; h < 2; h++)
+        for (unsigned e = 0; e < 2; e++)
+            for (unsigned k = 0; k < 8; k++) {
+                float x, y;
+                memcpy(&x, (const uint32_t *)polyc_published(4 * g + k % 4) + h + k / 4 * 2, 4);
+                memcpy(&y, (const uint32_t *)polyc_published(4 * (2 * q + e) + k % 4) + 4 + k / 4, 4);
+                c[2 * h + e] += x * y;
+            }
+    polyc_warp_wait(0xffffffffu, 0);
+}
+
+/* cvt.rna.tf32.f32: 10 bits of fraction, to the nearest, ties away from zero; one NaN. */
+static inline uint32_t polyc_to_tf32(float a) {
+    uint32_t u;
+    memcpy(&u, &a, 4);
+    return a != a ? 0x7fffffff : (u + 0x1000) & 0xffffe000;
+}
+
 template <class To, class From> static inline To polyc_bits(From a) { To r; memcpy(&r, &a, sizeof r); return r; }
 static inline float __int_as_float(int a) { return polyc_bits<float>(a); }
 static inline int __float_as_int(float a) { return polyc_bits<int>(a); }

@@ -6,13 +6,13 @@ import functools
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from emit.targets import DATA
 from poly.errors import BuildError
-from poly.target import GpuTarget
+from poly.target import TF32, GpuTarget, mma_feature
 
 DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
 
@@ -23,17 +23,22 @@ def names() -> list[str]:
 
 
 def is_gpu(target: object) -> bool:
-    """Whether this is a GPU target or the name of one."""
-    return isinstance(target, GpuTarget) or (isinstance(target, str) and target in names())
+    """Whether this is a GPU target or the name of one, perhaps with `+tf32`."""
+    return isinstance(target, GpuTarget) or (isinstance(target, str) and target.partition("+")[0] in names())
 
 
 @functools.cache
 def get(name: str) -> GpuTarget:
     """A GPU target by name; `cuda` is the device's own architecture, `sm_80` without a device.
 
+    `NAME+tf32` is the same with products of f32 allowed to round their operands to tf32.
+
     Raises:
-        BuildError: there is no such target (valid names are listed).
+        BuildError: there is no such target (valid names are listed), or it has no tf32.
     """
+    base, plus, allowed = name.partition("+")
+    if plus:
+        return _allowing(get(base), allowed)
     if name not in names():
         raise BuildError(f"unknown GPU target '{name}'; known: {', '.join(names())}")
     if name == "cuda":
@@ -41,6 +46,14 @@ def get(name: str) -> GpuTarget:
 
         name = _nearest(cuda_architecture() or DEFAULT_CUDA)
     return from_toml(DATA / "gpu" / f"{name}.toml")
+
+
+def _allowing(target: GpuTarget, what: str) -> GpuTarget:
+    if what != TF32:
+        raise BuildError(f"a GPU target's name ends in nothing or '+{TF32}', not '+{what}'")
+    if mma_feature("f32") not in target.features:
+        raise BuildError(f"{target.name} multiplies no {TF32}: targets from sm_80 on do")
+    return replace(target, name=f"{target.name}+{TF32}", features=(*target.features, TF32))
 
 
 def _nearest(architecture: str) -> str:

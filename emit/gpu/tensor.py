@@ -1,4 +1,4 @@
-"""Tensor cores: loops in which a warp multiplies 16-bit panels of shared memory become one instruction.
+"""Tensor cores: loops in which a warp multiplies panels of shared memory become one instruction.
 
 The loops over a thread's results and over 16 elements of the reduction,
 
@@ -8,6 +8,9 @@ The loops over a thread's results and over 16 elements of the reduction,
 are `WarpProduct`, when `r` is a multiple of 8 plus the thread's y, `j` a multiple of 8 plus twice its x, and all
 threads of the warp come there. The instruction adds the 16 products of an element in an order of its own, with
 at least the precision of f32: allowed where reductions may be reordered, as only those are found here.
+
+With elements of f32, without the conversions, the instruction rounds them to tf32: found only where the target's name
+allows it (`sm_80+tf32`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stm
 from emit.loop_ir.rewrite import with_bodies
 from emit.passes.bounds import full
 from poly.expr import Call, Cast, Const, Expr, Load, Var, const_int
-from poly.target import GpuTarget
+from poly.target import TF32, GpuTarget, mma_feature
 
 SHAPE = "mma.m16n8k16"
 WARP = (4, 8)  # threads of a warp along x and y
@@ -41,7 +44,7 @@ def _host(s: Stmt, target: GpuTarget) -> Stmt:
         return s
     found = _Finder(s, target)
     body = found.visit(s.body)
-    return replace(s, body=_longer_rows(body, found.panels)) if found.panels else s
+    return replace(s, body=_longer_rows(body, found.rows)) if found.rows else s
 
 
 class _Finder:
@@ -51,7 +54,7 @@ class _Finder:
         self.target = target
         self.buffers = {s.buffer.name: s.buffer for s in walk(launch.body) if isinstance(s, Alloc)}
         self.shared = {name for name, b in self.buffers.items() if b.space == "shared"}
-        self.panels: set[str] = set()
+        self.rows: dict[str, int] = {}  # by panel: bytes from the bank of a row to that of the next one
 
     def visit(self, s: Stmt) -> Stmt:
         if isinstance(s, For) and not variables(s.lo) | variables(s.hi):
@@ -77,14 +80,15 @@ class _Finder:
         a, b, c = value.args
         if c != Load(s.array, s.index, s.value.dtype) or self.buffers[s.array].space != "register":
             return None
-        left, right = _operand(a), _operand(b)
+        left, right = self.operand(a), self.operand(b)
         if left is None or right is None or left.dtype != right.dtype:
             return None
         for first, second in ((left, right), (right, left)):
             rows = self.corner(first, {-2: ((m, 16), (h, 8), (Var(self.y), 1)), -1: ((k, 1),)})
             columns = self.corner(second, {-2: ((k, 1),), -1: ((n, 8), (e, 1), (Var(self.x), 2))})
             if rows is not None and columns is not None:
-                self.panels |= {first.array, second.array}
+                self.rows[first.array] = WIDEST
+                self.rows[second.array] = WIDEST if second.dtype.bits == 16 else 2 * WIDEST
                 assert trips[0] is not None and trips[1] is not None
                 return WarpProduct(
                     s.array, first.array, rows, second.array, columns, (trips[0], trips[1]), first.dtype,
@@ -94,7 +98,7 @@ class _Finder:
 
     def corner(self, e: Load, moves: Mapping[int, Sequence[tuple[Var, int]]]) -> tuple[Expr, ...] | None:
         """The subscripts where the loops begin; None unless the loops move them as they should."""
-        if f"mma.{e.dtype.name}" not in self.target.features or e.array not in self.shared:
+        if mma_feature(e.dtype.name) not in self.target.features or e.array not in self.shared:
             return None
         inner = {v.name for steps in moves.values() for v, _ in steps} - {self.x, self.y}
         index: list[Expr] = []
@@ -112,6 +116,12 @@ class _Finder:
             index.append(rebuild(kept))
         return tuple(index)
 
+    def operand(self, e: Expr) -> Load | None:
+        """The element that is a factor."""
+        if isinstance(e, Cast) and isinstance(e.a, Load) and e.a.dtype.bits == 16 and e.a.dtype.is_float:
+            return e.a
+        return e if isinstance(e, Load) and e.dtype.name == "f32" and TF32 in self.target.features else None
+
 
 def _nest(s: Stmt) -> list[Stmt]:
     """A perfect nest of loops and what is in it."""
@@ -128,20 +138,13 @@ def _trip(loop: For) -> int | None:
     return limit.trip if limit is not None and whole else None
 
 
-def _operand(e: Expr) -> Load | None:
-    """The 16-bit element that is a factor."""
-    if isinstance(e, Cast) and isinstance(e.a, Load) and e.a.dtype.bits == 16 and e.a.dtype.is_float:
-        return e.a
-    return None
-
-
-def _longer_rows(s: Stmt, panels: set[str]) -> Stmt:
-    """Rows of 16 bytes more: eight of them begin in different banks."""
-    if isinstance(s, Alloc) and s.buffer.name in panels:
-        row = s.buffer.shape[-1]
+def _longer_rows(s: Stmt, rows: Mapping[str, int]) -> Stmt:
+    """Rows made longer, so that those that a warp reads at once begin in different banks: eight rows of 16 bytes, or
+    (`right` of f32, by single elements) four of 32."""
+    if isinstance(s, Alloc) and s.buffer.name in rows:
+        row, step = s.buffer.shape[-1], rows[s.buffer.name]
         assert isinstance(row, Const)
-        more = WIDEST // s.buffer.dtype.bytes
-        units = -(-int(row.value) // more)
-        longer = const_int((units + 1 - units % 2) * more)  # an odd number of 16 bytes
+        units = -(-int(row.value) * s.buffer.dtype.bytes // step)
+        longer = const_int((units + 1 - units % 2) * step // s.buffer.dtype.bytes)  # an odd number of steps
         s = replace(s, buffer=replace(s.buffer, shape=(*s.buffer.shape[:-1], longer)))
-    return with_bodies(s, tuple(_longer_rows(b, panels) for b in s.bodies()))
+    return with_bodies(s, tuple(_longer_rows(b, rows) for b in s.bodies()))

@@ -38,6 +38,7 @@ from emit.loop_ir.loops import (
 from poly.dtypes import DType, bool_
 from poly.errors import ArgumentError, BuildError
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.tf32 import rounded_to_tf32
 
 Env = dict[str, Any]
 Run = Callable[[Env], Any]
@@ -183,7 +184,8 @@ class _Compiler:
                     raise OutOfBounds(f"{array}{list(at)} is outside {list(env['@' + array].shape)}")
             if self.accesses is not None:
                 self.accesses(array, at, False)
-            return np.float32(env["@" + array][at])
+            value = np.float32(env["@" + array][at])
+            return value if s.dtype.bits == 16 else rounded_to_tf32(value)[()]
 
         def run(env: Env) -> None:
             (left, a), (right, b) = ((array, [p(env) for p in parts]) for array, parts in place)

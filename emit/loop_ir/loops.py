@@ -307,11 +307,12 @@ class EndCopies(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class WarpProduct(Stmt):
-    """What tensor cores do: the threads of a warp multiply panels of 16-bit floats and add to registers.
+    """What tensor cores do: the threads of a warp multiply panels of floats and add to registers.
 
     With (r, c) the last two subscripts of `left` and (c', j) of `right`, a thread computes for m, n in `tiles`,
     h, e < 2 and k < 16: `acc[m, n, h, e] += left[r + 16 m + 8 h, c + k] * right[c' + k, j + 8 n + e]`, exact
-    products added to f32 in some order. `r` is a multiple of 8 plus the thread's y (of 8), `j` one plus twice
+    products added to f32 in some order. The elements are f16, bf16, or f32: those are first rounded to 10 bits of
+    fraction (`poly.tf32`). `r` is a multiple of 8 plus the thread's y (of 8), `j` one plus twice
     its x (of 4), `c` a multiple of 8; otherwise the subscripts are the same for all threads of the warp, and all come.
     """
 

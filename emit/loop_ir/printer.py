@@ -125,7 +125,8 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
         put("end of a group of copies")
     elif isinstance(s, WarpProduct):
         what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
-        put(f"{s.acc} += warp_product_{s.tiles[0]}x{s.tiles[1]}({what})")
+        kind = "_tf32" if s.dtype.name == "f32" else ""
+        put(f"{s.acc} += warp_product{kind}_{s.tiles[0]}x{s.tiles[1]}({what})")
     elif isinstance(s, WarpReduce):
         put(f"warp {s.op} {_access(s.array, s.index)}{f' among {s.width}' if s.width < 32 else ''}")
     elif isinstance(s, Prefetch):

@@ -249,7 +249,7 @@ class _Checker:
             raise _Broken(f"a warp product for '{s.acc}' of shape {shape}, not f32 {(*s.tiles, 2, 2)} in registers")
         for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
             buffer = self.buffer(array, len(index), env)
-            if buffer.space != "shared" or buffer.dtype != s.dtype or s.dtype.name not in ("f16", "bf16"):
+            if buffer.space != "shared" or buffer.dtype != s.dtype or s.dtype.name not in ("f16", "bf16", "f32"):
                 raise _Broken(f"a warp product of '{array}', which is not {s.dtype} in shared memory")
             if self.subscripts(array, index, env) != 1:
                 raise _Broken(f"a warp product with vector subscripts of '{array}'")

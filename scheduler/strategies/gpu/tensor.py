@@ -1,16 +1,16 @@
-"""Contractions of 16-bit floats for tensor cores: who computes what follows the instruction.
+"""Contractions of 16-bit floats (or f32, rounded to tf32 where the target allows it) for tensor cores.
 
-`mma.sync` m16n8k16 multiplies 16 x 16 by 16 x 8 elements with the 32 threads of a warp; thread 4 g + q has the
-results in rows g and g + 8, columns 2 q and 2 q + 1. With four threads q along x, eight g along y and the warps
-along z, that is a binding of loops like any other: the tree says who computes which element, and
-`emit.gpu.tensor` finds the instruction in the loops that come of it.
+Who computes what follows the instruction: `mma.sync` m16n8k16 multiplies 16 x 16 by 16 x 8 elements with the 32 threads
+of a warp (tf32: m16n8k8, twice); thread 4 g + q has the results in rows g and g + 8, columns 2 q and 2 q + 1. With four
+threads q along x, eight g along y and the warps along z, that is a binding of loops like any other: the tree says who
+computes which element, and `emit.gpu.tensor` finds the instruction in the loops that come of it.
 """
 
 from __future__ import annotations
 
 from poly.expr import Var, loads
 from poly.scop import Scop, Statement
-from poly.target import GpuTarget
+from poly.target import TF32, GpuTarget, mma_feature
 from poly.tree import Band, Layout, Leaf, Member, Node, Promote
 from scheduler.strategies.contractions.recognise import Contraction, Operand, extent
 from scheduler.strategies.contractions.tree import used_outside
@@ -18,14 +18,15 @@ from scheduler.strategies.gpu.tiles import BlockTile, Maker
 
 SHAPE = "mma.m16n8k16"  # the feature of a target
 WARP_ROWS, WARPS = 32, 4
-DEEP, SHALLOW = 32, 16  # elements of the reduction in a panel: two products, or one where the rest is no multiple
+DEEP, SHALLOW = 32, 16  # elements of the reduction in a panel: two products, or one (f32, or no multiple of two)
 
 
 def tensor_tile(scop: Scop, c: Contraction, rows: str, columns: str, depth: str, target: GpuTarget) -> BlockTile | None:
     """The block tile for tensor cores, None if they cannot do this contraction."""
     types = {op.load.dtype.name for op in c.operands}
-    wanted = {SHAPE, *(f"mma.{t}" for t in types)}
-    if len(types) != 1 or not wanted <= set(target.features) or types == {"f32"} or not scop.reassociate:
+    single = types == {"f32"}
+    wanted = {SHAPE, *map(mma_feature, types), *([TF32] if single else [])}
+    if len(types) != 1 or not wanted <= set(target.features) or not scop.reassociate:
         return None
     if scop.arrays[c.update.array].dtype.name != "f32" or c.inner != (depth,):
         return None
@@ -35,7 +36,7 @@ def tensor_tile(scop: Scop, c: Contraction, rows: str, columns: str, depth: str,
         if own not in plain or depth not in plain or len(op.load.index) != len(set(plain)):
             return None
     n = extent(c.update, depth)
-    deep = DEEP if n is not None and n % DEEP == 0 else SHALLOW
+    deep = DEEP if not single and n is not None and n % DEEP == 0 else SHALLOW
     return BlockTile(WARP_ROWS * WARPS, 64, deep, 16, 4, tensor=True)
 
 
