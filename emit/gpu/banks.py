@@ -22,11 +22,11 @@ from emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    PanelProduct,
     Ramp,
     Stmt,
     Store,
     VLoad,
-    WarpProduct,
     walk,
 )
 from emit.loop_ir.rewrite import stmt_exprs, with_bodies
@@ -72,7 +72,7 @@ def conflict_free_rows(fn: Function, target: GpuTarget) -> Function:
 
 def _launch(launch: Launch, target: GpuTarget) -> Launch:
     shared = {s.buffer.name: s.buffer for s in walk(launch.body) if isinstance(s, Alloc) and s.buffer.space == "shared"}
-    fixed = {a for s in walk(launch.body) if isinstance(s, WarpProduct) for a in (s.left, s.right)}
+    fixed = {a for s in walk(launch.body) if isinstance(s, PanelProduct) for a in (s.left, s.right)}
     accesses = shared_accesses(launch)
     size = sum(_bytes(b) for b in shared.values())
     limit = target.shared_static if size <= target.shared_static else target.shared

@@ -14,7 +14,8 @@ from functools import reduce
 from emit.c.expr import Helpers, literal
 from emit.c.plain import PLAIN, PlainPrinter
 from emit.gpu.dialects import GpuDialect
-from emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpProduct, WarpReduce
+from emit.gpu.warpgroup_texts import warpgroup_texts
+from emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpgroupProduct, WarpProduct, WarpReduce
 from poly.dtypes import BY_NAME, DType, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Unary, Var
@@ -301,6 +302,16 @@ class GpuPrinter(PlainPrinter):
         for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
             places += [f"&{array}[{self.address(array, index)}]", self.index(self.buffers[array].shape[-1])]
         return f"{name}({', '.join([s.acc, *places, x, y])})"
+
+    def warpgroup_product(self, s: WarpgroupProduct, x: str, y: str, z: str) -> str:
+        """A product by the tensor cores of sm_90a; `x`, `y` and `z` are the thread."""
+        self.helpers.scalars.add(f"{s.dtype.name}_to_f32")
+        texts = warpgroup_texts(s.dtype.name, s.columns, s.steps)
+        self.helpers.functions |= texts
+        places = []
+        for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
+            places += [f"&{array}[{self.address(array, index)}]", self.index(self.buffers[array].shape[1])]
+        return f"{list(texts)[-1]}({', '.join([s.acc, *places, x, y, z])})"
 
     def warp_reduce(self, s: WarpReduce) -> str:
         """A combination across a warp, in the order that the IR says."""

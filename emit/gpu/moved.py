@@ -26,6 +26,7 @@ from emit.loop_ir.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpgroupProduct,
     WarpProduct,
     walk,
 )
@@ -116,6 +117,9 @@ class _Counter:
             m, n = s.tiles
             self.access(s.left, "read", m * 16 * 16 * s.dtype.bytes, times, WARP)
             self.access(s.right, "read", n * 16 * 8 * s.dtype.bytes, times, WARP)
+        elif isinstance(s, WarpgroupProduct):
+            self.access(s.left, "read", 64 * 16 * s.steps * s.dtype.bytes, times, 4 * WARP)
+            self.access(s.right, "read", s.columns * 16 * s.steps * s.dtype.bytes, times, 4 * WARP)
 
     def loop(self, s: For, env: Env, times: np.ndarray) -> None:
         for e in (s.lo, s.hi):

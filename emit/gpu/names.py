@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loop_ir.loops import Alloc, Buffer, For, If, Launch, Let, Stmt, Store, VLoad, WarpProduct, WarpReduce, walk
+from emit.loop_ir.loops import Alloc, Buffer, For, If, Launch, Let, PanelProduct, Stmt, Store, VLoad, WarpReduce, walk
 from emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from poly.expr import Expr, Load, Var, rewrite
 from poly.expr import walk as walk_expr
@@ -29,7 +29,7 @@ def used_names(stmt: Stmt) -> tuple[set[str], set[str]]:
     for s in walk(stmt):
         if isinstance(s, Store | WarpReduce):
             arrays.add(s.array)
-        elif isinstance(s, WarpProduct):
+        elif isinstance(s, PanelProduct):
             arrays |= {s.acc, s.left, s.right}
         for top in stmt_exprs(s):
             for e in walk_expr(top):
@@ -71,7 +71,7 @@ def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
         return replace(stmt, array=new(stmt.array), index=tuple(map(fix, stmt.index)), value=fix(stmt.value), mask=mask)
     if isinstance(stmt, If):
         return replace(stmt, cond=fix(stmt.cond))
-    if isinstance(stmt, WarpProduct):
+    if isinstance(stmt, PanelProduct):
         left, right = tuple(map(fix, stmt.left_index)), tuple(map(fix, stmt.right_index))
         acc, a, b = (new(n) for n in (stmt.acc, stmt.left, stmt.right))
         return replace(stmt, acc=acc, left=a, left_index=left, right=b, right_index=right)

@@ -19,11 +19,11 @@ from emit.loop_ir.loops import (
     Function,
     Launch,
     Let,
+    PanelProduct,
     Ramp,
     Stmt,
     Store,
     VLoad,
-    WarpProduct,
     WarpReduce,
     walk,
 )
@@ -64,7 +64,7 @@ def _fits(launch: Launch, arrays: Mapping[str, Buffer]) -> bool:
 def _accessed(s: Stmt) -> Iterator[str]:
     if isinstance(s, Store | WarpReduce):
         yield s.array
-    if isinstance(s, WarpProduct):
+    if isinstance(s, PanelProduct):
         yield from (s.acc, s.left, s.right)
     for top in stmt_exprs(s):
         yield from (e.array for e in walk_expr(top) if isinstance(e, Load | VLoad))

@@ -258,6 +258,7 @@ POLYC_PLAIN static const void *polyc_published(unsigned lane) {
     return (const void *)(uintptr_t)polyc_fibers[polyc_now->warp * 32 + lane].exchange;
 }
 POLYC_PLAIN static unsigned polyc_lane() { return polyc_now->lane; }
+POLYC_PLAIN static unsigned polyc_warp() { return polyc_now->warp; }
 
 /* Four 8 x 8 matrices: lane 8 i + r names row r of matrix i; lane l gets elements 2 (l % 4) and the next of row l / 4,
    transposed those of column l / 4. */
@@ -308,6 +309,31 @@ static inline void polyc_multiply_tf32(float *c, const uint32_t *a, const uint32
                 memcpy(&y, (const uint32_t *)polyc_published(4 * (2 * q + e) + k % 4) + 4 + k / 4, 4);
                 c[2 * h + e] += x * y;
             }
+    polyc_warp_wait(0xffffffffu, 0);
+}
+
+/* wgmma.m64nNk16, operands in shared memory along k, without swizzle. A descriptor has in units of 16 bytes the
+   address, at bit 16 the way to the next 8 x 8 matrix along k, at bit 32 to that of the next eight rows. */
+static inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)((char *)p - (char *)__start_polyc_shared); }
+static inline uint16_t polyc_described(uint64_t what, unsigned row, unsigned k) {
+    size_t leading = (what >> 16 & 0x3fff) << 4, stride = (what >> 32 & 0x3fff) << 4;
+    size_t at = ((what & 0x3fff) << 4) + row / 8 * stride + k / 8 * leading + row % 8 * 16 + k % 8 * 2;
+    return *(const uint16_t *)(__start_polyc_shared + at);
+}
+template <class Value>
+static inline void polyc_multiply_warpgroup(float *c, uint64_t a, uint64_t b, unsigned columns, Value value) {
+    uint64_t own[2] = {a, b};
+    polyc_publish(own);
+    const uint64_t *first = (const uint64_t *)polyc_published(0);
+    if (first[0] != a || first[1] != b) polyc_fail("threads of a warp that describe different matrices", 0);
+    if (polyc_threads % 128) polyc_fail("a product of a warpgroup that is not 128 threads", 0);
+    unsigned l = polyc_lane(), top = polyc_warp() % 4 * 16 + l / 4;
+    for (unsigned n = 0; n < columns / 8; n++)
+        for (unsigned h = 0; h < 2; h++)
+            for (unsigned e = 0; e < 2; e++)
+                for (unsigned k = 0; k < 16; k++)
+                    c[4 * n + 2 * h + e] += value(polyc_described(a, top + 8 * h, k)) *
+                                            value(polyc_described(b, 8 * n + 2 * (l % 4) + e, k));
     polyc_warp_wait(0xffffffffu, 0);
 }
 

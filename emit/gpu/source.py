@@ -33,6 +33,7 @@ from emit.gpu.dialects import BY_NAME, GpuDialect
 from emit.gpu.expr import GpuPrinter, struct_name, structs
 from emit.gpu.names import RESERVED, renamed, renamed_buffer, used_names
 from emit.gpu.program import Argument, KernelInfo, Program
+from emit.gpu.warpgroup_texts import FEATURE
 from emit.loop_ir import loops
 from emit.loop_ir.linear import variables
 from poly.dtypes import i64
@@ -259,6 +260,11 @@ class _Kernel(StatementPrinter):
         if isinstance(stmt, loops.WarpProduct):
             x, y = (v for v, _ in self.stmt.threads[:2])
             return [Statement(self.printer.product(stmt, x, y))]
+        if isinstance(stmt, loops.WarpgroupProduct):
+            if FEATURE not in self.target.features:
+                raise BuildError(f"{self.target.name} multiplies nothing by warpgroups (wgmma): sm_90a does")
+            x, y, z = (v for v, _ in self.stmt.threads)
+            return [Statement(self.printer.warpgroup_product(stmt, x, y, z))]
         if isinstance(stmt, loops.WarpReduce):
             return [Statement(self.printer.warp_reduce(stmt))]
         if isinstance(stmt, loops.Let):

@@ -7,7 +7,6 @@ parallel loops may run in a shuffled order. Launches are run by `emit.interprete
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from emit.interpreter import ops as ops
 from emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, end_copies, launch
+from emit.interpreter.products import multiply, taken
 from emit.loop_ir.loops import (
     Alloc,
     Block,
@@ -28,17 +28,16 @@ from emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    PanelProduct,
     Prefetch,
     Ramp,
     Stmt,
     Store,
     VLoad,
-    WarpProduct,
 )
 from poly.dtypes import DType, bool_
 from poly.errors import ArgumentError, BuildError
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.tf32 import rounded_to_tf32
 
 Env = dict[str, Any]
 Run = Callable[[Env], Any]
@@ -168,36 +167,27 @@ class _Compiler:
             return end_copies
         if isinstance(s, Prefetch):
             return lambda env: None
-        if isinstance(s, WarpProduct):
+        if isinstance(s, PanelProduct):
             return self.product(s)
         assert isinstance(s, Store), type(s)
         return self.store(s)
 
-    def product(self, s: WarpProduct) -> Run:
-        """The elements of one thread; sums in f32, from the first product to the last."""
-        place = [(array, [self.expr(e) for e in index]) for array, index in
-                 ((s.left, s.left_index), (s.right, s.right_index))]  # fmt: skip
-
-        def element(env: Env, array: str, at: tuple[int, ...]) -> Any:
-            for i, n in zip(at, env["@" + array].shape):
-                if not 0 <= i < n:
-                    raise OutOfBounds(f"{array}{list(at)} is outside {list(env['@' + array].shape)}")
-            if self.accesses is not None:
-                self.accesses(array, at, False)
-            value = np.float32(env["@" + array][at])
-            return value if s.dtype.bits == 16 else rounded_to_tf32(value)[()]
+    def product(self, s: PanelProduct) -> Run:
+        """What tensor cores compute of one thread's elements."""
+        first, second = ([self.expr(e) for e in index] for index in (s.left_index, s.right_index))
 
         def run(env: Env) -> None:
-            (left, a), (right, b) = ((array, [p(env) for p in parts]) for array, parts in place)
-            acc = env["@" + s.acc]
-            for m, h in itertools.product(range(s.tiles[0]), range(2)):
-                row = [element(env, left, (*a[:-2], a[-2] + 16 * m + 8 * h, a[-1] + k)) for k in range(16)]
-                for n, e in itertools.product(range(s.tiles[1]), range(2)):
-                    column = [element(env, right, (*b[:-2], b[-2] + k, b[-1] + 8 * n + e)) for k in range(16)]
-                    total = acc[m, n, h, e]
-                    for x, y in zip(row, column):
-                        total = np.float32(total + x * y)
-                    acc[m, n, h, e] = total
+            def element(array: str, at: tuple[int, ...]) -> Any:
+                panel = env["@" + array]
+                for i, n in zip(at, panel.shape):
+                    if not 0 <= i < n:
+                        raise OutOfBounds(f"{array}{list(at)} is outside {list(panel.shape)}")
+                if self.accesses is not None:
+                    self.accesses(array, at, False)
+                return taken(panel[at], 8 * panel.itemsize)
+
+            left, right = (tuple(p(env) for p in parts) for parts in (first, second))
+            multiply(s, env["@" + s.acc], left, right, element)
 
         return run
 

@@ -306,8 +306,19 @@ class EndCopies(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
-class WarpProduct(Stmt):
-    """What tensor cores do: the threads of a warp multiply panels of floats and add to registers.
+class PanelProduct(Stmt):
+    """What tensor cores do: several threads multiply panels in shared memory and add to registers of theirs."""
+
+    acc: str
+    left: str
+    left_index: tuple[Expr, ...]
+    right: str
+    right_index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WarpProduct(PanelProduct):
+    """The threads of a warp multiply panels of floats and add to registers.
 
     With (r, c) the last two subscripts of `left` and (c', j) of `right`, a thread computes for m, n in `tiles`,
     h, e < 2 and k < 16: `acc[m, n, h, e] += left[r + 16 m + 8 h, c + k] * right[c' + k, j + 8 n + e]`, exact
@@ -316,15 +327,27 @@ class WarpProduct(Stmt):
     its x (of 4), `c` a multiple of 8; otherwise the subscripts are the same for all threads of the warp, and all come.
     """
 
-    acc: str
-    left: str
-    left_index: tuple[Expr, ...]
-    right: str
-    right_index: tuple[Expr, ...]
     tiles: tuple[int, int]
     dtype: DType
     instance: tuple[str, tuple[Expr, ...]] | None = field(default=None, compare=False)
     origin: Origin | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WarpgroupProduct(PanelProduct):
+    """The 128 threads of a block, 4 x 8 x 4, multiply panels of 16-bit floats and add to registers (`wgmma`).
+
+    Panels are made of 8 x 8 matrices: element (r, k) of `left` is `left[r / 8, k / 8, r % 8, k % 8]`, element (k, j) of
+    the right factor `right[j / 8, k / 8, j % 8, k % 8]`. With (r, c, y, 0) the subscripts of `left` and (j, c', x', 0)
+    of `right`, a thread computes for n < columns / 8, h, e < 2 and k < 16 steps:
+    `acc[n, h, e] += left[r + h, c + k / 8, y, k % 8] * right[j + n, c' + k / 8, x' + e, k % 8]`, exact products added
+    to f32 in some order. `y` is the thread's y, `x'` twice its x and `r` a number plus twice its z; otherwise the
+    subscripts are the same for all threads, and all come.
+    """
+
+    columns: int
+    steps: int
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from emit.loop_ir.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpgroupProduct,
     WarpProduct,
     WarpReduce,
 )
@@ -127,6 +128,9 @@ def _stmt(s: Stmt, depth: int, lines: list[Line]) -> None:
         what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
         kind = "_tf32" if s.dtype.name == "f32" else ""
         put(f"{s.acc} += warp_product{kind}_{s.tiles[0]}x{s.tiles[1]}({what})")
+    elif isinstance(s, WarpgroupProduct):
+        what = f"{_access(s.left, s.left_index)} @ {_access(s.right, s.right_index)}"
+        put(f"{s.acc} += warpgroup_product_{s.columns}x{s.steps}({what})")
     elif isinstance(s, WarpReduce):
         put(f"warp {s.op} {_access(s.array, s.index)}{f' among {s.width}' if s.width < 32 else ''}")
     elif isinstance(s, Prefetch):

@@ -13,10 +13,10 @@ from emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    PanelProduct,
     Stmt,
     Store,
     VLoad,
-    WarpProduct,
     WarpReduce,
     walk,
 )
@@ -60,7 +60,7 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
             mask=None if stmt.mask is None else fn(stmt.mask),
             instance=instance,
         )
-    if isinstance(stmt, WarpProduct):
+    if isinstance(stmt, PanelProduct):
         left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))
         return replace(stmt, left_index=left, right_index=right)
     if isinstance(stmt, WarpReduce):
@@ -91,7 +91,7 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
         yield stmt.value
         if stmt.mask is not None:
             yield stmt.mask
-    elif isinstance(stmt, WarpProduct):
+    elif isinstance(stmt, PanelProduct):
         yield from stmt.left_index
         yield from stmt.right_index
     elif isinstance(stmt, WarpReduce):
@@ -177,9 +177,9 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         new = map_exprs(stmt, fix)
         assert isinstance(new, Store)
         return replace(new, array=arrays.get(new.array, new.array))
-    if isinstance(stmt, WarpProduct):
+    if isinstance(stmt, PanelProduct):
         made = map_exprs(stmt, fix)
-        assert isinstance(made, WarpProduct)
+        assert isinstance(made, PanelProduct)
         acc, left, right = (arrays.get(a, a) for a in (made.acc, made.left, made.right))
         return replace(made, acc=acc, left=left, right=right)
     if isinstance(stmt, WarpReduce):

@@ -29,13 +29,14 @@ from emit.loop_ir.loops import (
     Stmt,
     Store,
     VLoad,
+    WarpgroupProduct,
     WarpProduct,
     WarpReduce,
     walk,
 )
 from poly.dtypes import DType, bool_, i64
 from poly.errors import BuildError
-from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
 from poly.expr import walk as walk_expr
 from poly.intrinsics import TABLE
 from poly.tree import is_bound
@@ -159,6 +160,8 @@ class _Checker:
             self.store(s, env)
         elif isinstance(s, WarpProduct):
             self.product(s, env)
+        elif isinstance(s, WarpgroupProduct):
+            self.warpgroup_product(s, env)
         elif isinstance(s, WarpReduce):
             self.warp_reduce(s, env)
         else:
@@ -259,6 +262,41 @@ class _Checker:
             form = linear((s.left_index if array == s.left else s.right_index)[d])
             if (form.coefficient(x), form.coefficient(y)) != (along_x, along_y):
                 raise _Broken(f"a warp product whose threads are wrongly placed in '{array}'")
+
+    def warpgroup_product(self, s: WarpgroupProduct, env: _Env) -> None:
+        """A product by `wgmma`: panels of 8 x 8 matrices in shared memory, all threads of a block of 128."""
+        if env.launch is None or tuple(n for _, n in env.launch.threads) != (4, 8, 4):
+            raise _Broken(f"a warpgroup product for '{s.acc}' where blocks are not 4 x 8 x 4 threads")
+        if env.diverged:
+            raise _Broken(f"a warpgroup product for '{s.acc}' under {env.diverged} on which threads may disagree")
+        if s.columns not in range(8, 257, 8) or s.steps < 1:
+            raise _Broken(f"a warpgroup product for '{s.acc}' of {s.columns} columns in {s.steps} steps")
+        acc = self.buffer(s.acc, 3, env)
+        shape = tuple(e.value if isinstance(e, Const) else None for e in acc.shape)
+        if acc.space not in ("register", "local") or acc.dtype.name != "f32" or shape != (s.columns // 8, 2, 2):
+            raise _Broken(f"a warpgroup product for '{s.acc}', not f32 {(s.columns // 8, 2, 2)} in registers")
+        threads = [Var(v) for v, _ in env.launch.threads]
+        places = (
+            (s.left, s.left_index, ((0, 0, 2), (0, 0, 0), (0, 1, 0), (0, 0, 0))),
+            (s.right, s.right_index, ((0, 0, 0), (0, 0, 0), (2, 0, 0), (0, 0, 0))),
+        )
+        for array, index, wanted in places:
+            buffer = self.buffer(array, 4, env)
+            matrices = buffer.shape[2:] == (const_int(8), const_int(8))
+            if (
+                buffer.space != "shared"
+                or not matrices
+                or buffer.dtype != s.dtype
+                or s.dtype.name not in ("f16", "bf16")
+            ):
+                raise _Broken(f"a warpgroup product of '{array}', not 8 x 8 matrices of {s.dtype} in shared memory")
+            if self.subscripts(array, index, env) != 1:
+                raise _Broken(f"a warpgroup product with vector subscripts of '{array}'")
+            forms = [linear(e) for e in index]
+            along = tuple(tuple(f.coefficient(v) for v in threads) for f in forms)
+            fixed = [f.const == 0 and all(a in threads for a, _ in f.terms) for f in forms[2:]]
+            if along != wanted or not all(fixed):
+                raise _Broken(f"a warpgroup product whose threads are wrongly placed in '{array}'")
 
     def warp_reduce(self, s: WarpReduce, env: _Env) -> None:
         """A combination across a warp: whole warps, all of which come, of registers that shuffles can move."""

@@ -24,10 +24,10 @@ from emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    PanelProduct,
     Stmt,
     Store,
     VLoad,
-    WarpProduct,
     WarpReduce,
 )
 from emit.loop_ir.rewrite import binders
@@ -80,7 +80,7 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
         return Block(tuple(sub(t) for t in s.stmts))
     if isinstance(s, (For, Alloc, Launch)):
         return replace(s, body=sub(s.body))
-    if isinstance(s, Barrier | EndCopies | WarpProduct | WarpReduce):
+    if isinstance(s, Barrier | EndCopies | PanelProduct | WarpReduce):
         return s
     if isinstance(s, Let):
         e = _Expansion(fresh)

@@ -22,11 +22,11 @@ from emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    PanelProduct,
     Ramp,
     Stmt,
     Store,
     VLoad,
-    WarpProduct,
     WarpReduce,
 )
 from emit.loop_ir.rewrite import map_exprs, substitute_stmt
@@ -77,7 +77,7 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         return _launch(stmt, ranges)
     if isinstance(stmt, Barrier | EndCopies):
         return stmt
-    if isinstance(stmt, WarpProduct | WarpReduce):
+    if isinstance(stmt, PanelProduct | WarpReduce):
         return map_exprs(stmt, ex)
     assert isinstance(stmt, Store)
     return _store(stmt, ex)

@@ -107,11 +107,11 @@ def test_rounding() -> None:
     assert (np.isnan(got) == np.isnan(values)).all() and (np.isinf(got) >= np.isinf(values)).all()
     assert (np.signbit(got) == np.signbit(values))[~np.isnan(values)].all()
     below = (values.view(np.uint32) & 0xFFFFE000).astype(np.uint32)
-    usual = np.isfinite(values) & ((below & 0x7F800000) < 0x7F000000)
-    low, high = np.abs(below.view("f4").astype("f8")), np.abs((below + 0x2000).view("f4").astype("f8"))
-    size = np.abs(values.astype("f8"))
-    nearest = np.where(size - low < high - size, low, high)
-    assert (np.abs(got.astype("f8")) == nearest)[usual].all()
+    usual = (below & 0x7F800000) < 0x7F000000
+    low, high, size, found = (
+        np.abs(np.asarray(v[usual]).view("f4").astype("f8")) for v in (below, below + np.uint32(0x2000), values, got)
+    )
+    assert (found == np.where(size - low < high - size, low, high)).all()
     assert np.isinf(rounded_to_tf32(np.float32(3.4028235e38))), "beyond the largest"
 
 
