@@ -138,7 +138,9 @@ def _threads(text: str) -> int:
 
 def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     """Options of everything that compiles."""
-    p.add_argument("--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, ...")
+    p.add_argument(
+        "--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, sm_80+tf32, ..."
+    )
     p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
     p.add_argument(
         "--bind", action="append", default=[], metavar="NAME=V[,V...]", help="fix the value of an input of a model"
