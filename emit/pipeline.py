@@ -15,6 +15,7 @@ from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
 from emit.passes.vectorise import serialise
 from emit.passes.vectorise import vectorise as vectorise_pass
+from emit.passes.whole_lanes import whole_lanes
 from poly.target import Target
 
 Pass = Callable[[Function, Target], Function]
@@ -34,6 +35,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("vectorise", vectorise_pass if vectorise else lambda fn, target: serialise(fn)),
         ("simplify", clean),
         ("share", lambda fn, target: share_loads(fn)),
+        ("whole lanes", lambda fn, target: whole_lanes(fn)),
         ("registers", lambda fn, target: check_registers(fn)),
     )
 

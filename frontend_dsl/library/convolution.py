@@ -35,6 +35,14 @@ def windows(size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes) -> tup
     return tuple((n - d * (k - 1) - 1) // s + 1 for n, k, s, d in dims)
 
 
+def _share_in_padding(size: Any, out: Any, taps: int, stride: int, dilation: int, begin: int) -> float:
+    """How many of all windows' rows lie in the padding; 0 where sizes are free."""
+    if not isinstance(size, int) or not isinstance(out, int):
+        return 0.0
+    rows = [o * stride + k * dilation - begin for o in range(out) for k in range(taps)]
+    return sum(not 0 <= r < size for r in rows) / len(rows)
+
+
 def make_conv2d(
     T: DType, batch: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
     begin: Sizes, end: Sizes, bias: bool, times: Times = times,
@@ -62,6 +70,41 @@ def make_conv2d(
         return Y
 
     return conv2d
+
+
+def rows_in_padding(size: int, out: int, taps: int, stride: int, dilation: int, begin: int) -> float:
+    """The share of all windows' rows that lie in the padding."""
+    rows = [o * stride + k * dilation - begin for o in range(out) for k in range(taps)]
+    return sum(not 0 <= r < size for r in rows) / len(rows)
+
+
+def make_sparse_rows(
+    T: DType, batch: int, channels: tuple[int, int], size: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes,
+    begin: Sizes, end: Sizes, bias: bool, times: Times = times,
+) -> Any:  # fmt: skip
+    """`make_conv2d` without the rows of windows that lie in the padding.
+
+    What one row of results reads of a row of the image lies together: windows of large dilation step over pages.
+    """
+    N, (C, M), (H, W), (KH, KW), (sh, sw), (dh, dw) = batch, channels, size, kernel, strides, dilations
+    OH, OW = windows(padded(size, begin, end), kernel, strides, dilations)
+    top, left = begin
+    WP = left + W + end[1]
+
+    @op
+    def sparse_rows(X: T[N, C, H, W], F: T[M, C, KH, KW], B: T[M] if bias else None) -> T[N, M, OH, OW]:
+        Y = empty((N, M, OH, OW), T)
+        P = zeros((N, H, C, WP), T)
+        for n, h, c, w in grid(N, H, C, W):
+            P[n, h, c, w + left] = X[n, c, h, w]
+        for n, o, h, w in grid(N, M, OH, OW):
+            Y[n, o, h, w] = B[o] if bias else 0
+            for kh, c, kw in grid(KH, C, KW):
+                if top <= h * sh + kh * dh < top + H:
+                    Y[n, o, h, w] += times(P[n, h * sh + kh * dh - top, c, w * sw + kw * dw], F[o, c, kh, kw])
+        return Y
+
+    return sparse_rows
 
 
 def make_pointwise(

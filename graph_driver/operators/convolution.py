@@ -8,8 +8,10 @@ from frontend_dsl.library.convolution import (
     make_depthwise,
     make_grouped,
     make_pointwise,
+    make_sparse_rows,
     make_subsampled,
     padded,
+    rows_in_padding,
     times,
     windows,
 )
@@ -30,6 +32,9 @@ from graph_driver.operators.registry import (
 from graph_driver.operators.windows import Sizes, Window, window_of
 from poly.expr import Const
 from poly.scop import Scop
+
+SPARSE = 0.1
+"""Share of rows of windows in the padding from which they are left out."""
 
 
 def _wired(scop: Scop, bias: bool) -> OperatorScop:
@@ -65,7 +70,8 @@ def any_conv(ctx: NodeContext, by: Times = times) -> OperatorScop:
         return _wired(scop_of(make_subsampled, x.dtype, batch, (channels, filters), size, win.strides, bias), bias)
     rest = (win.kernel, win.strides, win.dilations, win.begin, win.end, bias)
     if len(size) == 2 and groups == 1:
-        scop = scop_of(make_conv2d, x.dtype, batch, (channels, filters), size, *rest, by)
+        dense = make_sparse_rows if _many_rows_in_padding(size, win) else make_conv2d
+        scop = scop_of(dense, x.dtype, batch, (channels, filters), size, *rest, by)
     elif len(size) == 2 and groups == channels == filters:
         form = make_depthwise_strided if _phases_pay(size, win) else make_depthwise
         scop = scop_of(form, x.dtype, batch, channels, size, *rest)
@@ -86,6 +92,14 @@ def _phases_pay(size: Sizes, win: Window) -> bool:
         return False
     price = 5 if win.strides[1] == 2 else 3
     return product(win.kernel) * -(-width // 8) >= price * product(win.strides)
+
+
+def _many_rows_in_padding(size: Sizes, win: Window) -> bool:
+    """Whether leaving the padding's rows out saves more than a loop over rows that is not unrolled costs."""
+    out = windows(padded(size, win.begin, win.end), win.kernel, win.strides, win.dilations)
+    if not isinstance(out[0], int) or not isinstance(size[0], int) or win.dilations[0] == 1:
+        return False
+    return rows_in_padding(size[0], out[0], win.kernel[0], win.strides[0], win.dilations[0], win.begin[0]) >= SPARSE
 
 
 def _elements(scop: Scop) -> int | None:

@@ -40,6 +40,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "conv": lambda: convolution.make_conv2d(f32, 1, (2, 3), (4, 5), (3, 2), (2, 1), one, one, one, True),
     "conv_plain": lambda: convolution.make_conv2d(f64, 1, (2, 3), (4, 5), (3, 2), one, one, none, none, False),
     "conv_pairs": lambda: convolution.make_conv2d(i32, 1, (2, 3), (4, 5), (3, 2), one, one, one, one, False, dot_pairs),
+    "sparse_rows": lambda: convolution.make_sparse_rows(
+        f32, 1, (2, 3), (4, 5), (3, 2), (2, 1), (3, 2), (3, 1), one, True
+    ),
     "pointwise_pairs": lambda: convolution.make_pointwise(i32, 2, (2, 3), 4, False, dot_pairs),
     "pack_pairs": lambda: pairs.make_pack_pairs(u8, 2, 2, 3, True),
     "pack_pairs_plain": lambda: pairs.make_pack_pairs(i8, 2, 2, 3, False),

@@ -95,7 +95,10 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
                 break
             share = efficiency(rows, columns, (r, vectors, lanes), target, depth, apart)
             tile = RegisterTile(r, vectors, lanes, share)
-            if best is None or tile.efficiency > best.efficiency + 1e-9:
+            gain = 1.0 if best is None else tile.efficiency - best.efficiency
+            taller = best is not None and best.vectors == vectors and (rows is None or r <= rows)
+            far = depth * vectors * target.vector_bits // 8 > target.l1 // 2
+            if gain > (-1e-9 if taller and far else 1e-9):  # of tiles alike the taller reads its panel less often
                 best = tile
     assert best is not None
     return best

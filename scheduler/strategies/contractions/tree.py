@@ -373,9 +373,10 @@ class Maker:
         """The reduction loops; short ones are unrolled, innermost.
 
         Not where that spills: the compiler keeps row values that iterations share in registers, rather than sums.
+        Nor where bounds move with other loops: every copy would stand under a condition.
         """
         stmt, (first, *rest) = self.group.contraction.update, self.group.contraction.inner
-        spilling = {n for n in (first, *rest) if self.spills(n)}
+        spilling = {n for n in (first, *rest) if self.spills(n) or _moves(stmt, n)}
         # In another order the others are innermost (the first one steps over most memory).
         order = [first, *sorted(rest, key=lambda n: n not in spilling)] if self.scop.reassociate else [first, *rest]
         members: list[Member] = []
@@ -458,6 +459,15 @@ class Maker:
         load = self.plan.panel.load
         layout = panel_layout(self.plan)
         return Promote(load.array, f"{load.array}_packed", space, node, layout, True, False)
+
+
+def _moves(stmt: Statement, name: str) -> bool:
+    """Whether the bounds of a loop depend on other loops."""
+    k = stmt.iters.index(name)
+    others = [d for d in range(len(stmt.iters)) if d != k]
+    constraints = [c for part in stmt.domain.get_basic_sets() for c in part.get_constraints()]
+    bounds = [c for c in constraints if c.involves_dims(isl.dim_type.set, k, 1)]
+    return any(c.involves_dims(isl.dim_type.set, d, 1) for c in bounds for d in others)
 
 
 def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:

@@ -1,0 +1,101 @@
+"""Partial vectors in registers: lanes that nobody reads need no selection.
+
+The last vector of a register tile whose width is no multiple of the lanes is computed under a mask: every update is
+`tile[i] = select(mask, new, tile[i])`. Where the mask is known and no lane outside it is ever read (but to
+update itself), the selection goes: those lanes get values that nobody sees. What is loaded stays as it was, under its
+own masks. (On a GPU `emit/gpu/whole.py` does the same for threads.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, walk
+from emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from poly.expr import Binary, Const, Expr, Load, Select
+from poly.expr import walk as walk_expr
+
+Element = tuple[int, ...]
+Lanes = tuple[bool, ...]
+
+
+def whole_lanes(fn: Function) -> Function:
+    """`fn` without the selections in register buffers that nobody needs."""
+    registers = {s.buffer.name for s in walk(fn.body) if isinstance(s, Alloc) and s.buffer.space == "register"}
+
+    def visit(s: Stmt, read: dict[str, set[Element] | None]) -> Stmt:
+        if isinstance(s, Alloc) and s.buffer.name in registers:
+            read = {**read, s.buffer.name: _read(s.body, s.buffer.name)}
+        if isinstance(s, Store) and s.array in read:
+            return _whole(s, read[s.array], registers)
+        return with_bodies(s, tuple(visit(b, read) for b in s.bodies()))
+
+    return replace(fn, body=visit(fn.body, {}))
+
+
+def _whole(s: Store, read: set[Element] | None, registers: set[str]) -> Store:
+    """The store without its selection if all lanes that it leaves alone are read by nobody."""
+    value, places = s.value, _elements(s.index)
+    if read is None or places is None or s.mask is not None or not isinstance(value, Select):
+        return s
+    lanes = _lanes(value.cond)
+    if lanes is None or not any(lanes) or value.b != VLoad(s.array, s.index, None, len(lanes), value.dtype):
+        return s
+    left_alone = {e for e, lane in zip(places, lanes, strict=True) if not lane}
+    loaded = (x for x in walk_expr(value.a) if isinstance(x, VLoad))
+    if left_alone & read or any(x.mask is None and x.array not in registers for x in loaded):
+        return s
+    return replace(s, value=value.a)
+
+
+def _read(body: Stmt, array: str) -> set[Element] | None:
+    """The elements of a register buffer that are read other than to update themselves; None if not all are known."""
+    found: set[Element] = set()
+    for s in walk(body):
+        own = s.index if isinstance(s, Store) and s.array == array else None
+        mask = _lanes(s.mask) if isinstance(s, Store) and s.mask is not None else None
+        for e in stmt_exprs(s):
+            for load, lanes in _loads(e, array, mask, own):
+                places = _elements(load.index)
+                if places is None:
+                    return None
+                found.update(p for k, p in enumerate(places) if lanes is None or lanes[k])
+    return found
+
+
+def _loads(
+    e: Expr, array: str, lanes: Lanes | None, own: tuple[Expr, ...] | None
+) -> Iterator[tuple[Load | VLoad, Lanes | None]]:
+    """Loads of the array with the lanes whose values count (None: all), without those of element `own` for itself."""
+    if isinstance(e, Load | VLoad) and e.array == array and e.index != own:
+        mask = _lanes(e.mask) if isinstance(e, VLoad) and e.mask is not None else None
+        known = [m for m in (lanes, mask) if m is not None and len(m) == e.lanes]
+        yield e, tuple(map(all, zip(*known, strict=True))) if known else None
+    across = isinstance(e, HReduce | Broadcast | Ramp | Load | VLoad)  # below, a lane is not this lane
+    for c in e.children():
+        yield from _loads(c, array, None if across else lanes, None if across else own)
+
+
+def _elements(index: tuple[Expr, ...]) -> list[Element] | None:
+    """The element of each lane; None when a subscript is not constant."""
+    count = max((e.lanes for e in index), default=1)
+    columns: list[list[int]] = []
+    for e in index:
+        if isinstance(e, Const):
+            columns.append([int(e.value)] * count)
+        elif isinstance(e, Ramp) and isinstance(e.base, Const):
+            columns.append([int(e.base.value) + e.stride * k for k in range(count)])
+        else:
+            return None
+    return list(zip(*columns, strict=True))
+
+
+def _lanes(mask: Expr) -> Lanes | None:
+    """What a mask `ramp < splat` of constants says."""
+    if not isinstance(mask, Binary) or mask.op != "<":
+        return None
+    a, b = mask.a, mask.b
+    if not (isinstance(a, Ramp) and isinstance(a.base, Const) and isinstance(b, Broadcast) and isinstance(b.a, Const)):
+        return None
+    return tuple(int(a.base.value) + a.stride * k < int(b.a.value) for k in range(a.count))

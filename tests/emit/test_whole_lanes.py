@@ -1,0 +1,82 @@
+"""Partial vectors in registers lose their selections where nobody reads the other lanes, and only there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hand_ir import Alloc, Block, Buffer, Function, Ramp, Store, VLoad, num, param, ramp, splat
+
+from emit import targets
+from emit.interpreter import interp
+from emit.loop_ir.loops import walk
+from emit.loop_ir.rewrite import stmt_exprs
+from emit.lowering.lower import lower
+from emit.passes.whole_lanes import whole_lanes
+from poly.dtypes import bool_
+from poly.dtypes import f32 as single
+from poly.expr import Binary, Expr, Select, const_int
+from poly.expr import walk as walk_expr
+from polyc import empty, f32, grid, max, op
+from scheduler.strategies.auto import automatic
+
+V3 = targets.get("x86-64-v3")
+
+
+def selections(fn: Function) -> int:
+    """Selections between vectors."""
+    exprs = (e for s in walk(fn.body) for top in stmt_exprs(s) for e in walk_expr(top))
+    return sum(isinstance(e, Select) and e.lanes > 1 for e in exprs)
+
+
+@pytest.mark.parametrize("columns", [7, 15, 31, 63])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_have_none_and_are_right(columns: int, transposed: bool) -> None:
+    @op
+    def product(X: f32[5, 9], W: f32[9, columns], b: f32[columns]) -> f32[(columns, 5) if transposed else (5, columns)]:
+        C = empty((5, columns), f32)
+        Y = empty((columns, 5) if transposed else (5, columns), f32)
+        for i, j in grid(5, columns):
+            C[i, j] = b[j]
+            for k in range(9):
+                C[i, j] += X[i, k] * W[k, j]
+        for i, j in grid(5, columns):
+            if transposed:
+                Y[j, i] = max(C[i, j], 0.0)
+            else:
+                Y[i, j] = max(C[i, j], 0.0)
+        return Y
+
+    scop, rng = product.scop(), np.random.default_rng()
+    fn = lower(scop, automatic(scop, V3).tree, "f", V3)
+    assert selections(fn) == 0
+    shapes = {n: tuple(int(e.value) for e in scop.arrays[n].shape) for n in (*scop.args, *scop.results)}
+    given = {n: rng.standard_normal(shapes[n]).astype(np.float32) for n in scop.args}
+    expected = product.python(*given.values())
+    (result,) = scop.results
+    given[result] = interp.poisoned(shapes[result], single)
+    interp.run(fn, given, {})
+    assert np.allclose(given[result], expected, rtol=1e-5, atol=1e-5)
+
+
+def partial_update(read: Expr) -> Function:
+    """Eight ones in registers, of which five become twos; `read` goes to Y."""
+    first = (ramp(const_int(0), 8),)
+    mask = Binary("<", Ramp(const_int(0), 1, 8, first[0].dtype), splat(const_int(5), 8), bool_)
+    twos = Select(mask, splat(num(2.0), 8), VLoad("R", first, None, 8, single), single)
+    where = ramp(const_int(0), read.lanes)
+    body = Block((Store("R", first, splat(num(1.0), 8)), Store("R", first, twos), Store("Y", (where,), read)))
+    register = Buffer("R", single, (const_int(8),), "register")
+    return Function("f", (param("Y", single, 8, writable=True),), (), Alloc(register, body))
+
+
+@pytest.mark.parametrize("lanes, left", [(8, 1), (4, 0)])
+def test_lanes_that_are_read_keep_their_selection(lanes: int, left: int) -> None:
+    fn = partial_update(VLoad("R", (ramp(const_int(0), lanes),), None, lanes, single))
+    after = whole_lanes(fn)
+    assert selections(after) == left
+    outs = []
+    for f in (fn, after):
+        y = np.zeros(8, np.float32)
+        interp.run(f, {"Y": y}, {})
+        outs.append(y)
+    assert np.array_equal(*outs)
