@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from emit.loop_ir.linear import linear, variables
+from emit.loop_ir.linear import variables
 from emit.loop_ir.loops import (
     Alloc,
     Barrier,
@@ -24,19 +25,19 @@ from emit.loop_ir.loops import (
     If,
     Launch,
     Let,
+    PanelProduct,
     Prefetch,
     Ramp,
     Stmt,
     Store,
     VLoad,
-    WarpgroupProduct,
-    WarpProduct,
     WarpReduce,
     walk,
 )
+from emit.loop_ir.verify_warps import Broken, check_warps
 from poly.dtypes import DType, bool_, i64
 from poly.errors import BuildError
-from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
+from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from poly.expr import walk as walk_expr
 from poly.intrinsics import TABLE
 from poly.tree import is_bound
@@ -52,15 +53,8 @@ def verify(fn: Function, after: str = "lowering") -> None:
     """
     try:
         _Checker().function(fn)
-    except _Broken as e:
+    except Broken as e:
         raise BuildError(f"loop IR of '{fn.name}' is wrong after {after}: {e}") from None
-
-
-WARP = 32  # threads that exchange registers
-
-
-class _Broken(Exception):
-    pass
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,7 @@ class _Checker:
         for b in fn.buffers:
             self.fresh(b.name)
             if b.space != "param":
-                raise _Broken(f"argument buffer '{b.name}' has space '{b.space}'")
+                raise Broken(f"argument buffer '{b.name}' has space '{b.space}'")
         env = _Env({p: (i64, 1) for p in fn.params}, {b.name: b for b in fn.buffers})
         for b in fn.buffers:
             self.shape(b, env)
@@ -108,16 +102,16 @@ class _Checker:
 
     def fresh(self, name: str) -> None:
         if not name.isidentifier():
-            raise _Broken(f"'{name}' is not an identifier")
+            raise Broken(f"'{name}' is not an identifier")
         if name in self.names:
-            raise _Broken(f"the name '{name}' is bound twice")
+            raise Broken(f"the name '{name}' is bound twice")
         self.names.add(name)
 
     def shape(self, buffer: Buffer, env: _Env) -> None:
         for e in buffer.shape:
             self.scalar(e, i64, env, f"a size of buffer '{buffer.name}'")
         if buffer.space == "register" and not all(isinstance(e, Const) for e in buffer.shape):
-            raise _Broken(f"register buffer '{buffer.name}' has no constant shape")
+            raise Broken(f"register buffer '{buffer.name}' has no constant shape")
 
     # ---- statements ------------------------------------------------------------------------
 
@@ -140,7 +134,7 @@ class _Checker:
         elif isinstance(s, Alloc):
             self.fresh(s.buffer.name)
             if s.buffer.space == "param":
-                raise _Broken(f"allocated buffer '{s.buffer.name}' has space 'param'")
+                raise Broken(f"allocated buffer '{s.buffer.name}' has space 'param'")
             self.shape(s.buffer, env)
             self.space(s.buffer, env)
             self.stmt(s.body, replace(env, buffers={**env.buffers, s.buffer.name: s.buffer}))
@@ -153,25 +147,21 @@ class _Checker:
         elif isinstance(s, Barrier | EndCopies):
             what = "a barrier" if isinstance(s, Barrier) else "a group of copies"
             if env.launch is None:
-                raise _Broken(f"{what} outside a launch")
+                raise Broken(f"{what} outside a launch")
             if env.diverged:
-                raise _Broken(f"{what} in '{env.launch.name}' under {env.diverged} on which threads may disagree")
+                raise Broken(f"{what} in '{env.launch.name}' under {env.diverged} on which threads may disagree")
         elif isinstance(s, Store):
             self.store(s, env)
-        elif isinstance(s, WarpProduct):
-            self.product(s, env)
-        elif isinstance(s, WarpgroupProduct):
-            self.warpgroup_product(s, env)
-        elif isinstance(s, WarpReduce):
-            self.warp_reduce(s, env)
+        elif isinstance(s, PanelProduct | WarpReduce):
+            check_warps(s, env.launch, env.diverged, partial(self.buffer, env=env), partial(self.subscripts, env=env))
         else:
-            raise _Broken(f"unknown statement {type(s).__name__}")
+            raise Broken(f"unknown statement {type(s).__name__}")
 
     def loop(self, s: For, env: _Env) -> None:
         if s.step <= 0:
-            raise _Broken(f"loop '{s.var}' has step {s.step}")
+            raise Broken(f"loop '{s.var}' has step {s.step}")
         if s.kind not in ("serial", "parallel", "vector", "unroll") and not is_bound(s.kind):
-            raise _Broken(f"loop '{s.var}' has unknown kind '{s.kind}'")
+            raise Broken(f"loop '{s.var}' has unknown kind '{s.kind}'")
         self.scalar(s.lo, i64, env, f"the lower bound of '{s.var}'")
         self.scalar(s.hi, i64, env, f"the upper bound of '{s.var}'")
         self.fresh(s.var)
@@ -180,11 +170,11 @@ class _Checker:
 
     def launch(self, s: Launch, env: _Env) -> None:
         if env.launch is not None:
-            raise _Broken(f"launch '{s.name}' inside launch '{env.launch.name}'")
+            raise Broken(f"launch '{s.name}' inside launch '{env.launch.name}'")
         self.fresh(s.name)
         for what, axes in (("grid", s.grid), ("block", s.threads)):
             if not 1 <= len(axes) <= 3:
-                raise _Broken(f"the {what} of launch '{s.name}' has {len(axes)} dimensions")
+                raise Broken(f"the {what} of launch '{s.name}' has {len(axes)} dimensions")
         for variable, blocks in s.grid:
             self.scalar(blocks, i64, env, f"the extent of '{variable}'")
         for condition in s.given:
@@ -194,9 +184,9 @@ class _Checker:
             self.fresh(variable)
         for variable, threads in s.threads:
             if threads < 1:
-                raise _Broken(f"launch '{s.name}' has {threads} threads '{variable}'")
+                raise Broken(f"launch '{s.name}' has {threads} threads '{variable}'")
         if any(isinstance(x, For) and (x.kind == "parallel" or is_bound(x.kind)) for x in walk(s.body)):
-            raise _Broken(f"launch '{s.name}' has a parallel or bound loop inside")
+            raise Broken(f"launch '{s.name}' has a parallel or bound loop inside")
         vars = {**env.vars, **{variable: (i64, 1) for variable in bound}}
         varying = frozenset(variable for variable, count in s.threads if count > 1)
         body = s.body
@@ -205,7 +195,7 @@ class _Checker:
             self.fresh(body.buffer.name)
             self.shape(body.buffer, inside)
             if not all(isinstance(e, Const) for e in body.buffer.shape):
-                raise _Broken(f"shared buffer '{body.buffer.name}' has no constant shape")
+                raise Broken(f"shared buffer '{body.buffer.name}' has no constant shape")
             inside = replace(inside, buffers={**inside.buffers, body.buffer.name: body.buffer})
             body = body.body
         self.stmt(body, inside)
@@ -213,18 +203,18 @@ class _Checker:
     def space(self, buffer: Buffer, env: _Env) -> None:
         """Whether this space may be allocated here."""
         if env.launch is not None and buffer.space not in ("register", "local"):
-            raise _Broken(f"'{buffer.name}' of space '{buffer.space}' is allocated inside launch '{env.launch.name}'")
+            raise Broken(f"'{buffer.name}' of space '{buffer.space}' is allocated inside launch '{env.launch.name}'")
 
     def store(self, s: Store, env: _Env) -> None:
         buffer = self.buffer(s.array, len(s.index), env)
         if not buffer.writable:
-            raise _Broken(f"store to read-only '{s.array}'")
+            raise Broken(f"store to read-only '{s.array}'")
         dtype, lanes = self.expr(s.value, env)
         if dtype != buffer.dtype:
-            raise _Broken(f"store of {dtype} to '{s.array}' of {buffer.dtype}")
+            raise Broken(f"store of {dtype} to '{s.array}' of {buffer.dtype}")
         wide = self.subscripts(s.array, s.index, env)
         if wide != lanes:
-            raise _Broken(f"store of {lanes} lanes to '{s.array}' at {wide}")
+            raise Broken(f"store of {lanes} lanes to '{s.array}' at {wide}")
         self.mask(s.mask, lanes, env)
         if s.asynchronous:
             self.copy(s, buffer, lanes, env)
@@ -234,118 +224,46 @@ class _Checker:
         2 only while a loop over lanes is around it."""
         source = env.buffers[s.value.array] if isinstance(s.value, Load | VLoad) else None
         if env.launch is None or buffer.space != "shared" or source is None or source.space not in ("param", "heap"):
-            raise _Broken(f"an asynchronous copy to '{s.array}' is not one from an array to shared memory")
+            raise Broken(f"an asynchronous copy to '{s.array}' is not one from an array to shared memory")
         ramps = [e for e in (*s.index, *s.value.children()) if e.lanes > 1]
         ends = s.index[-1].lanes == lanes and all(isinstance(e, Ramp) and e.stride == 1 for e in ramps)
         if s.mask is not None or lanes * buffer.dtype.bytes not in (2, 4, 8, 16) or not (lanes == 1 or ends):
-            raise _Broken(f"an asynchronous copy to '{s.array}' does not move 4, 8 or 16 bytes in a row")
-
-    def product(self, s: WarpProduct, env: _Env) -> None:
-        """A product by tensor cores: panels in shared memory, results in registers, all threads of a warp."""
-        if env.launch is None or tuple(n for _, n in env.launch.threads)[:2] != (4, 8):
-            raise _Broken(f"a warp product for '{s.acc}' where warps are not 4 x 8 threads")
-        if env.diverged:
-            raise _Broken(f"a warp product for '{s.acc}' under {env.diverged} on which threads may disagree")
-        acc = self.buffer(s.acc, 4, env)
-        shape = tuple(e.value if isinstance(e, Const) else None for e in acc.shape)
-        if acc.space not in ("register", "local") or acc.dtype.name != "f32" or shape != (*s.tiles, 2, 2):
-            raise _Broken(f"a warp product for '{s.acc}' of shape {shape}, not f32 {(*s.tiles, 2, 2)} in registers")
-        for array, index in ((s.left, s.left_index), (s.right, s.right_index)):
-            buffer = self.buffer(array, len(index), env)
-            if buffer.space != "shared" or buffer.dtype != s.dtype or s.dtype.name not in ("f16", "bf16", "f32"):
-                raise _Broken(f"a warp product of '{array}', which is not {s.dtype} in shared memory")
-            if self.subscripts(array, index, env) != 1:
-                raise _Broken(f"a warp product with vector subscripts of '{array}'")
-        x, y = (Var(v) for v, _ in env.launch.threads[:2])
-        wanted = {(s.left, -2): (0, 1), (s.left, -1): (0, 0), (s.right, -2): (0, 0), (s.right, -1): (2, 0)}
-        for (array, d), (along_x, along_y) in wanted.items():
-            form = linear((s.left_index if array == s.left else s.right_index)[d])
-            if (form.coefficient(x), form.coefficient(y)) != (along_x, along_y):
-                raise _Broken(f"a warp product whose threads are wrongly placed in '{array}'")
-
-    def warpgroup_product(self, s: WarpgroupProduct, env: _Env) -> None:
-        """A product by `wgmma`: panels of 8 x 8 matrices in shared memory, all threads of a block of 128."""
-        if env.launch is None or tuple(n for _, n in env.launch.threads) != (4, 8, 4):
-            raise _Broken(f"a warpgroup product for '{s.acc}' where blocks are not 4 x 8 x 4 threads")
-        if env.diverged:
-            raise _Broken(f"a warpgroup product for '{s.acc}' under {env.diverged} on which threads may disagree")
-        if s.columns not in range(8, 257, 8) or s.steps < 1:
-            raise _Broken(f"a warpgroup product for '{s.acc}' of {s.columns} columns in {s.steps} steps")
-        acc = self.buffer(s.acc, 3, env)
-        shape = tuple(e.value if isinstance(e, Const) else None for e in acc.shape)
-        if acc.space not in ("register", "local") or acc.dtype.name != "f32" or shape != (s.columns // 8, 2, 2):
-            raise _Broken(f"a warpgroup product for '{s.acc}', not f32 {(s.columns // 8, 2, 2)} in registers")
-        threads = [Var(v) for v, _ in env.launch.threads]
-        places = (
-            (s.left, s.left_index, ((0, 0, 2), (0, 0, 0), (0, 1, 0), (0, 0, 0))),
-            (s.right, s.right_index, ((0, 0, 0), (0, 0, 0), (2, 0, 0), (0, 0, 0))),
-        )
-        for array, index, wanted in places:
-            buffer = self.buffer(array, 4, env)
-            matrices = buffer.shape[2:] == (const_int(8), const_int(8))
-            if (
-                buffer.space != "shared"
-                or not matrices
-                or buffer.dtype != s.dtype
-                or s.dtype.name not in ("f16", "bf16")
-            ):
-                raise _Broken(f"a warpgroup product of '{array}', not 8 x 8 matrices of {s.dtype} in shared memory")
-            if self.subscripts(array, index, env) != 1:
-                raise _Broken(f"a warpgroup product with vector subscripts of '{array}'")
-            forms = [linear(e) for e in index]
-            along = tuple(tuple(f.coefficient(v) for v in threads) for f in forms)
-            fixed = [f.const == 0 and all(a in threads for a, _ in f.terms) for f in forms[2:]]
-            if along != wanted or not all(fixed):
-                raise _Broken(f"a warpgroup product whose threads are wrongly placed in '{array}'")
-
-    def warp_reduce(self, s: WarpReduce, env: _Env) -> None:
-        """A combination across a warp: whole warps, all of which come, of registers that shuffles can move."""
-        if env.launch is None or env.launch.block_threads % WARP:
-            raise _Broken(f"a warp reduction of '{s.array}' where blocks are not whole warps")
-        if env.diverged:
-            raise _Broken(f"a warp reduction of '{s.array}' under {env.diverged} on which threads may disagree")
-        if s.width not in (2, 4, 8, 16, WARP):
-            raise _Broken(f"a warp reduction of '{s.array}' among {s.width} threads")
-        buffer = self.buffer(s.array, len(s.index), env)
-        if buffer.space not in ("register", "local") or buffer.dtype != s.dtype or s.dtype.bytes not in (4, 8):
-            raise _Broken(f"a warp reduction of '{s.array}', which is not 4 or 8 bytes in registers")
-        if self.subscripts(s.array, s.index, env) != 1:
-            raise _Broken(f"a warp reduction with vector subscripts of '{s.array}'")
+            raise Broken(f"an asynchronous copy to '{s.array}' does not move 4, 8 or 16 bytes in a row")
 
     # ---- expressions -----------------------------------------------------------------------
 
     def scalar(self, e: Expr, dtype: DType, env: _Env, what: str) -> None:
         if self.expr(e, env) != (dtype, 1):
-            raise _Broken(f"{what} is no scalar {dtype}: {e}")
+            raise Broken(f"{what} is no scalar {dtype}: {e}")
 
     def buffer(self, name: str, rank: int, env: _Env) -> Buffer:
         if name not in env.buffers:
-            raise _Broken(f"no buffer '{name}' in scope")
+            raise Broken(f"no buffer '{name}' in scope")
         if len(env.buffers[name].shape) != rank:
-            raise _Broken(f"'{name}' has {len(env.buffers[name].shape)} dimensions, accessed with {rank}")
+            raise Broken(f"'{name}' has {len(env.buffers[name].shape)} dimensions, accessed with {rank}")
         return env.buffers[name]
 
     def subscripts(self, array: str, index: tuple[Expr, ...], env: _Env) -> int:
         kinds = [self.expr(e, env) for e in index]
         if any(d != i64 for d, _ in kinds):
-            raise _Broken(f"a subscript of '{array}' is not i64: {index}")
+            raise Broken(f"a subscript of '{array}' is not i64: {index}")
         wide = [n for _, n in kinds if n > 1]
         if len(wide) > 1:
-            raise _Broken(f"an access of '{array}' has two vector subscripts")
+            raise Broken(f"an access of '{array}' has two vector subscripts")
         return wide[0] if wide else 1
 
     def mask(self, mask: Expr | None, lanes: int, env: _Env) -> None:
         if mask is not None and (lanes == 1 or self.expr(mask, env) != (bool_, lanes)):
-            raise _Broken(f"a mask of a {lanes}-lane access is wrong: {mask}")
+            raise Broken(f"a mask of a {lanes}-lane access is wrong: {mask}")
 
     def expr(self, e: Expr, env: _Env) -> Type:
         if isinstance(e, Const):
             return e.dtype, 1
         if isinstance(e, Var):
             if e.name not in env.vars:
-                raise _Broken(f"variable '{e.name}' is not bound")
+                raise Broken(f"variable '{e.name}' is not bound")
             if env.vars[e.name] != (e.dtype, e.count):
-                raise _Broken(f"variable '{e.name}' is bound as {env.vars[e.name]}, used as {(e.dtype, e.count)}")
+                raise Broken(f"variable '{e.name}' is bound as {env.vars[e.name]}, used as {(e.dtype, e.count)}")
             return e.dtype, e.count
         if isinstance(e, Load):
             return self.load(e, e.array, e.index, 1, None, env)
@@ -358,9 +276,9 @@ class _Checker:
     def load(self, e: Expr, array: str, index: tuple[Expr, ...], lanes: int, mask: Expr | None, env: _Env) -> Type:
         buffer = self.buffer(array, len(index), env)
         if e.dtype != buffer.dtype:
-            raise _Broken(f"load of {e.dtype} from '{array}' of {buffer.dtype}")
+            raise Broken(f"load of {e.dtype} from '{array}' of {buffer.dtype}")
         if self.subscripts(array, index, env) != lanes:
-            raise _Broken(f"load from '{array}' has {lanes} lanes, its subscripts not: {index}")
+            raise Broken(f"load from '{array}' has {lanes} lanes, its subscripts not: {index}")
         self.mask(mask, lanes, env)
         return e.dtype, lanes
 
@@ -368,23 +286,23 @@ class _Checker:
         if isinstance(e, HReduce):
             dtype, lanes = self.expr(e.a, env)
             if dtype != e.dtype or lanes & (lanes - 1) or lanes == 1:
-                raise _Broken(f"horizontal reduction of {lanes} lanes of {dtype} to {e.dtype}")
+                raise Broken(f"horizontal reduction of {lanes} lanes of {dtype} to {e.dtype}")
             return e.dtype, 1
         if e.count < 2:
-            raise _Broken(f"a vector of {e.count} lanes")
+            raise Broken(f"a vector of {e.count} lanes")
         inner = e.base if isinstance(e, Ramp) else e.a
         self.scalar(inner, i64 if isinstance(e, Ramp) else e.dtype, env, f"the operand of a {type(e).__name__}")
         if isinstance(e, Ramp) and e.dtype != i64:
-            raise _Broken("a Ramp is not i64")
+            raise Broken("a Ramp is not i64")
         return e.dtype, e.count
 
     def operation(self, e: Expr, env: _Env) -> Type:
         kids = [self.expr(c, env) for c in e.children()]
         if not kids:
-            raise _Broken(f"unknown expression {type(e).__name__}")
+            raise Broken(f"unknown expression {type(e).__name__}")
         lanes = kids[0][1]
         if any(n != lanes for _, n in kids):
-            raise _Broken(f"operands of {[n for _, n in kids]} lanes in {type(e).__name__} {getattr(e, 'op', '')}")
+            raise Broken(f"operands of {[n for _, n in kids]} lanes in {type(e).__name__} {getattr(e, 'op', '')}")
         self.types(e, [d for d, _ in kids])
         return e.dtype, lanes
 
@@ -407,7 +325,7 @@ class _Checker:
             if good and TABLE[e.fn].result == "same":
                 good = all(k == e.dtype for k in kids)
         elif not isinstance(e, Cast):
-            raise _Broken(f"unknown expression {type(e).__name__}")
+            raise Broken(f"unknown expression {type(e).__name__}")
         if not good:
             what = getattr(e, "op", getattr(e, "fn", ""))
-            raise _Broken(f"{type(e).__name__} {what} of {kids} cannot give {e.dtype}")
+            raise Broken(f"{type(e).__name__} {what} of {kids} cannot give {e.dtype}")
