@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 INTERNAL = "internal error"
-"""How the reason begins when not the model but polyc is at fault."""
+"""What a reason holds when not the model but polyc is at fault."""
 
 
 class DefectWarning(RuntimeWarning):
     """polyc failed where it should not: what it was doing runs on the host or in parts, right but slow."""
 
 
-def warn_of_defect(what: str, reason: str) -> None:
-    """Warn when the `reason` for which `what` has no kernel is a bug; the tests make an error of it."""
-    if reason.startswith(INTERNAL):
-        warnings.warn(f"{what}: {reason} (please report this)", DefectWarning, stacklevel=3)
+def warn_of_defects(lines: Iterable[str]) -> None:
+    """Warn of each line of a report that tells of a bug, in models from the cache too; tests make errors of them."""
+    for line in lines:
+        if INTERNAL in line:
+            warnings.warn(f"{line} (please report this)", DefectWarning, stacklevel=3)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from emit import cache
 from graph_driver import kernels, memory
 from graph_driver.artifacts import memo
-from graph_driver.defects import warn_of_defect
+from graph_driver.defects import warn_of_defects
 from graph_driver.fusion import groups
 from graph_driver.fusion.joined import Group, on_host, split
 from graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
@@ -96,6 +96,8 @@ def summarise(report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, C
     report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
     report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
     report.notes += [*graph.notes, *cache.notes()]
+    hosts = (f"{label} '{node}' runs on the host: {reason}" for label, node, reason in report.host)
+    warn_of_defects([*report.notes, *hosts])
 
 
 def _kernels(
@@ -169,9 +171,7 @@ def _without(
     for g in found:
         if g.key not in failed:
             kept.append(g)
-            continue
-        warn_of_defect(f"{g.label} at '{g.nodes[0].name}'", failed[g.key])
-        if len(g.nodes) > 1:
+        elif len(g.nodes) > 1:
             report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
             kept += split(g, pieces)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from graph_driver.defects import INTERNAL, warn_of_defect
+from graph_driver.defects import INTERNAL
 from graph_driver.external import call_of
 from graph_driver.importing.wording import one_line
 from graph_driver.ir import Graph, Node
@@ -65,9 +65,7 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
     except Unsupported as error:
         return Piece(node, None, str(error))
     except Exception as error:  # a bug of one builder costs one node, and is said
-        reason = f"{INTERNAL} of the library: {type(error).__name__}: {one_line(error)}"
-        warn_of_defect(f"{node.kind} '{node.name}'", reason)
-        return Piece(node, None, reason)
+        return Piece(node, None, f"{INTERNAL} of the library: {type(error).__name__}: {one_line(error)}")
 
 
 def _built(graph: Graph, node: Node, builder: Builder, context: NodeContext) -> OperatorScop:

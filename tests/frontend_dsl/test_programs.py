@@ -1,10 +1,12 @@
 """Whole programs by control flow, scalars and local arrays: enumerated Scops equal plain Python, bit for bit."""
 
 import numpy as np
+import pytest
 from brute_force import check, check_refused, rand
 
 from frontend_dsl import dims, empty, grid, inout, op, zeros
 from poly.dtypes import f32, f64, i32, i64
+from poly.errors import ArgumentError
 
 M, N, K = dims("M N K")
 
