@@ -79,10 +79,10 @@ def _launch(launch: Launch, target: GpuTarget) -> Launch:
     longer: dict[str, int] = {}
     for name, buffer in shared.items():
         mine = [a for a in accesses if a.array == name]
-        row = buffer.shape[-1]
-        assert isinstance(row, Const)
         if name in fixed or not mine or len(buffer.shape) < 2:
             continue
+        row = buffer.shape[-1]
+        assert isinstance(row, Const)
         lengths = [int(row.value) + k for k in range(MOST_PAD + 1)]
         possible = [n for n in lengths if n == row.value or all(n % a.wide == 0 for a in mine)]
         possible = [n for n in possible if size + _bytes(_with_row(buffer, n)) - _bytes(buffer) <= limit]

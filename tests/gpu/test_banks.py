@@ -78,6 +78,12 @@ def test_rows_get_longer() -> None:
     assert isinstance(better, Launch) and rows_of(better) == 36, "whole accesses stay aligned"
 
 
+def test_a_shared_scalar_has_no_rows() -> None:
+    cell = Alloc(Buffer("s", f32, (), "shared"), Store("s", (), Const(0.0, f32)))
+    fn = Function("k", (), (), Launch("k", (("b", const_int(1)),), (("t", 32),), cell))
+    assert conflict_free_rows(fn, simt.TARGET) == fn
+
+
 MADE: dict[str, tuple[Any, bool]] = {  # the operator, and whether reads alone are free of conflicts
     "product": (product(2048, 2048, 2048), False),
     "small product": (product(200, 200, 100), False),
