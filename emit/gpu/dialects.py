@@ -88,10 +88,23 @@ _CUDA_HALVES = {
     "if (a != a) return (uint16_t)((u >> 16) | 0x40); return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }",
 }
 
+# In integers: `vload_half` of a variable reads it through a pointer of another type, and compilers (PoCL's) then take
+# the variable for uninitialised.
 _OPENCL_HALVES = {
-    "f16_to_f32": "static inline float f16_to_f32(uint16_t a) { return vload_half(0, (const half *)&a); }",
-    "f32_to_f16": "static inline uint16_t f32_to_f16(float a) "
-    "{ uint16_t r; vstore_half_rte(a, 0, (half *)&r); return r; }",
+    "f16_to_f32": """static inline float f16_to_f32(uint16_t a) {
+  uint32_t sign = (uint32_t)(a & 0x8000) << 16, e = (a >> 10) & 31, m = a & 1023;
+  if (e == 0) return as_float(sign | as_uint((float)m * 0x1p-24f));
+  return as_float(sign | (e == 31 ? 0x7f800000u : (e + 112) << 23) | m << 13);
+}""",
+    "f32_to_f16": """static inline uint16_t f32_to_f16(float a) {
+  uint32_t u = as_uint(a), sign = (u >> 16) & 0x8000u, x = u & 0x7fffffffu;
+  if (x > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((x >> 13) & 0x3ffu));
+  if (x >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
+  if (x >= 0x38800000u) return (uint16_t)(sign + ((x - 0x38000000u + 0xfffu + ((x >> 13) & 1u)) >> 13));
+  if (x < 0x33000000u) return (uint16_t)sign;
+  uint32_t shift = 126 - (x >> 23), m = (x & 0x7fffffu) | 0x800000u;
+  return (uint16_t)(sign + ((m + (1u << (shift - 1)) - 1u + ((m >> shift) & 1u)) >> shift));
+}""",
     "bf16_to_f32": "static inline float bf16_to_f32(uint16_t a) { return as_float((uint32_t)a << 16); }",
     "f32_to_bf16": "static inline uint16_t f32_to_bf16(float a) { uint32_t u = as_uint(a); "
     "if (a != a) return (uint16_t)((u >> 16) | 0x40); return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }",
