@@ -128,8 +128,10 @@ def _integer_product(maker: _Maker, node: Node) -> list[Node] | None:
 
 
 def _dequantised_convolution(maker: _Maker, node: Node) -> list[Node] | None:
+    if node.kind != "Conv":  # others may have no inputs
+        return None
     graph = maker.graph
-    codes = graph.tensors[node.inputs[1]].codes if node.kind == "Conv" else None
+    codes = graph.tensors[node.inputs[1]].codes
     source = maker.made.get(node.inputs[0])
     if codes is None or source is None or source.kind != "DequantizeLinear" or node.attrs.get("group", 1) != 1:
         return None

@@ -84,3 +84,17 @@ def test_a_position_that_a_run_decides_stays_on_the_host() -> None:
         feeds() | {"k": np.array(1)},
     )
     assert any(operator == "SequenceAt" for operator, _, _ in model.report().host)
+
+
+def test_a_node_without_inputs_passes_all_passes() -> None:
+    """On the host a `SequenceEmpty` stays a node (passes once took every node to have a first input)."""
+    run(
+        """
+        g (float[3] x, int64 n) => (float[k] y) {
+            none = SequenceEmpty <dtype = 1> ()
+            two = SequenceInsert (none, x)
+            y = SequenceAt (two, n)
+        }
+        """,
+        {"x": np.random.default_rng().standard_normal(3).astype(np.float32), "n": np.array(0)},
+    )
