@@ -1,10 +1,9 @@
 """Small operators that many tests compile, with symbolic sizes; the plain product is `examples.matmul`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from examples.matmul import K, M, N, matmul
+from poly.dtypes import DType
 from polyc import empty, exp, f32, grid, inout, op, sqrt
 
 __all__ = ["K", "M", "N", "chain", "jacobi", "layer_norm", "matmul", "matmul_bias_relu", "product", "softmax",
@@ -84,16 +83,16 @@ def jacobi(T: inout(f32[M, N])):
             T[i, j] = U[i, j]
 
 
-def product(m: int, n: int, k: int) -> Any:
-    """A matrix product of fixed sizes."""
+def product(m: int, n: int, k: int, T: DType = f32, reassociate: bool = True) -> Any:
+    """A matrix product of fixed sizes, of elements of type `T`, with sums in f32."""
 
-    @op
-    def fixed(A: f32[m, k], B: f32[k, n]) -> f32[m, n]:  # type: ignore[valid-type]
+    @op(reassociate=reassociate)
+    def fixed(A: T[m, k], B: T[k, n]) -> f32[m, n]:  # type: ignore[valid-type]
         C = empty((m, n), f32)
         for i, j in grid(m, n):
             C[i, j] = 0.0
             for p in range(k):
-                C[i, j] += A[i, p] * B[p, j]
+                C[i, j] += f32(A[i, p]) * f32(B[p, j])
         return C
 
     return fixed

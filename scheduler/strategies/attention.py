@@ -22,9 +22,9 @@ import islpy as isl
 
 from poly.scop import Scop
 from poly.target import Target
-from poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.chains import Chain, find_chain, row_operand, with_rows_joined
+from poly.tree import Band, LoopKind, Member, Node
+from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
+from scheduler.strategies.contractions.chains import Chain, row_operand, with_rows_joined
 from scheduler.strategies.contractions.recognise import extent
 from scheduler.strategies.contractions.strategy import top_filters
 from scheduler.strategies.contractions.tree import Maker, TilePlan, plan_tile
@@ -32,18 +32,12 @@ from scheduler.strategies.joining import try_join
 from scheduler.strategies.planner import Planner, first_loops, parts
 from scheduler.strategies.sharing import shared_loop
 from scheduler.strategies.vectorising import vectorise
-from scheduler.transformations.guarding import renamed
-from scheduler.transformations.storage import buffer_name, users
+from scheduler.transformations.storage import users
 
 
 def attention(plan: Planner) -> None:
     """Make one nest of each such chain."""
-    position = 0
-    while position < len(top_filters(plan)):
-        chain = find_chain(plan, position)
-        if chain is not None:
-            _propose(plan, chain)
-        position += 1
+    each_chain(plan, _propose)
 
 
 def _propose(plan: Planner, chain: Chain) -> None:
@@ -120,38 +114,26 @@ def block_rows(scop: Scop, chain: Chain, tiles: tuple[TilePlan, TilePlan], targe
     return -(-total // blocks) * height
 
 
-class _Tree:
+class _Tree(ChainTree[Planner]):
     """Builds the whole tree; the passes over rows have their vector loops already."""
 
     def __init__(self, plan: Planner, chain: Chain, tiles: Sequence[TilePlan], rows: int) -> None:
-        self.plan, self.chain, self.rows = plan, chain, rows
-        self.scop: Scop = plan.scop
-        self.filters = top_filters(plan)
-        self.middle = self.filters[chain.middle]
-        self.over, self.body = plan.nest(first_loops(self.middle.child)[0])
+        super().__init__(plan, chain, rows)
         groups = (chain.first, chain.second)
         self.makers = [Maker(self.scop, g, t, plan.target, rows) for g, t in zip(groups, tiles, strict=True)]
 
     def whole(self) -> Node:
         first, last = (self.product(m) for m in self.makers)
-        middle = self.passes()
-        last = renamed(last, {n for p in (first, middle) for n in loop_names(p)})
-        c = self.chain
-        domains: list[dict[str, isl.Set]] = []
-        for low, high in ((c.position, c.middle), (c.middle, c.last), (c.last, c.end)):
-            domains.append({n: d for f in self.filters[low:high] for n, d in f.domain.items()})
-        node: Node = InOrder(tuple(Filter(d, p) for d, p in zip(domains, (first, middle, last))))
+        domains = self.domains()
         every = {n: d for part in domains for n, d in part.items()}
-        for name in self.handed_on(domains):
-            node = Promote(name, buffer_name(self.scop, self.plan.tree, name), "local", node, None, False, False)
+        node = self.kept_near(self.in_sequence((first, self.passes(), last)), self.handed_on(domains), "local")
         heads, block = self.blocks(every)
         node = Band((block,), node)
         for m in self.makers:
             if m.plan.pack:
                 node = m.packed_panel(node, "local")
         node = Band(heads, node) if heads else node
-        rest = [*self.filters[: c.position], Filter(every, node), *self.filters[c.end :]]
-        return rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+        return self.in_place(node, every)
 
     def handed_on(self, parts: Sequence[Mapping[str, isl.Set]]) -> list[str]:
         """Local arrays that one part leaves for the next and nobody else reads."""
@@ -163,26 +145,15 @@ class _Tree:
                 found.append(name)
         return found
 
-    def value(self, stmt: str, k: int) -> isl.PwAff:
-        """Loop `k` of those that all parts share, for a statement."""
-        if stmt in self.middle.domain:
-            return self.over[k].schedule[stmt]
-        s = self.scop.statements[stmt]
-        group = self.chain.first if stmt in self.chain.first.iters else self.chain.second
-        name = group.iters[stmt][group.contraction.outputs[k]]
-        return loop_dim(s.domain, s.iters.index(name))
-
     def blocks(self, every: Mapping[str, isl.Set]) -> tuple[tuple[Member, ...], Member]:
         """The loops over heads, and the one over blocks of rows; one of them for the threads."""
         names = self.chain.first.contraction.outputs
-        values = [{n: self.value(n, k) for n in every} for k in range(len(self.over))]
-        values[-1] = {n: pa.scale_down_val(isl.Val(self.rows)).floor() for n, pa in values[-1].items()}
         sizes = [extent(self.chain.first.contraction.update, n) for n in names[: len(self.over)]]
         sizes[-1] = None if sizes[-1] is None else -(-sizes[-1] // self.rows)
         threads = self.plan.threads
         shared = shared_loop(sizes, self.operations(), threads) if threads > 1 else None
         loops = []
-        for k, schedule in enumerate(values):
+        for k, schedule in enumerate(self.block_values(every)):
             kind: LoopKind = "parallel" if k == shared else "serial"
             loops.append(Member(f"{names[k]}.block", schedule, kind, None, coincident=True))
         return tuple(loops[:-1]), loops[-1]

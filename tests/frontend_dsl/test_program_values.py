@@ -4,21 +4,12 @@ import numpy as np
 import pytest
 from brute_force import RNG, check, check_refused, rand, run
 
+from examples.matmul import matmul
 from frontend_dsl import DslError, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
 from poly.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from poly.errors import ArgumentError
 
 L, M, N, K = dims("L M N K")
-
-
-@op
-def matmul(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
 
 
 def test_matmul():

@@ -14,7 +14,7 @@ import sass
 import simt
 import texts
 from sass import needs_disassembler
-from small_operators import K, M, N
+from small_operators import K, M, N, product
 from texts import needs_nvidia, needs_shim
 
 from emit.gpu import targets
@@ -53,14 +53,7 @@ def brains_turned(A: bf16[K, M], B: bf16[N, K], b: f32[N]) -> f32[M, N]:
     return D
 
 
-@op
-def fixed(A: f16[256, 1024], B: f16[1024, 192]) -> f32[256, 192]:
-    C = empty((256, 192), f32)
-    for i, j in grid(256, 192):
-        C[i, j] = 0.0
-        for k in range(1024):
-            C[i, j] += f32(A[i, k]) * f32(B[k, j])
-    return C
+fixed = product(256, 192, 1024, f16)
 
 
 @cache

@@ -14,7 +14,7 @@ import sass
 import simt
 import texts
 from sass import needs_disassembler
-from small_operators import K, M, N
+from small_operators import K, M, N, matmul, product
 from texts import needs_nvidia, needs_shim
 
 from emit.gpu import targets
@@ -32,16 +32,6 @@ TOLERANCE = 2.0**-10  # two operands, each rounded to 11 bits, of sums of their 
 
 
 @op
-def singles(A: f32[M, K], B: f32[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
-
-
-@op
 def singles_turned(A: f32[K, M], B: f32[N, K], b: f32[N]) -> f32[M, N]:
     C = empty((M, N), f32)
     D = empty((M, N), f32)
@@ -54,24 +44,7 @@ def singles_turned(A: f32[K, M], B: f32[N, K], b: f32[N]) -> f32[M, N]:
     return D
 
 
-@op
-def fixed(A: f32[256, 1024], B: f32[1024, 192]) -> f32[256, 192]:
-    C = empty((256, 192), f32)
-    for i, j in grid(256, 192):
-        C[i, j] = 0.0
-        for k in range(1024):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
-
-
-@op(reassociate=False)
-def in_order(A: f32[256, 1024], B: f32[1024, 192]) -> f32[256, 192]:
-    C = empty((256, 192), f32)
-    for i, j in grid(256, 192):
-        C[i, j] = 0.0
-        for k in range(1024):
-            C[i, j] += A[i, k] * B[k, j]
-    return C
+fixed, in_order = product(256, 192, 1024), product(256, 192, 1024, reassociate=False)
 
 
 @cache
@@ -116,7 +89,7 @@ def test_rounding() -> None:
 
 
 def test_where_they_are_used() -> None:
-    assert len(products(lowered(singles)[1])) == 2, "full panels, in both versions"
+    assert len(products(lowered(matmul)[1])) == 2, "full panels, in both versions"
     assert [(p.tiles, p.dtype.name) for p in products(lowered(fixed, "sm_90+tf32")[1])] == [((2, 8), "f32")]
     assert products(lowered(fixed, "sm_90")[1]) == products(lowered(in_order)[1]) == []
 
@@ -134,15 +107,15 @@ def test_only_where_the_target_has_them() -> None:
 
 
 def test_the_interpreter_rounds_operands() -> None:
-    scop, fn = lowered(singles)
-    args, exact, scale = arguments(singles, 20, 11, 16)
+    scop, fn = lowered(matmul)
+    args, exact, scale = arguments(matmul, 20, 11, 16)
     (c,) = simt.results(scop, fn, args, races=True)
     rounded = rounded_to_tf32(args[0]).astype("f8") @ rounded_to_tf32(args[1])
     assert (np.abs(c - rounded) <= 2.0**-21 * scale).all(), "sums of f32 of 16 products that are exact"
     assert (np.abs(c - exact) <= TOLERANCE * scale).all() and np.abs(c - exact).max() > np.abs(c - rounded).max()
 
 
-CASES = [(singles, (130, 72, 48), "none"), (singles_turned, (33, 70, 37), "none"), (singles, (37, 41, 35), "races")]
+CASES = [(matmul, (130, 72, 48), "none"), (singles_turned, (33, 70, 37), "none"), (matmul, (37, 41, 35), "races")]
 
 
 @needs_shim
@@ -160,8 +133,8 @@ def test_fragment_by_fragment(operator: Any, size: tuple[int, int, int], check: 
 
 @needs_shim
 def test_the_text_does_what_the_interpreter_does() -> None:
-    scop, fn = lowered(singles)
-    args, _, _ = arguments(singles, 18, 9, 35)
+    scop, fn = lowered(matmul)
+    args, _, _ = arguments(matmul, 18, 9, 35)
     (text,), (steps,) = texts.on_shim(scop, fn, args), simt.results(scop, fn, args)
     np.testing.assert_array_equal(text, steps)
 

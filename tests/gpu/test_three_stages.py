@@ -13,6 +13,7 @@ import sass
 import simt
 import texts
 from sass import needs_disassembler
+from small_operators import product
 from texts import needs_nvidia, needs_shim
 
 from emit.gpu import targets
@@ -26,20 +27,13 @@ from emit.loop_ir.verify import verify
 from poly.dtypes import bool_
 from poly.errors import BuildError
 from poly.expr import Binary, Var, const_int
-from polyc import empty, f16, f32, grid, op
+from polyc import f16
 from scheduler.strategies.gpu.automatic import automatic_gpu
 
 M, N, K = 128, 64, 128  # one block, four panels
 
 
-@op
-def small(A: f16[M, K], B: f16[K, N]) -> f32[M, N]:
-    C = empty((M, N), f32)
-    for i, j in grid(M, N):
-        C[i, j] = 0.0
-        for k in range(K):
-            C[i, j] += f32(A[i, k]) * f32(B[k, j])
-    return C
+small = product(M, N, K, f16)
 
 
 @cache

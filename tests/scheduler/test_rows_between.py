@@ -23,8 +23,11 @@ def attention(h: int, n: int, m: int, d: int, e: int, in_place: bool) -> Any:
     """`softmax(Q K / 4 + B) V`: `h` heads, `n` queries, `m` keys, of `d` and `e` elements."""
 
     @op
-    def apart(Q: f32[h, n, d], K: f32[h, d, m], B: f32[m], V: f32[h, m, e]) -> f32[h, n, e]:
-        S, T, P, O = empty((h, n, m), f32), empty((h, n, m), f32), empty((h, n, m), f32), empty((h, n, e), f32)
+    def softmax_between(Q: f32[h, n, d], K: f32[h, d, m], B: f32[m], V: f32[h, m, e]) -> f32[h, n, e]:
+        S, T, O = empty((h, n, m), f32), empty((h, n, m), f32), empty((h, n, e), f32)
+        P = T
+        if not in_place:
+            P = empty((h, n, m), f32)
         for b, i, j in grid(h, n, m):
             S[b, i, j] = 0.0
             for k in range(d):
@@ -46,31 +49,7 @@ def attention(h: int, n: int, m: int, d: int, e: int, in_place: bool) -> Any:
                 O[b, i, j] += P[b, i, k] * V[b, k, j]
         return O
 
-    @op
-    def over(Q: f32[h, n, d], K: f32[h, d, m], B: f32[m], V: f32[h, m, e]) -> f32[h, n, e]:
-        S, T, O = empty((h, n, m), f32), empty((h, n, m), f32), empty((h, n, e), f32)
-        for b, i, j in grid(h, n, m):
-            S[b, i, j] = 0.0
-            for k in range(d):
-                S[b, i, j] += Q[b, i, k] * K[b, k, j]
-        for b, i, j in grid(h, n, m):
-            T[b, i, j] = S[b, i, j] * 0.25 + B[j]
-        for b, i in grid(h, n):
-            top, total = f32(float("-inf")), f32(0.0)
-            for j in range(m):
-                top = max(top, T[b, i, j])
-            for j in range(m):
-                T[b, i, j] = exp(T[b, i, j] - top)
-                total += T[b, i, j]
-            for j in range(m):
-                T[b, i, j] = T[b, i, j] / total
-        for b, i, j in grid(h, n, e):
-            O[b, i, j] = 0.0
-            for k in range(m):
-                O[b, i, j] += T[b, i, k] * V[b, k, j]
-        return O
-
-    return over if in_place else apart
+    return softmax_between
 
 
 def data(sizes: Sizes) -> tuple[list[np.ndarray], np.ndarray]:

@@ -20,10 +20,9 @@ from math import prod
 
 import islpy as isl
 
-from poly.scop import Scop
-from poly.tree import Band, Filter, GpuAxis, Member, Node, Promote, loop_dim, loop_names
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.chains import Chain, find_chain, operands, row_operand, with_rows_joined
+from poly.tree import Band, GpuAxis, Member, Node, loop_names
+from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
+from scheduler.strategies.contractions.chains import Chain, operands, row_operand, with_rows_joined
 from scheduler.strategies.contractions.recognise import Operand, extent
 from scheduler.strategies.contractions.strategy import top_filters
 from scheduler.strategies.contractions.tree import Group, used_outside
@@ -31,8 +30,7 @@ from scheduler.strategies.gpu.plan import GpuPlan
 from scheduler.strategies.gpu.rows import spread
 from scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
 from scheduler.strategies.planner import first_loops, is_flat
-from scheduler.transformations.guarding import renamed
-from scheduler.transformations.storage import buffer_name, users
+from scheduler.transformations.storage import users
 
 ACROSS = 16  # threads of a row, and rows of threads
 ROWS = (64, 32, 16)  # of scores for one block
@@ -56,12 +54,7 @@ class _Within(Maker):
 
 def attention(plan: GpuPlan) -> None:
     """Make one kernel of each such chain."""
-    position = 0
-    while position < len(top_filters(plan)):
-        chain = find_chain(plan, position)
-        if chain is not None:
-            _propose(plan, chain)
-        position += 1
+    each_chain(plan, _propose)
 
 
 def _propose(plan: GpuPlan, chain: Chain) -> None:
@@ -104,35 +97,17 @@ def _rows(plan: GpuPlan, chain: Chain) -> int | None:
     return enough[0] if enough else fitting[-1] if fitting else None
 
 
-class _Tree:
+class _Tree(ChainTree[GpuPlan]):
     """Builds the whole tree; the reductions over rows are spread over threads already."""
 
-    def __init__(self, plan: GpuPlan, chain: Chain, rows: int) -> None:
-        self.plan, self.chain, self.rows = plan, chain, rows
-        self.scop: Scop = plan.scop
-        self.filters = top_filters(plan)
-        self.middle = self.filters[chain.middle]
-        self.over, self.body = plan.nest(first_loops(self.middle.child)[0])
-
     def whole(self) -> Node:
-        parts = [self.contraction(self.chain.first, frozenset()), self.passes()]
         near = frozenset(a for s in self.middle.domain for a in [self.scop.statements[s].array])
-        last = self.contraction(self.chain.second, near)
-        last = renamed(last, {n for p in parts for n in loop_names(p)})
-        domains: list[dict[str, isl.Set]] = []
-        c = self.chain
-        for low, high in ((c.position, c.middle), (c.middle, c.last), (c.last, c.end)):
-            domains.append({n: d for f in self.filters[low:high] for n, d in f.domain.items()})
-        node: Node = InOrder(tuple(Filter(d, p) for d, p in zip(domains, (*parts, last))))
-        every = {n: d for part in domains for n, d in part.items()}
-        for name, array in self.scop.arrays.items():
-            using = users(self.scop, name)
-            kept = array.kind == "local" and using and using <= set(every)
-            if kept and not self.in_registers(name):
-                node = Promote(name, buffer_name(self.scop, self.plan.tree, name), "shared", node, None, False, False)
-        node = Band(tuple(self.blocks(every)), node)
-        rest = [*self.filters[: c.position], Filter(every, node), *self.filters[c.end :]]
-        return rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+        first, last = self.contraction(self.chain.first, frozenset()), self.contraction(self.chain.second, near)
+        every = {n: d for part in self.domains() for n, d in part.items()}
+        local = [n for n, a in self.scop.arrays.items() if a.kind == "local" and users(self.scop, n)]
+        kept = [n for n in local if users(self.scop, n) <= set(every) and not self.in_registers(n)]
+        node = self.kept_near(self.in_sequence((first, self.passes(), last)), kept, "shared")
+        return self.in_place(Band(tuple(self.blocks(every)), node), every)
 
     def in_registers(self, array: str) -> bool:
         """Whether an array lives in the tile of one of the contractions alone."""
@@ -143,28 +118,15 @@ class _Tree:
 
     # ---- loops over blocks ----
 
-    def value(self, stmt: str, k: int) -> isl.PwAff:
-        """Loop `k` of those that all parts share, for a statement."""
-        if stmt in self.middle.domain:
-            return self.over[k].schedule[stmt]
-        s = self.scop.statements[stmt]
-        group = self.chain.first if stmt in self.chain.first.iters else self.chain.second
-        name = group.iters[stmt][group.contraction.outputs[k]]
-        return loop_dim(s.domain, s.iters.index(name))
-
     def blocks(self, every: Mapping[str, isl.Set]) -> list[Member]:
         count = len(self.over)
         names = self.chain.first.contraction.outputs
         taken = {n for f in self.filters for n in loop_names(f.child)}
         out = []
-        for k in range(count):
-            last = k == count - 1
-            schedule = {n: self.value(n, k) for n in every}
-            if last:
-                schedule = {n: pa.scale_down_val(isl.Val(self.rows)).floor() for n, pa in schedule.items()}
+        for k, schedule in enumerate(self.block_values(every)):
             name = f"{names[k]}.block"
             assert name not in taken
-            axis: GpuAxis = "block.x" if last else OTHER_AXES[count - 2 - k]
+            axis: GpuAxis = "block.x" if k == count - 1 else OTHER_AXES[count - 2 - k]
             out.append(Member(name, schedule, axis, None, coincident=True))
         return out
 
