@@ -77,7 +77,8 @@ class CompileOptions:
             raise OptionError("keep_f32 has no effect without dtype: the model is computed as it stands")
         if self.fast_math and self.passes is not None:
             raise OptionError("fast_math has no effect with passes, which names all that run: add 'fast-math' there")
-        for where in (platform.kind, *(["symbolic"] if symbolic else [])):
+        beside = (["symbolic"] if symbolic else []) + (["one thread"] if self.threads == 1 else [])
+        for where in (platform.kind, *beside):
             for name, why in IGNORED.get(where, {}).items():
                 if given[name] not in NOT_GIVEN[name]:
                     raise OptionError(f"{name} has no effect for {_named(where, platform)}: {why}")
@@ -105,11 +106,15 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
     "symbolic": {
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",
     },
+    "one thread": {
+        "tasks": "independent steps run at the same time on several (threads=2 or more)",
+    },
 }
-"""By back end, or for symbolic sizes: options that have no effect there, and why."""
+"""By back end, for symbolic sizes, or where one thread is asked for (not where a machine has one core only: a script
+runs there too): options that have no effect there, and why."""
 
 
 def _named(where: str, platform: Platform) -> str:
-    if where == "symbolic":
-        return "symbolic sizes"
+    if where in ("symbolic", "one thread"):
+        return "symbolic sizes" if where == "symbolic" else where
     return "C sources" if where == "c99" else f"target {platform.name}"

@@ -84,7 +84,7 @@ def measure(path: str, threads: int) -> dict[str, Any]:
         info = process.mallinfo2()
         return int(info.uordblks + info.hblkhd)
 
-    model = compile_model(path, threads=threads, tasks=True)
+    model = compile_model(path, threads=threads, tasks=threads > 1)
     feeds = {n: random_input(n, d, s, 1) for n, (d, s) in model.inputs.items()}
     for _ in range(5):
         model(feeds)

@@ -63,7 +63,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "fast_math": (True, set()),
     "bind": ({"x": 1.0}, set()),
     "planner": ("two-cursor", set()),
-    "tasks": (True, {"c", "gpu", "c99"}),
+    "tasks": (True, {"cpu", "c", "gpu", "c99", "symbolic"}),  # of a CPU because `NUMBERS` has one thread
     "tuned": (True, {"gpu", "c99"}),
     "dtype": ("f16", set()),
     "keep_f32": (["Softmax"], set()),
@@ -147,6 +147,7 @@ def test_c_sources_take_the_named_planner(tmp_path: Path, monkeypatch: pytest.Mo
         ({"planner": "none"}, "there is no planner 'none'; planners are greedy-by-size"),
         ({"keep_f32": ["Relu"]}, "keep_f32 has no effect without dtype"),
         ({"fast_math": True, "passes": ["dead-code"]}, "fast_math has no effect with passes"),
+        ({"tasks": True, "threads": 1}, "tasks has no effect for one thread: independent steps run at the same time"),
         ({"exact": True, "passes": ["winograd"]}, "'winograd' rounds elsewhere"),
         (
             {"target": "sm_80", "passes": ["integer-pairs"]},
