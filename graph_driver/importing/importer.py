@@ -8,81 +8,28 @@ Every defect of the file is a `ModelError` of one line.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import inliner, version_converter
 
 from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
-from graph_driver.execution.reference import HostNode
 from graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
 from graph_driver.importing.attempts import imported
 from graph_driver.importing.binding import Binder, Dim, symbol_of
 from graph_driver.importing.bound_inputs import bound_values
+from graph_driver.importing.folding import folded, zeros
 from graph_driver.importing.functions import has_loops
-from graph_driver.importing.inference import OLDEST_OPSET, check_attribute_types, infer, type_proto
-from graph_driver.importing.limits import MAX_DEPTH, MAX_FOLD_BYTES, MAX_NODES, check_shape
+from graph_driver.importing.inference import check_attribute_types, infer, type_proto
+from graph_driver.importing.limits import MAX_DEPTH, MAX_NODES, check_shape
 from graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
+from graph_driver.importing.reading import read, readable
 from graph_driver.importing.sequences import Sequences
-from graph_driver.importing.text_check import check_text
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Codes, Graph, Node, Tensor, verify
-from poly.dtypes import from_numpy, i64
+from graph_driver.ir import Graph, Node, Tensor, verify
+from poly.dtypes import from_numpy
 from poly.errors import ModelError
-
-NEVER_FOLDED = {
-    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),
-    *("If", "Loop", "Scan", "Dropout", "Optional", "SequenceMap"),
-}
-
-
-def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
-    """The protobuf and the folder of its external data (not loaded here).
-
-    Raises:
-        ModelError: no such file, or it is not an ONNX model.
-    """
-    if isinstance(source, onnx.ModelProto):
-        return source, None
-    folder: Path | None = None
-    if isinstance(source, bytes):
-        data, name = source, "model"
-    else:
-        path = Path(source)
-        folder, name = path.parent, str(source)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ModelError(f"cannot read {name}: {error.strerror or error}") from None
-    if not data:
-        raise ModelError(f"{name} is empty")
-    model = onnx.ModelProto()
-    try:
-        model.ParseFromString(data)
-    except (DecodeError, RuntimeError, ValueError) as error:
-        raise ModelError(f"{name} is not an ONNX model: {one_line(error)}") from None
-    if not model.HasField("graph") or not model.opset_import:
-        raise ModelError(f"{name} is not an ONNX model: it has no graph or no operator set")
-    return model, folder
-
-
-def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
-    """Imported operator sets; the default domain is "". Raises `ModelError` outside the known range."""
-    table = {("" if o.domain == "ai.onnx" else o.domain): int(o.version) for o in model.opset_import}
-    for domain, version in table.items():
-        if not 1 <= version < 1 << 31:
-            raise ModelError(f"version {version} of operator set '{domain or 'ai.onnx'}' makes no sense")
-    if "" in table:
-        newest = onnx.defs.onnx_opset_version()
-        if table[""] > newest:
-            raise ModelError(f"opset {table['']} is newer than opset {newest}, the newest that onnx here knows")
-    return table
 
 
 def import_model(
@@ -110,30 +57,9 @@ def import_model(
 
 def _imported(source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]) -> Graph:
     model, folder = read(source)
-    check_text(model)
-    opsets = opsets_of(model)
-    if 0 < opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
-        model = _renewed(model)
-        opsets = opsets_of(model)
-    if model.functions:
-        try:
-            model = inliner.inline_local_functions(model)
-        except Exception as error:  # C++ raises several types on malformed functions
-            raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
-        opsets = opsets_of(model)
+    model, opsets = readable(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
     return walker.run(binder, bound_values(model.graph, bind))
-
-
-def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in the oldest opset that the library reads, if onnx can convert it.
-
-    Otherwise it stays as it is, and an operator whose form has changed since is refused by name.
-    """
-    try:
-        return version_converter.convert_version(model, OLDEST_OPSET)
-    except Exception:  # the converter raises whatever its C++ adapters do
-        return model
 
 
 class _Walker:
@@ -267,7 +193,7 @@ class _Walker:
                 node.bodies = found.graphs
                 self.graph.notes += found.notes
                 outputs |= found.outputs
-        constants = self._fold(node, outputs, what)
+        constants = folded(self.graph, node, outputs, what)
         if constants is not None:
             self.folded += 1
             for t in constants:
@@ -329,7 +255,7 @@ class _Walker:
         if len(full) != 1 or len(full) == len(outputs):
             return proto
         for name in [o for o in outputs if o not in full]:
-            self._define(_zeros(name, outputs.pop(name)))
+            self._define(zeros(name, outputs.pop(name)))
         return onnx.NodeProto(op_type="Identity", name=proto.name, input=proto.input[:1], output=full)
 
     def _known_empty(self, proto: onnx.NodeProto) -> onnx.NodeProto:
@@ -350,7 +276,7 @@ class _Walker:
     def _empty(self, like: Tensor) -> str:
         name = f"empty {like.dtype}{list(like.shape or ())}"
         if name not in self.graph.tensors:
-            self._define(_zeros(name, like))
+            self._define(zeros(name, like))
         return name
 
     def _flattened(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
@@ -427,64 +353,3 @@ class _Walker:
             raise ModelError(f"{what}: {wanted} is missing or has the wrong number of outputs")
         self._body(subgraphs.instantiate(branch, list(proto.output), self.graph.fresh), depth)
         return True
-
-    def _fold(self, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
-        """The outputs as constants when they can be known now, else None."""
-        if (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == contrib.DOMAIN:
-            return None
-        tensors = self.graph.tensors
-        if node.op_type in ("Shape", "Size") and not node.domain and tensors[node.inputs[0]].shape is not None:
-            shape = tensors[node.inputs[0]].shape or ()
-            start, end = node.attrs.get("start", 0), node.attrs.get("end", len(shape))
-            value = np.array(shape[start:end] if node.op_type == "Shape" else math.prod(shape), np.int64)
-            return [Tensor(node.outputs[0], i64, value.shape, value)]
-        if outputs and all(t.static and t.size == 0 for t in outputs.values()):
-            return [_zeros(t.name, t) for t in outputs.values()]
-        values = [tensors[i].const for i in node.inputs if i]
-        if node.captures or any(v is None for v in values):
-            return None
-        if sum(t.nbytes for t in outputs.values() if t.static) > MAX_FOLD_BYTES and node.op_type != "ConstantOfShape":
-            return None
-        if node.op_type == "ConstantOfShape":
-            return [_filled(node, outputs[node.outputs[0]])]
-        results = HostNode.of(node, self.graph.opsets, tensors)(values, {})
-        present = list(node.writes())
-        if len(results) != len(present) or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
-            return None  # sequences and optionals stay on the host
-        made = [_constant(outputs[o], np.asarray(r), what) for o, r in zip(present, results, strict=True)]
-        if node.kind == "DequantizeLinear" and not node.attrs.get("block_size"):
-            made = [replace(made[0], codes=_codes(node, values))]
-        return made
-
-
-def _codes(node: Node, values: Sequence[np.ndarray | None]) -> Codes:
-    """What a dequantised constant is made from."""
-    integers, scale, zero = [*values, None][:3]
-    assert integers is not None and scale is not None
-    return Codes(integers, zero, scale, int(node.attrs.get("axis", 1)) % max(1, integers.ndim))
-
-
-def _zeros(name: str, like: Tensor) -> Tensor:
-    assert like.dtype is not None and like.shape is not None
-    return Tensor(name, like.dtype, like.shape, np.zeros(like.shape, like.dtype.np))
-
-
-def _filled(node: Node, tensor: Tensor) -> Tensor:
-    """`ConstantOfShape` as a broadcast view: a model of only such weights stays small."""
-    if not tensor.static or tensor.dtype is None:
-        raise ModelError(f"{node.kind} '{node.name}': the shape is not known")
-    fill = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
-    if fill.size != 1:
-        raise ModelError(f"{node.kind} '{node.name}': attribute value must have one element")
-    value = np.broadcast_to(fill[0].astype(tensor.dtype.np), tensor.shape or ())
-    return Tensor(tensor.name, tensor.dtype, tensor.shape, value)
-
-
-def _constant(tensor: Tensor, value: np.ndarray, what: str) -> Tensor:
-    if tensor.dtype is None:
-        return Tensor(tensor.name, None, value.shape, value)
-    if tensor.shape is not None and value.shape != tensor.shape:
-        raise ModelError(f"{what}: result '{tensor.name}' is {list(value.shape)}, inferred {list(tensor.shape)}")
-    check_shape(f"{what}: result '{tensor.name}'", value.shape, value.dtype.itemsize)
-    array = np.ascontiguousarray(value.astype(tensor.dtype.np, copy=False)).reshape(value.shape)
-    return Tensor(tensor.name, tensor.dtype, value.shape, array)

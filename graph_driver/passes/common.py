@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from graph_driver.importing.importer import NEVER_FOLDED
+from graph_driver.importing.folding import NEVER_FOLDED
 from graph_driver.ir import Graph, Node
 
 Key = tuple[object, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graph_driver.execution.reference import HostNode
-from graph_driver.importing.importer import NEVER_FOLDED
+from graph_driver.importing.folding import NEVER_FOLDED
 from graph_driver.importing.limits import MAX_FOLD_BYTES
 from graph_driver.ir import Graph, Node, Tensor
 
