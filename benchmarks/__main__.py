@@ -15,21 +15,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-# One thread for every library, set before any of them is imported.
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
 
-from rich.console import Console  # noqa: E402
-from rich.progress import track  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-from benchmarks import exports, packaged, threading_speed  # noqa: E402
-from benchmarks.cases import all_cases  # noqa: E402
-from benchmarks.cliffs import cliffs  # noqa: E402
-from benchmarks.models import networks  # noqa: E402
-from benchmarks.report import Results, geometric_mean, html_page, write_page  # noqa: E402
-from graph_driver.bench.compare import compare  # noqa: E402
-from graph_driver.bench.peers import installed  # noqa: E402
+from benchmarks import exports, packaged, threading_speed
+from benchmarks.cases import all_cases
+from benchmarks.cliffs import cliffs
+from benchmarks.models import networks
+from benchmarks.report import Results, geometric_mean, html_page, write_page
+from graph_driver.bench.compare import compare
+from graph_driver.bench.peers import installed
 
 FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "packaged", "exported")
 

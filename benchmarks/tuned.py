@@ -14,22 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"
+from rich.console import Console
+from rich.progress import track
 
-from rich.console import Console  # noqa: E402
-from rich.progress import track  # noqa: E402
-
-from benchmarks.cases import Case, all_cases  # noqa: E402
-from benchmarks.report import geometric_mean, machine_line  # noqa: E402
-from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core  # noqa: E402
-from graph_driver.compile_model import compile_model, import_with  # noqa: E402
-from graph_driver.options import CompileOptions  # noqa: E402
-from graph_driver.platforms import platform_of  # noqa: E402
-from graph_driver.stages import formed, optimise  # noqa: E402
-from graph_driver.tuning.database import Record  # noqa: E402
-from graph_driver.tuning.kernels import worth_tuning  # noqa: E402
-from graph_driver.tuning.tune import tune_kernel  # noqa: E402
+from benchmarks.cases import Case, all_cases
+from benchmarks.report import geometric_mean, machine_line
+from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
+from graph_driver.compile_model import compile_model, import_with
+from graph_driver.options import CompileOptions
+from graph_driver.platforms import platform_of
+from graph_driver.stages import formed, optimise
+from graph_driver.tuning.database import Record
+from graph_driver.tuning.kernels import worth_tuning
+from graph_driver.tuning.tune import tune_kernel
 
 FAMILIES = ("gemm", "conv", "memory")
 LIMIT = 30.0  # seconds a trial may take
