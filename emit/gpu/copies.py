@@ -21,6 +21,8 @@ from poly.dtypes import bool_, i64
 from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Var, const_int
 
+UNROLLED = 16  # accesses of one thread that are under way together: each of them holds registers
+
 
 def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
     """The shared buffer that a perfect nest of loops and conditions around one copy fills or empties."""
@@ -81,7 +83,8 @@ def cooperative(
         return Let(at, thread, body)
     chunk = names.fresh(f"{buffer.name}_chunk")
     value = rebuild(linear(Var(chunk)) + linear(thread))
-    return For(chunk, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", None, loops[0].loop)
+    together = UNROLLED if -(-total // threads) > UNROLLED else None
+    return For(chunk, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", together, loops[0].loop)
 
 
 _FIRST = "@first"  # stands for the first lane's value until that has a name

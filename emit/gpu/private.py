@@ -157,8 +157,10 @@ class _Private:
     def loop(self, s: For, values: Mapping[str, Expr]) -> Stmt:
         """With constant bounds where a private element depends on the variable."""
         body = self.visit(s.body, values)
-        if s.kind != "serial" or not self.places_with(s.var, s.body, values):
+        if not self.places_with(s.var, s.body, values):
             return replace(s, body=body)
+        if s.kind != "serial":
+            return replace(s, body=body, factor=None)  # (a copy: all of its rounds, as registers have no subscripts)
         points = self.points[id(s)]
         last = points.dim(SET) - 1
         low, high = points.dim_min_val(last), points.dim_max_val(last)
