@@ -11,6 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from emit import targets
+from frontend_dsl.library.pairs import make_pair_matmul
+from graph_driver.compile_operator import compile_operator
 from graph_driver.importing.importer import import_model
 from graph_driver.passes import manager
 from graph_driver.passes.integer_pairs import packed_weights, use_integer_pairs, use_quantised_convolutions
@@ -130,3 +132,14 @@ def test_what_is_left_alone() -> None:
 def test_sums_that_could_wrap_are_left_alone() -> None:
     assert packed_weights(np.full((1 << 16, 1), 255), 0) is None
     assert packed_weights(np.full((1 << 14, 1), 255), 0) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "other"),
+    [("x86-64-v3", "vpmaddwd", "vpdpwssd"), ("sapphire-rapids", "vpdpwssd", "vpmaddwd")],
+)
+def test_integer_products_use_the_instructions_of_the_target(name: str, instruction: str, other: str) -> None:
+    """Two products, their sum, and with VNNI the sum of the reduction: one instruction; nothing multiplies otherwise."""
+    target = targets.get(name)
+    text = compile_operator(make_pair_matmul(32, 16, 64).scop(), target).source("asm")
+    assert instruction in text and other not in text and "vpmull" not in text
