@@ -139,7 +139,7 @@ def test_sums_that_could_wrap_are_left_alone() -> None:
     [("x86-64-v3", "vpmaddwd", "vpdpwssd"), ("sapphire-rapids", "vpdpwssd", "vpmaddwd")],
 )
 def test_integer_products_use_the_instructions_of_the_target(name: str, instruction: str, other: str) -> None:
-    """Two products, their sum, and with VNNI the sum of the reduction: one instruction; nothing multiplies otherwise."""
+    """Two products and their sum are one instruction; with VNNI adding that to the reduction is, too."""
     target = targets.get(name)
     text = compile_operator(make_pair_matmul(32, 16, 64).scop(), target).source("asm")
     assert instruction in text and other not in text and "vpmull" not in text
