@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poly.closed_forms.formula import Formula, Ratio
+from poly.rewriting.specialise import specialise, specialise_tree
 from scheduler.core import Core, as_list
 from scheduler.questions import counts as questions_counts
 from scheduler.questions import dependences as questions_dependences
 from scheduler.questions import loops as questions_loops
+from scheduler.questions import misses as questions_misses
 from scheduler.questions.dependences import Dependence
 
 
@@ -76,3 +78,14 @@ class Questions(Core):
     def intensity(self, at: str | None = None) -> Ratio:
         """Flops per byte when every element is moved once."""
         return self.count("flops", at) / self.count("bytes", at)
+
+    def misses(self, capacity: int, line: int = 64, **sizes: int) -> dict[str, int]:
+        """Lines that each array's accesses fetch into an empty cache of `capacity` bytes, predicted.
+
+        `line`: bytes of a line; the cache replaces the line least recently used. Buffers are not counted.
+        Raises: `ScheduleError` when a size has no number, or depends on data; `ArgumentError` for an unknown size;
+        `CountingError` where a footprint is too hard.
+        """
+        scop, tree = specialise(self.scop, sizes), specialise_tree(self.tree, sizes)
+        found = questions_misses.predicted_misses(scop, tree, capacity, line)
+        return {array: round(n) for array, n in found.items()}

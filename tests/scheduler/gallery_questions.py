@@ -22,6 +22,9 @@ with sizes. For `s = matmul.scop().schedule().tile(["i", "j", "k"], [64, 32, 16]
 * `s.footprint("A", at="k.out")` is the number of distinct elements of A that one iteration of `k.out`
   touches, and `.largest(M=..., ...)` its maximum over the loops; `s.reuse("A", at=...)` is how often each is
   touched, `s.intensity()` flops per byte.
+* `s.misses(32 << 10, 64, M=..., ...)` predicts how many lines of 64 bytes each array's accesses bring into a cache
+  of 32 KiB, from footprints alone; a simulated cache (LRU) agrees within 25 % where tiles leave it some room
+  (`tests/scheduler/test_misses.py`).
 * What is too hard to count, or depends on data, is an upper bound: it prints "at most ..." and has
   `exact == False` and `why`. An unbounded or data-dependent loop raises `CountingError`.
 
@@ -82,7 +85,7 @@ def questions(matmul: Any) -> Iterator[str]:
     s = matmul.scop().schedule().tile(["i", "j", "k"], [64, 32, 16])
     asked = ['s.count("flops")', 's.count("bytes")', 's.count("flops")(M=3, N=4, K=5)', "s.intensity()",
              's.footprint("A", at="k.out")', 's.footprint("A", at="k.out").largest(M=100, N=100, K=100)',
-             's.reuse("A", at="k.out")']  # fmt: skip
+             's.reuse("A", at="k.out")', "s.misses(32 << 10, M=256, N=256, K=256)"]  # fmt: skip
     free = ["s.parallel_loops()", "s.parallel_loops(reductions=True)", "s.permutable_bands()"]
     found = "\n".join(str(d) for d in s.dependences("RAW"))
     text = QUESTIONS.format(counts=_answers(asked, s), loops=_answers(free, s), dependences=found)
