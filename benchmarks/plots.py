@@ -42,6 +42,25 @@ def ratio_bars(rows: Sequence[Mapping[str, Any]]) -> str:
     return _svg(height, parts, "Ratios to the best peer")
 
 
+def bars(values: Mapping[str, float], lines: Mapping[str, float], unit: str) -> str:
+    """One bar a value, from 0, and a vertical line for each limit that it is held against."""
+    scale = (WIDTH - LABELS - 60) / max(*values.values(), *lines.values())
+    height = BAR * len(values) + 34
+    parts = []
+    for k, (name, value) in enumerate(lines.items()):
+        x = LABELS + scale * value
+        parts.append(_line(x, 0, x, height - 32 + 13 * k, "#333333"))
+        parts.append(_text(x, height - 20 + 13 * k, f"{name} {value:.0f}", "middle"))
+    for k, (name, value) in enumerate(values.items()):
+        y, length = BAR * k + 2, scale * value
+        colour = COLOURS["gemm"]
+        parts.append(f'<rect x="{LABELS}" y="{y}" width="{length:.1f}" height="{BAR - 4}" fill="{colour}"/>')
+        parts.append(_text(LABELS - 6, y + 11, name, "end"))
+        parts.append(_text(LABELS + length + 4, y + 11, f"{value:.1f}", "start"))
+    parts.append(_text(LABELS, height - 20, unit, "start"))
+    return _svg(height, parts, unit)
+
+
 def roofline(rows: Sequence[Mapping[str, Any]], flops_per_second: float, bytes_per_second: float) -> str:
     """GFLOP/s over flops per byte, both logarithmic, below what arithmetic and memory allow."""
     points = [(r["gflops"] / r["gbytes"], r["gflops"], r) for r in rows if r.get("gflops") and r.get("gbytes")]

@@ -1,0 +1,49 @@
+"""The worked example: bytes that it counts are those that one counts by hand, and its page names its steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emit import targets
+from examples import gemm_by_hand
+from examples.gemm_by_hand import STEPS, Blocks, blocks_for, counted
+from examples.matmul import matmul
+from poly.target import Target
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "gemm-by-hand.md"
+
+
+@pytest.fixture
+def small() -> Target:
+    """A machine with 16 registers of 8 floats, 2 KB of L1 and 8 KB of L2."""
+    return replace(targets.host(), vector_bits=256, vector_registers=16, l1=2 << 10, l2=8 << 10)
+
+
+def test_a_tile_is_as_large_as_the_registers(small: Target) -> None:
+    b = blocks_for(small)
+    assert b == Blocks(rows=6, columns=16, depth=16, height=60)
+
+
+def test_counted_bytes(small: Target) -> None:
+    m, n, k = 120, 96, 64  # A has 30 KB, B 24, C 45: nothing stays
+    b = Blocks(rows=6, columns=16, depth=16, height=60)
+    found = {name: counted(STEPS[name](matmul.scop(M=m, N=n, K=k).schedule(), b), small) for name in STEPS}
+    assert found["three loops"].registers == 4 * (2 * m * n * k + 2 * m * n)
+    tiles = found["register tiles"]
+    assert tiles.registers == 4 * (m * k * (n // 16) + k * n * (m // 6) + 2 * m * n)
+    assert tiles.l2 == 4 * (m * k + k * n * (m // 6) + 2 * m * n)  # 6 rows of A stay while all of B passes
+    blocks = found["cache blocks"]
+    assert blocks.registers == 4 * (m * k * (n // 16) + k * n * (m // 6) + 2 * m * n * (k // 16))
+    assert blocks.l1 == 4 * (m * k * (n // 16) + k * n * (m // 60) + 2 * m * n * (k // 16))
+    assert found["pack A"] == blocks  # packing moves nothing less: it makes what fits stay
+
+
+def test_the_page_names_every_step() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = gemm_by_hand.MARKS
+    measured = text.split(begin)[1].split(end)[0]
+    for name in STEPS:
+        assert f"| {name} |" in measured and f"**{name}.**".lower() in text.lower()
