@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from emit.llvm import columns
 from emit.llvm.arith import Arithmetic
 from emit.llvm.code import FunctionText
 from emit.llvm.types import Value, constant, memory_type, scalar_type, suffix, vector
@@ -332,11 +333,14 @@ class Expressions:
         return self.f.emit(f"getelementptr {inbounds}{element}, ptr {place.pointer}, {place.offsets.typed}")
 
     def _picked(self, e: VLoad, place: Address) -> str:
-        """Lane by lane at constant distances: a gather would keep the buffer out of registers."""
+        """At constant distances from registers: a gather would keep the buffer out of them."""
         element = memory_type(e.dtype)
         type_ = vector(element, e.count)
         out = "poison"
         assert place.step is not None
+        rows = columns.window(e, self._storage(e.array).buffer)
+        if rows is not None:
+            return columns.column(self.f, place.pointer, e, rows)
         for lane in range(e.count):
             at = self.f.emit(f"getelementptr inbounds {element}, ptr {place.pointer}, i64 {lane * place.step}", "p")
             x = self.f.emit(f"load {element}, ptr {at}, align {e.dtype.bytes}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from emit.llvm import columns
 from emit.llvm.code import FunctionText, ModuleText
 from emit.llvm.debug import LineTable
 from emit.llvm.expr import Expressions, Storage
@@ -171,6 +172,8 @@ class _Writer:
             self.stack += total
             pointer = self.f.alloca(f"[{max(1, count)} x {memory_type(b.dtype)}]", b.name, max(64, b.align))
             self.bind(b, pointer)
+            if b.space == "register":
+                columns.begin(self.f, pointer, b, (e for t in walk(s.body) for e in expressions(t)))
             self.stmt(s.body)
         else:
             self._heap_alloc(b, s.body)

@@ -21,6 +21,7 @@ from scheduler.strategies.joining import join
 from scheduler.strategies.planner import Planner
 from scheduler.strategies.shrinking import shrink
 from scheduler.strategies.threading_loops import parallelise
+from scheduler.strategies.transposing import transpose
 from scheduler.strategies.vectorising import vectorise
 
 OPERATIONS = 20_000_000
@@ -68,6 +69,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "contraction": contractions,
     "vector": vector_loops,
     "fusion": join,
+    "transposition": transpose,
     "tiling": block,
     "storage": shrink,
     "threads": parallelise,

@@ -121,7 +121,7 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
     for m in reversed(outer):
         if not plan.carried()[m.name].parallel or is_dynamic(plan.scop, m):
             continue
-        if any(is_dynamic(plan.scop, x) or not _uniform(plan, x, m) for x in inner):
+        if any(is_dynamic(plan.scop, x) or not uniform(plan, x, m) for x in inner):
             continue
         stmts = tuple(m.schedule)
         extent = plan.extent(m)
@@ -139,7 +139,7 @@ def _inside(plan: Planner, inner: list[Member], stmt: str) -> float:
     return work({m.name: plan.extent(m) for m in own}, [m.name for m in own])
 
 
-def _uniform(plan: Planner, inner: Member, loop: Member) -> bool:
+def uniform(plan: Planner, inner: Member, loop: Member) -> bool:
     """Whether the inner loop's bounds do not move with `loop`."""
     for name, pa in inner.schedule.items():
         stmt = plan.scop.statements[name]
