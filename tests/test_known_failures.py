@@ -19,3 +19,9 @@ KNOWN = {
 )
 def test_known_failure(seed: int) -> None:
     assert check(generate(seed), ("interp",)) is None
+
+
+@pytest.mark.long
+def test_the_last_loops_to_try_may_take_longer() -> None:
+    """As above, but with the higher quota of `emit.lowering.lower` the loops without remainders are made."""
+    assert check(generate(881_054), ("interp",)) is None

@@ -29,6 +29,7 @@ from poly.target import Target
 from poly.tree import Member, Node, is_bound
 
 AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
+LAST_QUOTA = 5 * AST_QUOTA  # of the loops after which there are no others to try
 
 
 class NoLoops(BuildError):
@@ -62,7 +63,7 @@ def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: boo
     data-dependent loops still have their static bounds. Loops bound to a GPU's axes stay so only
     for a `gpu`. `loose`: see `to_isl`."""
     try:
-        with quota(AST_QUOTA):
+        with quota(LAST_QUOTA if loose else AST_QUOTA):
             schedule = to_isl(scop, tree, loose=loose)
             ast, plans = run_build(scop, schedule)
     except QuotaExceeded as error:
