@@ -21,6 +21,7 @@ from scheduler.strategies.joining import join
 from scheduler.strategies.planner import Planner
 from scheduler.strategies.shrinking import shrink
 from scheduler.strategies.threading_loops import parallelise
+from scheduler.strategies.time_tiles import sweep
 from scheduler.strategies.transposing import transpose
 from scheduler.strategies.vectorising import vectorise
 
@@ -71,6 +72,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "fusion": join,
     "transposition": transpose,
     "tiling": block,
+    "sweeps": sweep,
     "storage": shrink,
     "threads": parallelise,
 }

@@ -1,0 +1,121 @@
+"""Strategy: sweeps over arrays larger than L2, again and again, in blocks of several sweeps (time tiling).
+
+    for t: (for i: ...; for i': ...)   ->   for blocks of t, for blocks of i + f*t: for t, for i + f*t: (...; ...)
+
+The nests inside the outer loop become one loop, each delayed as little as is legal, which is skewed against the outer
+one until both may be tiled (Wonnacott, "Achieving scalable locality with time skewing", IJPP 2002). The inner loops,
+which have the vectors, stay as they are. A block of rows stays in half of L2 from one sweep to the next, so that rows
+come from further away once in a block and not once in each sweep.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from poly.errors import IllegalSchedule, ScheduleError
+from poly.forms.affine import constant_of, set_space, to_pw_aff
+from poly.tree import Member, Sequence
+from scheduler.schedule import Schedule
+from scheduler.strategies.planner import Planner, first_loops, parts
+from scheduler.strategies.vector_cost import iterator
+from scheduler.transformations.storage import touches
+from scheduler.transformations.tree_edit import is_dynamic
+
+SWEEPS = 16  # in a block: from there on what comes from far away is hidden behind the arithmetic (measured)
+FEWEST = 4  # sweeps that are worth it
+MOST_ROWS = 64
+MOST_NESTS = 4
+MOST_SKEW = 4
+
+
+def sweep(plan: Planner) -> None:
+    """Block the nests of sweeps of one thread; several threads share each sweep instead."""
+    for loop in plan.top() if plan.threads == 1 else ():
+        members, body = plan.nest(loop)
+        outer = members[0]
+        if len(members) != 1 or not isinstance(body, Sequence) or not _alike(plan, body):
+            continue
+        sweeps = plan.extent(outer)
+        row = _row_bytes(plan, body)
+        if sweeps is None or sweeps < FEWEST or row is None:
+            continue
+        total = sum(_bytes(plan, name) or 0 for name in _arrays(plan, outer))
+        if total <= plan.target.l2:
+            plan.decline(
+                f"sweeps {loop}", "not tiled", "their arrays fit the cache", bytes=total, cache_bytes=plan.target.l2
+            )
+            continue
+        _tile(plan, outer, body, min(sweeps, SWEEPS), row)
+
+
+def _alike(plan: Planner, body: Sequence) -> bool:
+    """A few nests of two or more loops over all rows of the arrays that they write; no reductions."""
+    heads = [first_loops(f.child) for f in parts(body)]
+    if not 2 <= len(heads) <= MOST_NESTS or any(len(h) != 1 for h in heads):
+        return False
+    for (head,) in heads:
+        members, _ = plan.nest(head)
+        stmts = [plan.scop.statements[s] for s in members[0].schedule]
+        if len(members) < 2 or members[0].kind != "serial" or any(is_dynamic(plan.scop, m) for m in members):
+            return False
+        if any(s.reduction is not None or s.dynamic or s.name in plan.claimed for s in stmts):
+            return False
+    return True
+
+
+def _arrays(plan: Planner, loop: Member) -> list[str]:
+    return [a for a in plan.scop.arrays if any(any(touches(plan.scop.statements[s], a)) for s in loop.schedule)]
+
+
+def _bytes(plan: Planner, name: str) -> int | None:
+    """Of an array of fixed size."""
+    array = plan.scop.arrays[name]
+    sizes = [constant_of(to_pw_aff(e, set_space("", (), plan.scop.params))) for e in array.shape]
+    return None if None in sizes else prod(n or 0 for n in sizes) * array.dtype.bytes
+
+
+def _row_bytes(plan: Planner, body: Sequence) -> int | None:
+    """What one iteration of every nest's outer loop touches: a row of each array."""
+    total = 0
+    for f in parts(body):
+        (head,) = first_loops(f.child)
+        member = plan.member(head)
+        rows = plan.extent(member)
+        for s in member.schedule:
+            if iterator(plan.scop.statements[s], member.schedule[s]) is None:
+                return None
+        size = _bytes(plan, plan.scop.statements[next(iter(member.schedule))].array)
+        if rows is None or size is None:
+            return None
+        total += size // max(rows, 1)
+    return total
+
+
+def _tile(plan: Planner, outer: Member, body: Sequence, sweeps: int, row: int) -> None:
+    heads = [first_loops(f.child)[0] for f in parts(body)]
+    rows = max(FEWEST, min(MOST_ROWS, plan.target.l2 // 2 // max(row, 1)))
+    found = _legal(plan.schedule, outer.name, heads, sweeps, rows)
+    if found is None:
+        plan.decline(f"sweeps {outer.name}", "not tiled", f"no skew up to {MOST_SKEW} makes blocks legal")
+        return
+    skew, blocked = found
+    plan.attempt(
+        f"sweeps {outer.name}", f"tile {outer.name} by {sweeps} and {heads[0]} by {rows} (skewed by {skew})",
+        lambda _: blocked, sweeps=sweeps, rows=rows, skew=skew, row_bytes=row, cache_bytes=plan.target.l2 // 2,
+    )  # fmt: skip
+
+
+def _legal(schedule: Schedule, outer: str, heads: list[str], sweeps: int, rows: int) -> tuple[int, Schedule] | None:
+    """The blocks with the least skew that makes them legal, and that skew."""
+    try:
+        for other in heads[1:]:
+            schedule = schedule.fuse(heads[0], other, shift="auto")
+    except (IllegalSchedule, ScheduleError):
+        return None
+    for skew in range(MOST_SKEW + 1):
+        try:
+            skewed = schedule.skew(heads[0], outer, skew) if skew else schedule
+            return skew, skewed.tile([outer, heads[0]], [sweeps, rows])
+        except (IllegalSchedule, ScheduleError):
+            continue
+    return None
