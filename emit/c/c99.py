@@ -16,13 +16,11 @@ from emit.c.expr import Helpers
 from emit.c.plain import PLAIN, PlainPrinter
 from emit.loop_ir import loops
 from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from emit.lowering.dynamic import real_bounds
-from emit.lowering.lower import build_loops
+from emit.lowering.lower import proven_loops
 from emit.mathlib import expand_function
 from emit.passes.unread import drop_unread
 from emit.passes.workspace import constant_bytes, hoist
 from emit.pipeline import run_passes
-from emit.proof.proven import proven
 from emit.targets import get
 from poly.dtypes import DType
 from poly.errors import BuildError
@@ -89,8 +87,7 @@ def portable_kernel(scop: Scop, tree: Node, symbol: str, target: Target) -> Port
     Raises:
         BuildError: sizes are symbolic, or the loops hold what C99 cannot express.
     """
-    built = proven(scop, build_loops(scop, tree, symbol))
-    fn = run_passes(real_bounds(replace(built, fma=False), scop, tree), target, vectorise=False)
+    fn = run_passes(replace(proven_loops(scop, tree, symbol), fma=False), target, vectorise=False)
     fn = drop_unread(expand_function(fn))
     if fn.params:
         raise BuildError(f"C99 code needs fixed sizes; {scop.name} has {', '.join(fn.params)}")

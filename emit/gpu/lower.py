@@ -20,15 +20,13 @@ from emit.gpu.whole import whole_tiles
 from emit.loop_ir.loops import Function
 from emit.loop_ir.rewrite import unique_names
 from emit.loop_ir.verify import verify
-from emit.lowering.dynamic import real_bounds
-from emit.lowering.lower import build_loops
+from emit.lowering.lower import proven_loops
 from emit.passes.fma import contract
 from emit.passes.registers import check_registers
 from emit.passes.share import share_loads
 from emit.passes.simplify import simplify
 from emit.passes.tiles import separate_tiles
 from emit.passes.unroll import unroll
-from emit.proof.proven import proven
 from poly.scop import Scop
 from poly.target import GpuTarget
 from poly.tree import Node
@@ -44,8 +42,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
         BuildError: the loops do not execute exactly the Scop's domain, a conflict crosses blocks or
             lies where no barrier can stand, or a launch exceeds the target.
     """
-    fn = real_bounds(proven(scop, build_loops(scop, tree, name, gpu=True)), scop, tree)
-    fn = unique_names(fn)
+    fn = unique_names(proven_loops(scop, tree, name, gpu=True))
     verify(fn, "loop generation")
     steps = (
         ("mapping", lambda f: simplify(even_loops(launches(contract(f), target)))),

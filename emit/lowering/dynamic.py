@@ -29,11 +29,15 @@ from poly.tree import walk as walk_tree
 Bounds = tuple[Expr, Expr]
 
 
+class UnknownEnd(BuildError):
+    """The end of a data-dependent loop cannot be computed where the loop begins."""
+
+
 def real_bounds(fn: Function, scop: Scop, tree: Node) -> Function:
     """Replace the static bounds of data-dependent loops and guard what they do not cover.
 
     Raises:
-        BuildError: a transformation left a loop over a dynamic iterator without an end.
+        UnknownEnd: a transformation left a loop over a dynamic iterator without an end.
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return fn
@@ -97,7 +101,7 @@ class _Bounds:
                 wish.forms.append((_all_of(known), bounds))
         if not wanted or not complete:
             if not loop_ends(loop):
-                raise BuildError(f"the data-dependent loop '{loop.loop}' was transformed: its end is not known")
+                raise UnknownEnd(f"the data-dependent loop '{loop.loop}' was transformed: its end is not known")
             return loop, set()
         (lo, hi), *others = [wish.bounds() for wish in wanted.values()]
         for low, high in others:

@@ -11,7 +11,7 @@ from emit.loop_ir.linear import difference, linear, operands, rebuild
 from emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
 from emit.loop_ir.rewrite import Names, substitute_stmt
 from emit.lowering.accesses import AccessPlan, run_build
-from emit.lowering.dynamic import real_bounds
+from emit.lowering.dynamic import UnknownEnd, real_bounds
 from emit.lowering.isl_expr import arguments, to_expr
 from emit.lowering.lifetimes import guard_copies
 from emit.lowering.promotion import Copy
@@ -46,16 +46,29 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
+    fn = sharpen(scop, proven_loops(scop, tree, name))
+    return run_passes(fn, target, vectorise=vectorise)
+
+
+def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False) -> Function:
+    """Loops that execute exactly the Scop's domain, with the real bounds of data-dependent loops.
+
+    Raises:
+        BuildError: as `lower`.
+    """
+
+    def loops(loose: bool) -> Function:
+        return real_bounds(proven(scop, build_loops(scop, tree, name, gpu, loose)), scop, tree)
+
     try:
-        fn = proven(scop, build_loops(scop, tree, name))
-    except (WrongLoops, NoLoops) as first:
+        return loops(loose=False)
+    except (WrongLoops, NoLoops, UnknownEnd) as first:
         try:
-            fn = proven(scop, build_loops(scop, tree, name, loose=True))
+            fn = loops(loose=True)
         except (BuildError, isl.Error):
             raise first from None
         note = f"loops with a condition around every statement, because isl's could not be used: {first}"
-        fn = replace(fn, notes=(*fn.notes, note))
-    return run_passes(real_bounds(sharpen(scop, fn), scop, tree), target, vectorise=vectorise)
+        return replace(fn, notes=(*fn.notes, note))
 
 
 def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: bool = False) -> Function:

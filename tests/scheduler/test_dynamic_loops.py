@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from back_ends import execute
 
+from emit.lowering.lower import lower
+from emit.targets import host
 from poly.errors import ScheduleError
-from polyc import dims, f32, i32, op, zeros
+from polyc import dims, f32, i32, inout, op, zeros
 from scheduler.schedule import Schedule
 
 N, M, K = dims("N M K")
@@ -41,3 +43,25 @@ def test_a_loop_skewed_by_a_data_dependent_one_around_it() -> None:
 def test_a_data_dependent_loop_outside_of_what_decides_its_bounds() -> None:
     with pytest.raises(ScheduleError, match="must stay inside"):
         Schedule.start(sums.scop()).interchange("i", "k")
+
+
+@op
+def every_third(ptr: i32[N + 1], A: f32[K], total: inout(f32[N, N])):  # type: ignore[no-untyped-def]
+    for i in range(N - 1, 1, -3):
+        for j in range(ptr[i], ptr[i + 1]):
+            for k in range(i, N, 2):
+                total[i - 2, k] += A[j]
+
+
+def test_an_iterator_that_isl_writes_in_terms_of_an_inner_loop() -> None:
+    """One value of i is left in each strip, and isl computes it from k: the bounds of j need it earlier."""
+    order = Schedule.start(every_third.scop()).strip_mine("i", 2)
+    assert any("because isl's could not be used" in n for n in lower(order.scop, order.tree, "k", host()).notes)
+    draw = np.random.default_rng(6)
+    ends = np.sort(draw.integers(0, 9, 12)).astype(np.int32)
+    values, before = draw.random(9, np.float32), draw.random((11, 11), np.float32)
+    wanted = before.copy()
+    every_third.python(ends, values, wanted)
+    for backend in ("interp", "llvm"):
+        (got,) = execute(order.scop, order.tree, [ends, values, before.copy()], backend)
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
