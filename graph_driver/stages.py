@@ -42,7 +42,7 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
 def formed(graph: Graph, platform: Platform, fuse: bool) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
     """Nodes as operators, joined into groups in the order of execution, and constants stored in another layout."""
     pieces = groups.translate(graph, lookup)
-    found = groups.form_groups(graph, pieces, fuse, platform.machine, chains=platform.gpu is None)
+    found = groups.form_groups(graph, pieces, fuse, platform.machine, platform.gpu)
     if graph.symbols is None:  # which order needs least memory depends on the sizes
         found = in_best_order(graph, found)
     found = overwrite(graph, found)

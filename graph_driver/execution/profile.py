@@ -123,9 +123,10 @@ def _flops(model: Model) -> dict[tuple[str, ...], int]:
     from graph_driver.fusion.groups import form_groups, translate
     from graph_driver.operators import lookup
 
-    machine = targets.host() if isinstance(model, GpuModel) else model.code.target
+    gpu = model.gpu.target if isinstance(model, GpuModel) else None
+    machine = targets.host() if gpu is not None else model.code.target
     try:
-        groups = form_groups(model.graph, translate(model.graph, lookup), True, machine)
+        groups = form_groups(model.graph, translate(model.graph, lookup), True, machine, gpu)
     except PolycError:
         return {}
     return {tuple(n.name for n in g.nodes): operations(g.scop) for g in groups if g.scop is not None}

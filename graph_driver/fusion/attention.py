@@ -1,8 +1,9 @@
 """Attention: a product, a softmax over its rows and a product of what that made become one group.
 
 Each has its own cluster so far, with pointwise nodes (scale, mask) after it and prologues in front. Where the
-scheduler would run the three a block of rows at a time (`scheduler.strategies.attention`), so that the scores of all
-heads are never stored, they are joined; everything else stays as it was, and the decision says why.
+scheduler of the machine, a CPU (`scheduler.strategies.attention`) or a GPU (`scheduler.strategies.gpu.attention`),
+would run the three a block of rows at a time, so that the scores of all heads are never stored, they are joined;
+everything else stays as it was, and the decision says why.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from graph_driver.operators.normalization import softmax_of_rows
 from graph_driver.passes.views import is_view
 from poly import json_io
 from poly.errors import PolycError
-from poly.target import Target
-from scheduler.strategies.auto import rows_of_attention
+from poly.scop import Scop
+from poly.target import GpuTarget, Target
+from scheduler.strategies import auto
+from scheduler.strategies.gpu import automatic
 
 
-def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target) -> list[Cluster]:
+def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget) -> list[Cluster]:
     """The clusters with attention joined, in the same order; decisions go to `graph.decisions`."""
     consumers = graph.consumers()
     home = {id(n): c for c in clusters for n in c.nodes}
     makers = {o: c for c in clusters for n in c.nodes for o in n.writes()}
     gone: set[int] = set()
-    known: dict[str, int | None] = {}
+    known: dict[str, tuple[int | None, str]] = {}
     for middle in clusters:
         if middle.members[0].node.op_type != "Softmax" or middle.members[0].operator is None:
             continue
@@ -40,7 +43,7 @@ def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target) ->
         first, last, views = found
         scores = graph.tensors[middle.members[0].node.inputs[0]].nbytes
         merged, reason = None, "the scores of all heads stay in L2 anyway"
-        if not isinstance(scores, int) or scores > target.l2:
+        if isinstance(target, GpuTarget) or not isinstance(scores, int) or scores > target.l2:
             merged, reason = _merged(first, middle, last, views, target, known)
         tensor = next(middle.members[-1].node.writes())
         labels = f"{label(first)}, {label(middle)}", label(last)
@@ -81,8 +84,8 @@ def _merged(
     middle: Cluster,
     last: Cluster,
     views: list[Node],
-    target: Target,
-    known: dict[str, int | None],
+    target: Target | GpuTarget,
+    known: dict[str, tuple[int | None, str]],
 ) -> tuple[Cluster | None, str]:
     """The three as one cluster, None where that gains nothing; and the reason."""
     rows = _over_rows(middle)
@@ -100,10 +103,19 @@ def _merged(
         return None, one_line(error)
     text = json_io.dumps(scop)
     if text not in known:
-        known[text] = rows_of_attention(scop, target)
-    if known[text] is None:
-        return None, "the scheduler cannot cut them into blocks of rows"
-    return merged, f"{known[text]} rows of scores at a time stay in the cache"
+        known[text] = _rows_at_a_time(scop, target)
+    height, why = known[text]
+    if height is None:
+        return None, f"the scheduler does not run them in blocks of rows: {why}"
+    where = "a block" if isinstance(target, GpuTarget) else "the cache"
+    return merged, f"{height} rows of scores at a time stay in {where}"
+
+
+def _rows_at_a_time(scop: Scop, target: Target | GpuTarget) -> tuple[int | None, str]:
+    """What the scheduler of the machine makes of the chain; it knows what scores in memory cost there."""
+    if isinstance(target, GpuTarget):
+        return automatic.rows_of_attention(scop, target)
+    return auto.rows_of_attention(scop, target)
 
 
 def _over_rows(cluster: Cluster) -> list[Piece] | None:

@@ -19,7 +19,7 @@ from graph_driver.fusion.reshaping import array_shape, stored_as
 from graph_driver.importing.wording import one_line
 from graph_driver.ir import Graph, Node
 from poly.errors import PolycError
-from poly.target import Target
+from poly.target import GpuTarget, Target
 
 __all__ = ["Group", "Lookup", "Piece", "form_groups", "make_group", "on_host", "split", "translate"]
 
@@ -27,20 +27,21 @@ MAX_EPILOGUE = 24  # nodes joined to one producer
 
 
 def form_groups(
-    graph: Graph, pieces: Sequence[Piece], fuse: bool = True, target: Target | None = None, chains: bool = True
+    graph: Graph, pieces: Sequence[Piece], fuse: bool = True, target: Target | None = None, gpu: GpuTarget | None = None
 ) -> list[Group]:
     """Groups in execution order: each at the place of its last node.
 
     With `fuse` pointwise nodes join their producers, and what stands in front of an operator
-    joins it where that costs nothing; `target` lets the latter know the register tiles. With `chains` attention
-    becomes one group where the schedule for `target` gains by that.
+    joins it where that costs nothing; `target` lets the latter know the register tiles. Attention becomes one group
+    where the schedule for `target`, or for the `gpu` whose host that is, gains by it.
     """
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     clusters = _clusters(graph, pieces, fuse, place)
     if fuse:
-        clusters = join_prologues(graph, clusters, target)
-        if chains and target is not None:
-            clusters = join_attention(graph, clusters, target)
+        machine = gpu or target
+        clusters = join_prologues(graph, clusters, machine)
+        if machine is not None:
+            clusters = join_attention(graph, clusters, machine)
     found = [(place[id(c.members[-1].node)], make_group(c)) for c in clusters]
     return [g for _, g in sorted(found, key=lambda item: item[0])]
 

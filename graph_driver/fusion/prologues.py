@@ -22,13 +22,13 @@ from graph_driver.importing.wording import one_line
 from graph_driver.ir import Graph, Node
 from graph_driver.passes.views import is_view
 from poly.errors import PolycError, ScopError
-from poly.expr import loads
-from poly.rewriting.forward import forward
+from poly.expr import Load, loads
+from poly.rewriting.forward import forward, writer_of
 from poly.rewriting.forward_cost import reads_per_element, work_of
 from poly.rewriting.panels import stored_in_order
 from poly.rewriting.relayout import Layout, relayout
 from poly.scop import Scop
-from poly.target import Target
+from poly.target import GpuTarget, Target
 from scheduler.strategies.contractions.recognise import recognise
 from scheduler.strategies.contractions.tree import TilePlan, panel_layout, plain_dimension, plan_tile
 
@@ -54,8 +54,9 @@ class Decision:
         return f"{self.producer} {verb} {self.consumer} ('{self.tensor}'): {self.reason}"
 
 
-def join_prologues(graph: Graph, clusters: Sequence[Cluster], target: Target | None) -> list[Cluster]:
-    """The clusters with prologues joined, in the same order; decisions go to `graph.decisions`."""
+def join_prologues(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget | None) -> list[Cluster]:
+    """The clusters with prologues joined, in the same order; decisions go to `graph.decisions`. Panels are for the
+    vectors of a CPU."""
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     consumers = graph.consumers()
     left = sorted(clusters, key=lambda c: place[id(c.members[-1].node)])
@@ -116,7 +117,7 @@ def only_reader(
 
 
 def _joined(
-    graph: Graph, first: Cluster, reader: Cluster, views: list[Node], target: Target | None
+    graph: Graph, first: Cluster, reader: Cluster, views: list[Node], target: Target | GpuTarget | None
 ) -> tuple[Cluster | None, Decision]:
     tensor = next(first.members[-1].node.writes())
     names = [next(m.node.writes()) for m in first.members]
@@ -174,7 +175,7 @@ def label(cluster: Cluster) -> str:
 
 
 def _place(
-    scop: Scop, array: str, tensor: str, constants: frozenset[str], target: Target | None
+    scop: Scop, array: str, tensor: str, constants: frozenset[str], target: Target | GpuTarget | None
 ) -> tuple[str, Layout | None]:
     """Why the array may go, and the layout of its panels if it is to be stored in some.
 
@@ -187,13 +188,16 @@ def _place(
     )
     if contraction is None:
         return _check_cost(scop, array, tensor), None
-    plan = None if target is None else plan_tile(scop, contraction, target, constants)
-    if plan is None or target is None:
+    free = isinstance(writer_of(scop, array).value, Load) if isinstance(target, GpuTarget) else not work_of(scop, array)
+    after = forward(scop, array) if free else None
+    direct = None if after is None else recognise(after.statements[contraction.update.name])
+    if isinstance(target, GpuTarget) and direct is not None:
+        return "the panels in shared memory are copied from the source directly", None
+    plan = plan_tile(scop, contraction, target, constants) if isinstance(target, Target) else None
+    if plan is None or not isinstance(target, Target):
         raise ScopError(f"a contraction reads each element {reads_per_element(scop, array):.0f} times")
-    if work_of(scop, array) == 0:
-        after = forward(scop, array)
-        direct = recognise(after.statements[contraction.update.name])
-        best = None if direct is None else plan_tile(after, direct, target, constants)
+    if after is not None and direct is not None:
+        best = plan_tile(after, direct, target, constants)
         if best is not None and best.score >= TILE_LOSS * plan.score:
             return "the contraction reads the source directly, its register tile is as good", None
     layout = _panels(plan, array, target)

@@ -16,6 +16,7 @@ from poly.tree import Band, loop_names, walk
 from scheduler.schedule import Schedule
 from scheduler.strategies.attention import attention
 from scheduler.strategies.blocking import block
+from scheduler.strategies.contractions.chain_tree import rows_of_chain
 from scheduler.strategies.contractions.strategy import contractions
 from scheduler.strategies.joining import join
 from scheduler.strategies.planner import Planner
@@ -47,16 +48,9 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     return replace(plan.schedule, terse=False)
 
 
-def rows_of_attention(scop: Scop, target: Target) -> int | None:
-    """Rows at a time in the first two products that `automatic` makes one nest; None where there are none."""
-    plan = Planner(replace(Schedule.start(scop), terse=True), target, 1)
-    try:
-        with quota(OPERATIONS):
-            attention(plan)
-    except QuotaExceeded:
-        return None
-    done = [d.figures["rows"] for d in plan.schedule.decisions if d.outcome == "done" and "rows" in d.figures]
-    return done[0] if done else None
+def rows_of_attention(scop: Scop, target: Target) -> tuple[int | None, str]:
+    """Rows at a time in the first two products that `automatic` makes one nest; None where there are none, and why."""
+    return rows_of_chain(Planner(replace(Schedule.start(scop), terse=True), target, 1), attention)
 
 
 def vector_loops(plan: Planner) -> None:

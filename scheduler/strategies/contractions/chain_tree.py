@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 
 import islpy as isl
 
+from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.tree import Filter, Node, Promote, loop_dim, loop_names
 from poly.tree import Sequence as InOrder
@@ -17,6 +18,7 @@ from scheduler.transformations.guarding import renamed
 from scheduler.transformations.storage import buffer_name
 
 P = TypeVar("P", bound=Plan)
+CHAIN_OPERATIONS = 20_000_000  # of isl, to find out whether a chain becomes one nest
 
 
 def each_chain(plan: P, propose: Callable[[P, Chain], None]) -> None:
@@ -27,6 +29,21 @@ def each_chain(plan: P, propose: Callable[[P, Chain], None]) -> None:
         if chain is not None:
             propose(plan, chain)
         position += 1
+
+
+def rows_of_chain(plan: P, strategy: Callable[[P], None]) -> tuple[int | None, str]:
+    """Rows at a time in the first chain that `strategy` makes one nest; None where there are none, and why."""
+    why = "they are no chain of two products with passes over rows between them"
+    try:
+        with quota(CHAIN_OPERATIONS):
+            strategy(plan)
+    except QuotaExceeded as error:
+        return None, str(error)
+    for d in plan.schedule.decisions:
+        if "rows" in d.figures and d.outcome == "done":
+            return int(d.figures["rows"]), ""
+        why = d.reason or why
+    return None, why
 
 
 class ChainTree(Generic[P]):

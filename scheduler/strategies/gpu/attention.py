@@ -9,8 +9,8 @@
 Which nests these are follows from the Scop: a contraction whose result is local, one nest whose outer loops are the
 result's leading subscripts, and a contraction that has what the nest wrote as an operand. Scores never reach device
 memory. In contrast to Dao et al., "FlashAttention" (2022), rows are complete before they are used, so nothing is
-rescaled, and a row of scores must fit in shared memory; where it does not, there are three kernels. Nothing here is
-trusted: the caller checks legality.
+rescaled, and a row of scores must fit in shared memory; where it does not, or where one kernel would move more
+(`attention_cost`), there are three. Nothing here is trusted: the caller checks legality.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ import islpy as isl
 
 from poly.tree import Band, GpuAxis, Member, Node, loop_names
 from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
-from scheduler.strategies.contractions.chains import Chain, operands, row_operand, with_rows_joined
+from scheduler.strategies.contractions.chains import Chain, operands, with_rows_joined
 from scheduler.strategies.contractions.recognise import Operand, extent
 from scheduler.strategies.contractions.strategy import top_filters
 from scheduler.strategies.contractions.tree import Group, used_outside
+from scheduler.strategies.gpu.attention_cost import moved
 from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.gpu.rows import spread
+from scheduler.strategies.gpu.rows import SHUFFLES, spread
 from scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
 from scheduler.strategies.planner import first_loops, is_flat
 from scheduler.transformations.storage import users
 
 ACROSS = 16  # threads of a row, and rows of threads
-ROWS = (64, 32, 16)  # of scores for one block
+ROWS = (64, 32, 16)  # of scores for one block; 16 without shuffles, as partial results take 16 elements of each row
 DEPTH = 16  # iterations of a reduction in a panel
 RESERVED = 20 * 1024  # bytes of shared memory for panels and what belongs to rows
 OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
@@ -63,6 +64,11 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
     if rows is None:
         plan.decline(subject, "not one kernel", "a row of what is between them does not fit in shared memory")
         return
+    cost = moved(plan, chain, rows, (_columns(chain.first), _columns(chain.second)))
+    if cost is not None and not cost.pays(plan.target.l2):
+        reason = f"blocks of {rows} rows move {cost.joined} bytes, three kernels {cost.apart}"
+        plan.decline(subject, "not one kernel", reason, joined_bytes=cost.joined, apart_bytes=cost.apart)
+        return
     before = plan.schedule
     chain = with_rows_joined(plan, chain)
     rank = len(chain.first.contraction.outputs) - 1
@@ -89,12 +95,26 @@ def _rows(plan: GpuPlan, chain: Chain) -> int | None:
     count = extent(c.update, c.outputs[-2])
     if length is None or count is None:
         return None
-    kept = {chain.scores, row_operand(chain.second).load.array}
-    width = length * sum(scop.arrays[a].dtype.bytes for a in kept)
-    fitting = [r for r in ROWS if r * width + RESERVED <= plan.target.shared]
+    width = length * sum(scop.arrays[a].dtype.bytes for a in _of_rows(plan, chain))
+    heights = ROWS if SHUFFLES in plan.target.features else (ACROSS,)
+    fitting = [r for r in heights if r * width + RESERVED <= plan.target.shared]
     heads = prod(extent(c.update, o) or 1 for o in c.outputs[:-2])
     enough = [r for r in fitting if heads * -(-count // r) >= plan.target.sms // 2]
     return enough[0] if enough else fitting[-1] if fitting else None
+
+
+def _of_rows(plan: GpuPlan, chain: Chain) -> set[str]:
+    """The arrays that hold an element for each of the scores: what the first product makes, and what the passes do."""
+    between = [n for f in top_filters(plan)[chain.middle : chain.last] for n in f.domain]
+    made = {plan.scop.statements[n].array for n in between}
+    rank = len(plan.scop.arrays[chain.scores].shape)
+    return {chain.scores, *(a for a in made if len(plan.scop.arrays[a].shape) == rank)}
+
+
+def _columns(group: Group) -> int:
+    """Of a tile of one product."""
+    width = extent(group.contraction.update, group.contraction.outputs[-1])
+    return ACROSS * LANES * (2 if width is None or width > ACROSS * LANES else 1)
 
 
 class _Tree(ChainTree[GpuPlan]):
@@ -135,8 +155,7 @@ class _Tree(ChainTree[GpuPlan]):
     def contraction(self, group: Group, near: frozenset[str]) -> Node:
         c = group.contraction
         left, right = operands(group)
-        width = extent(c.update, c.outputs[-1])
-        columns = ACROSS * LANES * (2 if width is None or width > ACROSS * LANES else 1)
+        columns = _columns(group)
         tile = BlockTile(self.rows, columns, DEPTH, self.rows // ACROSS, columns // ACROSS)
         maker = _Within(self.scop, TiledContraction(group, left, right, c.outputs[-2], c.outputs[-1], c.inner[0], tile))
         maker.near = near

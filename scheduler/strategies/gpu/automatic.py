@@ -9,6 +9,7 @@ from poly.quota import QuotaExceeded, quota
 from poly.scop import Scop
 from poly.target import GpuTarget
 from scheduler.schedule import Schedule
+from scheduler.strategies.contractions.chain_tree import rows_of_chain
 from scheduler.strategies.gpu.attention import attention
 from scheduler.strategies.gpu.contraction import gpu_contractions
 from scheduler.strategies.gpu.kept import keep_rows
@@ -37,6 +38,12 @@ def automatic_gpu(scop: Scop, target: GpuTarget) -> Schedule:
         done = "the schedule so far" if plan.schedule.trace else "program order"
         plan.decline("isl quota used up", f"{done} stands", str(error), operations=OPERATIONS)
     return replace(plan.schedule, terse=False)
+
+
+def rows_of_attention(scop: Scop, target: GpuTarget) -> tuple[int | None, str]:
+    """Rows of a block in the first two products that `automatic_gpu` makes one kernel; None where there are none,
+    and why."""
+    return rows_of_chain(GpuPlan(replace(Schedule.start(scop), terse=True), target), attention)
 
 
 STRATEGIES: Mapping[str, Strategy] = {
