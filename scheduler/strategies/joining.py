@@ -19,6 +19,7 @@ from scheduler.questions.coincidence import Pair, narrowed, same_time
 from scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
 
 MAX_STATEMENTS = 32
+HANDED_ON = 2048  # bytes at a time: of fewer, loads wait for the stores that they come right after (measured)
 INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over
 
 
@@ -52,6 +53,8 @@ def try_join(plan: Plan, a: str, b: str) -> None:
     between = narrowed(_between(plan, first[0], second[0]), plan.around(a))
     if not between or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:
         return
+    order = [m.name for m in first]
+    first = _in_order_of(plan, first, second, between)
     depth = _common_depth(plan, first, second, between)
     flat = is_flat(body_a) and is_flat(body_b)
     whole = flat and depth == len(first) == len(second)
@@ -64,9 +67,10 @@ def try_join(plan: Plan, a: str, b: str) -> None:
             depth = 0
     if not depth:
         return
-    steps: list[tuple[str, dict[str, Any]]] = [
-        ("fuse", {"a": x.name, "b": y.name}) for x, y in zip(first[:depth], second[:depth])
-    ]
+    steps: list[tuple[str, dict[str, Any]]] = []
+    if [m.name for m in first] != order:
+        steps.append(("permute", {"loops": [m.name for m in first]}))
+    steps += [("fuse", {"a": x.name, "b": y.name}) for x, y in zip(first[:depth], second[:depth])]
     names = ", ".join(f"{x.name}+{y.name}" for x, y in zip(first[:depth], second[:depth]))
     plan.attempt(f"nests {a}, {b}", f"fuse {names}", lambda s: s.batch(*steps), depth=depth)
 
@@ -74,13 +78,27 @@ def try_join(plan: Plan, a: str, b: str) -> None:
 def _stays_in_cache(plan: Plan, nest: list[Member], depth: int) -> bool:
     """Whether one iteration of the outer `depth` loops writes few enough elements that what it
     leaves for the next nest is still in the L2 cache."""
+    written = _written(plan, nest, depth)
+    return written is not None and written <= plan.near_bytes
+
+
+def _written(plan: Plan, nest: list[Member], depth: int) -> int | None:
+    """Bytes that one iteration of the outer `depth` loops writes, of the statement that writes most."""
+    most = 0
+    outside = {x.name for x in (*_around(plan, nest), *nest[:depth])}
     for stmt in nest[0].schedule:
-        inside = [m for m in loops_of(plan.tree, stmt) if m.name not in {x.name for x in plan.around(nest[0].name)}]
-        sizes = [plan.extent(m, [stmt]) for m in inside[depth:] if _moves_target(plan.scop.statements[stmt], m)]
-        element = plan.scop.statements[stmt].value.dtype.bytes
-        if None in sizes or prod(n or 1 for n in sizes) * element > plan.near_bytes:
-            return False
-    return True
+        inside = [m for m in loops_of(plan.tree, stmt) if m.name not in outside]
+        sizes = [plan.extent(m, [stmt]) for m in inside if _moves_target(plan.scop.statements[stmt], m)]
+        if None in sizes:
+            return None
+        most = max(most, prod(n or 1 for n in sizes) * plan.scop.statements[stmt].value.dtype.bytes)
+    return most
+
+
+def _around(plan: Plan, nest: list[Member]) -> list[Member]:
+    """The loops around a nest, whose own may be given in another order than the tree's."""
+    own = {m.name for m in nest}
+    return [m for m in plan.around(nest[0].name) if m.name not in own]
 
 
 def _moves_target(stmt: Statement, loop: Member) -> bool:
@@ -104,11 +122,39 @@ def _common_depth(plan: Plan, first: list[Member], second: list[Member], between
         both = Member(x.name, {**x.schedule, **y.schedule})
         if not all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in between):
             break
-        if not _same_values(plan, [*plan.around(first[0].name), *first[: depth + 1]],
-                            [*plan.around(second[0].name), *second[: depth + 1]]):  # fmt: skip
+        if not _same_values(plan, [*_around(plan, first), *first[: depth + 1]],
+                            [*_around(plan, second), *second[: depth + 1]]):  # fmt: skip
             break
         depth += 1
     return depth
+
+
+def _in_order_of(plan: Plan, first: list[Member], second: list[Member], between: list[Pair]) -> list[Member]:
+    """The loops of a nest in another order, which has loops of the second one outermost, in its order, if that makes
+    more of them alike. Vector loops and what stands inside them stay."""
+    if plan.claimed & set(first[0].schedule):
+        return first
+    carried = plan.carried()
+    free = [m for m in first if m.kind == "serial" and carried[m.name].parallel]
+    front: list[Member] = []
+    for y in second:
+        alike = (x for x in free if x not in front and _alike(plan, x, y, between))
+        found = next(alike, None)
+        if found is None:
+            break
+        front.append(found)
+    swapped = [*front, *(m for m in first if m not in front)]
+    depth = _common_depth(plan, swapped, second, between)
+    better = depth > _common_depth(plan, first, second, between)
+    handed = _written(plan, swapped, depth) if better else None
+    return swapped if handed is not None and handed >= HANDED_ON else first
+
+
+def _alike(plan: Plan, x: Member, y: Member, between: list[Pair]) -> bool:
+    """Whether the two loops, alone, take the same values and keep what the nests share in one iteration."""
+    both = Member(x.name, {**x.schedule, **y.schedule})
+    same = all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in between)
+    return same and _same_values(plan, [x], [y])
 
 
 def _same_values(plan: Plan, first: list[Member], second: list[Member]) -> bool:

@@ -7,6 +7,8 @@ import time
 import pytest
 import scop_builder as sb
 
+from frontend_dsl.library.convolution import make_depthwise
+from poly.dtypes import f32
 from poly.legality import check
 from poly.scop import Scop
 from poly.target import Target
@@ -141,3 +143,10 @@ def test_vector_loops_are_leaves_of_parallelism() -> None:
             if isinstance(n, Band) and any(m.kind == "vector" for m in n.members):
                 below = [m for c in walk(n.child) if isinstance(c, Band) for m in c.members]
                 assert not any(m.kind == "vector" for m in below)
+
+
+def test_a_nest_takes_the_order_of_the_one_that_it_feeds() -> None:
+    """A batch of padded planes: the contraction has its channels outermost, so a plane at a time is padded."""
+    for batch in (1, 2):
+        scop = make_depthwise(f32, batch, 8, (30, 30), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True).scop()
+        assert "P" in contracted(run(scop))
