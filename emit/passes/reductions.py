@@ -239,9 +239,10 @@ def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Stmt:
     if s.instance is not None:
         instance = (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
     out = replace(s, index=index, value=Binary(s.reduction, target, total, dtype), instance=instance)
-    if at.guard is None or inside(index, at.buffers[s.array].shape, at.bounds):
+    mask = at.mask()
+    if mask is None or at.guard is None or inside(index, at.buffers[s.array].shape, at.bounds):
         return out
-    return If(HReduce("or", at.guard, bool_), out)
+    return If(HReduce("or", mask, bool_), out)  # with the tail: a lane beyond it may meet the condition
 
 
 def replaced(value: Expr, s: Store, by: Expr) -> Expr:

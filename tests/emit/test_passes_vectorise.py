@@ -16,7 +16,8 @@ from emit.lowering.lower import lower
 from poly.binding import bind_sizes
 from poly.expr import walk as walk_expr
 from poly.tree import Band, Node, Promote
-from polyc import dims, empty, f32, f64, i32, i64, inout, op
+from polyc import dims, empty, f32, f64, i32, i64, inout, max, op
+from scheduler.schedule import Schedule
 
 M, N, K = dims("M N K")
 
@@ -398,6 +399,28 @@ def test_an_update_that_is_the_same_in_all_lanes(n: int) -> None:
 
 
 @op
+def later_rows(X: i32[M, M]) -> i32[M]:
+    R = empty((M - 1,), i32)
+    Y = empty((M,), i32)
+    for j in range(1, M):
+        R[j - 1] = 0
+        for k in range(j, M):
+            R[j - 1] = max(R[j - 1], X[k, j])
+    for j in range(M):
+        Y[j] = R[j - 1] if j > 0 else X[0, 0]
+    return Y
+
+
+@pytest.mark.parametrize("m", [2, 4, 5, 9, 12])
+def test_lanes_beyond_the_end_make_no_element_exist(m: int) -> None:
+    """Copies of `j` side by side share the loop `k`; the last may have no iteration, and then no element of `R`."""
+    schedule = Schedule.start(later_rows.scop()).vectorize("k", 2).unroll_and_jam("j", 3)
+    fn = lower(schedule.scop, schedule.tree, "f", TARGET)
+    x = np.random.default_rng(m).integers(0, 99, (m, m))
+    compare(schedule.scop, fn, later_rows, (x,), True)
+
+
+@op
 def histogram(idx: i64[N], H: inout(i32[M])):
     for i in range(N):
         H[idx[i]] += 1
@@ -448,5 +471,3 @@ def test_sparse_rows(kinds: dict[str, Any]) -> None:
     fn = agree(spmv, kinds, ptr, RNG.integers(0, 9, nnz), floats(nnz), floats(9), exact=False)
     if "k" in kinds:
         assert any(isinstance(s, Let) for s in walk(fn.body)) and any(isinstance(e, VLoad) for e in expressions(fn))
-
-
