@@ -16,7 +16,7 @@ from graph_driver.ir import Graph, Node, Tensor
 from graph_driver.operators.winograd import DOMAIN
 from poly.dtypes import f32
 from poly.target import Target
-from scheduler.cost.model import Work, nominal
+from scheduler.cost.model import Work, at_level, nominal
 
 TILES = (2, 4)
 DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)
@@ -49,6 +49,18 @@ def winograd_work(s: Shape, m: int, target: Target) -> Work:
         operations=transforms * nominal(target).operations,
         read={"memory": filters} if filters > target.l2 else {},  # as candidates._moved
     )
+
+
+def handed_on(s: Shape, m: int, target: Target) -> Work:
+    """The transformed tiles and the products, where one kernel leaves them beyond L2 and the next waits for them."""
+    count, p = (m + TAPS - 1) ** 2, s.tiles(m)
+    moved: dict[str, float] = {}
+    for channels in s.channels:
+        size = 4 * count * p * channels
+        level = at_level(size // 2, target)  # a kernel has the cache for itself
+        if level not in (None, "l2"):
+            moved[str(level)] = moved.get(str(level), 0.0) + size
+    return Work(read=moved, write=moved)
 
 
 def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int]) -> dict[str, int]:

@@ -25,12 +25,15 @@ from scheduler.strategies.vector_cost import (
 )
 
 
-def work_of(scop: Scop, target: Target, levels: Mapping[str, Level | None] | None = None) -> Work | None:
+def work_of(
+    scop: Scop, target: Target, levels: Mapping[str, Level | None] | None = None, tiles: bool = True
+) -> Work | None:
     """The work of a Scop whose sizes are all fixed; None where they are not.
 
     Args:
         levels: where arguments are when the kernel starts, by array; of the others the size of all arrays
             together decides. Values of L1 cost nothing more.
+        tiles: contractions get register tiles, as in the automatic schedule; False: loops like all others.
     """
     sizes = {a.name: _bytes(scop, a) for a in scop.arrays.values()}
     if None in sizes.values():
@@ -41,7 +44,7 @@ def work_of(scop: Scop, target: Target, levels: Mapping[str, Level | None] | Non
         points = _points(s, scop)
         if points is None:
             return None
-        total += _statement(scop, s, points, members, target, seen)
+        total += _statement(scop, s, points, members, target, seen, tiles)
     known = {n: b for n, b in sizes.items() if b is not None}
     return total + _traffic(scop, known, target, levels or {}) + Work(entries=1.0)
 
@@ -71,10 +74,11 @@ def _points(s: Statement, scop: Scop) -> int | None:
 
 
 def _statement(
-    scop: Scop, s: Statement, points: int, members: list[Member], target: Target, seen: set[tuple[str, Load]]
-) -> Work:
+    scop: Scop, s: Statement, points: int, members: list[Member], target: Target, seen: set[tuple[str, Load]],
+    tiles: bool,
+) -> Work:  # fmt: skip
     """Arithmetic and accesses of L1. `seen`: loads of statements before it, by the innermost loop."""
-    c = recognise(s) or recognise_sweep(s)
+    c = recognise(s) or recognise_sweep(s) if tiles else None
     tile = None if c is None else plan_tile(scop, c, target)
     if c is not None and tile is not None and tile.score >= MIN_EFFICIENCY:
         wide = s.value.dtype.bytes / 4
