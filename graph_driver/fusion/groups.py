@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from graph_driver.fusion.attention import join_attention
 from graph_driver.fusion.joined import Cluster, Group, joined_scop, make_group, on_host, split
+from graph_driver.fusion.pairs import join_pairs
 from graph_driver.fusion.pieces import Lookup, Piece, translate
 from graph_driver.fusion.prologues import join_prologues
 from graph_driver.fusion.reshaping import array_shape, stored_as
@@ -33,7 +34,8 @@ def form_groups(
 
     With `fuse` pointwise nodes join their producers, and what stands in front of an operator
     joins it where that costs nothing; `target` lets the latter know the register tiles. Attention becomes one group
-    where the schedule for `target`, or for the `gpu` whose host that is, gains by it.
+    where the schedule for `target`, or for the `gpu` whose host that is, gains by it; so do a depthwise and a 1x1
+    convolution for `target`.
     """
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     clusters = _clusters(graph, pieces, fuse, place)
@@ -42,6 +44,8 @@ def form_groups(
         clusters = join_prologues(graph, clusters, machine)
         if machine is not None:
             clusters = join_attention(graph, clusters, machine)
+        if target is not None and gpu is None:
+            clusters = join_pairs(graph, clusters, target)
     found = [(place[id(c.members[-1].node)], make_group(c)) for c in clusters]
     return [g for _, g in sorted(found, key=lambda item: item[0])]
 

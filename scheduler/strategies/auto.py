@@ -19,6 +19,7 @@ from scheduler.strategies.blocking import block
 from scheduler.strategies.contractions.chain_tree import rows_of_chain
 from scheduler.strategies.contractions.strategy import contractions
 from scheduler.strategies.joining import join
+from scheduler.strategies.pairs import pairs
 from scheduler.strategies.planner import Planner
 from scheduler.strategies.shrinking import shrink
 from scheduler.strategies.threading_loops import parallelise
@@ -53,6 +54,23 @@ def rows_of_attention(scop: Scop, target: Target) -> tuple[int | None, str]:
     return rows_of_chain(Planner(replace(Schedule.start(scop), terse=True), target, 1), attention)
 
 
+def blocks_of_pairs(scop: Scop, target: Target) -> tuple[int | None, str]:
+    """Blocks in which `automatic` runs a contraction and the one that adds up its batches as one nest; None where it
+    does not, and why."""
+    plan = Planner(replace(Schedule.start(scop), terse=True), target, 1)
+    try:
+        with quota(OPERATIONS):
+            pairs(plan)
+    except QuotaExceeded as error:
+        return None, str(error)
+    why = "no contraction there adds up the batches of another one"
+    for d in plan.schedule.decisions:
+        if d.outcome == "done" and "blocks" in d.figures:
+            return int(d.figures["blocks"]), ""
+        why = d.reason or why
+    return None, why
+
+
 def vector_loops(plan: Planner) -> None:
     """One vector loop per innermost nest."""
     for loop in plan.top():
@@ -61,6 +79,7 @@ def vector_loops(plan: Planner) -> None:
 
 STRATEGIES: Mapping[str, Strategy] = {
     "attention": attention,
+    "pairs": pairs,
     "contraction": contractions,
     "vector": vector_loops,
     "fusion": join,

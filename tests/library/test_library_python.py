@@ -11,6 +11,7 @@ from emit.compile import compile_kernel
 from frontend_dsl import dot_pairs, sigmoid, tanh
 from frontend_dsl.library import (
     convolution,
+    depthwise_rows,
     depthwise_strided,
     elementwise,
     indexing,
@@ -64,6 +65,14 @@ CASES: dict[str, Callable[[], Any]] = {
     "depthwise_strided_nobias": lambda: depthwise_strided.make_depthwise_strided(
         f32, 1, 2, (5, 8), (2, 3), (1, 3), (1, 2), (0, 0), (0, 0), False
     ),
+    "depthwise_rows": lambda: depthwise_rows.make_depthwise_rows(
+        f32, 2, 3, (7, 5), (3, 3), (2, 1), (1, 1), (1, 1), (1, 2), True, 2
+    ),
+    "depthwise_rows_nobias": lambda: depthwise_rows.make_depthwise_rows(
+        f32, 1, 2, (6, 8), (3, 2), (1, 3), (1, 2), (1, 0), (1, 3), False, 3
+    ),
+    "pointwise_rows": lambda: depthwise_rows.make_pointwise_rows(f32, 2, (3, 4), 2, 3, 5, True),
+    "pointwise_rows_nobias": lambda: depthwise_rows.make_pointwise_rows(f32, 1, (2, 3), 3, 2, 4, False),
     "depthwise_nobias": lambda: convolution.make_depthwise(f32, 1, 2, (4, 4), (3, 3), one, one, none, none, False),
     "grouped": lambda: convolution.make_grouped(f32, 1, 2, (2, 2), (4, 4), (3, 3), one, one, one, one, True),
     "conv3d": lambda: convolution.make_grouped(

@@ -1,0 +1,144 @@
+"""Pairs: a depthwise convolution and the 1x1 convolution that reads it (MobileNet's blocks) become one group.
+
+Each has its own cluster so far, with its activation after it. Done a block of rows at a time
+(`scheduler.strategies.pairs`), what the first makes is read while it is in the L2 cache; in exchange the rows that
+neighbouring blocks both need are copied twice. The cost model weighs the two, and the decision says what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from graph_driver.fusion.joined import Cluster, composed
+from graph_driver.fusion.pieces import Piece
+from graph_driver.fusion.prologues import Decision, label, only_reader
+from graph_driver.fusion.reshaping import array_shape, stored_as
+from graph_driver.importing.wording import one_line
+from graph_driver.ir import Graph
+from graph_driver.operators.context import NodeContext, OperatorScop
+from graph_driver.operators.convolution_rows import (
+    copied_rows,
+    depthwise_rows,
+    image,
+    is_depthwise,
+    is_pointwise,
+    pointwise_rows,
+)
+from poly import json_io
+from poly.errors import PolycError
+from poly.rewriting.relayout import relayout
+from poly.target import Target
+from scheduler.cost.model import nominal
+from scheduler.strategies.auto import blocks_of_pairs
+from scheduler.strategies.contractions.tree import constant_layouts
+
+LEAST_ROWS = 2
+
+
+def join_pairs(graph: Graph, clusters: Sequence[Cluster], target: Target) -> list[Cluster]:
+    """The clusters with pairs joined where that is cheaper, in the same order; decisions go to `graph.decisions`."""
+    consumers = graph.consumers()
+    home = {id(n): c for c in clusters for n in c.nodes}
+    gone: set[int] = set()
+    known: dict[str, tuple[int | None, str]] = {}
+    done: set[int] = set()
+    for first in clusters:
+        fits = id(first) not in done and _starts_with(first, is_depthwise)
+        way = only_reader(graph, first, consumers, home) if fits else None
+        if way is None:
+            continue
+        last, views = way
+        tensor = next(first.members[-1].node.writes())
+        if views or not _starts_with(last, is_pointwise) or last.members[0].node.inputs[0] != tensor:
+            continue
+        rows, reason = _rows(first.members[0], target)
+        merged = None
+        if rows is not None:
+            merged, reason = _merged(graph, first, last, rows, target, known, reason)
+        graph.decisions.append(Decision(tensor, label(first), label(last), merged is not None, reason))
+        if merged is not None:
+            last.members = merged.members
+            home |= {id(n): last for n in merged.nodes}
+            gone.add(id(first))
+            done.add(id(last))
+    return [c for c in clusters if id(c) not in gone]
+
+
+def _starts_with(cluster: Cluster, form: Callable[[NodeContext], bool]) -> bool:
+    """Whether the cluster is a convolution of this form and what is pointwise after it."""
+    head = cluster.members[0]
+    if cluster.views or cluster.forwarded or cluster.panels or head.operator is None or head.context is None:
+        return False
+    return head.node.op_type == "Conv" and not head.node.domain and form(head.context)
+
+
+def _rows(depthwise: Piece, target: Target) -> tuple[int | None, str]:
+    """Rows of a block, and what the model expects of them; None where it expects nothing.
+
+    Saved: what stands in between is written to and read from L3 once less. Lost: rows of the image that blocks copy
+    again, from L3 to L1. Where all of it stays in L2 anyway nothing is saved.
+    """
+    ctx = depthwise.context
+    assert ctx is not None
+    (batch, channels, height, width), bytes_each = ctx.outputs[0].shape, ctx.outputs[0].dtype.bytes
+    row = channels * width * bytes_each
+    between = batch * height * row
+    if between <= target.l2:
+        return None, f"the {between >> 10} KB in between stay in L2 anyway"
+    near, most = target.l2 // 2 // row, height - (batch == 1)  # one block would be all there is
+    rows = max((r for r in range(LEAST_ROWS, min(near, most) + 1) if height % r == 0), default=None)
+    if rows is None:
+        return None, f"no block of {LEAST_ROWS} to {near} rows, which half of L2 holds, divides {height} rows"
+    machine, (size, _) = nominal(target), image(ctx)
+    again = batch * (copied_rows(ctx, rows) - copied_rows(ctx, height)) * channels * size[1] * bytes_each
+    lost = again * (1 / machine.read["l3"] + 1 / machine.write["l2"])
+    saved = between * (1 / machine.read["l3"] + 1 / machine.write["l3"])
+    weighed = f"saves {saved / 1e3:.0f} thousand cycles of L3, costs {lost / 1e3:.0f} of copying rows twice"
+    return (rows if saved > lost else None), f"in blocks of {rows} rows: {weighed}"
+
+
+def _merged(
+    graph: Graph,
+    first: Cluster,
+    last: Cluster,
+    rows: int,
+    target: Target,
+    known: dict[str, tuple[int | None, str]],
+    reason: str,
+) -> tuple[Cluster | None, str]:
+    """Both as one cluster, None where the scheduler does not make one nest of it; and the reason."""
+    head, product = first.members[0], last.members[0]
+    assert head.context is not None and product.context is not None
+    one = _over_blocks(first, depthwise_rows(head.context, rows))
+    two = _over_blocks(last, pointwise_rows(product.context, rows))
+    if one is None or two is None:
+        return None, "what follows them cannot be seen as blocks of rows"
+    merged = Cluster([*one, *two])
+    try:
+        scop, alias, inputs = composed(merged)
+        constants = frozenset(alias[n] for n in inputs if graph.tensors[n].const is not None)
+        for array, layout in constant_layouts(scop, constants, target).items():  # as it will be compiled
+            scop = relayout(scop, array, layout)
+    except PolycError as error:
+        return None, one_line(error)
+    text = json_io.dumps(scop)
+    if text not in known:
+        known[text] = blocks_of_pairs(scop, target)
+    blocks, why = known[text]
+    if blocks is None:
+        return None, f"the scheduler does not make one nest of them: {why}"
+    return merged, reason
+
+
+def _over_blocks(cluster: Cluster, operator: OperatorScop) -> list[Piece] | None:
+    """The members with the first one's result stored as `operator` does; None where one of them cannot follow."""
+    head = cluster.members[0]
+    shape = array_shape(operator, operator.outputs[0])
+    assert shape is not None
+    pieces = [Piece(head.node, operator, "", head.context, head.builder)]
+    for piece in cluster.members[1:]:
+        seen = stored_as(piece, shape, [o for p in pieces for o in p.node.writes()])
+        if seen is None:
+            return None
+        pieces.append(seen)
+    return pieces

@@ -1,0 +1,270 @@
+"""Strategy: a contraction and the one that adds up its batches (depthwise and 1x1 convolution), block by block.
+
+    for images, blocks of rows                 what both share
+      keep the values in between in a buffer
+        for channels
+          keep the padded rows of this channel in a buffer, fill it
+            for tiles: depthwise convolution   (register tiles)
+        for tiles: 1x1 convolution             (register tiles)
+
+As two nests the second one reads all that the first one made, which has left L2 by then. What a block is follows
+from the Scop: the loops that both have and that neither cuts into tiles, where each of their iterations fills its own
+part of what the first one reads (`frontend_dsl.library.depthwise_rows` is written so). Nothing here is trusted:
+legality decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import islpy as isl
+
+from poly.expr import Load, Var
+from poly.scop import Scop, Statement
+from poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
+from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.recognise import extent
+from scheduler.strategies.contractions.strategy import top_filters
+from scheduler.strategies.contractions.tree import Group, Maker, TilePlan, group_nests, plan_tile
+from scheduler.strategies.planner import Planner, first_loops
+from scheduler.strategies.sharing import shared_loop
+from scheduler.strategies.vectorising import vectorise
+from scheduler.transformations.guarding import renamed
+from scheduler.transformations.storage import buffer_name, users
+
+Dims = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Parts `position` .. `end` of the outermost sequence: nests that fill `source`, `first`, which reads it and makes
+    `between`, and from `second_at` on `second`, which reads that.
+
+    `blocks`: pairs of output loops (of `first`, of `second`) that both share; `channels`: outputs of `first` over
+    which `second` adds up. `dims[statement][output of first]` is the statement's iterator, for the nests that fill.
+    """
+
+    position: int
+    first_at: int
+    second_at: int
+    end: int
+    first: Group
+    second: Group
+    source: str
+    between: str
+    blocks: tuple[tuple[str, str], ...]
+    channels: tuple[str, ...]
+    dims: Dims
+
+
+def pairs(plan: Planner) -> None:
+    """Make one nest of each such pair whose values in between stay in half of L2."""
+    position = 0
+    while position < len(top_filters(plan)):
+        pair = find_pair(plan, position)
+        if pair is not None:
+            _propose(plan, pair)
+        position += 1
+
+
+def find_pair(plan: Planner, position: int) -> Pair | None:
+    """The pair whose first contraction is at a part of the outermost sequence; None when there is none."""
+    scop, nests = plan.scop, [list(f.domain) for f in top_filters(plan)]
+    found = group_nests(scop, nests, position)
+    if found is None or plan.claimed & set(nests[position]):
+        return None
+    first, second_at = found[0], position + found[1]
+    then = group_nests(scop, nests, second_at) if second_at < len(nests) else None
+    if then is None:
+        return None
+    second, made = then[0], first.statements()[-1]
+    c = first.contraction
+    read = next((o.load for o in second.contraction.operands if o.load.array == made.array), None)
+    source = next((o.load for o in c.operands if scop.arrays[o.load.array].kind == "local"), None)
+    if read is None or source is None or not _only(scop, made.array, [*first.statements(), *second.statements()]):
+        return None
+    links = _links(first, made, read)
+    if links is None:
+        return None
+    whole = {e.name for e in source.index if isinstance(e, Var)}  # not shifted by the window
+    channels = tuple(o for o, theirs in links if theirs in second.contraction.inner and o in whole)
+    blocks = tuple((o, theirs) for o, theirs in links if theirs in second.contraction.outputs and o in whole)
+    start = position
+    while start > 0 and {scop.statements[s].array for s in nests[start - 1]} == {source.array}:
+        start -= 1
+    feeders = [scop.statements[s] for n in nests[start:position] for s in n]
+    dims = _filled(feeders, source, [*(o for o, _ in blocks), *channels])
+    if not channels or not blocks or not feeders or dims is None:
+        return None
+    if len(channels) + len(blocks) == len(links) or not _only(scop, source.array, [*feeders, *first.statements()]):
+        return None
+    end = second_at + then[1]
+    return Pair(start, position, second_at, end, first, second, source.array, made.array, blocks, channels, dims)
+
+
+def _only(scop: Scop, array: str, stmts: Iterable[Statement]) -> bool:
+    """Whether nobody else uses the (local) array."""
+    return scop.arrays[array].kind == "local" and users(scop, array) <= {s.name for s in stmts}
+
+
+def _links(first: Group, made: Statement, read: Load) -> list[tuple[str, str]] | None:
+    """For each dimension of what stands in between: the output loop of the first, the iterator of the second."""
+    own = {theirs: output for output, theirs in first.iters[made.name].items()}
+    links = []
+    for written, reading in zip(made.index, read.index, strict=True):
+        if not isinstance(written, Var) or not isinstance(reading, Var) or written.name not in own:
+            return None
+        links.append((own[written.name], reading.name))
+    return links
+
+
+def _filled(feeders: Sequence[Statement], source: Load, outputs: Sequence[str]) -> Dims | None:
+    """The iterators of the statements that fill `source` that stand for the first contraction's output loops."""
+    dims: Dims = {}
+    for s in feeders:
+        mine = {}
+        for written, reading in zip(s.index, source.index, strict=True):
+            if isinstance(reading, Var) and reading.name in outputs and isinstance(written, Var):
+                mine[reading.name] = written.name
+        if set(mine) != set(outputs):
+            return None
+        dims[s.name] = mine
+    return dims
+
+
+def _propose(plan: Planner, pair: Pair) -> None:
+    a, b = pair.first.contraction.update.name, pair.second.contraction.update.name
+    subject, declined = f"contractions {a}, {b}", "not block by block"
+    tiles = [plan_tile(plan.scop, g.contraction, plan.target) for g in (pair.first, pair.second)]
+    if tiles[0] is None or tiles[1] is None or any(t is not None and t.pack for t in tiles):
+        plan.decline(subject, declined, "one of them has no register tile that reads its operands as they are")
+        return
+    near = _bytes_of_block(plan.scop, pair)
+    if near is None or near > plan.target.l2 // 2:
+        why = "depend on sizes" if near is None else f"take {near} bytes, more than half of L2"
+        plan.decline(subject, declined, f"the values in between {why}")
+        return
+    cut = {t.rows for t in tiles if t is not None} | {t.columns for t in tiles if t is not None}
+    if cut & {o for names in pair.blocks for o in names}:
+        plan.decline(subject, declined, "a register tile cuts a loop that they share")
+        return
+    before = plan.schedule
+    for f in top_filters(plan)[pair.position : pair.first_at]:
+        for loop in first_loops(f.child):
+            vectorise(plan, loop)
+    tree = _Tree(plan, pair, (tiles[0], tiles[1])).whole()
+    blocks = prod(extent(pair.first.contraction.update, o) or 1 for o, _ in pair.blocks)
+    what = f"one nest, {near} bytes of {pair.between} at a time"
+    if tree is not None and plan.attempt(subject, what, lambda s: s.set_order(tree), blocks=blocks, near_bytes=near):
+        plan.claimed |= set(top_filters(plan)[pair.position].domain)
+        return
+    refusal = plan.schedule.notes[-1] if tree is not None else "what fills the first one's operand has other loops"
+    plan.schedule = before
+    plan.decline(subject, declined, refusal)
+
+
+def _bytes_of_block(scop: Scop, pair: Pair) -> int | None:
+    """What one iteration of the shared loops leaves for the second contraction; None when that depends on sizes."""
+    c = pair.first.contraction
+    inside = [extent(c.update, o) for o in c.outputs if o not in {o for o, _ in pair.blocks}]
+    if any(n is None for n in inside):
+        return None
+    return prod(n or 0 for n in inside) * scop.arrays[pair.between].dtype.bytes
+
+
+class _Tree:
+    """Builds the tree; the nests that fill the first one's operand have their vector loops already."""
+
+    def __init__(self, plan: Planner, pair: Pair, tiles: tuple[TilePlan, TilePlan]) -> None:
+        self.plan, self.pair, self.scop = plan, pair, plan.scop
+        self.filters = top_filters(plan)
+        self.makers = [
+            Maker(plan.scop, g, t, plan.target) for g, t in zip((pair.first, pair.second), tiles, strict=True)
+        ]
+
+    def whole(self) -> Node | None:
+        """The tree with the pair as one part; None where the nests that fill have other loops outside."""
+        p = self.pair
+        filling = self.filling()
+        if filling is None:
+            return None
+        shared = {o for o, _ in p.blocks} | set(p.channels)
+        depthwise = self.tiled(self.makers[0], shared)
+        depthwise = renamed(depthwise, {n for f in filling for n in loop_names(f.child)})
+        parts = (*filling, Filter(self.domain(p.first_at, p.second_at), depthwise))
+        node = self.kept(p.source, InOrder(parts))
+        both = self.domain(p.position, p.second_at)
+        node = Band(tuple(self.member(o, o, both) for o in p.channels), node)
+        product = self.tiled(self.makers[1], {theirs for _, theirs in p.blocks})
+        product = renamed(product, loop_names(node))
+        node = InOrder((Filter(both, node), Filter(self.domain(p.second_at, p.end), product)))
+        node = Band(self.block_members(), self.kept(p.between, node))
+        rest = [
+            *self.filters[: p.position],
+            Filter(self.domain(p.position, p.end), node),
+            *self.filters[p.end :],
+        ]
+        return rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+
+    def domain(self, begin: int, end: int) -> dict[str, isl.Set]:
+        """The statements of some parts."""
+        return {n: d for f in self.filters[begin:end] for n, d in f.domain.items()}
+
+    def filling(self) -> list[Filter] | None:
+        """The nests that fill the first one's operand, without the loops that all share."""
+        p, found = self.pair, []
+        outputs = [*(o for o, _ in p.blocks), *p.channels]
+        for f in self.filters[p.position : p.first_at]:
+            heads = first_loops(f.child)
+            members, body = self.plan.nest(heads[0]) if len(heads) == 1 else ([], f.child)
+            outer, inner = members[: len(outputs)], members[len(outputs) :]
+            if len(outer) < len(outputs) or any(m.kind != "serial" for m in outer):
+                return None
+            over = [{o for o in outputs if self._runs_over(m, o, f)} for m in outer]
+            if sorted(map(sorted, over)) != sorted([o] for o in outputs):
+                return None
+            found.append(Filter(f.domain, Band(tuple(inner), body) if inner else body))
+        return found
+
+    def _runs_over(self, m: Member, output: str, f: Filter) -> bool:
+        """Whether a loop of a nest that fills is the one that stands for an output loop of the first contraction."""
+        return all(m.schedule[s].plain_is_equal(self.value(s, output)) for s in f.domain)
+
+    def value(self, stmt: str, output: str) -> isl.PwAff:
+        """The value of an output loop of the first contraction (or of its partner in the second) for a statement."""
+        s, p = self.scop.statements[stmt], self.pair
+        if stmt in p.first.iters:
+            own = p.first.iters[stmt][output]
+        elif stmt in p.second.iters:
+            own = p.second.iters[stmt][dict(p.blocks)[output]]
+        else:
+            own = p.dims[stmt][output]
+        return loop_dim(s.domain, s.iters.index(own))
+
+    def member(self, name: str, output: str, stmts: Iterable[str], kind: LoopKind = "serial") -> Member:
+        return Member(f"{name}.block", {s: self.value(s, output) for s in stmts}, kind, None, coincident=True)
+
+    def block_members(self) -> tuple[Member, ...]:
+        """The loops that all share; one of them for the threads."""
+        p, threads = self.pair, self.plan.threads
+        sizes = [extent(p.first.contraction.update, o) for o, _ in p.blocks]
+        work = [m.operations() for m in self.makers]
+        total = None if None in work else sum(w or 0.0 for w in work)
+        shared = shared_loop(sizes, total, threads) if threads > 1 else None
+        every = self.domain(p.position, p.end)
+        return tuple(
+            self.member(o, o, every, "parallel" if k == shared else "serial") for k, (o, _) in enumerate(p.blocks)
+        )
+
+    def tiled(self, maker: Maker, shared: set[str]) -> Node:
+        """A contraction's register tiles in the loops that are its own."""
+        members, _ = maker.outer_members(self.plan.target, 1)
+        own = tuple(m for m in members if m.name not in shared)
+        node = maker.tile_in_registers()
+        return Band(own, node) if own else node
+
+    def kept(self, array: str, node: Node) -> Node:
+        """The node with a buffer of its own for the array, of which nothing is copied in or out."""
+        return Promote(array, buffer_name(self.scop, self.plan.tree, array), "heap", node, None, False, False)
