@@ -10,11 +10,13 @@ come from further away once in a block and not once in each sweep.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from poly.errors import IllegalSchedule, ScheduleError
 from poly.forms.affine import constant_of, set_space, to_pw_aff
 from poly.tree import Member, Sequence
+from scheduler.cost.levels import Tile, place
 from scheduler.schedule import Schedule
 from scheduler.strategies.planner import Planner, first_loops, parts
 from scheduler.strategies.vector_cost import iterator
@@ -74,9 +76,9 @@ def _bytes(plan: Planner, name: str) -> int | None:
     return None if None in sizes else prod(n or 0 for n in sizes) * array.dtype.bytes
 
 
-def _row_bytes(plan: Planner, body: Sequence) -> int | None:
-    """What one iteration of every nest's outer loop touches: a row of each array."""
-    total = 0
+def _row_bytes(plan: Planner, body: Sequence) -> dict[str, int] | None:
+    """What one iteration of every nest's outer loop touches: bytes of a row of each array that is written."""
+    found: dict[str, int] = {}
     for f in parts(body):
         (head,) = first_loops(f.child)
         member = plan.member(head)
@@ -84,24 +86,29 @@ def _row_bytes(plan: Planner, body: Sequence) -> int | None:
         for s in member.schedule:
             if iterator(plan.scop.statements[s], member.schedule[s]) is None:
                 return None
-        size = _bytes(plan, plan.scop.statements[next(iter(member.schedule))].array)
-        if rows is None or size is None:
-            return None
-        total += size // max(rows, 1)
-    return total
+            name = plan.scop.statements[s].array
+            size = _bytes(plan, name)
+            if rows is None or size is None:
+                return None
+            found[name] = size // max(rows, 1)
+    return found
 
 
-def _tile(plan: Planner, outer: Member, body: Sequence, sweeps: int, row: int) -> None:
+def _tile(plan: Planner, outer: Member, body: Sequence, sweeps: int, written: Mapping[str, int]) -> None:
     heads = [first_loops(f.child)[0] for f in parts(body)]
+    row = sum(written.values())
     rows = max(FEWEST, min(MOST_ROWS, plan.target.l2 // 2 // max(row, 1)))
     found = _legal(plan.schedule, outer.name, heads, sweeps, rows)
     if found is None:
         plan.decline(f"sweeps {outer.name}", "not tiled", f"no skew up to {MOST_SKEW} makes blocks legal")
         return
     skew, blocked = found
+    levels = place([Tile(name, rows * size, "L2") for name, size in written.items()], plan.target)
     plan.attempt(
-        f"sweeps {outer.name}", f"tile {outer.name} by {sweeps} and {heads[0]} by {rows} (skewed by {skew})",
+        f"sweeps {outer.name}",
+        f"tile {outer.name} by {sweeps} and {heads[0]} by {rows} (skewed by {skew}); {', '.join(map(str, levels))}",
         lambda _: blocked, sweeps=sweeps, rows=rows, skew=skew, row_bytes=row, cache_bytes=plan.target.l2 // 2,
+        levels=[p.data() for p in levels],
     )  # fmt: skip
 
 

@@ -10,8 +10,10 @@ import islpy as isl
 from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Filter, Node, Sequence
+from scheduler.cost.levels import Placed
+from scheduler.strategies.contractions.levels import tile_levels
 from scheduler.strategies.contractions.recognise import Contraction
-from scheduler.strategies.contractions.tree import Group, TilePlan, build, group_nests, plan_tile
+from scheduler.strategies.contractions.tree import Group, Maker, TilePlan, build, group_nests, plan_tile
 from scheduler.strategies.planner import Plan, Planner
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
@@ -62,20 +64,24 @@ def _propose(plan: Planner, group: Group, position: int, taken: int, choose: Cho
     subtree = build(plan.scop, group, tile, plan.target, plan.threads)
     rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
     tree: Node = rest[0].child if len(rest) == 1 else Sequence(tuple(rest))
+    block = Maker(plan.scop, group, tile, plan.target).row_block(plan.target, plan.threads)
+    levels = tile_levels(plan.scop, tile, plan.target, block)
     if plan.attempt(
-        f"contraction {update.name}", _describe(group, tile), lambda s: s.set_order(tree), **_figures(tile)
-    ):
+        f"contraction {update.name}", _describe(group, tile, levels), lambda s: s.set_order(tree),
+        **_figures(tile, levels),
+    ):  # fmt: skip
         plan.claimed |= set(domain)
 
 
-def _figures(plan: TilePlan) -> dict[str, Any]:
+def _figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:
     return {
         "rows": plan.tile.rows, "columns": plan.tile.columns, "row_loop": plan.rows, "column_loop": plan.columns,
         "accumulators": plan.tile.rows * plan.tile.vectors, "peak_share": round(plan.score, 3), "packed": plan.pack,
+        "levels": [p.data() for p in levels],
     }  # fmt: skip
 
 
-def _describe(group: Group, plan: TilePlan) -> str:
+def _describe(group: Group, plan: TilePlan, levels: list[Placed]) -> str:
     """The decision in one line."""
     update, tile = group.contraction.update, plan.tile
     text = (
@@ -86,4 +92,6 @@ def _describe(group: Group, plan: TilePlan) -> str:
         text += f", {plan.panel.load.array} packed in panels"
     if group.after:
         text += f", fused with {', '.join(s.name for s in group.after)}"
+    if levels:
+        text += f"; {', '.join(map(str, levels))}"
     return text
