@@ -54,6 +54,7 @@ def compile_model(
     dtype: str | None = None,
     keep_f32: Sequence[str] = (),
     contiguous: Groups = (),
+    layouts: str = "auto",
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -86,6 +87,8 @@ def compile_model(
         contiguous: groups of tensors that lie one behind the other in the arena, in this order, each at a multiple
             of 64 bytes, all intact when the last is made (`model.plan.slots[name].place.offset`). Not on a GPU, and
             for sizes that are numbers.
+        layouts: how images between kernels are stored: `auto` (as the cost model finds best), `as_given`, or as many as
+            possible `channels_last` or `blocked` (blocks of channels as wide as a register tile). For CPUs.
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
 
     Raises:
@@ -96,7 +99,7 @@ def compile_model(
     """
     return compile_with(source, CompileOptions(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
-        fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous,
+        fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts,
     ))  # fmt: skip
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from poly.dtypes import DType
 from poly.errors import PolycError
+from poly.rewriting.relayout import Layout, laid_out_shape
 
 if TYPE_CHECKING:
     from graph_driver.dynamic.symbols import Symbols
@@ -56,7 +58,7 @@ class Tensor:
     `sizes` holds the elements of a small integer tensor that follows from symbolic sizes, as an
     array of integers and formulas: nothing computes it, its elements are written down before a run.
     `codes`: the constant is a dequantised one. `onnx_type` (an `onnx.TypeProto`) says what a value of
-    the host is, as far as it is known.
+    the host is, as far as it is known. `layout`: how kernels store it, where not by rows.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Tensor:
     onnx_type: Any = None
     sizes: np.ndarray | None = None
     codes: Codes | None = None
+    layout: Layout | None = None
 
     @property
     def static(self) -> bool:
@@ -82,8 +85,10 @@ class Tensor:
 
     @property
     def nbytes(self) -> Any:
-        """Bytes of the dense row-major storage (a number or a formula); only of a static tensor."""
+        """Bytes of its storage (a number or a formula), padding included; only of a static tensor."""
         assert self.dtype is not None
+        if self.layout is not None:
+            return prod(laid_out_shape(self.shape or (), self.layout)) * self.dtype.bytes
         return self.size * self.dtype.bytes
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from graph_driver import memory
+from graph_driver.layouts.formats import LAYOUTS
 from graph_driver.passes import manager
 from poly.errors import ArgumentError, OptionError
 from poly.target import GpuTarget, Target
@@ -25,7 +26,7 @@ class CompileOptions:
     """The options of `graph_driver.compile_model.compile_model`, by the same names and with the same meaning.
 
     Raises:
-        ArgumentError: there is no such planner.
+        ArgumentError: there is no such planner, or no such choice of layouts.
     """
 
     target: str | Target | GpuTarget = "cpu"
@@ -47,10 +48,13 @@ class CompileOptions:
     dtype: str | None = None
     keep_f32: Sequence[str] = ()
     contiguous: Groups = ()
+    layouts: str = "auto"
 
     def __post_init__(self) -> None:
         if self.planner is not None and self.planner not in memory.PLANNERS:
             raise ArgumentError(f"there is no planner '{self.planner}'; planners are {', '.join(memory.PLANNERS)}")
+        if self.layouts not in LAYOUTS:
+            raise ArgumentError(f"there are no layouts '{self.layouts}'; choices are {', '.join(LAYOUTS)}")
 
     def pipeline(self, platform: Platform) -> tuple[Pass, ...]:
         """The graph passes in the order in which they run.
@@ -85,7 +89,8 @@ class CompileOptions:
 
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
-    "threads": (None, 1), "tasks": (False,), "tuned": (None, False), "contiguous": ((), []),
+    "layouts": ("auto", "as_given"), "threads": (None, 1), "tasks": (False,), "tuned": (None, False),
+    "contiguous": ((), []),
 }  # fmt: skip
 """Values that say that an option is not asked for."""
 
@@ -102,9 +107,11 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "tasks": "they are threads of a CPU",
         "tuned": "schedules are tuned for CPUs",
         "contiguous": "contiguous tensors are for the arena of a CPU",
+        "layouts": "its kernels read images as the model has them",
     },
     "symbolic": {
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",
+        "layouts": "blocks of channels need sizes that are numbers (--dim NAME=V)",
     },
     "one thread": {
         "tasks": "independent steps run at the same time on several (threads=2 or more)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from emit import cache
 from graph_driver import kernels, memory
@@ -15,6 +16,7 @@ from graph_driver.fusion.ordering import in_best_order
 from graph_driver.fusion.pieces import Piece
 from graph_driver.importing.limits import check_memory, human
 from graph_driver.ir import Graph
+from graph_driver.layouts.choose import choose_formats
 from graph_driver.operators import lookup
 from graph_driver.options import CompileOptions
 from graph_driver.passes import manager
@@ -39,17 +41,20 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
     return [str(r) for r in manager.run(graph, options.pipeline(platform), platform.machine)]
 
 
-def formed(graph: Graph, platform: Platform, fuse: bool) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
-    """Nodes as operators, joined into groups in the order of execution, and constants stored in another layout."""
+def formed(
+    graph: Graph, platform: Platform, options: CompileOptions
+) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
+    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
     pieces = groups.translate(graph, lookup)
-    found = groups.form_groups(graph, pieces, fuse, platform.machine, platform.gpu)
+    found = groups.form_groups(graph, pieces, options.fuse, platform.machine, platform.gpu)
     if graph.symbols is None:  # which order needs least memory depends on the sizes
         found = in_best_order(graph, found)
-    found = overwrite(graph, found)
-    if platform.kind == "gpu":  # panels are for vectors of a CPU
-        return pieces, found, ()
+    if platform.kind == "gpu":  # panels and blocks are for vectors of a CPU
+        return pieces, overwrite(graph, found), ()
+    chosen = choose_formats(graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given")
+    found = overwrite(graph, chosen.groups)
     found, rearranged = pack_constants(graph, found, platform.machine)
-    return pieces, found, rearranged
+    return pieces, found, (*chosen.stored, *rearranged)
 
 
 def plan_graph(
@@ -106,7 +111,7 @@ def _kernels(
     """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
     report.nodes = len(graph.nodes)
     with report.stage("key"):
-        key = memo.graph_key(graph, platform.machine, platform.backend, platform.threads, options.fuse)
+        key = memo.graph_key(graph, platform.machine, platform.backend, platform.threads, options.fuse, options.layouts)
         key = use.keyed(key)
         known = memo.find(key, graph)
     if known is not None:
@@ -118,9 +123,14 @@ def _kernels(
                 rearrange(graph, what)
         return known.groups, known.compiled
     with report.stage("groups"):
-        pieces, found, rearranged = formed(graph, platform, options.fuse)
+        pieces, found, rearranged = formed(graph, platform, options)
     with report.stage("kernels"):
-        found, compiled = compile_groups(graph, found, pieces, platform, options, report)
+        try:
+            found, compiled = compile_groups(graph, found, pieces, platform, options, report)
+        except LayoutRefused as error:
+            report.notes.append(f"all tensors are stored as the model has them: {error}")
+            pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"))
+            found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     report.decisions = [str(d) for d in graph.decisions]
     memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
     return found, compiled
@@ -171,12 +181,18 @@ def _without(
     for g in found:
         if g.key not in failed:
             kept.append(g)
+        elif any(graph.tensors[t].layout is not None for t in (*g.inputs, *g.outputs)):
+            raise LayoutRefused(f"{g.label} at '{g.nodes[0].name}': {failed[g.key]}")
         elif len(g.nodes) > 1:
             report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
             kept += split(g, pieces)
         else:
             kept.append(on_host(g, f"no code: {failed[g.key]}"))
     return kept
+
+
+class LayoutRefused(Exception):
+    """A kernel cannot be compiled with its images stored by their layouts."""
 
 
 def _too_large(plan: Plan, limit: int) -> str:

@@ -24,7 +24,7 @@ from poly.target import Target
 SUFFIX = ".model"
 
 
-def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bool) -> str:
+def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bool, layouts: str) -> str:
     """The cache key of a graph after its passes."""
     from emit import cache
 
@@ -39,7 +39,7 @@ def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bo
         for key, value in sorted(n.attrs.items()):
             digest.update(key.encode())
             digest.update(_attribute_bytes(value))
-    digest.update(repr((graph.inputs, graph.outputs, sorted(graph.opsets.items()), fuse)).encode())
+    digest.update(repr((graph.inputs, graph.outputs, sorted(graph.opsets.items()), fuse, layouts)).encode())
     return cache.make_key("graph", digest.hexdigest(), repr(target), backend, str(threads), fingerprint())
 
 
@@ -67,7 +67,7 @@ def _attribute_bytes(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Known:
-    """A graph's groups, kernels by group key, notes, weights stored in other layouts, and
+    """A graph's groups, kernels by group key, notes, tensors stored in other layouts, and
     decisions about fusion as text."""
 
     groups: list[Group]

@@ -178,7 +178,7 @@ def program_digest(plan: Plan, triple: str) -> str:
     """What ties machine code to its plan: the calls in order with the addresses that are in the code, the
     steps of the host, and all memory that they touch."""
     steps = [(s.kind, s.symbol, s.index, s.args, s.results, s.captures) for s in plan.steps]
-    slots = [(s.name, s.dtype, s.shape, s.place, s.nbytes) for s in plan.slots.values()]
+    slots = [(s.name, s.dtype, s.shape, s.place, s.nbytes, s.layout) for s in plan.slots.values()]
     whole = (entry.entry_text(plan, triple), steps, slots, plan.inputs, plan.outputs, plan.peak, plan.weight_bytes)
     return hashlib.sha256(repr(whole).encode()).hexdigest()
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from graph_driver import wiring
 from graph_driver.cli.inspect import MODEL_STAGES, UsageError, run_registrations
+from graph_driver.layouts.formats import LAYOUTS
 from graph_driver.memory import PLANNERS
 from poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError
 
@@ -154,6 +155,10 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         help="implementations by cost, or one kernel for each node as the operator's definition has it",
     )  # fmt: skip
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
+    p.add_argument(
+        "--layouts", choices=LAYOUTS, default="auto",
+        help="how images between kernels are stored (default: as the cost model finds best)",
+    )  # fmt: skip
     p.add_argument(
         "--register", action="append", type=Path, default=[], metavar="FILE.py",
         help="run this file first: it registers C functions (polyc.register_external)",

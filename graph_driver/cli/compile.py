@@ -70,7 +70,7 @@ def options_of(
         manager.select(passes, disabled)
     except ArgumentError as error:
         raise UsageError(str(error)) from None
-    as_they_are = ("threads", "exact", "fast_math", "planner", "tasks", "tuned", "dtype")
+    as_they_are = ("threads", "exact", "fast_math", "planner", "tasks", "tuned", "dtype", "layouts")
     return CompileOptions(
         target=given["target"] or "cpu",
         dims=parse_dims(given["dim"]),
@@ -110,7 +110,7 @@ def refuse_compiled(arguments: argparse.Namespace, path: Path, sizes: bool = Fal
 OF_COMPILING: dict[str, Any] = {
     "target": None, "threads": None, "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost",
     "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
-    "contiguous": [], "memory_limit": None,
+    "contiguous": [], "memory_limit": None, "layouts": "auto",
 }  # fmt: skip
 """Options that say how a model is compiled, and what they are when not given."""
 

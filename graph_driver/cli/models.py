@@ -64,7 +64,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
-    _, groups, _ = formed(graph, platform, options.fuse)
+    _, groups, _ = formed(graph, platform, options)
     if stage in ("plan", "memory"):
         if graph.symbols is None:
             return [("", _plan_stage(_planned(graph, groups, platform, options), stage))]
@@ -98,7 +98,7 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     platform = _platform(options)
     machine, threads = platform.machine, platform.threads
     graph, records = optimised(path, options, platform)
-    _, groups, moved = formed(graph, platform, options.fuse)
+    _, groups, moved = formed(graph, platform, options)
     plan, seconds = _planned(graph, groups, platform, options), None
     if measure and platform.kind == "c99":
         raise UsageError("C sources do not run here: leave out --measure")
@@ -107,7 +107,7 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
         plan, seconds = model.plan, step_seconds(model)
         scops = {tuple(n.name for n in g.nodes): g for g in groups if g.scop is not None}
         groups = [scops.get(tuple(n.name for n in g.nodes), g) for g in model.groups]  # those from the cache: no Scops
-    moves = [m.described(graph) for m in moved]
+    moves = [m.described() for m in moved]
     predicted: Sequence[Prediction | None] = ()
     roofs = None
     if graph.symbols is None and platform.gpu is None and targets.obstacle(machine) is None:
@@ -120,7 +120,7 @@ def kernels_of_model(path: Path, options: CompileOptions) -> tuple[Platform, lis
     """The platform, and the distinct kernels of a model, each with a title. Raises `UsageError`, `ModelError`."""
     platform = _platform(options)
     graph, _ = optimised(path, options, platform)
-    return platform, _chosen(formed(graph, platform, options.fuse)[1], None)
+    return platform, _chosen(formed(graph, platform, options)[1], None)
 
 
 def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict[str, Any]:

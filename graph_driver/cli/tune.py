@@ -83,7 +83,7 @@ def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, in
         raise UsageError(
             f"to tune a model all sizes are numbers: give {', '.join(graph.symbols.ranges)} (--dim NAME=V)"
         )
-    return *worth_tuning(formed(graph, platform, options.fuse)[1], platform), platform.machine, platform.threads
+    return *worth_tuning(formed(graph, platform, options)[1], platform), platform.machine, platform.threads
 
 
 def _show(what: str, records: Sequence[tuple[str, int, Record]], left: int, threads: int, as_json: bool) -> None:

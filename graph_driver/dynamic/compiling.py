@@ -51,7 +51,7 @@ def plan_symbolic(
         report.passes = optimise(graph, platform, options)
     report.nodes = len(graph.nodes)
     with report.stage("groups"):
-        pieces, found, _ = formed(graph, platform, options.fuse)
+        pieces, found, _ = formed(graph, platform, options)
     with report.stage("kernels"):
         found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     for g in found:

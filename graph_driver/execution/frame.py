@@ -11,6 +11,7 @@ from graph_driver.execution.run_memory import address
 from graph_driver.planning.plan import Place, Plan, Slot, Step
 from poly.dtypes import BY_NAME
 from poly.errors import ArgumentError, ModelError
+from poly.rewriting.relayout import laid_out_shape, taken_out
 
 if TYPE_CHECKING:
     from graph_driver.execution.control import ControlNode
@@ -65,9 +66,12 @@ class Frame:
         return self.outputs[place.index][:size]
 
     def array(self, name: str) -> np.ndarray:
-        """The tensor's memory as an array (no copy)."""
+        """The tensor's memory as an array (no copy, unless kernels store it by a layout)."""
         slot = self.plan.slots[name]
         assert slot.dtype is not None and slot.shape is not None
+        if slot.layout is not None:
+            stored = self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np)
+            return taken_out(stored.reshape(laid_out_shape(slot.shape, slot.layout)), slot.shape, slot.layout)
         return self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np).reshape(slot.shape)
 
     def pointer(self, name: str) -> int:

@@ -15,7 +15,7 @@ from graph_driver.fusion.joined import Group
 from graph_driver.ir import Graph, Tensor
 from poly import json_io
 from poly.expr import Const
-from poly.rewriting.relayout import Layout, lay_out, relayout
+from poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
 from poly.scop import Array
 from poly.target import Target
 from scheduler.strategies.contractions.tree import constant_layouts
@@ -40,7 +40,7 @@ def _packed(graph: Graph, group: Group, target: Target, made: dict[str, Rearrang
     if not layouts:
         return group
     for array, layout in layouts.items():
-        what = _stored(graph, tensor_of[array], scop.arrays[array], layout)
+        what = stored_as(graph, tensor_of[array], scop.arrays[array], layout)
         made.setdefault(what.name, what)
         tensor_of[array] = what.name
         scop = relayout(scop, array, layout)
@@ -51,30 +51,34 @@ def _packed(graph: Graph, group: Group, target: Target, made: dict[str, Rearrang
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """The weight `source`, seen as `shape`, stored by `layout` as the tensor `name`."""
+    """The weight `source`, seen as `shape`, stored by `layout` as the tensor `name`; or what a kernel makes, stored so
+    under its own name."""
 
     name: str
     source: str
     shape: tuple[int, ...]
     layout: Layout
 
-    def described(self, graph: Graph) -> str:
-        """For people: the weight, its shape and the shape that it is stored in."""
-        stored = graph.tensors[self.name].shape or ()
-        return f"{self.source}: {list(self.shape)} stored as {list(stored)}"
+    def described(self) -> str:
+        """For people: the tensor, its shape and the shape that it is stored in."""
+        return f"{self.source}: {list(self.shape)} stored as {list(laid_out_shape(self.shape, self.layout))}"
 
 
 def rearrange(graph: Graph, what: Rearranged) -> None:
-    """Make the tensor `what.name` of `graph` if it is not there yet."""
+    """Make the tensor `what.name` of `graph` if it is not there yet, or say of one that is made in a run how it is
+    stored."""
+    old = graph.tensors[what.source]
+    if what.name == what.source:
+        graph.tensors[what.name] = replace(old, layout=what.layout)
+        return
     if what.name in graph.tensors:
         return
-    old = graph.tensors[what.source]
     assert old.const is not None
     data = lay_out(old.const.reshape(what.shape), what.layout)
     graph.tensors[what.name] = Tensor(what.name, old.dtype, data.shape, data)
 
 
-def _stored(graph: Graph, name: str, array: Array, layout: Layout) -> Rearranged:
+def stored_as(graph: Graph, name: str, array: Array, layout: Layout) -> Rearranged:
     """The weight in its new layout (made once per layout)."""
     shape = tuple(int(e.value) for e in array.shape if isinstance(e, Const))
     cuts = "x".join("_".join(map(str, part)) for part in layout)

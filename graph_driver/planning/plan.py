@@ -26,6 +26,7 @@ from graph_driver.passes.parts import storage
 from graph_driver.planning import tasks
 from graph_driver.planning.contiguous import Groups, gathered, offsets_of
 from graph_driver.planning.index_limits import index_limits
+from poly.rewriting.relayout import Layout
 
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
@@ -42,13 +43,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One tensor of the plan; dtype and shape are None for values of the host."""
+    """One tensor of the plan; dtype and shape are None for values of the host. `layout`: how kernels store it, where
+    that is not by rows; `nbytes` counts its padding."""
 
     name: str
     dtype: str | None
     shape: tuple[int, ...] | None
     place: Place
     nbytes: int = 0
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,8 @@ class Plan:
         for s in data["slots"]:
             shape = None if s["shape"] is None else tuple(int(n) for n in s["shape"])
             place = Place(s["place"]["kind"], int(s["place"]["index"]), int(s["place"]["offset"]))
-            slots[s["name"]] = Slot(s["name"], s["dtype"], shape, place, int(s["nbytes"]))
+            layout = None if s["layout"] is None else tuple((int(d), int(v), int(m)) for d, v, m in s["layout"])
+            slots[s["name"]] = Slot(s["name"], s["dtype"], shape, place, int(s["nbytes"]), layout)
         steps = tuple(
             Step(
                 s["kind"], str(s["label"]), tuple(s["args"]), tuple(s["results"]), tuple(s["nodes"]),
@@ -266,7 +270,7 @@ def _at(place: Place, offset: int) -> Place:
 def _slot(tensor: Tensor, place: Place) -> Slot:
     if not tensor.static or place.kind == "host" or tensor.dtype is None:
         return Slot(tensor.name, None, None, Place("host"), 0)
-    return Slot(tensor.name, tensor.dtype.name, tensor.shape, place, tensor.nbytes)
+    return Slot(tensor.name, tensor.dtype.name, tensor.shape, place, tensor.nbytes, tensor.layout)
 
 
 def _fixed_places(graph: Graph, root: Mapping[str, str]) -> tuple[dict[str, Place], list[tuple[int, Step]]]:

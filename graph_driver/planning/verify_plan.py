@@ -8,6 +8,7 @@ from graph_driver import memory
 from graph_driver.importing.limits import MAX_TENSOR_BYTES
 from graph_driver.planning.plan import Plan, Slot
 from poly.dtypes import BY_NAME
+from poly.rewriting.relayout import is_layout, laid_out_shape
 
 
 def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
@@ -50,8 +51,10 @@ def _check_slot(plan: Plan, slot: Slot) -> None:
         return
     if slot.dtype not in BY_NAME or slot.shape is None or any(n < 0 for n in slot.shape):
         raise memory.PlanError(f"'{slot.name}' has no valid type")
+    if slot.layout is not None and not is_layout(slot.shape, slot.layout):
+        raise memory.PlanError(f"'{slot.name}' has no valid layout")
     size = BY_NAME[slot.dtype].bytes
-    for extent in slot.shape:
+    for extent in slot.shape if slot.layout is None else laid_out_shape(slot.shape, slot.layout):
         size *= extent
     if size != slot.nbytes or size > MAX_TENSOR_BYTES:
         raise memory.PlanError(f"'{slot.name}' has {slot.nbytes} bytes, its shape needs {size}")

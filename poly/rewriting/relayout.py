@@ -75,6 +75,24 @@ def lay_out(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     return _gathered(data, layout) if blocked is None else blocked
 
 
+def taken_out(stored: np.ndarray[Any, Any], shape: tuple[int, ...], layout: Layout) -> np.ndarray[Any, Any]:
+    """The array of `shape` that `stored` holds by `layout`: the inverse of `lay_out`."""
+    grid = np.ogrid[tuple(slice(n) for n in shape)]
+    return stored[tuple(grid[dim] // div % mod if mod else grid[dim] // div for dim, div, mod in layout)]
+
+
+def is_layout(shape: tuple[int, ...], layout: Layout) -> bool:
+    """Whether every element of an array of this shape has a place of its own: each dimension is cut into nested
+    blocks, each of which occurs once. (`poly.forms.layouts` decides it for any map and all sizes.)"""
+    for dim in range(len(shape)):
+        cuts = sorted(((div, mod) for d, div, mod in layout if d == dim), reverse=True)
+        if not cuts or cuts[-1][0] != 1 or cuts[0][1] != 0:
+            return False
+        if any(mod * div != above for (above, _), (div, mod) in zip(cuts, cuts[1:])):
+            return False
+    return all(0 <= dim < len(shape) for dim, _, _ in layout)
+
+
 def _lay_out_blocks(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any] | None:
     """The common case without index arrays: every dimension is cut into nested blocks, so that
     padding, reshaping and transposing do it. None when the layout is no such cut."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import islpy as isl
@@ -57,6 +58,7 @@ def _propose(plan: Planner, group: Group, position: int, taken: int, choose: Cho
             peak_share=None if tile is None else round(tile.score, 3), needed=MIN_EFFICIENCY,
         )  # fmt: skip
         return
+    group = replace(group, contraction=tile.contraction)  # which operand moves what is part of the choice
     filters = top_filters(plan)
     domain: dict[str, isl.Set] = {}
     for f in filters[position : position + taken]:

@@ -12,7 +12,7 @@ contraction found in a Scop. Nothing here is trusted: the caller checks legality
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -91,7 +91,26 @@ def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[s
                 plan = _score(scop, c, panel, other, columns, rows, lanes, depth, target, constants)
                 if plan is not None and (best is None or plan.score > best.score + 1e-9):
                     best = plan
+    for lane in c.batch:
+        for found in _lanes_of_both(c, lane):
+            panel, other = found.operands
+            for rows in other.own[::-1]:
+                plan = _score(scop, found, panel, other, lane, rows, lanes, depth, target, constants)
+                if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                    best = plan
     return best if best is None else _several_sums(best, depth)
+
+
+def _lanes_of_both(c: Contraction, lane: str) -> Iterator[Contraction]:
+    """The contraction with `lane`, which moves both operands, as that of the one that moves alone in nothing.
+
+    Where neighbouring values of `lane` are neighbours in both operands (the channels of a depthwise convolution that
+    are stored last, or in blocks), they are lanes of vectors; rows of the tile share the panel's, the filter's.
+    """
+    for panel, other in (c.operands, c.operands[::-1]):
+        if not panel.own and stride(other.load, lane, 1) == 1:
+            batch = tuple(i for i in c.batch if i != lane)
+            yield replace(c, batch=batch, operands=(Operand(panel.load, (lane,)), other))
 
 
 def _several_sums(plan: TilePlan, depth: int) -> TilePlan:
