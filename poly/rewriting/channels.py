@@ -68,12 +68,14 @@ class _Marks:
 
     def __init__(self, scop: Scop, wanted: Mapping[str, Channels], constants: frozenset[str]) -> None:
         self.scop = scop
-        self.dims: dict[tuple[str, int], int] = {(n, c.dim): c.block for n, c in wanted.items()}
+        self.dims: dict[tuple[str, int], int] = {}
         self.constants = constants
         self.follow = constants | {n for n, a in scop.arrays.items() if a.kind == "local"}
         self.cut: dict[tuple[str, str], tuple[int, bool]] = {}  # statement, iterator -> block, whether padding runs too
-        while self._grow():
-            pass
+        for last in (False, True):  # what has blocks first: local arrays between both kinds get them
+            self.dims |= {(n, c.dim): c.block for n, c in wanted.items() if (c.block == LAST) == last}
+            while self._grow():
+                pass
 
     def _grow(self) -> bool:
         """One round; whether anything was new."""
@@ -104,8 +106,12 @@ class _Marks:
             return True
         # The last block runs whole: all that it touches must have room, and it may add up nothing.
         written = Var(i) in s.index
-        roomy = all(e == Var(i) and (self.dims.get((a, d)) == block or a in self.follow)
-                    for a, d, e in found if i in _names(e))  # fmt: skip
+        roomy = all(
+            e == Var(i)
+            and (self.dims.get((a, d), block) == block if a in self.follow else self.dims.get((a, d)) == block)
+            for a, d, e in found
+            if i in _names(e)
+        )
         plain = s.predicate is None and _padded(s, s.iters.index(i), size, block) is not None
         if written and roomy and plain:
             self.cut[s.name, i] = block, True

@@ -1,0 +1,70 @@
+"""Layouts as isl maps: bijections for all sizes, padding as a set, pairs that cancel."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from poly.forms.layout_maps import cancels, is_one_to_one, layout_map, padding, stored_places
+from poly.rewriting.channels import LAST, Channels
+from poly.rewriting.relayout import Layout, is_layout, laid_out_shape, lay_out, taken_out
+
+SYMBOLIC = ("N", "C", "H", "W")
+NCHW: Layout = tuple((k, 1, 0) for k in range(4))
+NHWC = Channels(1, LAST).layout(4)
+BLOCKED = {c: Channels(1, c).layout(4) for c in (4, 8, 16)}
+ALL = [NCHW, NHWC, *BLOCKED.values()]
+
+
+@pytest.mark.parametrize("layout", ALL)
+def test_a_bijection_for_all_sizes(layout: Layout) -> None:
+    assert is_one_to_one(SYMBOLIC, layout)
+    places = layout_map(SYMBOLIC, layout).range()
+    assert places.is_disjoint(padding(SYMBOLIC, layout))
+    assert places.union(padding(SYMBOLIC, layout)).is_equal(stored_places(SYMBOLIC, layout))
+
+
+def test_padding_is_in_the_last_block_alone() -> None:
+    for layout in (NCHW, NHWC):
+        assert padding(SYMBOLIC, layout).is_empty()
+    for c, layout in BLOCKED.items():
+        assert not padding(SYMBOLIC, layout).is_empty()
+        assert padding(("N", 2 * c, "H", "W"), layout).is_empty()
+        for channels in range(1, 3 * c):
+            exact = padding((1, channels, 2, 2), layout)
+            points = 4 * (-channels % c)
+            assert (0 if exact.is_empty() else int(exact.count_val().to_python())) == points
+
+
+def test_what_is_no_bijection_is_seen() -> None:
+    for layout in (((0, 4, 0), (0, 1, 3)), ((0, 2, 0),), ((0, 4, 0), (0, 1, 2)), ((1, 1, 0), (1, 1, 0))):
+        sizes = ("N", "M")[: 1 + max(d for d, _, _ in layout)]
+        assert not is_one_to_one(sizes, layout)
+        assert not is_layout((7,) * len(sizes), layout)
+    for layout in ALL:
+        assert is_layout((1, 7, 3, 3), layout)
+
+
+def test_pairs_cancel_when_their_composition_is_the_identity() -> None:
+    """t2 after t1 for every pair: there and back is nothing, whatever the layouts; another way back is not."""
+    for there, back in itertools.product(ALL, ALL):
+        first, second = layout_map(SYMBOLIC, there), layout_map(SYMBOLIC, back).reverse()
+        if len(there) == len(back):
+            assert cancels(first, second) == (there == back)
+        else:
+            assert not first.range().get_space().is_equal(second.domain().get_space())
+    first = layout_map(("N", 16, "H", "W"), BLOCKED[8])
+    swapped = layout_map((16, "N", "H", "W"), Channels(0, 8).layout(4))
+    assert not cancels(first, swapped.reverse())
+
+
+def test_data_go_there_and_back() -> None:
+    rng = np.random.default_rng()
+    for layout in ALL:
+        shape = tuple(int(n) for n in rng.integers(1, 20, 4))
+        data = rng.standard_normal(shape)
+        stored = lay_out(data, layout)
+        assert stored.shape == laid_out_shape(shape, layout)
+        assert np.array_equal(taken_out(stored, shape, layout), data)
