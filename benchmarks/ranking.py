@@ -157,7 +157,7 @@ def measured(case: Case) -> Row:
 
 
 def _scops(graph: Graph, platform: Platform) -> list[Scop]:
-    _, groups, _ = formed(graph, platform, True)
+    _, groups, _ = formed(graph, platform, OPTIONS)
     return [g.scop for g in groups if g.scop is not None]
 
 

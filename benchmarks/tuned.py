@@ -55,7 +55,7 @@ def tune(case: Case, trials: int) -> list[Record]:
     platform = platform_of("cpu", 1)
     graph = import_with(case.model, platform, options)
     optimise(graph, platform, options)
-    kernels, _ = worth_tuning(formed(graph, platform, options.fuse)[1], platform)
+    kernels, _ = worth_tuning(formed(graph, platform, options)[1], platform)
     return [tune_kernel(k.scop, platform.machine, 1, trials, LIMIT) for k in kernels]
 
 

@@ -55,8 +55,9 @@ def random_net(rng: np.random.Generator, channels: int) -> onnx.ModelProto:
         elif kind == "add":
             nodes.append(helper.make_node("Add", [x, str(rng.choice(made))], [y]))
         else:
-            nodes += [helper.make_node("GlobalAveragePool", [x], [f"g{k}"]), helper.make_node("Sigmoid", [f"g{k}"], [f"s{k}"]),
-                      helper.make_node("Mul", [x, f"s{k}"], [y])]  # fmt: skip
+            nodes.append(helper.make_node("GlobalAveragePool", [x], [f"g{k}"]))
+            nodes.append(helper.make_node("Sigmoid", [f"g{k}"], [f"s{k}"]))
+            nodes.append(helper.make_node("Mul", [x, f"s{k}"], [y]))
         made.append(y)
     nodes.append(helper.make_node("GlobalAveragePool", [made[-1]], ["y"]))
     return model_of(nodes, {"x": [int(rng.integers(1, 3)), 3, size, size]}, {"y": None, made[-1]: None}, weights)
