@@ -93,11 +93,6 @@ class Row:
         return spearman(self.predicted, self.measured)
 
     @property
-    def chosen(self) -> str:
-        """What the model likes best."""
-        return self.names[int(np.argmin(self.predicted))]
-
-    @property
     def loss(self) -> float:
         """The time of what the model likes best over that of the fastest."""
         return self.measured[int(np.argmin(self.predicted))] / min(self.measured)

@@ -200,8 +200,8 @@ def page(found: list[Row]) -> str:
         "# The model's tile and the best of a grid, one thread", "", machine_line(), "",
         "`python -m benchmarks.tiles`: every register tile (rows x vectors) that fits the registers, with blocks of "
         "rows for 1, 1/2 and 2 times half of L2; for jacobi-2d blocks of sweeps x rows, or none. The model chooses "
-        "without any measurement. Milliseconds of the thread (the machine had other work), the least of many runs in turns. "
-        "Convolutions with bias and ReLU, not as Winograd's.", "",
+        "without any measurement. Milliseconds of the thread (the machine had other work), the least of many runs in "
+        "turns. Convolutions with bias and ReLU, not as Winograd's.", "",
         "| case | the model's | ms | the grid's best | ms | ratio | points |",
         "| --- | --- | ---: | --- | ---: | ---: | ---: |",
         *map(str, found), "",
