@@ -132,7 +132,7 @@ def _schedules(case: Case, machine: Target, blocks: Target) -> Iterator[Schedule
     platform = platform_of("cpu", 1)
     graph = import_with(case.model, platform, OPTIONS)
     optimise(graph, platform, OPTIONS)
-    _, groups, _ = formed(graph, platform, True)
+    _, groups, _ = formed(graph, platform, OPTIONS)
     for g in groups:
         if g.scop is not None:
             yield automatic(g.scop, blocks, 1)

@@ -56,7 +56,7 @@ def scops(case: Case, target: Target) -> list[Scop]:
     platform, options = platform_of(target, 1), CompileOptions(threads=1)
     graph = import_with(case.model, platform, options)
     optimise(graph, platform, options)
-    return [g.scop for g in formed(graph, platform, True)[1] if g.scop is not None]
+    return [g.scop for g in formed(graph, platform, options)[1] if g.scop is not None]
 
 
 def check(case: Case, target: Target) -> None:

@@ -70,7 +70,7 @@ def test_operators_of_the_benchmark(case: Case) -> None:
     graph = import_with(case.model, platform, options)
     optimise(graph, platform, options)
     found = 0
-    for g in formed(graph, platform, True)[1]:
+    for g in formed(graph, platform, options)[1]:
         decisions = automatic(g.scop, V3, 1).decisions if g.scop is not None else ()
         for d in decisions:
             if d.stage == "contraction" and d.outcome == "done":
