@@ -1,11 +1,15 @@
 """Contractions: found from access expressions, tiled in registers, fused with what follows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import polyc
 from emit import targets
+from emit.compile import compile_kernel
 from examples.matmul import matmul
+from frontend_dsl.library.convolution import make_pointwise
 from graph_driver.compile_operator import compile_operator
 from poly.rewriting.relayout import lay_out, relayout
 from poly.scop import Scop
@@ -231,3 +235,22 @@ def test_rows_that_lie_apart_are_copied_side_by_side(shape: tuple[int, int, int]
         x, w, b = (rng.standard_normal(s, "f") for s in ((c, p), (c, o), (o,)))
         kernel = compile_operator(scop, targets.get(), schedule, threads)
         np.testing.assert_allclose(kernel(x, w, b), w.T @ x + b[:, None], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("channels, pixels, laid_out", [(256, 196, False), (512, 49, True)])
+def test_several_images_are_swept_one_by_one_where_they_leave_the_cache(
+    channels: int, pixels: int, laid_out: bool
+) -> None:
+    """Each tile of the weights would fetch all images again; one of them stays in half of L2."""
+    target = replace(V3, l2=1 << 19)
+    scop = make_pointwise(f32, 3, (channels, channels), pixels, True).scop()
+    draw_codes = np.random.default_rng(channels).integers
+    x, f = (draw_codes(-9, 9, s).astype("f4") for s in ((3, channels, pixels), (channels, channels)))
+    weights = f
+    if laid_out:
+        layout = constant_layouts(scop, frozenset({"F"}), target)["F"]
+        scop, weights = relayout(scop, "F", layout), lay_out(f, layout)
+    schedule = automatic(scop, target)
+    assert next(n for n in schedule.loops if n == "n" or n.endswith(".out")) == "n"
+    y = compile_kernel(scop, schedule.tree, target)(x, weights, np.zeros(channels, "f4"))
+    np.testing.assert_array_equal(y, np.einsum("oc,ncp->nop", f, x))

@@ -47,6 +47,7 @@ PAGE_BYTES = 4096
 UNROLL_INNER = 9
 LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8
+FAR_GAIN = 0.5  # share of the bytes from beyond L2 for which another order of the loops is worth it
 NEAR = 4  # elements at most this far apart are loaded whole and shuffled
 
 
@@ -164,6 +165,13 @@ def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) ->
         stride += abs(slope(load.index[dim], c.inner[0], 1) or 0) * below
         below *= shape[dim]
     return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
+
+
+def array_bytes(scop: Scop, load: Load) -> int | None:
+    """Bytes of the array; None when sizes decide."""
+    shape = scop.arrays[load.array].shape
+    sizes = [int(e.value) for e in shape if isinstance(e, Const)]
+    return prod(sizes) * load.dtype.bytes if len(sizes) == len(shape) else None
 
 
 def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, int] | None:
@@ -326,14 +334,17 @@ class Maker:
     def outer_members(self, target: Target, threads: int) -> tuple[list[Member], list[int | None]]:
         """Tile loops: the panel owner's first, so that its panel stays in cache; and their iterations."""
         plan, c = self.plan, self.group.contraction
-        order = [*c.single, *c.batch]
-        if set(plan.panel.own) == {plan.columns}:
-            order += [plan.columns, *(o for o in plan.other.own if o != plan.rows)]
-            order += [plan.rows] if plan.rows else []
+        alone = set(plan.panel.own) == {plan.columns}
+        swept = plan.other if alone else plan.panel
+        images = [o for o in swept.own if o not in (plan.rows, plan.columns)]
+        around = self.images_around(images, target)
+        first = [*c.single, *c.batch, *images[:around]]
+        if alone:
+            order = [*first, plan.columns, *images[around:]] + ([plan.rows] if plan.rows else [])
         else:
-            order += [plan.rows] if plan.rows else []
+            order = first + ([plan.rows] if plan.rows else [])
             order += [o for o in plan.other.own if o != plan.rows]
-            order += [*(o for o in plan.panel.own if o not in (plan.columns, plan.rows)), plan.columns]
+            order += [*images[around:], plan.columns]
         members: list[Member] = []
         trips: list[int | None] = []
 
@@ -342,9 +353,9 @@ class Maker:
             total = block or extent(self.plan.contraction.update, o)
             trips.append(None if total is None else -(-total // step))
 
-        block = self.row_block(target, threads)
+        block = self.row_block(target, threads) if around == len(images) else None
         if block and plan.rows:
-            place = len(c.single) + len(c.batch) if c.batch else 0
+            place = len(first) if c.batch or around else 0
             for o in order[:place]:
                 loop(o, o, 0, 1)
             loop(f"{plan.rows}.blk", plan.rows, 0, block)
@@ -358,11 +369,34 @@ class Maker:
                 loop(o, o, 0, 1)
         return members, trips
 
+    def images_around(self, images: Sequence[str], target: Target) -> int:
+        """How many of the other loops of the operand that is swept for each tile of the other one go outside of these
+        sweeps. It comes from beyond L2 each time if that is much; else the other operand comes again for each of their
+        iterations."""
+        plan, update = self.plan, self.group.contraction.update
+        alone = set(plan.panel.own) == {plan.columns}
+        swept, other = (array_bytes(self.scop, o.load) for o in (plan.panel, plan.other)[:: -1 if alone else 1])
+        loop, step = (plan.columns, plan.tile.columns) if alone else (plan.rows, plan.tile.rows)
+        trips = [extent(update, o) for o in images]
+        count = None if loop is None else extent(update, loop)
+        if swept is None or other is None or count is None or None in trips or self.group.contraction.batch:
+            return 0
+        best, least = 0, float("inf")
+        for k in range(len(images) + 1):
+            times = prod(n or 1 for n in trips[:k])
+            again = -(-count // step) if swept // times > target.l2 // 2 else 1
+            if alone and k == len(images):  # blocks of rows see to that
+                again, times = 1, times * -(-swept // times // (target.l2 // 2))
+            far = swept * again + times * other
+            if far < least * FAR_GAIN:
+                best, least = k, far
+        return best
+
     def row_block(self, target: Target, threads: int) -> int | None:
         """Rows whose operand fits half of L2, when the panels are swept for each block; with several threads
         rather fewer, so that all get as many tiles."""
         plan, c = self.plan, self.group.contraction
-        if plan.rows is None or plan.other.own != (plan.rows,) or set(plan.panel.own) != {plan.columns}:
+        if plan.rows not in plan.other.own or set(plan.panel.own) != {plan.columns}:
             return None
         sizes = [extent(c.update, i) for i in c.inner]
         total = extent(c.update, plan.rows)
