@@ -127,31 +127,33 @@ class Counted:
 
 
 def counted(s: Schedule, target: Target) -> Counted:
-    """What must move at the least, from the footprints of loops.
+    """What must move, from footprints: lines that the caches miss (`Schedule.misses`), and elements of registers.
 
-    For each level the outermost loop counts of which one iteration touches no more than fits there: what it touches
-    comes in anew in each iteration; an array of which iterations further out touch the same part, once for all of them
-    (as in Yotov et al., "Is search really necessary to generate high-performance BLAS?", Proc. IEEE 2005). Elements
-    are counted, not cache lines. What is written (C) moves twice.
+    What is written (C) moves twice.
     """
+    caches = (s.misses(capacity, target.line) for capacity in (target.l1, target.l2))
+    l1, l2 = (float(target.line * (sum(lines.values()) + lines["C"])) for lines in caches)
+    return Counted(_into_registers(s, target), l1, l2)
+
+
+def _into_registers(s: Schedule, target: Target) -> float:
+    """Bytes loaded and stored. Of the loops around the update the outermost counts of which one iteration touches no
+    more than the registers hold: what it touches comes in anew in each iteration, an array of which iterations further
+    out touch the same part once for all of them."""
     loops = matching(s.scop, s.tree, "S1.*")
     whole = {x: s.footprint(x).largest() for x in s.scop.arrays}
     touched = [whole, *({x: s.footprint(x, at=n).largest() for x in whole} for n in loops)]
     work = s.count("instances", statements="S1").largest()
     times = [1.0, *(work / s.count("instances", at=n, statements="S1").largest() for n in loops)]
-
-    def into(room: int) -> float:
-        """Bytes into a level that holds `room` bytes."""
-        at = next(k for k, t in enumerate(touched) if FLOAT * sum(t.values()) <= room)
-        total = 0.0
-        for x in whole:
-            since = at
-            while since > 0 and touched[since - 1][x] == touched[at][x]:
-                since -= 1
-            total += (2 if x == "C" else 1) * FLOAT * touched[at][x] * times[since]
-        return total
-
-    return Counted(into(target.vector_registers * target.vector_bits // 8), into(target.l1), into(target.l2))
+    room = target.vector_registers * target.vector_bits // 8
+    at = next(k for k, t in enumerate(touched) if FLOAT * sum(t.values()) <= room)
+    total = 0.0
+    for x in whole:
+        since = at
+        while since > 0 and touched[since - 1][x] == touched[at][x]:
+            since -= 1
+        total += (2 if x == "C" else 1) * FLOAT * touched[at][x] * times[since]
+    return total
 
 
 # ---- what came of them ----
