@@ -45,7 +45,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="?", const=2, metavar="N", help="one thread against N (2)")
     options = parser.parse_args()
     if options.threads is not None:
-        _threads(options.threads, options.rounds, options.json)
+        unused = [n for n in ("family", "results", "exports", "html") if getattr(options, n)]
+        if unused:
+            parser.error(f"--{unused[0]} does not go with --threads (--json and --page do)")
+        _threads(options.threads, options.rounds, options.json, options.page)
         return
     families, peers = options.family or FAMILIES, installed()
     folders = options.exports or [exports.default_folder()]
@@ -71,7 +74,7 @@ def _write(results: Results, rows: Path | None, page: Path | None, html: Path | 
         html.write_text(html_page(results), encoding="utf-8")
 
 
-def _threads(threads: int, rounds: int, path: Path | None) -> None:
+def _threads(threads: int, rounds: int, path: Path | None, page: Path | None) -> None:
     """The table of `benchmarks.threading_speed`."""
     peers = installed()
     found = list(threading_speed.rows(threads, peers, rounds))
@@ -83,6 +86,8 @@ def _threads(threads: int, rounds: int, path: Path | None) -> None:
     Console().print(table)
     if path:
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if page:
+        page.write_text(threading_speed.page(found, threads, systems), encoding="utf-8")
 
 
 def _rows(

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.cases import gemms
 from benchmarks.models import light_model, random_inputs
+from benchmarks.report import machine_line
 from graph_driver.bench.peers import PEERS
 from graph_driver.bench.timing import interleave
 from graph_driver.compile_model import compile_model
@@ -27,6 +28,23 @@ def rows(threads: int, peers: Sequence[str], rounds: int) -> Iterator[dict[str, 
     for name in MODELS:
         path = light_model(name)
         yield _row(name, str(path), random_inputs(path), threads, peers, rounds)
+
+
+def page(rows: Sequence[dict[str, Any]], threads: int, systems: Sequence[str]) -> str:
+    """The rows as a Markdown page: milliseconds with one thread and with several, and what these bring."""
+    cells = [f"{p}: 1 | {threads} threads | ratio" for p in systems]
+    lines = [
+        f"# {threads} threads beside one", "", machine_line([p for p in systems if p != "polyc"]), "",
+        "Milliseconds, the least of interleaved runs; the ratio is that of one thread to several. `load` is the",
+        "machine's load average while it ran: above 0.5 somebody else had a core, and ratios say little.", "",
+        f"| case | {' | '.join(cells)} | load |", f"| --- |{' ---: |' * (3 * len(systems) + 1)}",
+    ]  # fmt: skip
+    for r in rows:
+        figures = [
+            f"{r['ms'][f'{p} {n}'][0]:.2f}" if n else f"{r['ratio'][p]:.2f}" for p in systems for n in (1, threads, 0)
+        ]
+        lines.append(f"| {r['case']} | {' | '.join(figures)} | {r['load']} |")
+    return "\n".join(lines) + "\n"
 
 
 def _row(name: str, model: Any, inputs: Any, threads: int, peers: Sequence[str], rounds: int) -> dict[str, Any]:
