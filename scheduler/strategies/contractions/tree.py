@@ -41,9 +41,10 @@ SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
 ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
-PAGE_STEPS = 0.5  # an unpacked panel whose every reduction step lies on another page: TLB and L1 conflict misses
+PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
 PAGE_BYTES = 4096
+TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no more pages cost nothing (measured)
 UNROLL_INNER = 9
 LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8
@@ -146,7 +147,8 @@ def _score(
     if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
         if c.sweep:
             return None  # each element is read once: in the order of memory is best
-        score *= PAGE_STEPS
+        if (extent(c.update, c.inner[0]) or TLB_PAGES + 1) > TLB_PAGES:
+            score *= PAGE_STEPS
     if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
         score *= APART_ROWS
     cells = tile.rows * tile.columns
