@@ -23,6 +23,8 @@ from poly.expr import walk as walk_expr
 from poly.target import Target
 
 WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code
+MASKED_LOADS = 256  # bits of the vectors of machines that load under masks,
+MASKED_BITS = (32, 64)  # elements of so many bits
 WRITTEN_OUT_WEIGHT = 600  # operations in them, about
 
 
@@ -158,7 +160,8 @@ class _Chunks:
         done = 0
         while done < most:
             left = most - done
-            if left < lanes and left.bit_count() <= 2:
+            parts_of = left.bit_count() if left < lanes else 0
+            if parts_of == 1 or parts_of == 2 and not self.in_registers(done, lanes):
                 lanes = 1 << (left.bit_length() - 1)  # 6 iterations left: 4 and 2
             start = const_int(done)
             if lanes == 1:
@@ -169,6 +172,26 @@ class _Chunks:
             parts.append(part if exact else If(Binary("<", start, self.trip, bool_), part))
             done += lanes
         return parts
+
+    def in_registers(self, start: int, lanes: int) -> bool:
+        """Whether a masked vector from `start` takes one register, where two parts of it would take two: the loop
+        writes register buffers with room for the whole vector, and what it loads can be loaded under masks."""
+        if self.owner.target.vector_bits < MASKED_LOADS:
+            return False
+        at = self.lanes_at(const_int(start), lanes, None)
+        for s in walk(self.loop.body):
+            if not isinstance(s, Store):
+                continue
+            read = list(loads(s.value))
+            if not self.is_register(s.array) or any(x.dtype.bits not in MASKED_BITS for x in read):
+                return False
+            kept = [(s.array, s.index), *((x.array, x.index) for x in read if self.is_register(x.array))]
+            if not all(at.always_inside(array, at.subscripts(array, index)) for array, index in kept):
+                return False
+        return True
+
+    def is_register(self, array: str) -> bool:
+        return array in self.place.buffers and self.place.buffers[array].space == "register"
 
     def looped(self, lanes: int) -> list[Stmt]:
         """A loop of full chunks and one masked chunk for the rest."""
@@ -208,12 +231,12 @@ class _Chunks:
         """One iteration on its own."""
         return substitute_stmt(self.loop.body, {self.loop.var: self.position(t)})
 
-    def chunk(self, start: Expr, lanes: int, mask: Expr | None, copy: int = 0) -> Stmt:
-        """The body for iterations `start .. start + lanes`."""
+    def lanes_at(self, start: Expr, lanes: int, mask: Expr | None) -> Lanes:
+        """Iterations `start .. start + lanes` side by side."""
         base = self.position(start)
         form = linear(base)
         aligned = self.loop.step == 1 and form.const % lanes == 0 and all(c % lanes == 0 for _, c in form.terms)
-        at = Lanes(
+        return Lanes(
             self.loop.var,
             base,
             self.loop.step,
@@ -223,6 +246,10 @@ class _Chunks:
             tail=mask,
             aligned=aligned,
         )
+
+    def chunk(self, start: Expr, lanes: int, mask: Expr | None, copy: int = 0) -> Stmt:
+        """The body for iterations `start .. start + lanes`."""
+        at = self.lanes_at(start, lanes, mask)
         return _Body(self.accumulators, copy).stmt(self.loop.body, at)
 
 

@@ -12,6 +12,7 @@ from emit.loop_ir.loops import walk
 from emit.loop_ir.rewrite import stmt_exprs
 from emit.lowering.lower import lower
 from emit.passes.whole_lanes import whole_lanes
+from frontend_dsl.library.convolution import make_pointwise
 from poly.dtypes import bool_
 from poly.dtypes import f32 as single
 from poly.expr import Binary, Expr, Select, const_int
@@ -80,3 +81,15 @@ def test_lanes_that_are_read_keep_their_selection(lanes: int, left: int) -> None
         interp.run(f, {"Y": y}, {})
         outs.append(y)
     assert np.array_equal(*outs)
+
+
+def test_rests_in_registers_stay_whole_vectors() -> None:
+    """30 columns are 16 and 14: 8 + 4 + 2 for each row would take more registers than there are."""
+    scop = make_pointwise(single, 1, (9, 20), 30, False).scop()
+    fn = lower(scop, automatic(scop, V3).tree, "f", V3)
+    sums = [s for s in walk(fn.body) if isinstance(s, Store) and s.reduction is not None]
+    assert sums and {s.value.lanes for s in sums} == {8}
+    x, f = (np.random.default_rng(k).integers(-9, 9, s).astype("f4") for k, s in enumerate([(1, 9, 30), (20, 9)]))
+    y = interp.poisoned((1, 20, 30), single)
+    interp.run(fn, {"X": x, "F": f, "Y": y}, {})
+    np.testing.assert_array_equal(y, np.einsum("oc,ncp->nop", f, x))
