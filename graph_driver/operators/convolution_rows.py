@@ -7,12 +7,13 @@ from frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_pointw
 from graph_driver.operators.context import NodeContext, OperatorScop
 from graph_driver.operators.registry import data, optional, scop_of
 from graph_driver.operators.windows import Sizes, Window, window_of
+from poly.dtypes import f32, f64
 
 
 def is_depthwise(ctx: NodeContext) -> bool:
     """Whether each channel of a two-dimensional image has a filter of its own, over a padded image."""
     x, w = data(ctx, 0), data(ctx, 1)
-    if len(x.shape) != 4 or ctx.op_type != "Conv" or ctx.symbols is not None:
+    if not _over_images(ctx):
         return False
     groups = int(ctx.attrs.get("group", 1))
     return 1 < groups == x.shape[1] == w.shape[0] and image(ctx)[1].padded
@@ -21,9 +22,15 @@ def is_depthwise(ctx: NodeContext) -> bool:
 def is_pointwise(ctx: NodeContext) -> bool:
     """Whether each pixel of a two-dimensional image is transformed by one matrix."""
     x, w = data(ctx, 0), data(ctx, 1)
-    if len(x.shape) != 4 or ctx.op_type != "Conv" or ctx.symbols is not None:
+    if not _over_images(ctx):
         return False
     return int(ctx.attrs.get("group", 1)) == 1 and window_of(ctx, tuple(x.shape[2:]), tuple(w.shape[2:])).plain
+
+
+def _over_images(ctx: NodeContext) -> bool:
+    """Whether this is a convolution of images whose sizes are numbers; halves add up in f32, which is not done here."""
+    x = data(ctx, 0)
+    return len(x.shape) == 4 and ctx.op_type == "Conv" and ctx.symbols is None and x.dtype in (f32, f64)
 
 
 def image(ctx: NodeContext) -> tuple[Sizes, Window]:

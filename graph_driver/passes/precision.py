@@ -148,4 +148,4 @@ def _rounded(value: np.ndarray, dtype: DType) -> np.ndarray:
 
     limit = np.float32(ml_dtypes.finfo(dtype.np).max)
     kept = np.where(np.isfinite(value), np.clip(value, -limit, limit), value)
-    return np.ascontiguousarray(kept.astype(dtype.np))
+    return kept.astype(dtype.np, order="C")

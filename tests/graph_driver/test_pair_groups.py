@@ -89,5 +89,10 @@ def test_where_nothing_is_gained_they_stay_apart(height: int, channels: int | No
     assert len(model.plan.steps) == 2 and reason in decision(model)
 
 
+def test_halves_which_add_up_in_f32_stay_apart() -> None:
+    model = compile_model(proto(45), threads=1, dtype="f16")
+    assert not [s.label for s in model.plan.steps if s.label.count("Conv") > 1]
+
+
 def test_values_that_are_an_output_stay_in_memory() -> None:
     assert len(checked(proto(45, outputs=("u",))).plan.steps) == 2
