@@ -16,7 +16,7 @@ legality decides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import islpy as isl
@@ -140,6 +140,15 @@ def _propose(plan: Planner, pair: Pair) -> None:
     tiles = [plan_tile(plan.scop, g.contraction, plan.target) for g in (pair.first, pair.second)]
     if tiles[0] is None or tiles[1] is None or any(t is not None and t.pack for t in tiles):
         plan.decline(subject, declined, "one of them has no register tile that reads its operands as they are")
+        return
+    pair = replace(
+        pair,
+        first=replace(pair.first, contraction=tiles[0].contraction),
+        second=replace(pair.second, contraction=tiles[1].contraction),
+        channels=tuple(o for o in pair.channels if o != tiles[0].columns),  # lanes are no loop that others share
+    )
+    if not pair.channels:
+        plan.decline(subject, declined, "all channels are lanes of one register tile after another")
         return
     near = _bytes_of_block(plan.scop, pair)
     if near is None or near > plan.target.l2 // 2:

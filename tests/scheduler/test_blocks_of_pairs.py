@@ -11,10 +11,13 @@ from emit import targets
 from emit.compile import compile_kernel
 from frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_pointwise_rows
 from poly.dtypes import f32
+from poly.rewriting.channels import LAST, Channels, store_channels
 from poly.rewriting.compose import compose
+from poly.rewriting.relayout import lay_out, relayout
 from poly.scop import Scop
 from scheduler.schedule import Schedule
 from scheduler.strategies.auto import automatic, blocks_of_pairs
+from scheduler.strategies.contractions.tree import constant_layouts
 
 
 @dataclass(frozen=True)
@@ -117,3 +120,20 @@ def test_blocks_that_leave_half_of_l2_are_declined() -> None:
     schedule = automatic(case.scop(), machine)
     assert not one_nest(schedule)
     assert any("more than half of L2" in d.reason for d in schedule.decisions)
+
+
+@pytest.mark.parametrize("block", [16, LAST])
+def test_images_in_blocks_of_channels(block: int) -> None:
+    """Channels in lanes are inside the tiles, blocks of channels are a loop that both share."""
+    case = Case(32, 8, (12, 9), 4)
+    scop, layouts = store_channels(case.scop(), {"x": Channels(1, block)}, frozenset("fbvd"))
+    args, want = case.data()
+    stored = {n: lay_out(a, layouts[n]) if n in layouts else a for n, a in zip(scop.args, args, strict=True)}
+    target = targets.host()
+    for name, layout in constant_layouts(scop, frozenset("fbvd"), target).items():
+        scop, stored[name] = relayout(scop, name, layout), lay_out(stored[name], layout)
+    schedule = automatic(scop, target)
+    texts = [str(d) for d in schedule.decisions if d.stage == "pairs"]
+    assert any(("one nest" if block else "all channels are lanes") in text for text in texts), texts
+    kernel = compile_kernel(schedule.scop, schedule.tree)
+    np.testing.assert_allclose(np.reshape(kernel(*stored.values()), want.shape), want, rtol=1e-4, atol=1e-4)
