@@ -20,6 +20,7 @@ from graph_driver.platforms import platform_of
 from graph_driver.stages import formed, optimise
 from poly.scop import Scop
 from poly.target import Target
+from scheduler.strategies.auto import automatic
 from scheduler.strategies.contractions import tree
 from scheduler.strategies.contractions.register_tile import RegisterTile
 
@@ -104,3 +105,12 @@ def test_a_tile_that_is_too_large_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     case = next(c for c in CASES if c.name == "gemm 128x768x768")
     (scop,) = scops(case, targets.get("x86-64-v3"))
     assert any(spills(scop, targets.get("x86-64-v3")))
+
+
+@pytest.mark.parametrize("channels, columns", [(8, "w_1"), (64, "w_1"), (80, "o")])
+def test_lanes_run_along_the_image_where_filters_are_few(channels: int, columns: str) -> None:
+    """Unless the channels lie on more pages than the first-level TLB has."""
+    target = targets.get("x86-64-v3")
+    (scop,) = scops(convolution(Shape(channels, 12, (128, 128), (5,))), target)
+    done = [d.figures for d in automatic(scop, target, 1).decisions if d.stage == "contraction" and d.outcome == "done"]
+    assert [f["column_loop"] for f in done] == [columns]
