@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
+    if options.threads < 2:
+        parser.error("--threads: branches run beside each other on 2 or more")
     small = compile_model(mlp(), threads=1)
     feeds = {"x": np.ones((1, 16), np.float32)}
     small(feeds)
