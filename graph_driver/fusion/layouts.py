@@ -18,7 +18,7 @@ from poly.expr import Const
 from poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
 from poly.scop import Array
 from poly.target import Target
-from scheduler.strategies.contractions.tree import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:

@@ -30,7 +30,7 @@ from poly.rewriting.relayout import relayout
 from poly.target import Target
 from scheduler.cost.model import nominal
 from scheduler.strategies.auto import blocks_of_pairs
-from scheduler.strategies.contractions.tree import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts
 
 LEAST_ROWS = 2
 

@@ -30,7 +30,7 @@ from poly.rewriting.relayout import Layout, relayout
 from poly.scop import Scop
 from poly.target import GpuTarget, Target
 from scheduler.strategies.contractions.recognise import recognise
-from scheduler.strategies.contractions.tree import TilePlan, panel_layout, plain_dimension, plan_tile
+from scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile
 
 MEMORY_TRIP = 4.0
 """Cost of storing an element and loading it again, in vector operations."""

@@ -21,7 +21,7 @@ from poly.target import Target
 from scheduler.cost.model import Level, at_level, nominal, predict
 from scheduler.cost.work import work_of
 from scheduler.strategies.contractions.recognise import recognise
-from scheduler.strategies.contractions.tree import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts
 
 MOST_SHAPES = 3  # of images of one kernel, each with its own format
 

@@ -28,7 +28,7 @@ from poly.rewriting.relayout import relayout
 from poly.target import Target
 from scheduler.cost.model import Level, at_level, nominal, predict
 from scheduler.cost.work import work_of
-from scheduler.strategies.contractions.tree import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts
 
 GAIN = 0.99
 MOST_AFTER = 24  # pointwise nodes that siblings go on with

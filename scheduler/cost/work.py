@@ -12,7 +12,7 @@ from poly.tree import Band, Member, walk
 from scheduler.cost.model import Level, Work, at_level
 from scheduler.strategies.contractions.recognise import recognise, recognise_sweep
 from scheduler.strategies.contractions.strategy import MIN_EFFICIENCY
-from scheduler.strategies.contractions.tree import TilePlan, plan_tile
+from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from scheduler.strategies.vector_cost import (
     GATHER,
     SCATTER,

@@ -27,7 +27,8 @@ from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
 from scheduler.strategies.contractions.chains import Chain, row_operand, with_rows_joined
 from scheduler.strategies.contractions.recognise import extent
 from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tree import Maker, TilePlan, plan_tile
+from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from scheduler.strategies.contractions.tree import Maker
 from scheduler.strategies.joining import try_join
 from scheduler.strategies.planner import Planner, first_loops, parts
 from scheduler.strategies.sharing import shared_loop

@@ -25,9 +25,11 @@ from poly.expr import Load, Var
 from poly.scop import Scop, Statement
 from poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
 from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.group import Group, group_nests
 from scheduler.strategies.contractions.recognise import extent
 from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tree import Group, Maker, TilePlan, group_nests, plan_tile
+from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from scheduler.strategies.contractions.tree import Maker
 from scheduler.strategies.planner import Planner, first_loops
 from scheduler.strategies.sharing import shared_loop
 from scheduler.strategies.vectorising import vectorise

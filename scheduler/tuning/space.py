@@ -21,7 +21,7 @@ from scheduler.strategies.auto import OPERATIONS, STRATEGIES
 from scheduler.strategies.contractions.recognise import Contraction, extent, recognise
 from scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
 from scheduler.strategies.contractions.strategy import contractions
-from scheduler.strategies.contractions.tree import TilePlan, plan_tile
+from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from scheduler.strategies.planner import Planner
 
 MOST_TILES = 10  # register tiles: the best by the model

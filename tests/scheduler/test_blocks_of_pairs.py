@@ -17,7 +17,7 @@ from poly.rewriting.relayout import lay_out, relayout
 from poly.scop import Scop
 from scheduler.schedule import Schedule
 from scheduler.strategies.auto import automatic, blocks_of_pairs
-from scheduler.strategies.contractions.tree import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 @dataclass(frozen=True)

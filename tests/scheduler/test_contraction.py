@@ -18,7 +18,7 @@ from polyc import dims, empty, f32, f64, grid, i64, op
 from scheduler.strategies.auto import automatic
 from scheduler.strategies.contractions.recognise import recognise
 from scheduler.strategies.contractions.register_tile import choose
-from scheduler.strategies.contractions.tree import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")

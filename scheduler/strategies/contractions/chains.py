@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from poly.expr import loads
+from scheduler.strategies.contractions.group import Group, group_nests
 from scheduler.strategies.contractions.recognise import Operand
 from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tree import Group, group_nests
 from scheduler.strategies.joining import try_join
 from scheduler.strategies.planner import Plan, first_loops
 

@@ -10,7 +10,7 @@ from poly.scop import Scop
 from poly.target import Target
 from scheduler.cost.levels import Placed, Tile, place
 from scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from scheduler.strategies.contractions.tree import TilePlan
+from scheduler.strategies.contractions.tile_plan import TilePlan
 
 
 def tile_levels(scop: Scop, plan: TilePlan, target: Target, block: int | None) -> list[Placed]:

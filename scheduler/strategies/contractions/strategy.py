@@ -12,9 +12,11 @@ from poly.scop import Scop
 from poly.target import Target
 from poly.tree import Filter, Node, Sequence
 from scheduler.cost.levels import Placed
+from scheduler.strategies.contractions.group import Group, group_nests
 from scheduler.strategies.contractions.levels import tile_levels
 from scheduler.strategies.contractions.recognise import Contraction
-from scheduler.strategies.contractions.tree import Group, Maker, TilePlan, build, group_nests, plan_tile
+from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from scheduler.strategies.contractions.tree import Maker, build
 from scheduler.strategies.planner import Plan, Planner
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well

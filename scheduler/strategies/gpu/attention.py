@@ -23,9 +23,9 @@ import islpy as isl
 from poly.tree import Band, GpuAxis, Member, Node, loop_names
 from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
 from scheduler.strategies.contractions.chains import Chain, operands, with_rows_joined
+from scheduler.strategies.contractions.group import Group, used_outside
 from scheduler.strategies.contractions.recognise import Operand, extent
 from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tree import Group, used_outside
 from scheduler.strategies.gpu.attention_cost import moved
 from scheduler.strategies.gpu.plan import GpuPlan
 from scheduler.strategies.gpu.rows import SHUFFLES, spread

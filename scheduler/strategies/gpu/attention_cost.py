@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import prod
 
 from scheduler.strategies.contractions.chains import Chain, operands, row_operand
+from scheduler.strategies.contractions.group import Group
 from scheduler.strategies.contractions.recognise import extent
-from scheduler.strategies.contractions.tree import Group
 from scheduler.strategies.gpu.contraction import choose
 from scheduler.strategies.gpu.plan import GpuPlan
 from scheduler.strategies.gpu.tiles import UNKNOWN

@@ -27,9 +27,9 @@ from poly.scop import Scop
 from poly.target import GpuTarget
 from poly.tree import Filter, Node
 from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.group import Group, group_nests
 from scheduler.strategies.contractions.recognise import Contraction, extent
 from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tree import Group, group_nests
 from scheduler.strategies.gpu.convolution import (
     PIXEL_THREADS,
     ROW_THREADS,

@@ -18,8 +18,8 @@ from poly.expr import Var, loads
 from poly.scop import Scop, Statement
 from poly.target import GpuTarget
 from poly.tree import Band, GpuAxis, Leaf, LoopKind, Member, Node, Promote
+from scheduler.strategies.contractions.group import Group, used_outside
 from scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from scheduler.strategies.contractions.tree import Group, used_outside
 from scheduler.strategies.gpu.tiles import BlockTile, Maker, TiledContraction
 
 PIXEL_THREADS = 16

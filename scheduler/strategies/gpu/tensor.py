@@ -12,8 +12,8 @@ from poly.expr import Var, loads
 from poly.scop import Scop, Statement
 from poly.target import TF32, GpuTarget, mma_feature
 from poly.tree import Band, Layout, Leaf, Member, Node, Promote
+from scheduler.strategies.contractions.group import used_outside
 from scheduler.strategies.contractions.recognise import Contraction, Operand, extent
-from scheduler.strategies.contractions.tree import used_outside
 from scheduler.strategies.gpu.tiles import BlockTile, Maker
 
 SHAPE = "mma.m16n8k16"  # the feature of a target

@@ -10,8 +10,8 @@ from poly.expr import Var, loads
 from poly.scop import Scop, Statement
 from poly.tree import Band, Filter, Layout, Leaf, LoopKind, Member, Node, Promote, loop_dim
 from poly.tree import Sequence as InOrder
+from scheduler.strategies.contractions.group import Group, used_outside
 from scheduler.strategies.contractions.recognise import Operand, extent
-from scheduler.strategies.contractions.tree import Group, used_outside
 
 LANES = 4  # neighbouring columns of a thread: one 16-byte access
 UNKNOWN = 1 << 10  # what a symbolic size is taken for

@@ -1,0 +1,168 @@
+"""Which loop of a contraction runs along vector lanes, which is unrolled in rows, and how large the register tile is;
+and how operands that are constant should be stored for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from poly.expr import Const, Load, Var, loads
+from poly.rewriting.relayout import Layout
+from poly.scop import Scop
+from poly.target import Target
+from scheduler.strategies.contractions.recognise import (
+    Contraction,
+    Operand,
+    extent,
+    recognise,
+    slope,
+    stride,
+    variables,
+)
+from scheduler.strategies.contractions.register_tile import RegisterTile, choose
+
+SCATTER_CYCLES_PER_ELEMENT = 2.0
+PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
+STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
+PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
+APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
+PAGE_BYTES = 4096
+TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no more pages cost nothing (measured)
+LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
+MOST_SUMS = 8
+NEAR = 4  # elements at most this far apart are loaded whole and shuffled
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """`columns` runs along vector lanes (an iterator of `panel`), `rows` is unrolled."""
+
+    contraction: Contraction
+    panel: Operand
+    other: Operand
+    columns: str
+    rows: str | None
+    tile: RegisterTile
+    score: float
+    pack: bool
+
+
+def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
+    """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
+    best: TilePlan | None = None
+    lanes = target.lanes(c.update.value.dtype.bits)
+    depth = 1
+    for name in c.inner:
+        depth *= extent(c.update, name) or 64
+    for panel, other in (c.operands, c.operands[::-1]):
+        for columns in panel.own:
+            for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
+                plan = _score(scop, c, panel, other, columns, rows, lanes, depth, target, constants)
+                if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                    best = plan
+    for lane in c.batch:
+        for found in _lanes_of_both(c, lane):
+            panel, other = found.operands
+            for rows in other.own[::-1]:
+                plan = _score(scop, found, panel, other, lane, rows, lanes, depth, target, constants)
+                if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                    best = plan
+    return best if best is None else _several_sums(best, depth)
+
+
+def _lanes_of_both(c: Contraction, lane: str) -> Iterator[Contraction]:
+    """The contraction with `lane`, which moves both operands, as that of the one that moves alone in nothing.
+
+    Where neighbouring values of `lane` are neighbours in both operands (the channels of a depthwise convolution that
+    are stored last, or in blocks), they are lanes of vectors; rows of the tile share the panel's, the filter's.
+    """
+    for panel, other in (c.operands, c.operands[::-1]):
+        if not panel.own and stride(other.load, lane, 1) == 1:
+            batch = tuple(i for i in c.batch if i != lane)
+            yield replace(c, batch=batch, operands=(Operand(panel.load, (lane,)), other))
+
+
+def _several_sums(plan: TilePlan, depth: int) -> TilePlan:
+    """Rows of the panel side by side where one sum would wait for itself at each step of a long reduction."""
+    rows = next((o for o in reversed(plan.panel.own) if o != plan.columns), None)
+    count = None if rows is None else extent(plan.contraction.update, rows)
+    if plan.rows is not None or plan.tile.vectors > 1 or count is None or depth < LONG:
+        return plan
+    height = -(-count // -(-count // MOST_SUMS))
+    return replace(plan, rows=rows, tile=replace(plan.tile, rows=height))
+
+
+def _score(
+    scop: Scop, c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
+    lanes: int, depth: int, target: Target, constants: frozenset[str],
+) -> TilePlan | None:  # fmt: skip
+    row_extent = 1 if rows is None else extent(c.update, rows)
+    apart = stride(panel.load, columns, lanes)
+    near = apart is not None and 1 <= apart <= NEAR
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if near and apart else 1)
+    score = tile.efficiency
+    free = panel.load.array in constants
+    reuse = 1
+    for name in other.own:
+        reuse *= extent(c.update, name) or PACK_MIN_REUSE
+    plain = plain_dimension(panel.load, columns) is not None
+    pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,)
+    if not near or stride(panel.load, columns, tile.columns) != apart:
+        if not pack and not (free and plain):
+            return None
+        score *= 1.0 if free else STRIDED_PACK
+    if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
+        if c.sweep:
+            return None  # each element is read once: in the order of memory is best
+        if (extent(c.update, c.inner[0]) or TLB_PAGES + 1) > TLB_PAGES:
+            score *= PAGE_STEPS
+    if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
+        score *= APART_ROWS
+    cells = tile.rows * tile.columns
+    fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
+    if stride(c.update.target, columns, tile.columns) != 1:
+        score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
+    return TilePlan(c, panel, other, columns, rows, tile, score, pack)
+
+
+def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
+    """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
+    shape = [e.value if isinstance(e, Const) else 1 << 20 for e in scop.arrays[load.array].shape]
+    below = load.dtype.bytes
+    stride = 0
+    for dim in reversed(range(len(shape))):
+        stride += abs(slope(load.index[dim], c.inner[0], 1) or 0) * below
+        below *= shape[dim]
+    return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
+
+
+def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:
+    """Layouts in which constant operands of contractions should be stored (packed at compile time)."""
+    wanted: dict[str, Layout] = {}
+    for stmt in scop.statements.values():
+        c = recognise(stmt)
+        plan = None if c is None else plan_tile(scop, c, target, constants)
+        if plan is None or plan.panel.load.array not in constants:
+            continue
+        load = plan.panel.load
+        uses = sum(load.array == other.array for s in scop.statements.values() for other in loads(s.value))
+        if uses == 1 and all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
+            if plain_dimension(load, plan.columns) is not None:
+                wanted[load.array] = panel_layout(plan)
+    return wanted
+
+
+def plain_dimension(load: Load, name: str) -> int | None:
+    """The one dimension that `name` alone subscripts, None when it occurs otherwise."""
+    dims = [k for k, e in enumerate(load.index) if name in variables(e)]
+    return dims[0] if len(dims) == 1 and load.index[dims[0]] == Var(name) else None
+
+
+def panel_layout(plan: TilePlan) -> Layout:
+    """Panels of the tile's width: the cut dimension outermost, its lanes innermost."""
+    load, width = plan.panel.load, plan.tile.columns
+    d = plain_dimension(load, plan.columns)
+    assert d is not None
+    rest = tuple((k, 1, 0) for k in range(len(load.index)) if k != d)
+    return ((d, width, 0), *rest, (d, 1, width))
