@@ -21,7 +21,7 @@ from graph_driver.stages import formed, optimise
 from poly.scop import Scop
 from poly.target import Target
 from scheduler.strategies.auto import automatic
-from scheduler.strategies.contractions import tree
+from scheduler.strategies.contractions import tile_plan
 from scheduler.strategies.contractions.register_tile import RegisterTile
 
 PRODUCTS = re.compile(r"^\s+(vfn?madd|vpmaddwd|vpdpwssd|fmla|vfmla)")
@@ -101,7 +101,7 @@ def test_nothing_is_spilled_in_integer_products(sizes: tuple[int, int, int], nam
 
 
 def test_a_tile_that_is_too_large_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "choose", lambda *_, **__: RegisterTile(9, 3, 8, 1.0))
+    monkeypatch.setattr(tile_plan, "choose", lambda *_, **__: RegisterTile(9, 3, 8, 1.0))
     case = next(c for c in CASES if c.name == "gemm 128x768x768")
     (scop,) = scops(case, targets.get("x86-64-v3"))
     assert any(spills(scop, targets.get("x86-64-v3")))
