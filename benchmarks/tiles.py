@@ -33,7 +33,7 @@ from poly.rewriting.specialise import specialise
 from poly.target import Target
 from scheduler.schedule import Schedule
 from scheduler.strategies.auto import automatic
-from scheduler.strategies.contractions import tree
+from scheduler.strategies.contractions import tile_plan
 from scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
 
 OPTIONS = CompileOptions(threads=1, disable=("winograd",))  # the contraction's tile is in question
@@ -102,7 +102,7 @@ def contraction(family: str, case: Case) -> Row:
         for vectors in range(1, VECTORS + 1):
             if rows * vectors + vectors + 1 > machine.vector_registers:
                 continue
-            with patch.object(tree, "choose", _forced(rows, vectors)):
+            with patch.object(tile_plan, "choose", _forced(rows, vectors)):
                 for share in L2_SHARES:
                     try:
                         runs[f"{rows}x{vectors}, {share:g}"] = _runs(case, machine, _with_l2(machine, share))

@@ -22,6 +22,7 @@ from poly.errors import BuildError
 from poly.expr import Binary, Const, Expr, Load, Var, const_int
 
 UNROLLED = 16  # accesses of one thread that are under way together: each of them holds registers
+WHOLE = 64  # the same for OpenCL: PoCL computes some loops of few rounds between barriers wrongly (PolyBench's adi)
 
 
 def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
@@ -44,11 +45,11 @@ def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
 
 def cooperative(
     nest: Stmt, shared: Mapping[str, Buffer], arrays: Mapping[str, Buffer], thread: Expr, threads: int, names: Names,
-    guards: Sequence[Expr], known: Mapping[str, int],
+    guards: Sequence[Expr], known: Mapping[str, int], together: int = UNROLLED,
 ) -> Stmt:  # fmt: skip
     """The copy, spread over the threads of the block; `thread` is the number of a thread. The
     `guards` are those that hold for all threads or for none; `arrays` lie outside the launch; `known`: what
-    sizes are multiples of.
+    sizes are multiples of; `together`: how many rounds are written out.
 
     Raises:
         BuildError: the extent of a loop of the copy has no constant bound.
@@ -83,8 +84,8 @@ def cooperative(
         return Let(at, thread, body)
     chunk = names.fresh(f"{buffer.name}_chunk")
     value = rebuild(linear(Var(chunk)) + linear(thread))
-    together = UNROLLED if -(-total // threads) > UNROLLED else None
-    return For(chunk, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", together, loops[0].loop)
+    factor = together if -(-total // threads) > together else None
+    return For(chunk, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", factor, loops[0].loop)
 
 
 _FIRST = "@first"  # stands for the first lane's value until that has a name

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from emit.gpu.copies import cooperative, copied_buffer, transposes
+from emit.gpu.copies import UNROLLED, WHOLE, cooperative, copied_buffer, transposes
 from emit.gpu.extents import Extents, axis_of, bound_loops, reads
 from emit.gpu.given import WIDEST, both, multiples, worthwhile
 from emit.gpu.guards import guarded, holds_for_some
@@ -177,7 +177,8 @@ class _Device:
             )
             threads, names = self.extents.block_threads, self.host.names
             arrays = {} if copied.name in self.own else self.host.arrays  # (element by element)
-            return cooperative(s, self.shared, arrays, self.thread, threads, names, guards, self.known)
+            together = WHOLE if self.host.target.kind == "opencl" else UNROLLED
+            return cooperative(s, self.shared, arrays, self.thread, threads, names, guards, self.known, together)
         if isinstance(s, Store):
             self.padded |= set(self.read_by_columns(s, at))
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
