@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from poly.expr import Const, Load, Var, loads
 from poly.rewriting.relayout import Layout
@@ -28,7 +29,8 @@ STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
 PAGE_BYTES = 4096
-TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no more pages cost nothing (measured)
+TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no more pages may cost nothing (measured)
+FEW = 2  # vectors: of fewer filters, lanes along the image win in spite of its pages (measured; of more they lose)
 LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8
 NEAR = 4  # elements at most this far apart are loaded whole and shuffled
@@ -115,7 +117,8 @@ def _score(
     if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
         if c.sweep:
             return None  # each element is read once: in the order of memory is best
-        if (extent(c.update, c.inner[0]) or TLB_PAGES + 1) > TLB_PAGES:
+        few = prod(extent(c.update, o) or FEW * lanes for o in other.own) < FEW * lanes
+        if not few or (extent(c.update, c.inner[0]) or TLB_PAGES + 1) > TLB_PAGES:
             score *= PAGE_STEPS
     if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
         score *= APART_ROWS
