@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from graph_driver.model import Model
 def compare(
     name: str, family: str, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int,
     flops: float = 0.0, moved: float = 0.0, also: Mapping[str, Runner] | None = None, bind: Inputs | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:  # fmt: skip
     """A row of results: `measure` of the model compiled here for one thread and the shapes of the inputs.
 
@@ -29,7 +30,7 @@ def compare(
     start = time.perf_counter()
     compiled = compile_model(model, threads=1, shapes={n: x.shape for n, x in inputs.items()}, bind=fixed)
     compile_s = time.perf_counter() - start
-    row = measure(compiled, model, inputs, (), rounds, also=rivals | dict(also or {}))
+    row = measure(compiled, model, inputs, (), rounds, also=rivals | dict(also or {}), clock=clock)
     minimum = row["ms"]["polyc"][0]
     return {
         "case": name,
@@ -45,7 +46,7 @@ def compare(
 
 def measure(
     compiled: Model, model: ModelProto | str, inputs: Inputs, peers: Sequence[str], rounds: int, threads: int = 1,
-    also: Mapping[str, Runner] | None = None,
+    also: Mapping[str, Runner] | None = None, clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:  # fmt: skip
     """Milliseconds (minimum and median) of polyc and of each peer, which reads `model` itself.
 
@@ -61,7 +62,7 @@ def measure(
     if threads == 1:
         pin_to_one_core()  # after compiling, which may use all
     try:
-        times = interleave(runners, rounds)
+        times = interleave(runners, rounds, clock=clock)
     finally:
         free_all_cores()
     ours = times["polyc"]

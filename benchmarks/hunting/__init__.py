@@ -1,0 +1,1 @@
+"""Random cases of operators, kind by kind (`python -m benchmarks.hunt`)."""
