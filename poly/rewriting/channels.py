@@ -54,12 +54,13 @@ def store_channels(
         ScopError: shapes are symbolic, or the loops are not of a kind that can be cut.
     """
     marks = _Marks(scop, wanted, constants)
-    statements = {n: _restated(scop, s, marks) for n, s in scop.statements.items()}
-    arrays = {n: _stored(a, layout) if (layout := marks.layout(a)) else a for n, a in scop.arrays.items()}
-    tree = _recut(scop, scop.tree, marks, statements)
-    moved = {
-        n: layout for n in scop.arrays if scop.arrays[n].kind != "local" and (layout := marks.layout(scop.arrays[n]))
-    }
+    layouts = {n: layout for n, a in scop.arrays.items() if (layout := marks.layout(a))}
+    taken = {*scop.arrays, *scop.statements, *scop.params, *(i for s in scop.statements.values() for i in s.iters)}
+    cuts = {n: _cuts(scop, s, marks, taken) for n, s in scop.statements.items()}
+    statements = {n: _restated(s, marks, cuts[n], layouts) for n, s in scop.statements.items()}
+    arrays = {n: _stored(a, layouts[n]) if n in layouts else a for n, a in scop.arrays.items()}
+    tree = _recut(scop, scop.tree, marks, cuts, statements)
+    moved = {n: layout for n, layout in layouts.items() if scop.arrays[n].kind != "local"}
     return replace(scop, arrays=arrays, statements=statements, tree=tree), moved
 
 
@@ -71,6 +72,7 @@ class _Marks:
         self.dims: dict[tuple[str, int], int] = {}
         self.constants = constants
         self.follow = constants | {n for n, a in scop.arrays.items() if a.kind == "local"}
+        self.plain = [(s, _plain_subscripts(s)) for s in scop.statements.values()]
         self.cut: dict[tuple[str, str], tuple[int, bool]] = {}  # statement, iterator -> block, whether padding runs too
         for last in (False, True):  # what has blocks first: local arrays between both kinds get them
             self.dims |= {(n, c.dim): c.block for n, c in wanted.items() if (c.block == LAST) == last}
@@ -80,10 +82,8 @@ class _Marks:
     def _grow(self) -> bool:
         """One round; whether anything was new."""
         before = len(self.dims), len(self.cut)
-        for s in self.scop.statements.values():
-            found = list(_subscripts(s))
-            for i in s.iters:
-                here = [(a, d) for a, d, e in found if e == Var(i)]
+        for s, iterators in self.plain:
+            for i, here in iterators.items():
                 blocks = {self.dims[x] for x in here if x in self.dims}
                 if not blocks:
                     continue
@@ -141,6 +141,15 @@ def _subscripts(s: Statement) -> Iterator[tuple[str, int, Expr]]:
             yield load.array, d, e
 
 
+def _plain_subscripts(s: Statement) -> dict[str, list[tuple[str, int]]]:
+    """By iterator: array and dimension of the accesses that it subscripts alone."""
+    found: dict[str, list[tuple[str, int]]] = {i: [] for i in s.iters}
+    for a, d, e in _subscripts(s):
+        if isinstance(e, Var) and e.name in found:
+            found[e.name].append((a, d))
+    return found
+
+
 def _names(e: Expr) -> set[str]:
     found = {e.name} if isinstance(e, Var) else set()
     return found.union(*(_names(c) for c in e.children()))
@@ -171,8 +180,9 @@ def _padded(s: Statement, position: int, size: int, block: int) -> isl.Set | Non
 
 @dataclass(frozen=True)
 class _Cuts:
-    """The cut iterators of one statement: `pairs[i]` are the new names and the block."""
+    """The cut iterators of one statement: `pairs[i]` are the new names and the block; `names` all new iterators."""
 
+    names: tuple[str, ...]
     pairs: Mapping[str, tuple[str, str, int]]
     back: isl.MultiAff | None  # new instances to old ones
 
@@ -182,9 +192,9 @@ class _Cuts:
         return Binary("+", Binary("*", Var(outer), const_int(block), i64), Var(inner), i64)
 
 
-def _cuts(scop: Scop, s: Statement, marks: _Marks) -> tuple[_Cuts, tuple[str, ...]]:
-    """The cuts of a statement and its new iterators."""
-    taken = {*scop.arrays, *scop.statements, *scop.params, *(i for t in scop.statements.values() for i in t.iters)}
+def _cuts(scop: Scop, s: Statement, marks: _Marks, others: set[str]) -> _Cuts:
+    """The cuts of a statement; new names are none of `others`."""
+    taken = set(others)
     pairs: dict[str, tuple[str, str, int]] = {}
     names: list[str] = []
     for i in s.iters:
@@ -196,7 +206,7 @@ def _cuts(scop: Scop, s: Statement, marks: _Marks) -> tuple[_Cuts, tuple[str, ..
         pairs[i] = outer, inner, known[0]
         names += [outer, inner]
     if not pairs:
-        return _Cuts(pairs, None), tuple(names)
+        return _Cuts(tuple(names), pairs, None)
     space = set_space(s.name, names, scop.params)
     ls = isl.LocalSpace.from_space(space)
 
@@ -210,9 +220,8 @@ def _cuts(scop: Scop, s: Statement, marks: _Marks) -> tuple[_Cuts, tuple[str, ..
     total = isl.AffList.alloc(isl.DEFAULT_CONTEXT, len(affs))
     for aff in affs:
         total = total.add(aff)
-    return _Cuts(
-        pairs, isl.MultiAff.from_aff_list(space.map_from_domain_and_range(s.domain.get_space()), total)
-    ), tuple(names)
+    back = isl.MultiAff.from_aff_list(space.map_from_domain_and_range(s.domain.get_space()), total)
+    return _Cuts(tuple(names), pairs, back)
 
 
 def _fresh(name: str, taken: set[str]) -> str:
@@ -221,7 +230,7 @@ def _fresh(name: str, taken: set[str]) -> str:
     return name
 
 
-def _domain(s: Statement, cuts: _Cuts, names: tuple[str, ...], old: isl.Set, marks: _Marks) -> isl.Set:
+def _domain(s: Statement, cuts: _Cuts, old: isl.Set, marks: _Marks) -> isl.Set:
     """A set of old instances as new ones, with the padding where it is the whole domain."""
     for i in cuts.pairs:
         block, pads = marks.cut[s.name, i]
@@ -235,16 +244,14 @@ def _domain(s: Statement, cuts: _Cuts, names: tuple[str, ...], old: isl.Set, mar
         return old
     new = old.preimage_multi_aff(cuts.back)
     for _, inner, block in cuts.pairs.values():
-        at = names.index(inner)
+        at = cuts.names.index(inner)
         new = new.lower_bound_val(isl.dim_type.set, at, isl.Val(0)).upper_bound_val(
             isl.dim_type.set, at, isl.Val(block - 1)
         )
     return new
 
 
-def _restated(scop: Scop, s: Statement, marks: _Marks) -> Statement:
-    cuts, names = _cuts(scop, s, marks)
-    layouts = {n: layout for n, a in scop.arrays.items() if (layout := marks.layout(a))}
+def _restated(s: Statement, marks: _Marks, cuts: _Cuts, layouts: Mapping[str, Layout]) -> Statement:
     whole = {cuts.whole(i): pair for i, pair in cuts.pairs.items()}
 
     def subscripts(array: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -259,7 +266,7 @@ def _restated(scop: Scop, s: Statement, marks: _Marks) -> Statement:
 
     index = tuple(rewrite(e, move) for e in s.index)
     return replace(
-        s, iters=names, domain=_domain(s, cuts, names, s.domain, marks), value=rewrite(s.value, move),
+        s, iters=cuts.names, domain=_domain(s, cuts, s.domain, marks), value=rewrite(s.value, move),
         index=subscripts(s.array, index) if s.array in layouts else index,
         predicate=None if s.predicate is None else rewrite(s.predicate, move),
         dynamic=tuple(replace(d, lo=rewrite(d.lo, move), hi=rewrite(d.hi, move)) for d in s.dynamic),
@@ -276,48 +283,47 @@ def _coordinate(e: Expr, div: int, mod: int, whole: Mapping[Expr, tuple[str, str
     return Binary("%", e, const_int(mod), i64) if mod else e
 
 
-def _recut(scop: Scop, node: Node, marks: _Marks, new: Mapping[str, Statement]) -> Node:
+def _recut(scop: Scop, node: Node, marks: _Marks, cuts: Mapping[str, _Cuts], new: Mapping[str, Statement]) -> Node:
     """The tree over the new instances, in the same order; a loop over a cut iterator becomes two."""
     if isinstance(node, Leaf):
         return Leaf()
     if isinstance(node, Sequence):
-        return Sequence(tuple(f for f in (_recut(scop, c, marks, new) for c in node.filters) if isinstance(f, Filter)))
+        parts = (_recut(scop, c, marks, cuts, new) for c in node.filters)
+        return Sequence(tuple(f for f in parts if isinstance(f, Filter)))
     if isinstance(node, Filter):
         domain = {}
         for n, where in node.domain.items():
             s = scop.statements[n]
-            cuts, names = _cuts(scop, s, marks)
-            domain[n] = new[n].domain if where.is_equal(s.domain) else _domain(s, cuts, names, where, marks)
-        return Filter(domain, _recut(scop, node.child, marks, new))
+            domain[n] = new[n].domain if where.is_equal(s.domain) else _domain(s, cuts[n], where, marks)
+        return Filter(domain, _recut(scop, node.child, marks, cuts, new))
     if not isinstance(node, Band):
         raise ScopError("the Scop has a schedule already")
-    members = [part for m in node.members for part in _loops(scop, m, marks)]
-    return Band(tuple(members), _recut(scop, node.child, marks, new), node.permutable)
+    members = [part for m in node.members for part in _loops(scop, m, cuts)]
+    return Band(tuple(members), _recut(scop, node.child, marks, cuts, new), node.permutable)
 
 
-def _loops(scop: Scop, m: Member, marks: _Marks) -> list[Member]:
-    blocks = set()
-    pulled: dict[str, isl.PwAff] = {}
-    for n, pa in m.schedule.items():
-        s = scop.statements[n]
-        cuts, _ = _cuts(scop, s, marks)
-        pulled[n] = pa if cuts.back is None else pa.pullback_multi_aff(cuts.back)
-        blocks |= {b for i, (_, _, b) in cuts.pairs.items() if pa.is_equal(loop_dim(s.domain, s.iters.index(i)))}
-    if not blocks:
-        return [replace(m, schedule=pulled)]
+def _loops(scop: Scop, m: Member, cuts: Mapping[str, _Cuts]) -> list[Member]:
+    over = {n: _cut_by(scop.statements[n], pa, cuts[n]) for n, pa in m.schedule.items()}
+    blocks = {pair[2] for pair in over.values() if pair is not None}
     if len(blocks) > 1:
         raise ScopError(f"loop {m.name} would be cut into blocks of {sorted(blocks)}")
-    (block,) = blocks
     outer: dict[str, isl.PwAff] = {}
     inner: dict[str, isl.PwAff] = {}
     for n, pa in m.schedule.items():
-        s = scop.statements[n]
-        cuts, names = _cuts(scop, s, marks)
-        own = next((p for i, p in cuts.pairs.items() if pa.is_equal(loop_dim(s.domain, s.iters.index(i)))), None)
-        if own is not None and own[2] == block:
-            space = isl.Set.universe(set_space(n, names, scop.params))
-            outer[n], inner[n] = (loop_dim(space, names.index(name)) for name in own[:2])
-        else:
-            outer[n] = pulled[n].scale_down_val(isl.Val(block)).floor()
-            inner[n] = pulled[n].mod_val(isl.Val(block))
+        back, pair = cuts[n].back, over[n]
+        if pair is not None:
+            space = isl.Set.universe(set_space(n, cuts[n].names, scop.params))
+            outer[n], inner[n] = (loop_dim(space, cuts[n].names.index(name)) for name in pair[:2])
+            continue
+        outer[n] = pa if back is None else pa.pullback_multi_aff(back)
+        for block in blocks:
+            outer[n], inner[n] = outer[n].scale_down_val(isl.Val(block)).floor(), outer[n].mod_val(isl.Val(block))
+    if not blocks:
+        return [replace(m, schedule=outer)]
     return [replace(m, name=f"{m.name}_o", schedule=outer), replace(m, name=f"{m.name}_i", schedule=inner)]
+
+
+def _cut_by(s: Statement, time: isl.PwAff, cuts: _Cuts) -> tuple[str, str, int] | None:
+    """The pair of new iterators of the cut one that a loop runs over; None where it runs over another."""
+    found = (pair for i, pair in cuts.pairs.items() if time.plain_is_equal(loop_dim(s.domain, s.iters.index(i))))
+    return next(found, None)

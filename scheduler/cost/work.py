@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from poly.expr import Load, loads
+from poly.expr import Const, Load, loads
 from poly.forms.affine import constant_of, set_space, to_pw_aff
+from poly.forms.ranges import bounds, points_of_box
 from poly.scop import Array, Scop, Statement
 from poly.target import Target
 from poly.tree import Band, Member, walk
@@ -52,7 +53,7 @@ def work_of(
 def _bytes(scop: Scop, array: Array) -> int | None:
     size = array.dtype.bytes
     for e in array.shape:
-        n = constant_of(to_pw_aff(e, set_space("", (), scop.params)))
+        n = int(e.value) if isinstance(e, Const) else constant_of(to_pw_aff(e, set_space("", (), scop.params)))
         if n is None:
             return None
         size *= n
@@ -61,16 +62,7 @@ def _bytes(scop: Scop, array: Array) -> int | None:
 
 def _points(s: Statement, scop: Scop) -> int | None:
     """Instances of a statement: points of the box around its domain."""
-    domain = s.domain.intersect_params(scop.context)
-    if domain.is_empty():
-        return 0
-    total = 1
-    for k in range(len(s.iters)):
-        low, high = domain.dim_min_val(k), domain.dim_max_val(k)
-        if not (low.is_int() and high.is_int()):
-            return None
-        total *= int(high.to_python()) - int(low.to_python()) + 1
-    return total
+    return points_of_box(s.domain.intersect_params(scop.context) if scop.params else s.domain)
 
 
 def _statement(
@@ -95,11 +87,17 @@ def _statement(
 def _costs(scop: Scop, s: Statement, around: list[Member], again: set[Load], target: Target) -> Iterator[float]:
     """What an instance costs with each loop in vector lanes, or in none; values loaded `again` are in registers."""
     for m in around:
-        size = constant_extent(scop, m, (s.name,))
         name = iterator(s, m.schedule[s.name])
+        size = constant_extent(scop, m, (s.name,)) if name is None or scop.params else _values(s, name)
         for lanes in {1, lanes_for(scop, (s.name,), size, target)}:
             known = 0.0 if name is None else sum(access_cost(load, name, lanes, False) for load in again)
             yield max(vector_cost(scop, m, (s.name,), lanes, size) - known, 1.0 / lanes)
+
+
+def _values(s: Statement, name: str) -> int | None:
+    """How many values an iterator has."""
+    found = bounds(s.domain, s.iters.index(name))
+    return None if found is None else found[1] - found[0] + 1
 
 
 def _packing(scop: Scop, tile: TilePlan) -> Work:
@@ -109,26 +107,28 @@ def _packing(scop: Scop, tile: TilePlan) -> Work:
     return Work(operations=size / load.dtype.bytes * (GATHER + SCATTER) / 2) if tile.pack else Work()
 
 
-def _touched(scop: Scop, array: Array, size: int) -> int:
-    """Bytes of an array that are read: no more than its loads can be (a table of which a few rows are taken)."""
-    total = 0
+def _loaded(scop: Scop) -> dict[str, int]:
+    """Bytes that the loads of each array ask for, equal ones of an instance counted each."""
+    total: dict[str, int] = {}
     for s in scop.statements.values():
-        count = sum(load.array == array.name for e in (s.value, *s.index) for load in loads(e))
-        total += count * (_points(s, scop) or 0) * array.dtype.bytes if count else 0
-    return min(size, total)
+        points = _points(s, scop) or 0
+        for load in (load for e in (s.value, *s.index) for load in loads(e)):
+            total[load.array] = total.get(load.array, 0) + points * scop.arrays[load.array].dtype.bytes
+    return total
 
 
 def _traffic(scop: Scop, sizes: Mapping[str, int], target: Target, levels: Mapping[str, Level | None]) -> Work:
     """Every array once from, or to, where it is; locals both. What is read again is in the tile's share of peak."""
     read: dict[str, float] = {}
     write: dict[str, float] = {}
+    loaded = _loaded(scop)  # no more is read than that (a table of which a few rows are taken)
     together = sum(size for name, size in sizes.items() if scop.arrays[name].kind != "local")
     for name, array in scop.arrays.items():
         level = levels[name] if name in levels else at_level(sizes[name] if array.kind == "local" else together, target)
         if level is None:
             continue
         if array.kind != "out":
-            read[level] = read.get(level, 0.0) + _touched(scop, array, sizes[name])
+            read[level] = read.get(level, 0.0) + min(sizes[name], loaded.get(name, 0))
         if array.kind != "in":
             write[level] = write.get(level, 0.0) + sizes[name]
     return Work(read=read, write=write)

@@ -7,11 +7,12 @@ an invariant one is hoisted, everything else is gathered lane by lane and wastes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import islpy as isl
 
 from poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, walk
-from poly.forms.affine import constant_of
+from poly.forms.ranges import value_range
 from poly.scop import Scop, Statement
 from poly.target import Target
 from poly.tree import Member
@@ -38,15 +39,21 @@ def widest_bits(scop: Scop, stmts: Iterable[str]) -> int:
 
 def iterator(stmt: Statement, pa: isl.PwAff) -> str | None:
     """The one iterator that a loop's time `+-i + c` follows, None for anything else."""
+    position = _followed(pa)
+    return None if position is None else stmt.iters[position]
+
+
+@lru_cache(maxsize=1 << 14)
+def _followed(pa: isl.PwAff) -> int | None:
     if pa.n_piece() != 1:
         return None
     aff = pa.get_pieces()[0][1]
     if aff.dim(isl.dim_type.div):
         return None
-    moving = [k for k in range(len(stmt.iters)) if not aff.get_coefficient_val(isl.dim_type.in_, k).is_zero()]
+    moving = [k for k in range(aff.dim(isl.dim_type.in_)) if not aff.get_coefficient_val(isl.dim_type.in_, k).is_zero()]
     if len(moving) != 1 or abs(int(aff.get_coefficient_val(isl.dim_type.in_, moving[0]).to_python())) != 1:
         return None
-    return stmt.iters[moving[0]]
+    return moving[0]
 
 
 def constant_extent(scop: Scop, member: Member, stmts: Iterable[str]) -> int | None:
@@ -54,11 +61,11 @@ def constant_extent(scop: Scop, member: Member, stmts: Iterable[str]) -> int | N
     low: int | None = None
     high: int | None = None
     for s in stmts:
-        time = isl.Map.from_pw_aff(member.schedule[s]).intersect_domain(scop.statements[s].domain)
-        values = time.intersect_params(scop.context).range()
-        top, bottom = constant_of(values.dim_max(0).coalesce()), constant_of(values.dim_min(0).coalesce())
-        if top is None or bottom is None:
+        domain = scop.statements[s].domain
+        values = value_range(member.schedule[s], domain.intersect_params(scop.context) if scop.params else domain)
+        if values is None:
             return None
+        bottom, top = values
         low = bottom if low is None else min(low, bottom)
         high = top if high is None else max(high, top)
     return None if low is None or high is None else high - low + 1
@@ -73,6 +80,13 @@ def operations(expr: Expr) -> float:
     return own + sum(operations(c) for c in expr.children())
 
 
+@lru_cache(maxsize=4096)
+def _asked(exprs: tuple[Expr, ...]) -> tuple[float, tuple[Load, ...]]:
+    """Scalar operations of expressions, and their loads, each once."""
+    return sum(operations(e) for e in exprs), tuple(dict.fromkeys(load for e in exprs for load in loads(e)))
+
+
+@lru_cache(maxsize=1 << 14)
 def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
     """Cost per iteration of one access in a loop over `name` run in `lanes` lanes."""
     slopes = [slope(e, name, lanes) for e in load.index]
@@ -100,15 +114,15 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
     total = 0.0
     for name in stmts:
         s = scop.statements[name]
-        exprs = [s.value, *s.index, *([] if s.predicate is None else [s.predicate])]
-        seen = {load for e in exprs for load in loads(e)}
+        own, seen = _asked((s.value, *s.index, *(() if s.predicate is None else (s.predicate,))))
         it = iterator(s, member.schedule[name])
-        total += 0.25 / lanes + sum(operations(e) for e in exprs) / lanes
+        total += 0.25 / lanes + own / lanes
         if it is None:
             total += len(seen) * GATHER + SCATTER
             continue
-        total += sum(access_cost(load, it, lanes, False) for load in seen) + access_cost(s.target, it, lanes, True)
-        if access_cost(s.target, it, lanes, True) == 0.0:
+        written = access_cost(s.target, it, lanes, True)
+        total += sum(access_cost(load, it, lanes, False) for load in seen) + written
+        if written == 0.0:
             # One chain of updates waits for its own results; lanes are combined at the end.
             total += LATENCY if lanes == 1 else HORIZONTAL / (extent or UNKNOWN_EXTENT)
     if extent is not None and lanes > 1:

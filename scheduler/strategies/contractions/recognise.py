@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
-from poly.forms.affine import constant_of
+from poly.forms.ranges import largest
 from poly.scop import Statement
 
 
@@ -51,9 +51,8 @@ def variables(expr: Expr) -> set[str]:
 
 def extent(stmt: Statement, name: str) -> int | None:
     """Number of values of an iterator that starts at 0 (max + 1), None when not constant."""
-    top = stmt.domain.dim_max(stmt.iters.index(name))
-    value = constant_of(top.coalesce())
-    return None if value is None else value + 1
+    top = largest(stmt.domain, stmt.iters.index(name))
+    return None if top is None else top + 1
 
 
 def recognise(stmt: Statement) -> Contraction | None:

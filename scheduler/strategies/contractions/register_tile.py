@@ -9,6 +9,7 @@ Low et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from poly.target import Target
 
@@ -84,6 +85,7 @@ def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int]
     return useful / target.fma_units / cycles
 
 
+@lru_cache(maxsize=4096)
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
            apart: int = 1) -> RegisterTile:  # fmt: skip
     """The best tile for a `rows` x `columns` output (None = symbolic, taken as large), `depth`
