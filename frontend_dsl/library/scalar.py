@@ -1,19 +1,37 @@
 """Scalar functions that the elementwise operators apply: ONNX's semantics in the DSL's language.
 
-Factories with parameters are cached, so equal parameters give the same function object
+Factories with parameters are `made_once`, so equal parameters give the same function object
 (and with it the same cached Scop).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from frontend_dsl import abs, erf, exp, expm1, isinf, isnan, log, log1p, max, min, pow, sigmoid, sqrt, tanh
 from poly.dtypes import DType, f64
 
 Scalar = Callable[..., Any]
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+def made_once(make: Factory) -> Factory:
+    """The factory with its results remembered.
+
+    1, 1.0 and True are different parameters, and so are 0.0 and -0.0: an integer's function must not serve floats.
+    """
+    made: dict[tuple[object, ...], Any] = {}
+
+    @wraps(make)
+    def remembered(*args: Any) -> Any:
+        key = tuple((type(a), repr(a)) if isinstance(a, (int, float)) else a for a in args)
+        if key not in made:
+            made[key] = make(*args)
+        return made[key]
+
+    return cast(Factory, remembered)
 
 
 # ---- activations -----------------------------------------------------------------------------
@@ -48,7 +66,7 @@ def gelu_tanh(x: Any) -> Any:
     return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
-@cache
+@made_once
 def hard_sigmoid(alpha: float, beta: float) -> Scalar:
     def hard_sigmoid(x: Any) -> Any:
         return min(max(alpha * x + beta, 0), 1)
@@ -56,7 +74,7 @@ def hard_sigmoid(alpha: float, beta: float) -> Scalar:
     return hard_sigmoid
 
 
-@cache
+@made_once
 def leaky_relu(alpha: float) -> Scalar:
     def leaky_relu(x: Any) -> Any:
         return alpha * x if x < 0 else x
@@ -64,7 +82,7 @@ def leaky_relu(alpha: float) -> Scalar:
     return leaky_relu
 
 
-@cache
+@made_once
 def thresholded_relu(alpha: float) -> Scalar:
     def thresholded_relu(x: Any) -> Any:
         return x if x > alpha else 0
@@ -72,7 +90,7 @@ def thresholded_relu(alpha: float) -> Scalar:
     return thresholded_relu
 
 
-@cache
+@made_once
 def elu(alpha: float, gamma: float = 1.0) -> Scalar:
     """`gamma` is Selu's outer factor."""
 
@@ -82,7 +100,7 @@ def elu(alpha: float, gamma: float = 1.0) -> Scalar:
     return elu
 
 
-@cache
+@made_once
 def celu(alpha: float) -> Scalar:
     def celu(x: Any) -> Any:
         return max(x, 0) + min(alpha * expm1(x / alpha), 0)
@@ -90,7 +108,7 @@ def celu(alpha: float) -> Scalar:
     return celu
 
 
-@cache
+@made_once
 def swish(alpha: float) -> Scalar:
     def swish(x: Any) -> Any:
         return x * sigmoid(alpha * x)
@@ -98,7 +116,7 @@ def swish(alpha: float) -> Scalar:
     return swish
 
 
-@cache
+@made_once
 def shrink(bias: float, lambd: float) -> Scalar:
     def shrink(x: Any) -> Any:
         return x + bias if x < -lambd else (x - bias if x > lambd else 0)
@@ -106,7 +124,7 @@ def shrink(bias: float, lambd: float) -> Scalar:
     return shrink
 
 
-@cache
+@made_once
 def clip(low: Any, high: Any) -> Scalar:
     """Either bound may be None."""
 
@@ -139,7 +157,7 @@ def prelu(x: Any, slope: Any) -> Any:
     return slope * x if x < 0 else x
 
 
-@cache
+@made_once
 def affine(alpha: float, beta: float) -> Scalar:
     def affine(x: Any) -> Any:
         return alpha * x + beta
@@ -147,7 +165,7 @@ def affine(alpha: float, beta: float) -> Scalar:
     return affine
 
 
-@cache
+@made_once
 def scaled_tanh(alpha: float, beta: float) -> Scalar:
     def scaled_tanh(x: Any) -> Any:
         return alpha * tanh(beta * x)
@@ -155,7 +173,7 @@ def scaled_tanh(alpha: float, beta: float) -> Scalar:
     return scaled_tanh
 
 
-@cache
+@made_once
 def batch_norm(epsilon: float) -> Scalar:
     def batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
         return (x - mean) * (scale / sqrt(variance + epsilon)) + bias
@@ -238,7 +256,7 @@ def power(a: Any, b: Any) -> Any:
     return pow(a, b)
 
 
-@cache
+@made_once
 def power_of(T: DType) -> Scalar:
     """`a ** b` rounded to `T` from f64: integer bases and mixed types."""
 
@@ -274,7 +292,7 @@ def minimum_whole(a: Any, b: Any) -> Any:
     return min(a, b)
 
 
-@cache
+@made_once
 def scaled(factor: float) -> Scalar:
     def scaled(x: Any) -> Any:
         return x * factor
@@ -349,7 +367,7 @@ def is_nan(x: Any) -> Any:
     return isnan(x)
 
 
-@cache
+@made_once
 def is_inf(positive: bool, negative: bool) -> Scalar:
     def is_inf(x: Any) -> Any:
         if positive and negative:
@@ -366,7 +384,7 @@ def choose(condition: Any, a: Any, b: Any) -> Any:
 # ---- a constant operand --------------------------------------------------------------------------
 
 
-@cache
+@made_once
 def with_right(fn: Scalar, value: Any) -> Scalar:
     """`x -> fn(x, value)`."""
 
@@ -376,7 +394,7 @@ def with_right(fn: Scalar, value: Any) -> Scalar:
     return with_right
 
 
-@cache
+@made_once
 def with_left(fn: Scalar, value: Any) -> Scalar:
     """`x -> fn(value, x)`."""
 

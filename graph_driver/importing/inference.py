@@ -16,6 +16,7 @@ from graph_driver.ir import Tensor
 from poly.errors import ModelError
 
 LIKE_INPUT = ("GroupNormalization", "MeanVarianceNormalization")  # onnx has no inference for them
+POOLS = ("MaxPool", "AveragePool", "LpPool")
 MAX_DATA = 4096  # elements of a constant that inference may want to look at (shapes, axes, pads)
 OLDEST_OPSET = 7  # older operators are read where they have not changed until then
 POSITIVE = ("strides", "dilations", "kernel_shape", "group", "blocksize", "storage_order_divisor")
@@ -119,7 +120,26 @@ def infer(
         return {node.output[0]: _of_shape(tensors[node.input[0]], tensors[node.input[2]], node.output[0])}
     if node.op_type == "STFT" and not node.domain:
         _one_sided(node, tensors, found)
+    if node.op_type in POOLS and not node.domain:
+        _inside_padding(node, tensors, found)
     return {o: _tensor(o, found.get(o), what) for o in node.output if o}
+
+
+def _inside_padding(node: onnx.NodeProto, tensors: Mapping[str, Tensor], found: Mapping[str, onnx.TypeProto]) -> None:
+    """Leave out windows of a pool with `ceil_mode` that would begin in the padding at the end: onnx's inference counts
+    them before opset 22, its reference and everybody who runs pools do not."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    size = (tensors[node.input[0]].shape or ())[2:]
+    if not attributes.get("ceil_mode", 0) or attributes.get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
+        return
+    begins = attributes.get("pads") if attributes.get("auto_pad", b"NOTSET") == b"NOTSET" else None
+    for proto in found.values():
+        dims = list(proto.tensor_type.shape.dim)[2:]
+        for d, (dim, n) in enumerate(zip(dims, size, strict=False)):
+            stride = (attributes.get("strides") or [1] * len(size))[d]
+            begin = begins[d] if begins else 0
+            if dim.dim_value > 1 and (dim.dim_value - 1) * stride >= n + begin:
+                dim.dim_value -= 1
 
 
 def _of_shape(like: Tensor, shape: Tensor, name: str) -> Tensor:

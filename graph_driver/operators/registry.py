@@ -35,7 +35,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(f"{d}::{n}" if d else n for d, n in _builders))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def scop_of(factory: Callable[..., Any], *args: Any) -> Scop:
     """The Scop of the operator that `factory(*args)` makes; nodes of equal form share it."""
     scop: Scop = factory(*args).scop()

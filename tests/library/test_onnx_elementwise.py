@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_case import check, f32, ints, positive
+from onnx_case import built, check, f32, ints, positive, run
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 3.0], np.float32)
 
@@ -158,3 +158,14 @@ def test_cast(to: Any) -> None:
 def test_batch_normalization() -> None:
     check("BatchNormalization", f32(2, 3, 4, 5), f32(3), f32(3), f32(3), positive(3), epsilon=1e-3)
     check("BatchNormalization", f32(4, 3), f32(3), f32(3), f32(3), positive(3))
+
+
+def test_constants_that_compare_equal_are_different_functions() -> None:
+    check("Clip", f32(9) * 4, np.array(1, np.float32), np.array(5, np.float32), const=(1, 2))
+    check("Clip", ints(-9, 9, 9), np.array(1), np.array(5), const=(1, 2))
+    zeros = np.array([0.0, -0.0], np.float32)
+    for zero in (0.0, -0.0):
+        operand = np.array(zero, np.float32)
+        made = built("Add", [zeros, operand], [zeros + operand], 21, (1,), {})
+        (got,) = run(made, [zeros, operand], [zeros + operand])
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(zeros + operand))

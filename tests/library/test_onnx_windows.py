@@ -87,6 +87,7 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 8, 9), {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 1, 1, 0]}),
     ((1, 2, 8, 9), {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
     ((1, 2, 7, 7), {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1, "pads": [0, 0, 1, 1]}),
+    ((1, 2, 6, 5), {"kernel_shape": [1, 2], "strides": [2, 2], "ceil_mode": 1, "pads": [0, 1, 0, 1]}),
     ((1, 2, 9), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
     ((1, 2, 5, 6, 7), {"kernel_shape": [2, 3, 2], "strides": [1, 2, 2]}),
     ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
