@@ -10,6 +10,7 @@ from graph_driver import kernels, memory
 from graph_driver.artifacts import memo
 from graph_driver.defects import warn_of_defects
 from graph_driver.fusion import groups
+from graph_driver.fusion.collapsing import collapse_groups
 from graph_driver.fusion.joined import Group, on_host, split
 from graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
 from graph_driver.fusion.ordering import in_best_order
@@ -52,7 +53,7 @@ def formed(
     if platform.kind == "gpu":  # panels and blocks are for vectors of a CPU
         return pieces, overwrite(graph, found), ()
     chosen = choose_formats(graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given")
-    found = overwrite(graph, chosen.groups)
+    found = collapse_groups(overwrite(graph, chosen.groups))
     found, rearranged = pack_constants(graph, found, platform.machine)
     return pieces, found, (*chosen.stored, *rearranged)
 

@@ -1,0 +1,36 @@
+"""Groups over as few dimensions as their accesses need, so that rows are long enough for vectors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graph_driver.fusion.joined import Group
+from poly import json_io
+from poly.expr import loads
+from poly.rewriting.collapse import collapse
+from poly.scop import Scop
+
+
+def collapse_groups(found: Sequence[Group]) -> list[Group]:
+    """Every group with neighbouring loops merged where its accesses allow (`poly.rewriting.collapse`).
+
+    Groups with contractions stay as they are: their strategies tell batches, rows and images apart.
+    """
+    return [_collapsed(g) for g in found]
+
+
+def _collapsed(group: Group) -> Group:
+    if group.scop is None or _contracts(group.scop):
+        return group
+    scop = collapse(group.scop)
+    if scop is group.scop:
+        return group
+    text = json_io.dumps(scop)
+    return replace(group, scop=scop, text=text, key=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _contracts(scop: Scop) -> bool:
+    """Whether something is summed up over two operands."""
+    return any(s.reduction and len(set(loads(s.value)) - {s.target}) > 1 for s in scop.statements.values())
