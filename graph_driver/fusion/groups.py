@@ -17,6 +17,7 @@ from graph_driver.fusion.pairs import join_pairs
 from graph_driver.fusion.pieces import Lookup, Piece, translate
 from graph_driver.fusion.prologues import join_prologues
 from graph_driver.fusion.reshaping import array_shape, stored_as
+from graph_driver.fusion.rows import join_rows
 from graph_driver.importing.wording import one_line
 from graph_driver.ir import Graph, Node
 from poly.errors import PolycError
@@ -45,6 +46,7 @@ def form_groups(
         if machine is not None:
             clusters = join_attention(graph, clusters, machine)
         if target is not None and gpu is None:
+            clusters = join_rows(graph, clusters, target)
             clusters = join_pairs(graph, clusters, target)
     found = [(place[id(c.members[-1].node)], make_group(c)) for c in clusters]
     return [g for _, g in sorted(found, key=lambda item: item[0])]

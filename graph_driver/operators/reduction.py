@@ -35,19 +35,27 @@ def reduce(ctx: NodeContext) -> OperatorScop:
         need_float(ctx)
     elif kind not in ("max", "min"):
         accumulates(ctx)
-    given = ctx.attrs.get("axes")
-    if given is None and optional(ctx, 1) is not None:
-        given = constant(ctx, 1, "axes")
-    rank = len(x.shape)
-    axes = tuple(sorted({a % rank for a in integers(given)})) if given is not None else ()
-    if not axes and not ctx.attrs.get("noop_with_empty_axes", 0):
-        axes = tuple(range(rank))
+    axes = _axes(ctx)
     keepdims = bool(ctx.attrs.get("keepdims", 1))
     if kind == "log_sum_exp":
         scop = scop_of(make_log_sum_exp, x.dtype, x.shape, axes, keepdims)
     else:
         scop = scop_of(make_reduce, kind, x.dtype, x.shape, axes, keepdims)
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
+
+
+def reduced_axes(ctx: NodeContext) -> tuple[int, ...]:
+    """The axes of a node that reduces, in order; none for other nodes."""
+    return _axes(ctx) if ctx.op_type in _KINDS and not ctx.domain else ()
+
+
+def _axes(ctx: NodeContext) -> tuple[int, ...]:
+    given = ctx.attrs.get("axes")
+    if given is None and optional(ctx, 1) is not None:
+        given = constant(ctx, 1, "axes")
+    rank = len(data(ctx, 0).shape)
+    axes = tuple(sorted({a % rank for a in integers(given)})) if given is not None else ()
+    return axes or (() if ctx.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank)))
 
 
 @onnx_operator("ArgMax", "ArgMin")

@@ -20,7 +20,8 @@ from scheduler.strategies.contractions.chain_tree import rows_of_chain
 from scheduler.strategies.contractions.strategy import contractions
 from scheduler.strategies.joining import join
 from scheduler.strategies.pairs import pairs
-from scheduler.strategies.planner import Planner
+from scheduler.strategies.planner import Planner, first_loops
+from scheduler.strategies.row_values import row_values
 from scheduler.strategies.shrinking import shrink
 from scheduler.strategies.threading_loops import parallelise
 from scheduler.strategies.time_tiles import sweep
@@ -71,6 +72,16 @@ def blocks_of_pairs(scop: Scop, target: Target) -> tuple[int | None, str]:
     return None, why
 
 
+def one_nest(scop: Scop, target: Target) -> str:
+    """Why `automatic` does not run the whole Scop inside one loop nest; empty where it does."""
+    made = automatic(scop, target)
+    nests = first_loops(made.tree)
+    if len(nests) == 1:
+        return ""
+    why = [d.reason for d in made.decisions if d.stage == "fusion" and d.reason]
+    return f"the scheduler makes {len(nests)} nests of them" + (f": {why[-1]}" if why else "")
+
+
 def vector_loops(plan: Planner) -> None:
     """One vector loop per innermost nest."""
     for loop in plan.top():
@@ -81,6 +92,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "attention": attention,
     "pairs": pairs,
     "contraction": contractions,
+    "rows": row_values,
     "vector": vector_loops,
     "fusion": join,
     "transposition": transpose,

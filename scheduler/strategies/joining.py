@@ -50,12 +50,12 @@ def _candidate(plan: Plan, done: set[tuple[str, str]]) -> tuple[str, str] | None
 def try_join(plan: Plan, a: str, b: str) -> None:
     """Join two neighbouring nests, named by their first loops, as deep as that keeps them parallel."""
     (first, body_a), (second, body_b) = plan.nest(a), plan.nest(b)
-    between = narrowed(_between(plan, first[0], second[0]), plan.around(a))
-    if not between or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:
+    shared = narrowed(between(plan, first[0], second[0]), plan.around(a))
+    if not shared or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:
         return
     order = [m.name for m in first]
-    first = _in_order_of(plan, first, second, between)
-    depth = _common_depth(plan, first, second, between)
+    first = _in_order_of(plan, first, second, shared)
+    depth = common_depth(plan, first, second, shared)
     flat = is_flat(body_a) and is_flat(body_b)
     whole = flat and depth == len(first) == len(second)
     if not whole:
@@ -108,11 +108,12 @@ def _moves_target(stmt: Statement, loop: Member) -> bool:
                if n in stmt.iters)  # fmt: skip
 
 
-def _between(plan: Plan, a: Member, b: Member) -> list[Pair]:
+def between(plan: Plan, a: Member, b: Member) -> list[Pair]:
+    """Conflicts of one nest with the other, by their first loops."""
     return [p for p in plan.pairs() if p.source in a.schedule and p.sink in b.schedule]
 
 
-def _common_depth(plan: Plan, first: list[Member], second: list[Member], between: list[Pair]) -> int:
+def common_depth(plan: Plan, first: list[Member], second: list[Member], shared: list[Pair]) -> int:
     """How many of the outer loops can be joined one to one."""
     carried = plan.carried()
     depth = 0
@@ -120,7 +121,7 @@ def _common_depth(plan: Plan, first: list[Member], second: list[Member], between
         if not (carried[x.name].parallel and carried[y.name].parallel and (x.kind, x.factor) == (y.kind, y.factor)):
             break
         both = Member(x.name, {**x.schedule, **y.schedule})
-        if not all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in between):
+        if not all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in shared):
             break
         if not _same_values(plan, [*_around(plan, first), *first[: depth + 1]],
                             [*_around(plan, second), *second[: depth + 1]]):  # fmt: skip
@@ -129,7 +130,7 @@ def _common_depth(plan: Plan, first: list[Member], second: list[Member], between
     return depth
 
 
-def _in_order_of(plan: Plan, first: list[Member], second: list[Member], between: list[Pair]) -> list[Member]:
+def _in_order_of(plan: Plan, first: list[Member], second: list[Member], shared: list[Pair]) -> list[Member]:
     """The loops of a nest in another order, which has loops of the second one outermost, in its order, if that makes
     more of them alike. Vector loops and what stands inside them stay."""
     if plan.claimed & set(first[0].schedule):
@@ -138,22 +139,22 @@ def _in_order_of(plan: Plan, first: list[Member], second: list[Member], between:
     free = [m for m in first if m.kind == "serial" and carried[m.name].parallel]
     front: list[Member] = []
     for y in second:
-        alike = (x for x in free if x not in front and _alike(plan, x, y, between))
+        alike = (x for x in free if x not in front and _alike(plan, x, y, shared))
         found = next(alike, None)
         if found is None:
             break
         front.append(found)
     swapped = [*front, *(m for m in first if m not in front)]
-    depth = _common_depth(plan, swapped, second, between)
-    better = depth > _common_depth(plan, first, second, between)
+    depth = common_depth(plan, swapped, second, shared)
+    better = depth > common_depth(plan, first, second, shared)
     handed = _written(plan, swapped, depth) if better else None
     return swapped if handed is not None and handed >= HANDED_ON else first
 
 
-def _alike(plan: Plan, x: Member, y: Member, between: list[Pair]) -> bool:
+def _alike(plan: Plan, x: Member, y: Member, shared: list[Pair]) -> bool:
     """Whether the two loops, alone, take the same values and keep what the nests share in one iteration."""
     both = Member(x.name, {**x.schedule, **y.schedule})
-    same = all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in between)
+    same = all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in shared)
     return same and _same_values(plan, [x], [y])
 
 

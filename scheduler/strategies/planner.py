@@ -19,13 +19,15 @@ from scheduler.transformations.tree_edit import Path, chain_of, locate, outer_me
 class Plan:
     """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted.
 
-    `near_bytes`: what one part of a schedule can leave for the next one close at hand.
+    `near_bytes`: what one part of a schedule can leave for the next one close at hand. `claimed`: statements whose
+    trees are as they are to be; `whole`: those whose nests are not to be distributed.
     """
 
     def __init__(self, schedule: Schedule, near_bytes: int) -> None:
         self.schedule = schedule
         self.near_bytes = near_bytes
         self.claimed: set[str] = set()
+        self.whole: set[str] = set()
         self.stage = ""
         self._pairs: tuple[Scop, list[Pair]] | None = None
         self._carried: tuple[Node, Mapping[str, Carried]] | None = None

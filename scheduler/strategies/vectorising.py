@@ -42,7 +42,7 @@ def vectorise(plan: Planner, loop: str) -> None:
         _innermost(plan, members)
         return
     around = _around(plan, members, body)
-    split = _worth_distributing(plan, members, body)
+    split = None if plan.whole & set(members[0].schedule) else _worth_distributing(plan, members, body)
     if split is not None and not (around is not None and _short(plan, body)):
         if _distribute(plan, members, body, split):
             for part in _after_distribution(plan, split, frozenset(members[0].schedule)):

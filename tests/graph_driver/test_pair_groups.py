@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from onnx import helper
+from compared import checked, labels, node
 from tiny_models import model_of
 
 from emit import targets
-from graph_driver.checking.check import compare, random_input
 from graph_driver.compile_model import compile_model
 from graph_driver.model import Model
 
 WIDTH = 63
-
-
-def node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:
-    return helper.make_node(op, inputs, [output], output, **attrs)
 
 
 def proto(
@@ -48,18 +40,6 @@ def proto(
     return model_of(nodes, given, results, weights)
 
 
-def checked(model_proto: onnx.ModelProto, threads: int = 1) -> Model:
-    """The compiled model, after a comparison with onnxruntime on poisoned memory."""
-    model = compile_model(model_proto, threads=threads)
-    feeds = {n: random_input(n, d, s, 3) for n, (d, s) in model.inputs.items()}
-    session = onnxruntime.InferenceSession(model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    expected = dict(zip(names, session.run(names, feeds), strict=True))
-    model.executor().arena[:] = 0xFF
-    assert max(d.relative for d in compare(model(feeds), expected)) <= 2e-5
-    return model
-
-
 def decision(model: Model) -> str:
     """What was decided about the pair."""
     (said,) = (d for d in model.report().decisions if d.startswith("Conv"))
@@ -69,7 +49,7 @@ def decision(model: Model) -> str:
 @pytest.mark.parametrize("stride, threads, residual", [(1, 1, True), (2, 1, False), (1, 2, False)])
 def test_a_pair_is_one_kernel(stride: int, threads: int, residual: bool) -> None:
     model = checked(proto(45 * stride, stride=stride, wide=WIDTH * stride, residual=residual), threads)
-    assert [s.label for s in model.plan.steps] == ["Conv+Clip+Conv" + "+Add" * residual]
+    assert labels(model) == ["Conv+Clip+Conv" + "+Add" * residual]
     assert "joined" in decision(model) and "thousand cycles of L3" in decision(model)
 
 
@@ -91,7 +71,7 @@ def test_where_nothing_is_gained_they_stay_apart(height: int, channels: int | No
 
 def test_halves_which_add_up_in_f32_stay_apart() -> None:
     model = compile_model(proto(45), threads=1, dtype="f16")
-    assert not [s.label for s in model.plan.steps if s.label.count("Conv") > 1]
+    assert not [label for label in labels(model) if label.count("Conv") > 1]
 
 
 def test_values_that_are_an_output_stay_in_memory() -> None:

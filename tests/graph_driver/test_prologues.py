@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from onnx import helper
+from compared import checked, feeds_of, labels, node
 from tiny_models import model_of
 
-from graph_driver.checking.check import compare, random_input
-from graph_driver.compile_model import compile_model
 from graph_driver.importing.importer import import_model
-from graph_driver.model import Model
 from graph_driver.passes import manager
 
 rng = np.random.default_rng(5)
@@ -23,26 +19,6 @@ rng = np.random.default_rng(5)
 
 def weight(*shape: int) -> np.ndarray:
     return (0.3 * rng.standard_normal(shape)).astype(np.float32)
-
-
-def checked(proto: onnx.ModelProto, threads: int = 1) -> Model:
-    """The compiled model, after a comparison with onnxruntime on poisoned memory."""
-    model = compile_model(proto, threads=threads)
-    feeds = {n: random_input(n, d, s, 3) for n, (d, s) in model.inputs.items()}
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    expected = dict(zip(names, session.run(names, feeds), strict=True))
-    model.executor().arena[:] = 0xFF
-    assert max(d.relative for d in compare(model(feeds), expected)) <= 2e-5
-    return model
-
-
-def labels(model: Model) -> list[str]:
-    return [s.label for s in model.plan.steps]
-
-
-def node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:
-    return helper.make_node(op, inputs, [output], output, **attrs)
 
 
 BN = {"s": np.abs(weight(6)) + 0.5, "b": weight(6), "m": weight(6), "v": np.abs(weight(6)) + 0.5}
@@ -108,7 +84,7 @@ def test_a_channel_shuffle_is_read_through_its_views() -> None:
     )
     model = checked(proto)
     assert labels(model) == ["Transpose+Conv"]
-    feeds = {n: random_input(n, d, s, 3) for n, (d, s) in model.inputs.items()}
+    feeds = feeds_of(model)
     shuffled = feeds["x"].reshape(1, 3, 4, 7, 7).transpose(0, 2, 1, 3, 4)
     np.testing.assert_array_equal(model.inspect(feeds, ["t"])["t"], shuffled)
 
