@@ -5,7 +5,8 @@
 
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op, round
+from frontend_dsl import empty, fma, grid, max, min, op, round
+from frontend_dsl.library.subscripts import align
 from poly.dtypes import DType, f32, f64, i32
 
 Shape = tuple[int, ...]
@@ -27,42 +28,114 @@ def real(z: Any, T: DType) -> Any:
     return f32(z) if T.bits < 32 else T(z)
 
 
-def make_quantize(T: DType, Q: DType, outer: int, channels: int, inner: int, zero: bool) -> Any:
-    """`Y = saturate(round(X / S[c]) + Z[c])`, halves to even."""
+def channel(index: Any, shape: Shape, axes: Shape) -> Any:
+    """Which channel an element belongs to: `axes` together count the channels, none is a single one."""
+    c = 0
+    for d in axes:
+        c = index[d] if d == axes[0] else c * shape[d] + index[d]
+    return c
+
+
+def count(shape: Shape, axes: Shape) -> int:
+    """How many channels there are."""
+    total = 1
+    for d in axes:
+        total *= shape[d]
+    return total
+
+
+def make_quantize(T: DType, Q: DType, shape: Shape, axes: Shape, zero: bool) -> Any:
+    """`Y = saturate(round(X / S[c]) + Z[c])`, halves to even; `axes` as in `channel`."""
     low, high = limits(Q)
+    channels = count(shape, axes)
+
+    def saturated(x: Any, z: Any) -> Any:
+        return Q(min(max(wide(round(x), T) + real(z, T), low), high))
 
     @op
-    def quantize(X: T[outer, channels, inner], S: T[channels], Z: Q[channels]) -> Q[outer, channels, inner]:
-        Y = empty((outer, channels, inner), Q)
-        for o, c, i in grid(outer, channels, inner):
-            Y[o, c, i] = Q(min(max(wide(round(X[o, c, i] / S[c]), T) + real(Z[c], T), low), high))
+    def quantize(X: T[shape], S: T[channels], Z: Q[channels]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = saturated(X[i] / S[channel(i, shape, axes)], Z[channel(i, shape, axes)])
         return Y
 
     @op
-    def quantize_plain(X: T[outer, channels, inner], S: T[channels]) -> Q[outer, channels, inner]:
-        Y = empty((outer, channels, inner), Q)
-        for o, c, i in grid(outer, channels, inner):
-            Y[o, c, i] = Q(min(max(wide(round(X[o, c, i] / S[c]), T), low), high))
+    def quantize_plain(X: T[shape], S: T[channels]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = saturated(X[i] / S[channel(i, shape, axes)], 0)
         return Y
 
     return quantize if zero else quantize_plain
 
 
-def make_dequantize(Q: DType, T: DType, outer: int, channels: int, inner: int, zero: bool) -> Any:
-    """`Y = (X - Z[c]) * S[c]`."""
+def make_quantize_by_reciprocal(Q: DType, shape: Shape, axes: Shape, zero: bool) -> Any:
+    """`make_quantize` of f32 without the division: the reciprocal of `S[c]` is `H[c] + L[c]`, not rounded to f32.
+
+    `x H + x L` with one rounding of the small product and one of the sum (Brisebarre and Muller, Correctly rounded
+    multiplication by arbitrary precision constants, IEEE Trans. Computers 57(2), 2008). Both parts must be positive,
+    so that infinities stay what they are. Whether the codes are those of the division has to be shown for each scale.
+    """
+    low, high = limits(Q)
+    channels = count(shape, axes)
+
+    def saturated(x: Any, h: Any, l: Any, z: Any) -> Any:
+        return Q(min(max(round(fma(x, h, x * l)) + f32(z), low), high))
 
     @op
-    def dequantize(X: Q[outer, channels, inner], S: T[channels], Z: Q[channels]) -> T[outer, channels, inner]:
-        Y = empty((outer, channels, inner), T)
-        for o, c, i in grid(outer, channels, inner):
-            Y[o, c, i] = T(i32(X[o, c, i]) - i32(Z[c])) * S[c]
+    def quantize_by_reciprocal(X: f32[shape], H: f32[channels], L: f32[channels], Z: Q[channels]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = saturated(X[i], H[channel(i, shape, axes)], L[channel(i, shape, axes)], Z[channel(i, shape, axes)])
         return Y
 
     @op
-    def dequantize_plain(X: Q[outer, channels, inner], S: T[channels]) -> T[outer, channels, inner]:
-        Y = empty((outer, channels, inner), T)
-        for o, c, i in grid(outer, channels, inner):
-            Y[o, c, i] = T(X[o, c, i]) * S[c]
+    def quantize_by_reciprocal_plain(X: f32[shape], H: f32[channels], L: f32[channels]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = saturated(X[i], H[channel(i, shape, axes)], L[channel(i, shape, axes)], 0)
+        return Y
+
+    return quantize_by_reciprocal if zero else quantize_by_reciprocal_plain
+
+
+def make_requantize_sums(Q: DType, shapes: tuple[Shape, Shape], shape: Shape) -> Any:
+    """`Y = saturate(round(X * F + B) + Z)` of i32 sums, halves to even; `F` and `B` of `shapes` broadcast to `shape`.
+
+    The product and the sum are rounded once, to f32.
+    """
+    low, high = limits(Q)
+    f_shape, b_shape = shapes
+
+    def saturated(x: Any, factor: Any, shift: Any, z: Any) -> Any:
+        return Q(min(max(round(fma(f32(x), factor, shift)) + f32(z), low), high))
+
+    @op
+    def requantize_sums(X: i32[shape], F: f32[f_shape], B: f32[b_shape], Z: Q[1]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = saturated(X[i], F[align(i, f_shape, shape)], B[align(i, b_shape, shape)], Z[0])
+        return Y
+
+    return requantize_sums
+
+
+def make_dequantize(Q: DType, T: DType, shape: Shape, axes: Shape, zero: bool) -> Any:
+    """`Y = (X - Z[c]) * S[c]`; `axes` as in `channel`."""
+    channels = count(shape, axes)
+
+    @op
+    def dequantize(X: Q[shape], S: T[channels], Z: Q[channels]) -> T[shape]:
+        Y = empty(shape, T)
+        for i in grid(*shape):
+            Y[i] = T(i32(X[i]) - i32(Z[channel(i, shape, axes)])) * S[channel(i, shape, axes)]
+        return Y
+
+    @op
+    def dequantize_plain(X: Q[shape], S: T[channels]) -> T[shape]:
+        Y = empty(shape, T)
+        for i in grid(*shape):
+            Y[i] = T(X[i]) * S[channel(i, shape, axes)]
         return Y
 
     return dequantize if zero else dequantize_plain
@@ -81,22 +154,6 @@ def make_matmul_integer(A: DType, B: DType, M: int, K: int, N: int, columns: int
         return Y
 
     return matmul_integer
-
-
-def channel(index: Any, shape: Shape, axes: Shape) -> Any:
-    """Which channel an element belongs to: `axes` together count the channels, none is a single one."""
-    c = 0
-    for d in axes:
-        c = index[d] if d == axes[0] else c * shape[d] + index[d]
-    return c
-
-
-def count(shape: Shape, axes: Shape) -> int:
-    """How many channels there are."""
-    total = 1
-    for d in axes:
-        total *= shape[d]
-    return total
 
 
 def make_centred(Q: DType, shape: Shape, axes: Shape, zero: bool) -> Any:

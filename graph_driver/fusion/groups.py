@@ -26,6 +26,7 @@ from poly.target import GpuTarget, Target
 __all__ = ["Group", "Lookup", "Piece", "form_groups", "make_group", "on_host", "split", "translate"]
 
 MAX_EPILOGUE = 24  # nodes joined to one producer
+QUANTISING = ("QuantizeLinear", "QuantizeByReciprocal", "RequantizeSums")
 
 
 def form_groups(
@@ -108,7 +109,16 @@ def _epilogue(
         live = [m for m in made if m in graph.outputs or any(id(n) not in inside for n in consumers.get(m, []))]
         if live == [made[-1]]:
             best = len(joined)
-    return joined[:best]
+    return joined[: _narrowest(graph, joined[:best], consumers)]
+
+
+def _narrowest(graph: Graph, joined: Sequence[Piece], consumers: dict[str, list[Node]]) -> int:
+    """How many nodes to keep: codes that are dequantised last are stored as they are, for one reader to widen them."""
+    count = len(joined)
+    if count < 2 or joined[-1].node.kind != "DequantizeLinear" or joined[-2].node.op_type not in QUANTISING:
+        return count
+    (wide,) = joined[-1].node.writes()
+    return count - 1 if wide not in graph.outputs and len(consumers.get(wide, [])) == 1 else count
 
 
 def _joins(graph: Graph, node: Node, by_node: dict[int, Piece], taken: set[int], first: str) -> bool:

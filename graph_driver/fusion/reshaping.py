@@ -24,8 +24,10 @@ ELEMENTWISE = frozenset(
     CastLike Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish
     Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal
     Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu
-    Where Xor""".split()
+    Where Xor polyc::RequantizeSums""".split()
 )
+# Likewise, with one scale for all elements.
+PER_TENSOR = frozenset(("QuantizeLinear", "DequantizeLinear", "polyc::QuantizeByReciprocal"))
 
 
 def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:
@@ -72,11 +74,15 @@ def _blocks(old: Shape, new: Shape) -> Blocks | None:
 
 def over(ctx: NodeContext, shape: Shape) -> NodeContext | None:
     """The node's context with its one output stored as `shape`; None when that is impossible."""
-    if ctx.domain or len(ctx.outputs) != 1:
+    if len(ctx.outputs) != 1:
         return None
-    if ctx.op_type == "BatchNormalization":
+    kind = f"{ctx.domain}::{ctx.op_type}" if ctx.domain else ctx.op_type
+    if kind == "BatchNormalization":
         return _channels_over(ctx, shape)
-    if ctx.op_type not in ELEMENTWISE:
+    if kind in PER_TENSOR:
+        if any(i is not None and i.size != 1 for i in ctx.inputs[1:]):
+            return None
+    elif kind not in ELEMENTWISE:
         return None
     (output,) = ctx.outputs
     inputs: list[TensorInfo | None] = []

@@ -12,28 +12,31 @@ from frontend_dsl.library.quantization import (
     make_matmul_integer,
     make_quantize,
     make_quantize_blocked,
+    make_quantize_by_reciprocal,
     make_requantize,
+    make_requantize_sums,
 )
 from frontend_dsl.library.recurrent import make_fill
 from graph_driver.operators.chain import Wiring, extents, joined
 from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
 from graph_driver.operators.convolution import any_conv
 from graph_driver.operators.matrix import any_matmul
+from graph_driver.operators.pairs import DOMAIN
 from graph_driver.operators.registry import axis_of, data, only_output, onnx_operator, optional, product, scop_of
 from poly.dtypes import i32
 
 Shape = tuple[int, ...]
 
 
-def _split(ctx: NodeContext) -> tuple[int, int, int]:
-    """The data seen as [outer, channels, inner]: one channel for a single scale."""
+def _axes(ctx: NodeContext) -> Shape:
+    """The dimensions that scales run along: none for a single scale."""
     x, scale = data(ctx, 0), data(ctx, 1)
     if scale.size == 1:
-        return 1, 1, x.size
+        return ()
     axis = axis_of(ctx, len(x.shape), 1)
     if len(scale.shape) != 1 or scale.size != x.shape[axis]:
         raise Unsupported(f"{ctx.op_type} with a scale of shape {list(scale.shape)}")
-    return product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :])
+    return (axis,)
 
 
 @onnx_operator("QuantizeLinear", "DequantizeLinear")
@@ -57,9 +60,25 @@ def linear(ctx: NodeContext) -> OperatorScop:
         names = ("X", "F") if zero is None else ("X", "F", "Z")
     else:
         plain = make_quantize if forward else make_dequantize
-        scop = scop_of(plain, x.dtype, y.dtype, *_split(ctx), zero is not None)
+        scop = scop_of(plain, x.dtype, y.dtype, y.shape, _axes(ctx), zero is not None)
         names = ("X", "S") if zero is None else ("X", "S", "Z")
-    return OperatorScop(scop, tuple(enumerate(names)), scop.results, False)
+    return OperatorScop(scop, tuple(enumerate(names)), scop.results, not block)
+
+
+@onnx_operator("QuantizeByReciprocal", domain=DOMAIN)
+def quantize_by_reciprocal(ctx: NodeContext) -> OperatorScop:
+    """`QuantizeLinear` of f32 with the two parts of the scales' reciprocals (`passes.reciprocals`)."""
+    zero, y = optional(ctx, 3) is not None, only_output(ctx)
+    scop = scop_of(make_quantize_by_reciprocal, y.dtype, y.shape, _axes(ctx), zero)
+    return OperatorScop(scop, tuple(enumerate("XHLZ" if zero else "XHL")), scop.results, True)
+
+
+@onnx_operator("RequantizeSums", domain=DOMAIN)
+def requantize_sums(ctx: NodeContext) -> OperatorScop:
+    """i32 sums, what each is worth in steps of the result, an offset in such steps, and the zero point."""
+    y = only_output(ctx)
+    scop = scop_of(make_requantize_sums, y.dtype, (data(ctx, 1).shape, data(ctx, 2).shape), y.shape)
+    return OperatorScop(scop, tuple(enumerate("XFBZ")), scop.results, True)
 
 
 @onnx_operator("MatMulInteger")

@@ -46,6 +46,8 @@ def _replace(graph: Graph, target: Target | None, made_of: Made) -> int:
     nodes: list[Node] = []
     count = 0
     for node in graph.nodes:
+        if id(node) in maker.absorbed:
+            continue
         made = made_of(maker, node)
         count += made is not None
         nodes += [node] if made is None else made
@@ -60,6 +62,8 @@ class _Maker:
         self.graph = graph
         self.made = {o: n for n in graph.nodes for o in n.writes()}
         self.packed: dict[tuple[str, str, int], str] = {}
+        self.consumers = graph.consumers()
+        self.absorbed: set[int] = set()  # nodes whose work others do
 
     def constant(self, stem: str, value: np.ndarray, dtype: DType) -> str:
         name = self.graph.fresh(stem)
@@ -149,6 +153,14 @@ def _dequantised_convolution(maker: _Maker, node: Node) -> list[Node] | None:
     packed, nodes = maker.pack(node, x, zero, 1)
     weights = maker.constant(f"{node.inputs[1]} pairs", pairs, i32)
     (result,), column = node.outputs, (-1, *[1] * (whole.ndim - 2))
+    quantised = _quantised(maker, result)
+    if quantised is not None:
+        sums = maker.tensor(f"{result}.sums", i32, out.shape)
+        return [
+            *nodes,
+            Node(node.name, "PairConv", [packed, weights], [sums], dict(node.attrs), DOMAIN),
+            _requantised(maker, quantised, sums, (factor * codes.scale).reshape(column), bias.reshape(column)),
+        ]
     sums, real = (maker.tensor(f"{result}.{what}", kind, out.shape) for what, kind in (("sums", i32), ("real", f32)))
     scaled = maker.tensor(f"{result}.scaled", f32, out.shape) if bias.size else result
     scale = maker.constant(f"{result}.scale", (factor * codes.scale).reshape(column), f32)
@@ -161,6 +173,36 @@ def _dequantised_convolution(maker: _Maker, node: Node) -> list[Node] | None:
         shift = maker.constant(f"{result}.bias", bias.reshape(column), f32)
         nodes.append(Node(node.name, "Add", [scaled, shift], [result], {}))
     return nodes
+
+
+def _quantised(maker: _Maker, result: str) -> Node | None:
+    """The node that quantises `result` by one constant scale, if nothing else reads it."""
+    graph, readers = maker.graph, maker.consumers.get(result, [])
+    if len(readers) != 1 or result in graph.outputs or readers[0].kind != "QuantizeLinear":
+        return None
+    step, zero = [*readers[0].inputs, ""][1:3]
+    scale, shift = graph.constant(step), graph.constant(zero) if zero else np.zeros(1)
+    kind = graph.tensors[readers[0].outputs[0]].dtype
+    if scale is None or scale.size != 1 or shift is None or kind is None:
+        return None
+    return readers[0] if kind.is_int and kind.bits <= 16 else None
+
+
+def _requantised(maker: _Maker, node: Node, sums: str, scale: np.ndarray, bias: np.ndarray) -> Node:
+    """`node` on sums of products of codes that are worth `scale` each; what they and `bias` are in steps is known."""
+    graph, (result,) = maker.graph, node.outputs
+    step, kind = graph.constant(node.inputs[1]), graph.tensors[result].dtype
+    assert step is not None and kind is not None
+    maker.absorbed.add(id(node))
+    per_step = scale.astype(np.float64) / step.item()
+    shift = bias.astype(np.float64) / step.item() if bias.size else np.zeros_like(per_step)
+    zero = node.inputs[2] if len(node.inputs) > 2 else ""
+    operands = [
+        maker.constant(f"{result}.factor", per_step, f32),
+        maker.constant(f"{result}.offset", shift, f32),
+        zero or maker.constant(f"{result}.zero", np.zeros(1), kind),
+    ]
+    return Node(node.name, "RequantizeSums", [sums, *operands], [result], {}, DOMAIN)
 
 
 def _bias(graph: Graph, node: Node) -> np.ndarray | None:

@@ -18,6 +18,7 @@ from graph_driver.passes.integer_pairs import use_integer_pairs, use_quantised_c
 from graph_driver.passes.integer_products import compute_integer_products_in_f32
 from graph_driver.passes.parts import share_parts
 from graph_driver.passes.precision import assign_precision
+from graph_driver.passes.reciprocals import use_reciprocals
 from graph_driver.passes.transforms import cancel_transforms
 from graph_driver.passes.views import make_views
 from graph_driver.passes.winograd import use_winograd
@@ -114,6 +115,8 @@ PASSES: tuple[Pass, ...] = (
          "that nobody knows, size counts more"),
     Pass("quantised-convolutions", "convolutions of dequantised codes in integers", use_quantised_convolutions, PLACING,
          specific=True, exact=False, backends=("llvm",), limit=NO_PAIRS),
+    Pass("reciprocals", "quantisation by constant scales without division, the same codes", use_reciprocals, PLACING,
+         specific=True, backends=("llvm",), limit="a fused multiply-add may be a function there"),
     Pass("integer-pairs", "products of 8-bit integers two at a time", use_integer_pairs, PLACING, specific=True,
          backends=("llvm",), limit=NO_PAIRS),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",

@@ -89,8 +89,11 @@ def test_convolutions(kernel: int, strides: int, pads: int, dilations: int, kind
     assert np.array_equal(polyc.compile_model(model, threads=1)({"x": x})["y"], want)
 
 
-def quantised_convolution(channels: int, filters: int, axis_scales: bool) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """A model of QuantizeLinear, DequantizeLinear, Conv with dequantised weights; an input; the exact result."""
+def quantised_convolution(
+    channels: int, filters: int, axis_scales: bool, after: tuple[onnx.NodeProto, ...] = ()
+) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """A model of QuantizeLinear, DequantizeLinear, Conv with dequantised weights, `after`; an input; the exact result
+    of the convolution."""
     x = RNG.standard_normal((1, channels, 7, 7)).astype(np.float32)
     w, step, zero = codes("i8", filters, channels, 1, 1), np.float32(0.02), np.uint8(119)
     scales = (RNG.random(filters if axis_scales else ()) * 0.01 + 0.001).astype(np.float32)
@@ -100,12 +103,14 @@ def quantised_convolution(channels: int, filters: int, axis_scales: bool) -> tup
         helper.make_node("QuantizeLinear", ["x", "step", "zero"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["d"]),
         helper.make_node("DequantizeLinear", ["w", "scales"], ["wd"], axis=0),
-        helper.make_node("Conv", ["d", "wd", "bias"], ["y"]),
+        helper.make_node("Conv", ["d", "wd", "bias"], ["c" if after else "y"]),
+        *after,
     ]
+    out = TensorProto.UINT8 if after and after[-1].op_type == "QuantizeLinear" else TensorProto.FLOAT
     q = np.clip(np.rint(x / step) + zero, 0, 255).astype(np.int64) - int(zero)
     sums = np.einsum("nchw,oc->nohw", q, w[:, :, 0, 0].astype(np.int64))
     factor = np.broadcast_to(float(step) * scales.astype(np.float64), (filters,)).reshape(-1, 1, 1)
-    return model_of(nodes, x, constants, TensorProto.FLOAT), x, sums * factor + bias.reshape(-1, 1, 1)
+    return model_of(nodes, x, constants, out), x, sums * factor + bias.reshape(-1, 1, 1)
 
 
 @pytest.mark.parametrize("axis_scales", [False, True])
@@ -116,6 +121,39 @@ def test_dequantised_convolutions(axis_scales: bool) -> None:
     for exact in (False, True):
         got = polyc.compile_model(model, threads=1, exact=exact)({"x": x})["y"]
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("axis_scales", [False, True])
+def test_requantised_convolutions(axis_scales: bool) -> None:
+    """The sums become codes at once; they are those of the exact result wherever that is not at a tie."""
+    last = helper.make_node("QuantizeLinear", ["c", "step", "zero"], ["y"])
+    model, x, exact = quantised_convolution(6, 24, axis_scales, (last,))
+    made = ["QuantizeLinear", "DequantizeLinear", "PackPairs", "PairConv", "RequantizeSums"]
+    assert operators(model, use_quantised_convolutions) == made
+    got = polyc.compile_model(model, threads=1)({"x": x})["y"]
+    steps = exact / np.float64(np.float32(0.02))
+    clear = np.abs(steps - np.floor(steps) - 0.5) > 1e-3
+    want = np.clip(np.rint(steps) + 119, 0, 255)
+    assert clear.mean() > 0.9 and np.array_equal(got[clear], want[clear])
+    assert np.abs(got.astype(int) - want).max() <= 1
+
+
+def test_codes_are_stored_rather_than_what_they_stand_for() -> None:
+    """Codes that one kernel widens again are stored as codes; what the model gives out is not cut off."""
+    last = helper.make_node("QuantizeLinear", ["c", "step", "zero"], ["k"])
+    wide = helper.make_node("DequantizeLinear", ["k", "step", "zero"], ["y"])
+    rows = helper.make_node("Softmax", ["v"], ["y"], axis=-1)
+    for after, stored in (((last, wide), []), ((last, _renamed(wide, "v"), rows), ["k"])):
+        model, _, _ = quantised_convolution(6, 24, True, after)
+        kernels = [s.label for s in polyc.compile_model(model, threads=1).plan.steps]
+        assert any(k.endswith("RequantizeSums" if stored else "DequantizeLinear") for k in kernels), kernels
+
+
+def _renamed(node: onnx.NodeProto, output: str) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.output[0] = output
+    return copy
 
 
 def test_what_is_left_alone() -> None:

@@ -167,9 +167,9 @@ def test_options_that_contradict_each_other_are_one_line(options: dict[str, Any]
 
 MISSING = {  # what each back end does without
     "cpu": set(),
-    "c": {"integer-pairs", "quantised-convolutions"},
-    "gpu": {"integer-pairs", "quantised-convolutions", "external"},
-    "c99": {"integer-pairs", "quantised-convolutions", "external", "winograd"},
+    "c": {"integer-pairs", "quantised-convolutions", "reciprocals"},
+    "gpu": {"integer-pairs", "quantised-convolutions", "reciprocals", "external"},
+    "c99": {"integer-pairs", "quantised-convolutions", "reciprocals", "external", "winograd"},
     "symbolic": set(),
 }
 
