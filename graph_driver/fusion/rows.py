@@ -183,7 +183,7 @@ def _reads_any(cluster: Cluster, others: Sequence[Cluster]) -> bool:
 
 def _obstacle(merged: Cluster, frame: Frame, target: Target, known: dict[str, str]) -> str:
     """Why the clusters stay apart; empty where they become one nest."""
-    if frame.length * 8 < SHORT * target.vector_bits // 4:
+    if frame.length < SHORT * target.lanes(32):
         return f"rows of {frame.length} are too short to gain"
     try:
         scop, _, _ = composed(merged)
