@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from benchmarks.cases import Case
-from benchmarks.hunting import convolutions, products
+from benchmarks.hunting import convolutions, operators, products
 from benchmarks.hunting.draws import Draw
 
-KINDS: dict[str, Draw] = {**convolutions.KINDS, **products.KINDS}
+KINDS: dict[str, Draw] = {**convolutions.KINDS, **products.KINDS, **operators.KINDS}
 
 
 def case_of(kind: str, seed: int, number: int) -> Case:

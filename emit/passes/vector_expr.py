@@ -117,12 +117,14 @@ class Lanes:
     def in_bounds(self, load: Load) -> bool:
         """Whether the subscripts are inside the buffer wherever the loops around run."""
         shape = self.buffers[load.array].shape
-        if not all(is_index(e) for e in load.index):
-            return False
-        low = all(nonnegative(linear(e), self.bounds) for e in load.index)
-        return low and all(
-            nonnegative((linear(n) - linear(e)).shift(-1), self.bounds) for e, n in zip(load.index, shape)
-        )
+        return all(is_index(e) and self.between(e, n) for e, n in zip(load.index, shape))
+
+    def between(self, e: Expr, n: Expr) -> bool:
+        """Whether `0 <= e < n` wherever the loops around run."""
+        if isinstance(e, Const) and isinstance(n, Const):
+            return bool(0 <= e.value < n.value)
+        above = (linear(n) - linear(e)).shift(-1)
+        return nonnegative(linear(e), self.bounds) and nonnegative(above, self.bounds)
 
     def ramp(self, e: Expr) -> Expr | None:
         """An index expression that is linear in the vector variable, or constant in the chunk."""
@@ -193,18 +195,16 @@ class Lanes:
         return VLoad(e.array, index, mask, self.count, e.dtype)
 
     def always_inside(self, array: str, index: tuple[Expr, ...]) -> bool:
-        """Whether a whole vector is inside the buffer, masked lanes too (buffers made here)."""
+        """Whether a whole vector is inside the buffer, masked lanes too."""
         if array in self.expanded:
             return True
         buffer = self.buffers[array]
         for e, n in zip(index, buffer.shape):
+            ends = [e]
             if isinstance(e, Ramp):
                 ends = [e.base, rebuild(linear(e.base).shift(e.stride * (e.count - 1)))]
-            else:
-                ends = [e]
-            for end in ends:
-                if not (isinstance(end, Const) and isinstance(n, Const) and 0 <= end.value < n.value):
-                    return False
+            if not all(is_index(end) and self.between(end, n) for end in ends):
+                return False
         return True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from emit.loop_ir.linear import difference, linear, nonnegative, rebuild
 from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
@@ -160,6 +161,8 @@ class _Chunks:
         done = 0
         while done < most:
             left = most - done
+            if exact and left < lanes <= most and left.bit_count() > 1 and self.may_repeat:
+                return [*parts, self.chunk(const_int(most - lanes), lanes, None, len(parts) % copies)]
             parts_of = left.bit_count() if left < lanes else 0
             if parts_of == 1 or parts_of == 2 and not self.in_registers(done, lanes):
                 lanes = 1 << (left.bit_length() - 1)  # 6 iterations left: 4 and 2
@@ -172,6 +175,17 @@ class _Chunks:
             parts.append(part if exact else If(Binary("<", start, self.trip, bool_), part))
             done += lanes
         return parts
+
+    @cached_property
+    def may_repeat(self) -> bool:
+        """Whether iterations may run again after later ones: then the last vector ends where the loop ends and computes
+        some elements twice, which costs less than a mask or a rest in parts. Nothing that the loop keeps is read."""
+        inside = {s.buffer.name for s in walk(self.loop.body) if isinstance(s, Alloc)}
+        kept = {s.array for s in walk(self.loop.body) if isinstance(s, Store)} - inside
+        read = {x.array for s in walk(self.loop.body) for e in stmt_exprs(s) for x in loads(e)}
+        return not kept & read and all(
+            s.array in inside or s.reduction is None for s in walk(self.loop.body) if isinstance(s, Store)
+        )
 
     def in_registers(self, start: int, lanes: int) -> bool:
         """Whether a masked vector from `start` takes one register, where two parts of it would take two: the loop
@@ -199,26 +213,39 @@ class _Chunks:
         n = const_int(lanes)
         form = linear(self.trip)
         whole = form.const % lanes == 0 and all(c % lanes == 0 for _, c in form.terms)
-        chunks = Binary("//", self.trip, n, i64)
+        chunks = self.times(lanes)
         parts: list[Stmt] = []
         done: Expr = const_int(0)
         copies = self.accumulators.interleave()
         if copies > 1:
-            groups = Binary("//", self.trip, const_int(lanes * copies), i64)
+            groups = self.times(lanes * copies)
             bodies = []
             for u in range(copies):
                 at = rebuild(linear(Var(counter)).scale(lanes * copies).shift(lanes * u))
-                bodies.append(self.chunk(at, lanes, None, u))
+                bodies.append(self.counted(counter, (const_int(0), groups)).chunk(at, lanes, None, u))
             parts.append(For(counter, const_int(0), groups, 1, Block(tuple(bodies)), loop=self.loop.loop))
-            done = Binary("*", groups, const_int(copies), i64)
+            done = rebuild(linear(groups).scale(copies))
             counter = self.owner.names(f"{self.loop.var}_chunk")
-        body = self.chunk(rebuild(linear(Var(counter)).scale(lanes)), lanes, None)
+        at = rebuild(linear(Var(counter)).scale(lanes))
+        body = self.counted(counter, (done, chunks)).chunk(at, lanes, None)
         parts.append(For(counter, done, chunks, 1, body, loop=self.loop.loop))
-        if not whole:
-            start = Binary("*", chunks, n, i64)
-            rest = self.chunk(start, lanes, self.mask(start, lanes))
-            parts.append(If(Binary("<", start, self.trip, bool_), rest))
-        return parts
+        if whole:
+            return parts
+        if not form.terms and form.const >= lanes and self.may_repeat:
+            return [*parts, self.chunk(const_int(form.const - lanes), lanes, None)]
+        start = Binary("*", chunks, n, i64)
+        rest = self.chunk(start, lanes, self.mask(start, lanes))
+        return [*parts, If(Binary("<", start, self.trip, bool_), rest)]
+
+    def times(self, lanes: int) -> Expr:
+        """How often as many iterations fit into the loop."""
+        form = linear(self.trip)
+        return Binary("//", self.trip, const_int(lanes), i64) if form.terms else const_int(form.const // lanes)
+
+    def counted(self, counter: str, bounds: tuple[Expr, Expr]) -> _Chunks:
+        """The same inside a loop over chunks."""
+        place = _Place(self.place.buffers, {**self.place.bounds, counter: bounds})
+        return _Chunks(self.owner, self.loop, place, self.trip, self.accumulators)
 
     def mask(self, start: Expr, lanes: int) -> Expr:
         return Binary("<", Ramp(start, 1, lanes, i64), Broadcast(self.trip, lanes, i64), bool_)

@@ -200,6 +200,11 @@ def reciprocal(x: Any) -> Any:
     return 1 / x
 
 
+def reciprocal_sqrt(x: Any) -> Any:
+    """`pow(x, -0.5)`, which is plus infinity for both zeros."""
+    return 1 / sqrt(x + 0.0)
+
+
 def sign(x: Any) -> Any:
     return 1 if x > 0 else (-1 if x < 0 else x)
 

@@ -75,8 +75,18 @@ def measure(
 
 
 def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
+    """The largest error relative to the scale; infinite for another shape or type, or NaN and infinities elsewhere."""
     worst = 0.0
     for a, b in zip(ours, theirs, strict=True):
-        scale = float(np.abs(b).max()) or 1.0
-        worst = max(worst, float(np.abs(a - b).max()) / scale)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return float("inf")
+        wide = np.float64 if a.dtype.itemsize > 4 else np.float32
+        x, y = a.astype(wide), b.astype(wide)
+        finite = np.isfinite(y)
+        if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
+            return float("inf")
+        x, y = x[finite], y[finite]
+        if y.size:
+            scale = float(np.abs(y).max()) or 1.0
+            worst = max(worst, float(np.abs(x - y).max()) / scale)
     return worst

@@ -194,7 +194,7 @@ def power(ctx: NodeContext) -> OperatorScop:
     if exponent.const is not None and exponent.size == 1 and base.size == only_output(ctx).size:
         known: dict[float, Scalar] = {1: fn.identity, 2: fn.square, 3: fn.cube}
         if base.dtype.is_float:
-            known |= {0.5: dsl.sqrt, -1: fn.reciprocal}
+            known |= {0.5: dsl.sqrt, -0.5: fn.reciprocal_sqrt, -1: fn.reciprocal}
         function = known.get(float(_exact(exponent)))
         if function is not None:
             return unary(ctx, function)

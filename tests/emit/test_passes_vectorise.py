@@ -101,8 +101,12 @@ def test_full_chunks_and_one_masked(n: int) -> None:
     assert all(s.value.lanes == 8 for s in stores)
 
 
-@pytest.mark.parametrize(("n", "masked", "stores"), [(64, 0, 8), (128, 0, 1), (22, 0, 4), (23, 1, 3), (133, 1, 2)])
+@pytest.mark.parametrize(
+    ("n", "masked", "stores"),
+    [(64, 0, 8), (128, 0, 1), (22, 0, 3), (23, 0, 3), (133, 0, 2), (7, 0, 2), (3, 0, 2), (20, 0, 3)],
+)
 def test_constant_extents(n: int, masked: int, stores: int) -> None:
+    """The last vector ends where the loop ends: some elements are computed twice."""
     from poly.rewriting.specialise import specialise
 
     scop = specialise(saxpy.scop(), {"N": n})
@@ -111,6 +115,22 @@ def test_constant_extents(n: int, masked: int, stores: int) -> None:
     assert len(found) == stores
     assert sum(s.mask is not None for s in found) == masked
     compare(scop, fn, saxpy, (np.float32(2), floats(n), floats(n)), True)
+
+
+@pytest.mark.parametrize(("n", "masked", "stores"), [(22, 0, 4), (23, 1, 3), (133, 1, 2)])
+def test_what_is_updated_in_place_is_not_computed_twice(n: int, masked: int, stores: int) -> None:
+    from poly.rewriting.specialise import specialise
+
+    @op
+    def grow(Z: inout(f32[N])) -> None:
+        for i in range(N):
+            Z[i] = Z[i] * 2
+
+    scop = specialise(grow.scop(), {"N": n})
+    fn = lower(scop, mark(scop.tree, {"i": "vector"}), "f", TARGET)
+    found = [s for s in walk(fn.body) if isinstance(s, Store)]
+    assert (len(found), sum(s.mask is not None for s in found)) == (stores, masked)
+    compare(scop, fn, grow, (floats(n),), True)
 
 
 def test_a_multiple_of_the_lanes_needs_no_mask() -> None:

@@ -84,7 +84,7 @@ def test_float_mod() -> None:
     check("Mod", f32(20) * 10, positive(20), fmod=1)
 
 
-@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 0.5, -1.0, 1.7])
+@pytest.mark.parametrize("exponent", [-0.5, 1.0, 2.0, 3.0, 0.5, -1.0, 1.7])
 def test_pow_by_a_constant(exponent: float) -> None:
     check("Pow", positive(3, 5), np.array(exponent, np.float32), const=(1,))
 
