@@ -19,7 +19,7 @@ from emit.mathlib import expand_function
 from emit.passes.prefetch import prefetch_panels
 from emit.passes.stages import cut_into_stages
 from emit.passes.workspace import hoist
-from emit.targets import check_runs_here
+from emit.targets import check_runs_here, own_instructions
 from poly.errors import BuildError
 from poly.scop import Scop
 from poly.target import Target
@@ -51,7 +51,7 @@ def compile_kernel(
         raise BuildError(f"unknown back end '{backend}'; choose from {', '.join(BACKENDS)}")
     machine = target if isinstance(target, Target) else targets.get(target)
     report = Report(notes=[*notes])
-    function = _function(scop, tree, name or scop.name, machine, report)
+    function = _function(scop, tree, name or scop.name, machine, backend, report)
     native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return Kernel(scop, function, machine, backend, threads, native, report)
@@ -69,19 +69,21 @@ def compile_step(
         BuildError: no C compiler, or no code for this tree.
     """
     report = Report(notes=[*notes])
-    function, scratch = hoist(_function(scop, tree, name, target, report), STACK_BYTES, STACK_TOTAL, symbolic=True)
+    function, scratch = hoist(
+        _function(scop, tree, name, target, backend, report), STACK_BYTES, STACK_TOTAL, symbolic=True
+    )
     native = build(function, target, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return function, scratch, native, report
 
 
-def _function(scop: Scop, tree: Node, name: str, target: Target, report: Report) -> Function:
+def _function(scop: Scop, tree: Node, name: str, target: Target, backend: str, report: Report) -> Function:
     """The finished loop IR."""
     with _stage(report, "lower"):
         function = lower(scop, tree, re.sub(r"\W", "_", name), target)
     report.notes += function.notes
     with _stage(report, "expand"):
-        function = expand_function(function)
+        function = expand_function(function, own_instructions(target) if backend == "llvm" else frozenset())
     with _stage(report, "stages"):
         function = cut_into_stages(function)
     with _stage(report, "prefetch"):
@@ -144,7 +146,7 @@ def source_text(function: Function, target: Target, kind: str) -> str:
     if kind == "c":
         from emit.c.source import to_c
 
-        return to_c(function, target)
+        return to_c(expand_function(function), target)  # what LLVM has an instruction for, too
     if kind == "asm":
         return jit.assembly(source_text(function, target, "llvm"), target)
     raise unsupported(kind)

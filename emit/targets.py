@@ -51,6 +51,12 @@ def from_toml(path: Path) -> Target:
     return Target(name=path.stem, **data)
 
 
+def own_instructions(target: Target) -> frozenset[str]:
+    """The intrinsics that are one instruction of this machine and made of others elsewhere."""
+    needed = {"x86-64": "+avx512bf16", "aarch64": "+bf16"}.get(target.isa)
+    return frozenset(("dot_bf16", "dot_bf16_add") if needed in target.features.split(",") else ())
+
+
 def obstacle(target: Target) -> str | None:
     """Why code for `target` cannot run on this machine; None when it can."""
     here = host()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, bf16, f32, from_numpy, i32, promote
+from poly.dtypes import DType, bf16, f32, from_numpy, promote
 from poly.intrinsics import TABLE, Intrinsic
 
 
@@ -104,8 +104,8 @@ def _apply(intrinsic: Intrinsic, args: tuple[Any, ...]) -> Any:
     if len(args) != intrinsic.arity:
         raise TypeError(f"{intrinsic.name} takes {intrinsic.arity} argument(s), not {len(args)}")
     dtype = _common(args)
-    if not intrinsic.floats and dtype not in (None, i32):
-        raise TypeError(f"{intrinsic.name} takes pairs of integers packed in i32, not {dtype}")
+    if intrinsic.only is not None and dtype not in (None, intrinsic.only):
+        raise TypeError(f"{intrinsic.name} takes pairs packed in {intrinsic.only}, not {dtype}")
     integer = all(isinstance(a, int) for a in args) if dtype is None else dtype.is_int
     if dtype is None and intrinsic.integers and integer:
         return intrinsic.numpy(*args).item()
@@ -153,6 +153,8 @@ min = builtins.min
 max = builtins.max
 fma = _scalar("fma")
 dot_pairs = _scalar("dot_pairs")
+dot_bf16 = _scalar("dot_bf16")
+pack_bf16 = _scalar("pack_bf16")
 widen_pairs = _scalar("widen_pairs")
 isnan = _scalar("isnan")
 isinf = _scalar("isinf")
@@ -179,6 +181,7 @@ INTRINSICS: dict[Callable[..., Any], str] = {
     f: f.__name__
     for f in (
         exp, log, log1p, expm1, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
-        erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf, dot_pairs, widen_pairs,
+        erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf, dot_pairs, widen_pairs, dot_bf16,
+        pack_bf16,
     )
 }  # fmt: skip

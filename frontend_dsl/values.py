@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i32, i64, promote
+from poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from poly.intrinsics import TABLE
 
@@ -352,8 +352,8 @@ def intrinsic(name: str, args: list[Any]) -> Sym:
     kind = _number(syms[0].type)
     for s in syms[1:]:
         kind = join(kind, s.type)
-    if not entry.floats and kind.dtype != i32:
-        raise TypeProblem(f"{name} of {kind}", f"{name} takes pairs of integers packed in i32")
+    if entry.only is not None and kind.dtype != entry.only:
+        raise TypeProblem(f"{name} of {kind}", f"{name} takes pairs packed in {entry.only}")
     if not kind.dtype.is_float and not (entry.integers and kind.dtype.is_int):
         kind = Type(f64, kind.weak)
     dtype = bool_ if entry.result == "bool" else kind.dtype

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from poly.dtypes import DType, f32, i32
+
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
     """`arity` arguments of one dtype; `result` is `same` or `bool`.
 
-    `internal` ones are made by `emit` only: no DSL function has their name. `floats` is False for
-    those that are defined on i32 alone.
+    `internal` ones are made by `emit` only: no DSL function has their name. `only` is the one dtype of those that
+    are not defined on all floats.
     """
 
     name: str
@@ -28,7 +30,7 @@ class Intrinsic:
     result: str = "same"
     integers: bool = False  # also defined on integer dtypes
     internal: bool = False
-    floats: bool = True
+    only: DType | None = None
 
 
 def _sigmoid(x: Any) -> Any:
@@ -76,6 +78,32 @@ def _dot_pairs(x: Any, y: Any) -> Any:
         return (a * c + b * d)[()]
 
 
+def _words(x: Any) -> tuple[Any, Any]:
+    """The two bf16 in an f32 word, as f32: the one in the low half, the one in the high half."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return (bits << np.uint32(16)).view(np.float32), (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def _each_fma(a: Any, b: Any, c: Any) -> Any:
+    return np.vectorize(_fma, otypes=[np.float32])(*(np.asarray(x, np.float32) for x in (a, b, c)))[()]
+
+
+def _dot_bf16(x: Any, y: Any) -> Any:
+    (a, b), (c, d) = _words(x), _words(y)
+    with np.errstate(all="ignore"):
+        return _each_fma(a, c, b * d)
+
+
+def _dot_bf16_add(x: Any, y: Any, z: Any) -> Any:
+    (a, b), (c, d) = _words(x), _words(y)
+    return _each_fma(a, c, _each_fma(b, d, z))
+
+
+def _pack_bf16(x: Any, y: Any) -> Any:
+    low, high = (np.asarray(v, np.float32).view(np.uint32) for v in (x, y))
+    return ((low >> np.uint32(16)) | (high & np.uint32(0xFFFF0000))).view(np.float32)[()]
+
+
 def _widen_pairs(x: Any) -> Any:
     x = np.asarray(x).astype(np.int32)
     low, high = (x << np.int32(24)) >> np.int32(24), (x << np.int32(16)) >> np.int32(24)
@@ -110,8 +138,14 @@ _ALL = [
     Intrinsic("isnan", 1, np.isnan, 0, result="bool"),
     Intrinsic("isinf", 1, np.isinf, 0, result="bool"),
     # Integer products two at a time: an i32 holds two i16 (or, for widen_pairs, two i8 in its low half).
-    Intrinsic("dot_pairs", 2, _dot_pairs, 0, integers=True, floats=False),
-    Intrinsic("widen_pairs", 1, _widen_pairs, 0, integers=True, floats=False),
+    Intrinsic("dot_pairs", 2, _dot_pairs, 0, integers=True, only=i32),
+    Intrinsic("widen_pairs", 1, _widen_pairs, 0, integers=True, only=i32),
+    # Products of bf16 two at a time: an f32 word holds two bf16; the products are exact, their sums are f32.
+    # The second is `z + dot_bf16(x, y)` in two steps, the high halves first. Machines with an instruction for it may
+    # order and round otherwise and take denormal numbers as 0 (docs/models.md).
+    Intrinsic("dot_bf16", 2, _dot_bf16, 0, only=f32),
+    Intrinsic("dot_bf16_add", 3, _dot_bf16_add, 0, internal=True, only=f32),
+    Intrinsic("pack_bf16", 2, _pack_bf16, 0, only=f32),  # of two f32 that are bf16, the low half first
     # `Call("bitcast", (x,), dtype)`: the bits of x as the Call's dtype; i32 <-> f32 and i64 <-> f64.
     Intrinsic("bitcast", 1, _bitcast, 0, result="cast", integers=True, internal=True),
     Intrinsic("exp_nonpositive", 1, _exp_nonpositive, 4, internal=True),  # of an argument <= 0, or NaN

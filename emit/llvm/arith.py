@@ -21,6 +21,11 @@ _ICMP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}
 _X86_DOT_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
+_DOT_BF16 = {
+    "x86-64": "llvm.x86.avx512bf16.dpbf16ps.{bits}",
+    "aarch64": "llvm.aarch64.neon.bfdot.v{lanes}f32.v{halves}bf16",
+}
+
 
 class Arithmetic:
     """Emits into `f`.
@@ -216,6 +221,8 @@ class Arithmetic:
             return wide if wide.dtype == bool_ else self.cast(wide, dtype)
         if name == "fma":
             return self.call("fma", a, *args)
+        if name in ("dot_bf16", "dot_bf16_add"):
+            return self._dot_bf16(args[0], args[1], args[2] if len(args) > 2 else self.zero(a))
         if name == "abs":
             return self.call("fabs", a, a)
         if name == "isnan":
@@ -237,7 +244,7 @@ class Arithmetic:
         """Two products of halves, added: one instruction of x86 on whole registers."""
         n = a.lanes
         name = _X86_DOT_PAIRS.get(n)
-        if name is not None and 32 * n <= self.f.module.x86_bits:
+        if name is not None and self.f.module.isa == "x86-64" and 32 * n <= self.f.module.vector_bits:
             halves = f"<{2 * n} x i16>"
             self.f.module.declare(name, a.type, [halves, halves])
             x, y = (self.f.emit(f"bitcast {v.typed} to {halves}") for v in (a, b))
@@ -247,6 +254,46 @@ class Arithmetic:
         high = [self.same(f"ashr {v.typed}, {by}", v) for v in (a, b)]
         products = [self.same(f"mul {x.typed}, {y.ref}", a) for x, y in (low, high)]
         return self.same(f"add {products[0].typed}, {products[1].ref}", a)
+
+    def _dot_bf16(self, a: Value, b: Value, added: Value) -> Value:
+        """Two products of bf16 and a sum in f32: one instruction, in the machine's own order and rounding.
+
+        A vector that is not one register's is made of, or becomes a part of, some that are.
+        """
+        module, n = self.f.module, a.lanes
+        name, whole = _DOT_BF16[module.isa], min(module.vector_bits // 32, max(4, n))
+        if n > whole:
+            parts = [[self.slice(v, k, whole) for v in (a, b, added)] for k in range(0, n, whole)]
+            return self.concatenate([self._dot_bf16(*p) for p in parts])
+        if n < whole:
+            wide = (self.extended(v, whole) for v in (a, b, added))
+            return self.slice(self._dot_bf16(*wide), 0, n)
+        halves = f"<{2 * n} x bfloat>"
+        full = name.format(bits=32 * n, lanes=n, halves=2 * n)
+        module.declare(full, a.type, [a.type, halves, halves])
+        x, y = (self.f.emit(f"bitcast {v.typed} to {halves}") for v in (a, b))
+        return self.same(f"call {a.type} @{full}({added.typed}, {halves} {x}, {halves} {y})", a)
+
+    def concatenate(self, parts: list[Value]) -> Value:
+        """Vectors of one length side by side."""
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self._side_by_side(a, b) for a, b in pairs]
+        return parts[0]
+
+    def _side_by_side(self, a: Value, b: Value) -> Value:
+        lanes = ", ".join(f"i32 {i}" for i in range(2 * a.lanes))
+        return self.value(f"shufflevector {a.typed}, {b.typed}, <{2 * a.lanes} x i32> <{lanes}>", a.dtype, 2 * a.lanes)
+
+    def extended(self, v: Value, lanes: int) -> Value:
+        """A scalar or shorter vector in the first lanes."""
+        out = Value("poison", v.dtype, lanes)
+        if v.lanes == 1:
+            return self.same(f"insertelement {out.typed}, {v.typed}, i64 0", out)
+        picked = ", ".join(f"i32 {min(i, v.lanes)}" for i in range(lanes))
+        return self.value(
+            f"shufflevector {v.typed}, {v.type} zeroinitializer, <{lanes} x i32> <{picked}>", v.dtype, lanes
+        )
 
     def _widen_pairs(self, a: Value) -> Value:
         """Two bytes in the low half become the two halves: one sign extension of twice the lanes."""

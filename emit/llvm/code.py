@@ -13,10 +13,10 @@ RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from",
 class ModuleText:
     """What functions of one module share: declarations, metadata, function bodies.
 
-    `x86_bits` is the width of vector registers of an x86 machine, 0 of others."""
+    `vector_bits` is the width of vector registers of a machine with the instructions `isa`."""
 
-    def __init__(self, x86_bits: int = 0) -> None:
-        self.x86_bits = x86_bits
+    def __init__(self, vector_bits: int = 0, isa: str = "") -> None:
+        self.vector_bits, self.isa = vector_bits, isa
         self.declarations: dict[str, str] = {}
         self.metadata: list[str] = []
         self.named: list[str] = []  # metadata that has names

@@ -40,7 +40,7 @@ def to_llvm(fn: Function, target: Target, lines: Mapping[int, int] | None = None
     Raises:
         BuildError: the loop IR holds something that LLVM IR has no form for.
     """
-    module = ModuleText(target.vector_bits if target.isa == "x86-64" else 0)
+    module = ModuleText(target.vector_bits, target.isa)
     table = None if lines is None else LineTable(module, lines)
     body = _Writer(module, fn.name, fn.fast_math, table)
     pointers = [f"%{body.f.fresh(b.name)}" for b in fn.buffers]

@@ -31,7 +31,7 @@ from emit.loop_ir.loops import (
     WarpReduce,
 )
 from emit.loop_ir.rewrite import binders
-from emit.mathlib import exp_log, power, special, trig
+from emit.mathlib import exp_log, pairs, power, special, trig
 from emit.mathlib.build import V
 from poly.dtypes import DType, bf16, bool_, f16, f32
 from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
@@ -59,22 +59,26 @@ _FUNCTIONS: dict[str, Callable[..., V]] = {
     "acos": trig.acos,
     "atan": trig.atan,
     "pow": power.pow_,
+    "dot_bf16": pairs.dot_bf16,
+    "dot_bf16_add": pairs.dot_bf16_add,
+    "pack_bf16": pairs.pack_bf16,
 }
+NONE: frozenset[str] = frozenset()
 
 
-def expand_function(fn: Function) -> Function:
-    """`fn` without Calls other than `BASIC` and without the operator `**`.
+def expand_function(fn: Function, own: frozenset[str] = NONE) -> Function:
+    """`fn` without Calls other than `BASIC` and `own`, the machine's own instructions, and without the operator `**`.
 
     A statement that has none of them is returned as it is.
     """
     names = (f"m{i}" for i in count())
     taken = {b.name for b in fn.buffers} | set(fn.params) | binders(fn.body)
-    return replace(fn, body=_statement(fn.body, lambda: next(n for n in names if n not in taken)))
+    return replace(fn, body=_statement(fn.body, lambda: next(n for n in names if n not in taken), own))
 
 
-def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
+def _statement(s: Stmt, fresh: Callable[[], str], own: frozenset[str]) -> Stmt:
     def sub(t: Stmt) -> Stmt:
-        return _statement(t, fresh)
+        return _statement(t, fresh, own)
 
     if isinstance(s, Block):
         return Block(tuple(sub(t) for t in s.stmts))
@@ -83,15 +87,15 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
     if isinstance(s, Barrier | EndCopies | PanelProduct | WarpReduce):
         return s
     if isinstance(s, Let):
-        e = _Expansion(fresh)
+        e = _Expansion(fresh, own)
         value = e.run(s.value)
         return e.wrap(Let(s.name, value, sub(s.body)))
     if isinstance(s, If):
-        e = _Expansion(fresh)
+        e = _Expansion(fresh, own)
         cond = e.run(s.cond)
         return e.wrap(If(cond, sub(s.then), None if s.orelse is None else sub(s.orelse)))
     if isinstance(s, Store):
-        e = _Expansion(fresh)
+        e = _Expansion(fresh, own)
         value = e.run(s.value)
         index = tuple(e.run(i) for i in s.index)
         mask = None if s.mask is None else e.run(s.mask)
@@ -99,13 +103,13 @@ def _statement(s: Stmt, fresh: Callable[[], str]) -> Stmt:
     raise TypeError(f"unknown statement {type(s).__name__}")
 
 
-def needs_expansion(e: Expr) -> bool:
+def needs_expansion(e: Expr, own: frozenset[str] = NONE) -> bool:
     """Whether `expand_function` would change this node or one below."""
-    if isinstance(e, Call) and e.fn not in BASIC:
+    if isinstance(e, Call) and e.fn not in BASIC and e.fn not in own:
         return True
     if isinstance(e, Binary) and e.op == "**":
         return True
-    return any(needs_expansion(c) for c in e.children())
+    return any(needs_expansion(c, own) for c in e.children())
 
 
 def _reads_memory(e: Expr) -> bool:
@@ -115,12 +119,13 @@ def _reads_memory(e: Expr) -> bool:
 class _Expansion:
     """Expands the expressions of one statement, collecting `Let` bindings in order."""
 
-    def __init__(self, fresh: Callable[[], str]) -> None:
+    def __init__(self, fresh: Callable[[], str], own: frozenset[str]) -> None:
         self.fresh = fresh
+        self.own = own
         self.lets: list[tuple[str, Expr]] = []
 
     def run(self, e: Expr) -> Expr:
-        return self.go(e, None) if needs_expansion(e) else e
+        return self.go(e, None) if needs_expansion(e, self.own) else e
 
     def wrap(self, s: Stmt) -> Stmt:
         """`s` inside the collected bindings."""
@@ -138,22 +143,22 @@ class _Expansion:
 
     def go(self, e: Expr, guard: Expr | None) -> Expr:
         """`e` expanded; `guard` (a bound condition) says when `e` is evaluated at all."""
-        if not needs_expansion(e):
+        if not needs_expansion(e, self.own):
             return e
         if isinstance(e, Select):
             cond = self.go(e.cond, guard)
-            if not (needs_expansion(e.a) or needs_expansion(e.b)):
+            if not (needs_expansion(e.a, self.own) or needs_expansion(e.b, self.own)):
                 return Select(cond, e.a, e.b, e.dtype)
             cond, when, unless = self.branches(cond, guard)
             return Select(cond, self.go(e.a, when), self.go(e.b, unless), e.dtype)
         if isinstance(e, Binary) and e.op in ("and", "or"):
             a = self.go(e.a, guard)
-            if not needs_expansion(e.b):
+            if not needs_expansion(e.b, self.own):
                 return Binary(e.op, a, e.b, e.dtype)
             a, when, unless = self.branches(a, guard)
             return Binary(e.op, a, self.go(e.b, when if e.op == "and" else unless), e.dtype)
         operands = tuple(self.go(c, guard) for c in e.children())
-        if isinstance(e, Call) and e.fn not in BASIC:
+        if isinstance(e, Call) and e.fn not in BASIC and e.fn not in self.own:
             return self.call(e.fn, operands, guard)
         if isinstance(e, Binary) and e.op == "**":
             return self.call("pow", operands, guard)

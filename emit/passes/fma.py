@@ -1,4 +1,4 @@
-"""Contraction of `acc + a * b` to `fma(a, b, acc)`, where the program's rounding rules allow it.
+"""Contraction of `acc + a * b` to `fma(a, b, acc)`, and of pairs of products, where the rounding rules allow it.
 
 Done once here, so that the interpreter and all emitters agree bit by bit: a back end must
 neither contract nor expand by itself.
@@ -33,6 +33,8 @@ def _updates(stmt: Stmt) -> Stmt:
 def _fused(e: Expr) -> Expr:
     if not isinstance(e, Binary) or e.dtype not in (f32, f64) or e.op not in ("+", "-"):
         return e
+    if isinstance(e.b, Call) and e.b.fn == "dot_bf16" and e.op == "+":
+        return Call("dot_bf16_add", (*e.b.args, e.a), e.dtype)
     if isinstance(e.b, Binary) and e.b.op == "*":
         factor = e.b.a if e.op == "+" else Unary("neg", e.b.a, e.dtype)
         return Call("fma", (factor, e.b.b, e.a), e.dtype)

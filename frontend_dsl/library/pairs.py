@@ -1,12 +1,12 @@
-"""Integers in pairs: operands of products that go two at a time (`dot_pairs`)."""
+"""Integers and bf16 in pairs: operands of products that go two at a time (`dot_pairs`, `dot_bf16`)."""
 
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
 from typing import Any
 
-from frontend_dsl import dot_pairs, empty, grid, op
-from poly.dtypes import DType, i32
+from frontend_dsl import dot_bf16, dot_pairs, empty, grid, op, pack_bf16
+from poly.dtypes import DType, bf16, f32, i32
 
 
 def pair(low: Any, high: Any) -> Any:
@@ -47,3 +47,31 @@ def make_pair_matmul(rows: int, pairs: int, columns: int) -> Any:
         return Y
 
     return pair_matmul
+
+
+def make_pack_bf16(outer: int, pairs: int, inner: int) -> Any:
+    """`Y[o, c, i]` holds `X[o, 2c, i]` and `X[o, 2c + 1, i]`: two bf16 in an f32 word."""
+
+    @op
+    def pack_bf16_pairs(X: bf16[outer, 2 * pairs, inner]) -> f32[outer, pairs, inner]:
+        Y = empty((outer, pairs, inner), f32)
+        for o, c, i in grid(outer, pairs, inner):
+            Y[o, c, i] = pack_bf16(f32(X[o, 2 * c, i]), f32(X[o, 2 * c + 1, i]))
+        return Y
+
+    return pack_bf16_pairs
+
+
+def make_bf16_matmul(rows: int, pairs: int, columns: int) -> Any:
+    """The product of matrices of bf16 whose common dimension is packed in pairs, in f32."""
+
+    @op
+    def bf16_matmul(A: f32[rows, pairs], B: f32[pairs, columns]) -> f32[rows, columns]:
+        Y = empty((rows, columns), f32)
+        for i, j in grid(rows, columns):
+            Y[i, j] = 0
+            for k in range(pairs):
+                Y[i, j] += dot_bf16(A[i, k], B[k, j])
+        return Y
+
+    return bf16_matmul

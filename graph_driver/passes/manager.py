@@ -10,6 +10,7 @@ from graph_driver.external import any_registered, calls_of, use_externals
 from graph_driver.ir import Graph, GraphError, verify
 from graph_driver.passes.algebra import simplify, simplify_fast
 from graph_driver.passes.batch_norm import fold_affine_into_convolutions
+from graph_driver.passes.bf16_pairs import use_bf16_pairs
 from graph_driver.passes.cleanup import remove_dead, remove_identities
 from graph_driver.passes.common import share_common
 from graph_driver.passes.directions import split_directions
@@ -27,7 +28,7 @@ from poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
-NOT_IF_EXACT = ("winograd", "external", "quantised-convolutions")
+NOT_IF_EXACT = ("winograd", "external", "quantised-convolutions", "bf16-pairs")
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
@@ -119,6 +120,8 @@ PASSES: tuple[Pass, ...] = (
          specific=True, backends=("llvm",), limit="a fused multiply-add may be a function there"),
     Pass("integer-pairs", "products of 8-bit integers two at a time", use_integer_pairs, PLACING, specific=True,
          backends=("llvm",), limit=NO_PAIRS),
+    Pass("bf16-pairs", "products of bf16 two at a time, where a machine has that", use_bf16_pairs, PLACING,
+         specific=True, exact=False, backends=("llvm",), limit=NO_PAIRS),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
          _general(compute_integer_products_in_f32), PLACING),
 )  # fmt: skip

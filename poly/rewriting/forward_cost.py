@@ -15,7 +15,22 @@ TRANSCENDENTAL = 20.0
 GATHER = 4.0  # a load whose neighbours do not lie side by side
 EXPENSIVE = {"/": DIVISION, "//": DIVISION, "%": DIVISION, "**": 2 * TRANSCENDENTAL}
 CHEAP_CALLS = frozenset(
-    ("abs", "min", "max", "fma", "floor", "ceil", "round", "isnan", "isinf", "where", "dot_pairs", "widen_pairs")
+    (
+        "abs",
+        "min",
+        "max",
+        "fma",
+        "floor",
+        "ceil",
+        "round",
+        "isnan",
+        "isinf",
+        "where",
+        "dot_pairs",
+        "widen_pairs",
+        "dot_bf16",
+        "pack_bf16",
+    )
 )
 
 

@@ -68,6 +68,13 @@ def _call(e: Call) -> str:
     if e.fn == "dot_pairs":
         x, y = args
         return f"(({x} << 16 >> 16) * ({y} << 16 >> 16) + ({x} >> 16) * ({y} >> 16))"
+    if e.fn == "dot_bf16":
+        (a, b), (c, d) = (
+            (f"({t}.view('u4') << 16).view('f4')", f"({t}.view('u4') & 0xFFFF0000).view('f4')") for t in args
+        )
+        return f"({a} * {c} + {b} * {d})"
+    if e.fn == "pack_bf16":
+        return f"({args[0]}.view('u4') >> 16 | {args[1]}.view('u4') & 0xFFFF0000).view('f4')"
     if e.fn == "widen_pairs":
         return f"(({args[0]} << 24 >> 24) & 65535 | ({args[0]} << 16 >> 24) << 16)"
     if e.fn == "rsqrt":

@@ -22,7 +22,7 @@ STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one afte
 NEAR = 4  # a gather with at most this stride uses most of each cache line
 LATENCY = 2.0
 HORIZONTAL = 5.0  # combining the lanes of a reduction
-PAIRS = ("dot_pairs", "widen_pairs")  # one instruction each
+PAIRS = ("dot_pairs", "widen_pairs", "dot_bf16", "pack_bf16")  # about one instruction each
 CALL = 12.0  # scalar operations of an elementary function
 UNKNOWN_EXTENT = 64
 

@@ -36,9 +36,9 @@ def every_intrinsic(dtype: DType, lanes: int) -> Function:
 
     stores, buffers = [], [hand_ir.param(n, dtype, SIZE) for n in "XYZ"]
     for name, meaning in TABLE.items():
-        if name == "bitcast" or (name == "fma" and dtype.bits == 16) or not (meaning.floats or dtype == i32):
+        if name == "bitcast" or (name == "fma" and dtype.bits == 16) or meaning.only not in (None, dtype):
             continue
-        if dtype == i32 and meaning.floats:
+        if dtype == i32 and meaning.only is None:
             continue
         result = bool_ if meaning.result == "bool" else dtype
         buffers.append(hand_ir.param(f"o_{name}", result, SIZE, writable=True))

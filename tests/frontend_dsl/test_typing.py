@@ -10,7 +10,7 @@ from brute_force import value
 
 from frontend_dsl.functions import INTRINSICS
 from frontend_dsl.values import PYTHON, Sym, TypeProblem, arithmetic, compare, intrinsic, to_sym
-from poly.dtypes import ALL, DType, i32
+from poly.dtypes import ALL, DType
 from poly.expr import Load
 from poly.intrinsics import TABLE
 
@@ -68,7 +68,8 @@ def test_array_and_literal(a: DType) -> None:
 def test_functions_keep_their_dtype(function: Any) -> None:
     name = INTRINSICS[function]
     count = TABLE[name].arity
-    for a in ALL if TABLE[name].floats else [i32]:
+    only = TABLE[name].only
+    for a in ALL if only is None else [only]:
         for p in VALUES[a.kind]:
             x = a.np.type(p)
             sym = intrinsic(name, [Sym(Load("x", (), a), False)] * count)
@@ -81,6 +82,6 @@ def test_functions_keep_their_dtype(function: Any) -> None:
 
 def test_python_numbers_stay_python_numbers() -> None:
     for function, name in INTRINSICS.items():
-        if TABLE[name].floats:
+        if TABLE[name].only is None:
             args = [0.5] * TABLE[name].arity
             assert type(function(*args)) is (bool if name.startswith("is") else float)

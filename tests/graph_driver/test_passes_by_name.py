@@ -27,7 +27,15 @@ from poly.errors import ArgumentError
 
 def test_names_and_tags() -> None:
     assert len(BY_NAME) == len(PASSES)
-    specific = ["siblings", "external", "winograd", "quantised-convolutions", "reciprocals", "integer-pairs"]
+    specific = [
+        "siblings",
+        "external",
+        "winograd",
+        "quantised-convolutions",
+        "reciprocals",
+        "integer-pairs",
+        "bf16-pairs",
+    ]
     assert [p.name for p in PASSES if p.specific] == specific
     assert "fast-math" not in [p.name for p in select()] and "fast-math" in [p.name for p in select(fast_math=True)]
     assert [p.name for p in select(["algebra", "common"])] == ["algebra", "common"]

@@ -18,6 +18,8 @@ from poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, 
 from poly.forms.ranges import largest
 from poly.scop import Statement
 
+PAIR_PRODUCTS = ("dot_pairs", "dot_bf16")  # two products and their sum
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -103,7 +105,7 @@ def _added_product(stmt: Statement) -> tuple[Load, Load] | None:
         factors: tuple[Expr, Expr] = (value.args[0], value.args[1])
     elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Binary) and value.b.op == "*":
         factors = (value.b.a, value.b.b)
-    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Call) and value.b.fn == "dot_pairs":
+    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Call) and value.b.fn in PAIR_PRODUCTS:
         factors = (value.b.args[0], value.b.args[1])
     else:
         return None
