@@ -61,6 +61,16 @@ def test_top_k_of_equal_elements(largest: int) -> None:
     check("TopK", x, np.array([5]), opset=11, const=(1,), outputs=2, axis=1, largest=largest)
 
 
+@pytest.mark.parametrize("k", [1, 16, 17, 50])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_top_k_of_many_and_of_equal_ones(k: int, largest: int) -> None:
+    """Lists and heaps; of equal elements the first ones count."""
+    x = rng.integers(0, 9, (2, 50, 3)).astype(np.float32)
+    order = np.argsort(-x if largest else x, axis=1, kind="stable")[:, :k]
+    want = [np.take_along_axis(x, order, 1), order]
+    check("TopK", x, np.array([k]), opset=11, const=(1,), outputs=2, axis=1, largest=largest, want=want)
+
+
 @pytest.mark.parametrize(("length", "inverse"), in_part(list(product((None, 5, 8), (0, 1))), (8, 0), (5, 1)))
 def test_dft(length: int | None, inverse: int) -> None:
     x = f32(2, 6, 3, 2)
