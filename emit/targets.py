@@ -133,3 +133,9 @@ def _cache_sizes() -> dict[int, int]:
         if size.rstrip("KM").isdigit():
             out[level] = int(size.rstrip("KM")) * unit
     return out
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise `BuildError` unless it is None (all cores) or a number of at least 1."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise BuildError(f"threads are a number of at least 1, not {threads!r}")

@@ -110,7 +110,10 @@ def _run_time_call(
 
 
 def _not_callable(frame: Frame, node: ast.Call, function: Any) -> Any:
-    raise frame.error(node, f"{describe(function)} cannot be called", "only functions, operators and types can")
+    hint = "only functions, operators and types can"
+    if isinstance(node.func, ast.Name):
+        hint += f"; if {node.func.id} is one elsewhere, give the variable of that name here another"
+    raise frame.error(node, f"{describe(function)} cannot be called", hint)
 
 
 def _hashable(value: Any) -> bool:

@@ -7,6 +7,8 @@ import itertools
 from poly.errors import PolycError
 from poly.expr import Span
 
+MOST_CALLS = 6  # that a message lists
+
 
 class DslError(PolycError, SyntaxError):
     """A hybrid-script program that polyc refuses.
@@ -34,10 +36,12 @@ class DslError(PolycError, SyntaxError):
             lines += [f"    {self.span.text.expandtabs()}", f"    {_caret(self.span)}"]
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        for call, group in itertools.groupby(self.calls):
-            count = len(list(group))
+        found = [(call, len(list(group))) for call, group in itertools.groupby(self.calls)]
+        for call, count in found[:MOST_CALLS]:
             times = f" ({count} times)" if count > 1 else ""
             lines.append(f"inlined from {call}: {call.text.strip()}{times}")
+        if len(found) > MOST_CALLS:
+            lines.append(f"and from {len(found) - MOST_CALLS} calls more")
         return "\n".join(lines)
 
 

@@ -106,7 +106,8 @@ def describe(value: Any) -> str:
         return str(value.type)
     if isinstance(value, ArrayValue):
         return f"the array {value.name}"
-    return f"a {type(value).__name__}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def to_sym(value: Any) -> Sym:

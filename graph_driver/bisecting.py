@@ -11,7 +11,7 @@ from poly.errors import ArgumentError, IllegalSchedule, ScheduleError
 from poly.forms.affine import constant_of, set_space, to_pw_aff
 from poly.scop import Array, Scop
 from poly.target import Target
-from scheduler.schedule import Schedule
+from scheduler.schedule import Schedule, read_step
 
 if TYPE_CHECKING:
     from emit.kernel import Kernel
@@ -26,6 +26,8 @@ def first_refused(scop: Scop, trace: str) -> dict[str, Any]:
         ScheduleError: a line is no step at all.
     """
     lines = [line for line in trace.splitlines() if line.strip()]
+    for number, line in enumerate(lines, 1):
+        read_step(line, number)
     schedule = Schedule.start(scop)
     for k in range(len(lines)):
         try:

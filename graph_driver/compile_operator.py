@@ -60,8 +60,8 @@ def compile_operator(
     GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `emit.gpu.kernel.GpuKernel`.
 
     Raises:
-        ScheduleError: `schedule` belongs to another Scop (other statements).
-        BuildError: unknown target, or code generation failed.
+        ScheduleError: `schedule` is none, or belongs to another Scop (other statements).
+        BuildError: unknown target, no number of threads, or code generation failed.
     """
     from emit.compile import compile_kernel
 
@@ -69,6 +69,7 @@ def compile_operator(
         return _compile_gpu(scop, target if isinstance(target, GpuTarget) else get_gpu(str(target)), schedule, sizes)
     if target == "c":
         target, backend = None, "c"
+    targets.check_threads(threads)
     machine = resolve_target(target)
     threads = machine.threads if threads is None else threads
     if schedule is None:
@@ -98,6 +99,10 @@ def _compile_gpu(
 
 def _fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:
     """A schedule given by the user, with sizes fixed."""
+    if not hasattr(schedule, "original"):
+        raise ScheduleError(
+            f"schedule= takes a Schedule, as {scop.name}.scop().schedule() makes it, not {schedule!r:.80}"
+        )
     if set(schedule.original.statements) != set(scop.statements):
         raise ScheduleError(f"the schedule given for {scop.name} belongs to another operator")
     return specialised(schedule, sizes or {})

@@ -51,6 +51,12 @@ class CompileOptions:
     layouts: str = "auto"
 
     def __post_init__(self) -> None:
+        for name in ("dims", "shapes", "bind"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ArgumentError(f"{name} is a dict by name, not {getattr(self, name)!r:.80}")
+        limit = self.memory_limit
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise ArgumentError(f"the memory limit is a number of bytes, not {limit!r:.80}")
         if self.planner is not None and self.planner not in memory.PLANNERS:
             raise ArgumentError(f"there is no planner '{self.planner}'; planners are {', '.join(memory.PLANNERS)}")
         if self.layouts not in LAYOUTS:

@@ -57,8 +57,7 @@ def platform_of(target: str | Target | GpuTarget, threads: int | None = None) ->
     Raises:
         BuildError: there is no such target, `c` without a C compiler, or no threads.
     """
-    if threads is not None and threads < 1:
-        raise BuildError(f"threads must be at least 1, not {threads}")
+    targets.check_threads(threads)
     if isinstance(target, GpuTarget):
         return Platform(targets.host(), "gpu", 1, target)
     if isinstance(target, Target):

@@ -6,6 +6,7 @@ Every transformation asks `poly.legality` before it returns.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from poly.errors import ScheduleError
 from poly.scop import Scop
@@ -49,18 +50,24 @@ class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions, Files
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
-            try:
-                record = json.loads(line)
-                name = record.pop("do")
-            except (ValueError, KeyError, AttributeError, TypeError):
-                raise ScheduleError(f"line {number} of the trace is not a step: {line[:80]}") from None
-            if name not in STEPS:
-                raise ScheduleError(f"line {number} of the trace: no transformation '{name}'")
+            name, record = read_step(line, number)
             try:
                 schedule = getattr(schedule, name)(**record)
             except TypeError:
                 raise ScheduleError(f"line {number} of the trace: wrong arguments for {name}: {line[:80]}") from None
         return schedule
+
+
+def read_step(line: str, number: int) -> tuple[str, dict[str, Any]]:
+    """A line of a trace as the name of a transformation and its arguments. Raises `ScheduleError`."""
+    try:
+        record = json.loads(line)
+        name = record.pop("do")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ScheduleError(f"line {number} of the trace is not a step: {line[:80]}") from None
+    if name not in STEPS:
+        raise ScheduleError(f"line {number} of the trace: no transformation '{name}'")
+    return name, record
 
 
 STEPS = frozenset(

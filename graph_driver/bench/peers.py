@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from poly.errors import ArgumentError
+from poly.errors import OptionError
 
 Inputs = Mapping[str, np.ndarray]
 Outputs = list[np.ndarray]
@@ -95,14 +95,14 @@ def chosen(names: str | None) -> list[str]:
     """The peers of a comma-separated list; None: all that are installed.
 
     Raises:
-        ArgumentError: there is no such peer, or it is not installed.
+        OptionError: there is no such peer, or it is not installed.
     """
     if names is None:
         return installed()
     wanted = [n for n in names.split(",") if n]
     for name in wanted:
         if name not in PEERS:
-            raise ArgumentError(f"no peer '{name}' reads ONNX files here; known: {', '.join(PEERS)}")
+            raise OptionError(f"no peer '{name}' reads ONNX files here; known: {', '.join(PEERS)}")
         if name not in installed():
-            raise ArgumentError(f"{name} is not installed: pip install {name}")
+            raise OptionError(f"{name} is not installed: pip install {name}")
     return wanted

@@ -84,7 +84,8 @@ def run_registrations(paths: Sequence[Path]) -> None:
 
 def _run_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     places = _import_places(path.resolve())
@@ -93,8 +94,9 @@ def _run_file(path: Path) -> Any:
         spec.loader.exec_module(module)
     except PolycError:
         raise
-    except Exception as error:  # the user's file may raise anything: it becomes one line
-        raise UsageError(f"{path} does not run: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # the user's file may raise anything: it becomes one line
+        said = next(iter(str(error).splitlines()), "")
+        raise UsageError(f"{path} does not run: {type(error).__name__}: {said}") from None
     finally:
         del sys.path[: len(places)]
     return module

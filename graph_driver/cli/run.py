@@ -50,6 +50,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     packaged = is_package(arguments.model)
     if arguments.differential:
         return _differential(arguments, inputs, packaged)
+    if arguments.tolerance is not None and not 0 <= arguments.tolerance < float("inf"):
+        raise UsageError(f"--tolerance is a number of at least 0, not {arguments.tolerance:g}")
     if not arguments.check and (arguments.reference is not None or arguments.tolerance is not None):
         raise UsageError("--reference and --tolerance need --check")
     if arguments.check and packaged and arguments.reference is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graph_driver.execution import entry
-from graph_driver.execution.frame import Frame, check_inputs, checked, output_array, output_bytes
+from graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_array, output_bytes
 from graph_driver.execution.parts import Parts, cut
 from graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
 from graph_driver.importing.limits import check_memory
@@ -82,9 +82,11 @@ class Executor:
         Raises:
             ArgumentError: inputs or arrays of `out` do not fit.
         """
+        if out is not None:
+            check_outputs(self.plan, out)
         if not self._all_native:
             return self._run_with_host(inputs, out)
-        if len(inputs) != len(self._wanted):
+        if type(inputs) is not dict or len(inputs) != len(self._wanted):
             check_inputs(self.plan, inputs)
         arrays = []
         for name, slot, dtype, shape in self._wanted:

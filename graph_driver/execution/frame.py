@@ -131,6 +131,13 @@ class Captured(Mapping[str, Any]):
         return len(self._names)
 
 
+def check_outputs(plan: Plan, out: Mapping[str, np.ndarray]) -> None:
+    """Raise `ArgumentError` where arrays are given for outputs that the model does not have."""
+    for name in out:
+        if name not in plan.outputs:
+            raise ArgumentError(f"the model has no output '{name}'; it has {_listed(plan.outputs)}")
+
+
 def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
     """Inputs in the plan's order, as contiguous arrays; values of the host (strings,
     sequences) as they are.
@@ -138,6 +145,9 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
     Raises:
         ArgumentError: an input is missing or unknown, or has another dtype or shape.
     """
+    if not isinstance(inputs, Mapping):
+        kind = type(inputs).__name__
+        raise ArgumentError(f"inputs are a dict of arrays by name ({_listed(plan.inputs)}), not {kind}")
     unknown = [n for n in inputs if n not in plan.inputs]
     if unknown:
         raise ArgumentError(f"the model has no input '{unknown[0]}'; it has {_listed(plan.inputs)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -113,7 +114,8 @@ def infer(
     try:
         found = shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=imports)
     except Exception as error:  # C++ inference raises RuntimeError, InferenceError and others
-        raise ModelError(f"{what}: {_reason(error)}") from error
+        operands = ", ".join(f"'{r}' {_shape_text(tensors[r].shape)}" for r in reads if r)
+        raise ModelError(f"{what}: {_reason(error)} (operands {operands})") from error
     if node.op_type in LIKE_INPUT and not node.domain:
         return {node.output[0]: replace(tensors[node.input[0]], name=node.output[0], const=None)}
     if node.op_type == "MaxUnpool" and len(node.input) == 3 and tensors[node.input[2]].const is not None:
@@ -170,6 +172,10 @@ def _scalar(tensor: Tensor) -> Tensor:
     if tensor.const is None or tensor.shape != (1,):
         return tensor
     return replace(tensor, shape=(), const=tensor.const.reshape(()))
+
+
+def _shape_text(shape: Sequence[Any] | None) -> str:
+    return "of unknown shape" if shape is None else str([*shape])
 
 
 def _reason(error: Exception) -> str:

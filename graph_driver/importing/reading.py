@@ -25,6 +25,8 @@ def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto,
     """
     if isinstance(source, onnx.ModelProto):
         return source, None
+    if not isinstance(source, (str, Path, bytes)):
+        raise ModelError(f"a model is a path, a ModelProto or its bytes, not {source!r:.80}")
     folder: Path | None = None
     if isinstance(source, bytes):
         data, name = source, "model"

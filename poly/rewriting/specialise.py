@@ -14,6 +14,8 @@ from poly.integers import ARITHMETIC
 from poly.scop import Array, Scop, Statement
 from poly.tree import Band, Filter, Node
 
+LARGEST = 2**63 - 1  # subscripts are 64-bit numbers
+
 
 def specialise(scop: Scop, sizes: Mapping[str, int]) -> Scop:
     """`scop` with the parameters in `sizes` replaced by numbers (others stay symbolic).
@@ -31,6 +33,9 @@ def specialise(scop: Scop, sizes: Mapping[str, int]) -> Scop:
         raise ArgumentError(f"{scop.name}: '{unknown[0]}' is not a size of this operator (sizes: {known})")
     if not sizes:
         return scop
+    for name, value in sizes.items():
+        if not -LARGEST <= value <= LARGEST:
+            raise ArgumentError(f"{scop.name}: {name} = {value} needs more than 64 bits")
     context = fix_params(scop.context, sizes)
     if context.is_empty():
         given = ", ".join(f"{n} = {v}" for n, v in sizes.items())

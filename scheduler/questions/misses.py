@@ -19,6 +19,7 @@ from poly.closed_forms.counting import count_or_bound, parametric_image
 from poly.errors import ScheduleError
 from poly.scop import Scop
 from poly.tree import Band, Filter, Node, Promote, Sequence
+from scheduler.arguments import positive
 from scheduler.questions.counts import Region, region
 
 Misses = dict[str, float]
@@ -39,6 +40,9 @@ def predicted_misses(scop: Scop, tree: Node, capacity: int, line: int) -> Misses
     """
     if scop.params or any(s.dynamic for s in scop.statements.values()):
         raise ScheduleError(f"the misses of {scop.name} are not known: its sizes are not fixed numbers")
+    positive(line, "size of a cache line")
+    if capacity < line:
+        raise ScheduleError(f"a cache of {capacity} bytes does not hold a line of {line}")
     return _Counter(scop, tree, capacity // line, line).of(tree, None, frozenset(scop.statements))
 
 

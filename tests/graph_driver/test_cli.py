@@ -58,7 +58,7 @@ def test_run_is_seeded_and_modes_agree(polyc: Any, model: Path) -> None:
 
 
 def test_a_failed_check_is_exit_code_1(polyc: Any, model: Path) -> None:
-    code, out, _ = polyc("run", model, "--check", "--threads", "1", "--tolerance", "-1")
+    code, out, _ = polyc("run", model, "--check", "--threads", "1", "--tolerance", "0")
     assert code == 1 and "TOO LARGE" in out
     code, _, err = polyc("run", model, "--tolerance", "1e-3")
     assert code == 2 and err == "polyc: --reference and --tolerance need --check\n"

@@ -53,7 +53,7 @@ def test_without_peers_there_is_no_ratio(model: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--against", "torch"], 1, "no peer 'torch'"),
+        (["--against", "torch"], 2, "no peer 'torch'"),
         (["--rounds", "0"], 2, "--rounds must be at least 1"),
         (["--input", "z={there}"], 1, "the model has no input 'z'"),
     ],
