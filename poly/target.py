@@ -31,6 +31,10 @@ class Target:
         """Vector lanes for elements of `bits` bits (at least 1)."""
         return max(1, self.vector_bits // max(8, bits))
 
+    def masks(self, bits: int) -> bool:
+        """Whether vectors of elements of `bits` bits are loaded under masks in one instruction (AVX and later)."""
+        return self.vector_bits >= 256 and bits in (32, 64)
+
 
 TF32 = "tf32"
 """The feature of a GPU target that allows products of f32 to round their operands to tf32."""

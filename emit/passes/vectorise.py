@@ -19,13 +19,12 @@ from emit.passes.bounds import full
 from emit.passes.reductions import Accumulators, combine_in_place
 from emit.passes.vector_expr import Cannot, Lanes, negated, widest
 from poly.dtypes import bool_, i64
-from poly.expr import Binary, Call, Expr, Select, Var, const_int, loads
+from poly.expr import Binary, Call, Const, Expr, Select, Var, const_int, loads
 from poly.expr import walk as walk_expr
 from poly.target import Target
 
 WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code
-MASKED_LOADS = 256  # bits of the vectors of machines that load under masks,
-MASKED_BITS = (32, 64)  # elements of so many bits
+MOST_PARTS = 2  # of a vector that is not whole; one of more parts is masked
 WRITTEN_OUT_WEIGHT = 600  # operations in them, about
 
 
@@ -75,8 +74,22 @@ class _Vectoriser:
             except Cannot as e:
                 self.notes.append(f"loop '{s.loop}' is not vectorised: {e}")
                 return replace(s, kind="serial", factor=None, body=self.visit(s.body, inner))
+        if isinstance(s, Alloc):
+            s = replace(s, buffer=self.with_room(s.buffer))
         inner = place.inside(s)
         return with_bodies(s, tuple(self.visit(b, inner) for b in s.bodies()))
+
+    def with_room(self, buffer: Buffer) -> Buffer:
+        """A register buffer whose last row ends with a whole vector, if that vector will be one under a mask: without
+        room for its other lanes every access would be masked, and the buffer would lie in memory."""
+        last = buffer.shape[-1] if buffer.shape else None
+        if buffer.space != "register" or not isinstance(last, Const) or not self.target.masks(buffer.dtype.bits):
+            return buffer
+        lanes = self.target.lanes(buffer.dtype.bits)
+        rest = int(last.value) % lanes
+        if rest.bit_count() < MOST_PARTS:
+            return buffer
+        return replace(buffer, shape=(*buffer.shape[:-1], const_int(int(last.value) + lanes - rest)))
 
     def lanes_of(self, loop: For) -> int:
         """The factor, or the target's vector length for the widest data type in the loop."""
@@ -116,8 +129,9 @@ class _Vectoriser:
         accumulators = Accumulators(loop, self.names, place.buffers, place.bounds)
         chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
         if limit is not None and limit.trip < lanes:
-            bits = limit.trip.bit_length() - 1 if exact else (limit.trip - 1).bit_length()
-            lanes = max(2, 1 << bits)  # down for a rest of its own, up to be masked
+            up, down = 1 << (limit.trip - 1).bit_length(), 1 << max(0, limit.trip.bit_length() - 1)
+            under_mask = not exact or (limit.trip.bit_count() >= MOST_PARTS and chunks.in_registers(0, up))
+            lanes = max(2, up if under_mask else down)  # down for a rest of its own
         if limit is not None and self.short(loop, -(-limit.trip // lanes), place):
             parts = chunks.written_out(lanes, limit.trip, exact)
         else:
@@ -164,7 +178,7 @@ class _Chunks:
             if exact and left < lanes <= most and left.bit_count() > 1 and self.may_repeat:
                 return [*parts, self.chunk(const_int(most - lanes), lanes, None, len(parts) % copies)]
             parts_of = left.bit_count() if left < lanes else 0
-            if parts_of == 1 or parts_of == 2 and not self.in_registers(done, lanes):
+            if parts_of == 1 or parts_of == MOST_PARTS and not self.in_registers(done, lanes):
                 lanes = 1 << (left.bit_length() - 1)  # 6 iterations left: 4 and 2
             start = const_int(done)
             if lanes == 1:
@@ -189,15 +203,16 @@ class _Chunks:
 
     def in_registers(self, start: int, lanes: int) -> bool:
         """Whether a masked vector from `start` takes one register, where two parts of it would take two: the loop
-        writes register buffers with room for the whole vector, and what it loads can be loaded under masks."""
-        if self.owner.target.vector_bits < MASKED_LOADS:
-            return False
+        writes register buffers with room for the whole vector, and neighbours are loaded under masks."""
         at = self.lanes_at(const_int(start), lanes, None)
         for s in walk(self.loop.body):
             if not isinstance(s, Store):
                 continue
             read = list(loads(s.value))
-            if not self.is_register(s.array) or any(x.dtype.bits not in MASKED_BITS for x in read):
+            if not self.is_register(s.array) or not all(self.owner.target.masks(x.dtype.bits) for x in read):
+                return False
+            far = [e for x in read if not self.is_register(x.array) for e in at.subscripts(x.array, x.index)]
+            if any(e.lanes > 1 and not (isinstance(e, Ramp) and e.stride == 1) for e in far):
                 return False
             kept = [(s.array, s.index), *((x.array, x.index) for x in read if self.is_register(x.array))]
             if not all(at.always_inside(array, at.subscripts(array, index)) for array, index in kept):

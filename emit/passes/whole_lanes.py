@@ -2,13 +2,13 @@
 
 The last vector of a register tile whose width is no multiple of the lanes is computed under a mask: every update is
 `tile[i] = select(mask, new, tile[i])`. Where the mask is known and no lane outside it is ever read (but to
-update itself), the selection goes: those lanes get values that nobody sees. What is loaded stays as it was, under its
-own masks. (On a GPU `emit/gpu/whole.py` does the same for threads.)
+update itself, or for a lane of another tile that nobody reads), the selection goes: those lanes get values that nobody
+sees. What is loaded stays as it was, under its own masks. (On a GPU `emit/gpu/whole.py` does the same for threads.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, walk
@@ -23,15 +23,16 @@ Lanes = tuple[bool, ...]
 def whole_lanes(fn: Function) -> Function:
     """`fn` without the selections in register buffers that nobody needs."""
     registers = {s.buffer.name for s in walk(fn.body) if isinstance(s, Alloc) and s.buffer.space == "register"}
+    if not any(isinstance(s, Store) and s.array in registers and isinstance(s.value, Select) for s in walk(fn.body)):
+        return fn
+    read = _read(fn.body, registers)
 
-    def visit(s: Stmt, read: dict[str, set[Element] | None]) -> Stmt:
-        if isinstance(s, Alloc) and s.buffer.name in registers:
-            read = {**read, s.buffer.name: _read(s.body, s.buffer.name)}
-        if isinstance(s, Store) and s.array in read:
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, Store) and s.array in registers:
             return _whole(s, read[s.array], registers)
-        return with_bodies(s, tuple(visit(b, read) for b in s.bodies()))
+        return with_bodies(s, tuple(visit(b) for b in s.bodies()))
 
-    return replace(fn, body=visit(fn.body, {}))
+    return replace(fn, body=visit(fn.body))
 
 
 def _whole(s: Store, read: set[Element] | None, registers: set[str]) -> Store:
@@ -49,32 +50,56 @@ def _whole(s: Store, read: set[Element] | None, registers: set[str]) -> Store:
     return replace(s, value=value.a)
 
 
-def _read(body: Stmt, array: str) -> set[Element] | None:
-    """The elements of a register buffer that are read other than to update themselves; None if not all are known."""
-    found: set[Element] = set()
-    for s in walk(body):
-        own = s.index if isinstance(s, Store) and s.array == array else None
-        mask = _lanes(s.mask) if isinstance(s, Store) and s.mask is not None else None
-        for e in stmt_exprs(s):
-            for load, lanes in _loads(e, array, mask, own):
-                places = _elements(load.index)
-                if places is None:
-                    return None
-                found.update(p for k, p in enumerate(places) if lanes is None or lanes[k])
-    return found
+def _read(body: Stmt, registers: set[str]) -> dict[str, set[Element] | None]:
+    """The elements of each register buffer that are read other than to update themselves; None if not all are known.
+
+    A lane that goes into another buffer counts if that lane of it is read: the least solution, from nothing upwards.
+    """
+    read: dict[str, set[Element] | None] = {name: set() for name in registers}
+    statements = [(s, list(stmt_exprs(s))) for s in walk(body)]
+    grown = True
+    while grown:
+        grown = False
+        for s, expressions in statements:
+            own, needed = None, None
+            if isinstance(s, Store):
+                own = (s.array, s.index)
+                needed = _needed(s, read)
+            for e in expressions:
+                for load, lanes in _loads(e, registers, needed, own):
+                    known, places = read[load.array], _elements(load.index)
+                    if known is None:
+                        continue
+                    if places is None:
+                        read[load.array], grown = None, True
+                        continue
+                    more = {p for k, p in enumerate(places) if lanes is None or lanes[k]} - known
+                    known |= more
+                    grown = grown or bool(more)
+    return read
+
+
+def _needed(s: Store, read: Mapping[str, set[Element] | None]) -> Lanes | None:
+    """The lanes of a store whose values count (None: all)."""
+    mask = _lanes(s.mask) if s.mask is not None else None
+    places, known = _elements(s.index), read.get(s.array)
+    if places is None or known is None or len(places) == 1:
+        return mask
+    seen = tuple(p in known for p in places)
+    return seen if mask is None else tuple(map(all, zip(seen, mask, strict=True)))
 
 
 def _loads(
-    e: Expr, array: str, lanes: Lanes | None, own: tuple[Expr, ...] | None
+    e: Expr, arrays: set[str], lanes: Lanes | None, own: tuple[str, tuple[Expr, ...]] | None
 ) -> Iterator[tuple[Load | VLoad, Lanes | None]]:
-    """Loads of the array with the lanes whose values count (None: all), without those of element `own` for itself."""
-    if isinstance(e, Load | VLoad) and e.array == array and e.index != own:
+    """Loads of the arrays with the lanes whose values count (None: all), without those of element `own` for itself."""
+    if isinstance(e, Load | VLoad) and e.array in arrays and (e.array, e.index) != own:
         mask = _lanes(e.mask) if isinstance(e, VLoad) and e.mask is not None else None
         known = [m for m in (lanes, mask) if m is not None and len(m) == e.lanes]
         yield e, tuple(map(all, zip(*known, strict=True))) if known else None
     across = isinstance(e, HReduce | Broadcast | Ramp | Load | VLoad)  # below, a lane is not this lane
     for c in e.children():
-        yield from _loads(c, array, None if across else lanes, None if across else own)
+        yield from _loads(c, arrays, None if across else lanes, None if across else own)
 
 
 def _elements(index: tuple[Expr, ...]) -> list[Element] | None:

@@ -10,7 +10,9 @@ from emit import targets
 from emit.compile import compile_kernel
 from examples.matmul import matmul
 from frontend_dsl.library.convolution import make_pointwise
+from frontend_dsl.library.matrix import make_matmul
 from graph_driver.compile_operator import compile_operator
+from poly.dtypes import f32 as single
 from poly.rewriting.relayout import lay_out, relayout
 from poly.scop import Scop
 from poly.tree import Band, Promote, walk
@@ -18,7 +20,7 @@ from polyc import dims, empty, f32, f64, grid, i64, op
 from scheduler.strategies.auto import automatic
 from scheduler.strategies.contractions.recognise import recognise
 from scheduler.strategies.contractions.register_tile import choose
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from scheduler.strategies.contractions.tile_plan import constant_layouts, plan_tile
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")
@@ -254,3 +256,13 @@ def test_several_images_are_swept_one_by_one_where_they_leave_the_cache(
     assert next(n for n in schedule.loops if n == "n" or n.endswith(".out")) == "n"
     y = compile_kernel(scop, schedule.tree, target)(x, weights, np.zeros(channels, "f4"))
     np.testing.assert_array_equal(y, np.einsum("oc,ncp->nop", f, x))
+
+
+@pytest.mark.parametrize(("depth", "most"), [(1024, 6), (512, 12), (1000, 14)])
+def test_rows_a_power_of_two_apart_stay_in_their_sets_of_the_cache(depth: int, most: int) -> None:
+    scop = make_matmul(single, 512, depth, 8).scop()
+    found = recognise(update_of(scop))
+    assert found is not None
+    plan = plan_tile(scop, found, V3, frozenset("B"))
+    assert plan is not None and plan.columns == "j"
+    assert 4 <= plan.tile.rows <= most

@@ -18,8 +18,9 @@ LOADS_PER_CYCLE = 2
 SHUFFLES_PER_CYCLE = 1
 L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
 MOST_VECTORS = 8
+MOST_ROWS = 14
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
-MASKED_COST = 1.5  # a vector of which only some lanes count: loads under a mask, and selects
+MASKED_COST = 1.25  # a vector of which only some lanes count: loads under a mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +56,29 @@ def _row_tiles(rows: int | None, height: int) -> list[tuple[int, float]]:
     return [t for t in ((height, rows // height), (rows % height, 1.0)) if t[0] and t[1]]
 
 
-def _column_tiles(columns: int | None, vectors: int, lanes: int) -> list[tuple[float, float]]:
-    """Vectors in tiles (what is left over is cut into powers of two, or masked) and how many there are."""
+def _column_tiles(
+    columns: int | None, vectors: int, lanes: int, target: Target, apart: int
+) -> list[tuple[float, float]]:
+    """Vectors in tiles (what is left over is masked, or cut into powers of two) and how many there are."""
     if columns is None:
         return [(float(vectors), 1.0)]
-    if columns < lanes:
-        return [(float(pieces(columns, lanes)), 1.0)]
     full, rest = divmod(columns, vectors * lanes)
     short = rest % lanes
-    cost = rest // lanes + (short.bit_count() if short.bit_count() <= 2 else MASKED_COST)
+    masked = short.bit_count() > 1 and _masked(lanes, target, apart)
+    cost = rest // lanes + (MASKED_COST if masked else short.bit_count())
     return [t for t in ((float(vectors), float(full)), (cost, 1.0)) if t[0] and t[1]]
 
 
-def pieces(columns: int | None, lanes: int) -> int:
-    """Registers for each vector of a row: less than a whole vector of columns is cut into powers of two."""
-    return columns.bit_count() if columns is not None and columns < lanes else 1
+def _masked(lanes: int, target: Target, apart: int) -> bool:
+    """Whether a partial vector is loaded under a mask."""
+    return apart == 1 and target.masks(target.vector_bits // lanes)
+
+
+def pieces(columns: int | None, lanes: int, target: Target, apart: int) -> int:
+    """Registers for each vector of a row: less than a whole vector of columns is masked, or cut into powers of two."""
+    if columns is None or columns >= lanes or _masked(lanes, target, apart):
+        return 1
+    return columns.bit_count()
 
 
 def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int], target: Target, depth: int = 0,
@@ -79,7 +88,7 @@ def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int]
     cycles = sum(
         many * more * step_cycles(h, v, target, depth, apart)
         for h, many in _row_tiles(rows, height)
-        for v, more in _column_tiles(columns, vectors, lanes)
+        for v, more in _column_tiles(columns, vectors, lanes, target, apart)
     )
     useful = (height if rows is None else rows) * (vectors if columns is None else columns / lanes)
     return useful / target.fma_units / cycles
@@ -87,13 +96,15 @@ def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int]
 
 @lru_cache(maxsize=4096)
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
-           apart: int = 1) -> RegisterTile:  # fmt: skip
-    """The best tile for a `rows` x `columns` output (None = symbolic, taken as large), `depth`
+           apart: int = 1, most_rows: int | None = None) -> RegisterTile:  # fmt: skip
+    """The best tile, of at most `most_rows`, for a `rows` x `columns` output (None = symbolic, taken as large), `depth`
     steps of the reduction and panel columns `apart` elements apart."""
     best: RegisterTile | None = None
     for vectors in range(1, MOST_VECTORS + 1):
-        for r in range(1, 15):
-            if (r + 1) * vectors * pieces(columns, lanes) + 1 > target.vector_registers - SPARE_REGISTERS:
+        for r in range(1, min(MOST_ROWS, most_rows or MOST_ROWS) + 1):
+            if (r + 1) * vectors * pieces(
+                columns, lanes, target, apart
+            ) + 1 > target.vector_registers - SPARE_REGISTERS:
                 break
             share = efficiency(rows, columns, (r, vectors, lanes), target, depth, apart)
             tile = RegisterTile(r, vectors, lanes, share)

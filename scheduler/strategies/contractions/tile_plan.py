@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 
 from poly.expr import Const, Load, Var, loads
 from poly.rewriting.relayout import Layout
@@ -33,6 +33,8 @@ TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no mo
 FEW = 2  # vectors: of fewer filters, lanes along the image win in spite of its pages (measured; of more they lose)
 LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8
+L1_WAYS = 8  # of common cores: so many lines that are a multiple of a way apart stay in L1 together,
+FOR_OTHERS = 2  # of them for the panel and the results
 NEAR = 4  # elements at most this far apart are loaded whole and shuffled
 
 
@@ -102,7 +104,8 @@ def _score(
     row_extent = 1 if rows is None else extent(c.update, rows)
     apart = stride(panel.load, columns, lanes)
     near = apart is not None and 1 <= apart <= NEAR
-    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if near and apart else 1)
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if near and apart else 1,
+                  most_rows=_rows_in_l1(scop, c, other.load, rows, target))  # fmt: skip
     score = tile.efficiency
     free = panel.load.array in constants
     reuse = 1
@@ -131,13 +134,28 @@ def _score(
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
     """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
-    shape = [e.value if isinstance(e, Const) else 1 << 20 for e in scop.arrays[load.array].shape]
-    below = load.dtype.bytes
-    stride = 0
-    for dim in reversed(range(len(shape))):
-        stride += abs(slope(load.index[dim], c.inner[0], 1) or 0) * below
-        below *= shape[dim]
+    stride = _bytes_apart(scop, load, c.inner[0])
     return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
+
+
+def _bytes_apart(scop: Scop, load: Load, name: str) -> int:
+    """How far apart in memory neighbouring values of a loop are; far where sizes are not known."""
+    below, apart = load.dtype.bytes, 0
+    for e, size in zip(reversed(load.index), reversed(scop.arrays[load.array].shape), strict=True):
+        apart += abs(slope(e, name, 1) or 0) * below
+        below *= int(size.value) if isinstance(size, Const) else 1 << 20
+    return apart
+
+
+def _rows_in_l1(scop: Scop, c: Contraction, load: Load, rows: str | None, target: Target) -> int | None:
+    """How many rows a tile may have for their lines to stay in L1 while the reduction walks along them: rows that are a
+    power of two apart share few sets of the cache. None: any number."""
+    if rows is None or not load.index or not any(stride(load, i, 1) == 1 for i in c.inner):
+        return None
+    if not all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
+        return None
+    apart, way = _bytes_apart(scop, load, rows), target.l1 // L1_WAYS
+    return (L1_WAYS - FOR_OTHERS) * (way // gcd(apart, way)) if apart % target.line == 0 and apart else None
 
 
 def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:
