@@ -200,7 +200,7 @@ def make_grouped(
     full = padded(size, begin, end)
     out = windows(full, kernel, strides, dilations)
     shift, unit = tuple(begin), (1,) * len(size)
-    pads = full != size
+    pads, plain = full != size, set(K) == set(strides) == {1}
 
     @op
     def grouped(X: T[(N, G, C, *size)], F: T[(G, M, C, *K)], B: T[G, M] if bias else None) -> T[(N, G, M, *out)]:
@@ -217,7 +217,9 @@ def make_grouped(
                 Y[n, g, o, *p] = B[g, o] if bias else 0
                 for c in range(C):
                     for k in grid(*K):
-                        Y[n, g, o, *p] += A[n, g, c, *window(p, k, strides, dilations)] * F[g, o, c, *k]
+                        Y[n, g, o, *p] += (
+                            A[n, g, c, *(p if plain else window(p, k, strides, dilations))] * F[g, o, c, *k]
+                        )
         return Y
 
     return grouped

@@ -77,6 +77,8 @@ def any_conv(ctx: NodeContext, by: Times = times) -> OperatorScop:
         scop = scop_of(form, x.dtype, batch, channels, size, *rest)
     else:
         per_group = (channels // groups, filters // groups)
+        if win.plain:
+            size, rest = (product(size),), ((1,), (1,), (1,), (0,), (0,), bias)
         scop = scop_of(make_grouped, x.dtype, batch, groups, per_group, size, *rest)
     made = _elements(scop)
     if made is not None and made != y.size:

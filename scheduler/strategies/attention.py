@@ -87,7 +87,7 @@ def _passes_joined(plan: Planner, chain: Chain) -> None:
 
 def chain_tiles(scop: Scop, chain: Chain, target: Target) -> tuple[TilePlan, TilePlan] | None:
     """The register tiles of the two products; None unless both have rows and columns as matrices have them."""
-    first, second = (plan_tile(scop, g.contraction, target) for g in (chain.first, chain.second))
+    first, second = (plan_tile(scop, g.contraction, target, near=True) for g in (chain.first, chain.second))
     if first is None or second is None:
         return None
     for tile in (first, second):

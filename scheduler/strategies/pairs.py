@@ -139,7 +139,7 @@ def _filled(feeders: Sequence[Statement], source: Load, outputs: Sequence[str]) 
 def _propose(plan: Planner, pair: Pair) -> None:
     a, b = pair.first.contraction.update.name, pair.second.contraction.update.name
     subject, declined = f"contractions {a}, {b}", "not block by block"
-    tiles = [plan_tile(plan.scop, g.contraction, plan.target) for g in (pair.first, pair.second)]
+    tiles = [plan_tile(plan.scop, g.contraction, plan.target, near=True) for g in (pair.first, pair.second)]
     if tiles[0] is None or tiles[1] is None or any(t is not None and t.pack for t in tiles):
         plan.decline(subject, declined, "one of them has no register tile that reads its operands as they are")
         return

@@ -25,6 +25,8 @@ from scheduler.strategies.contractions.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
+PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
+SCATTERED = 8  # lines between steps of the reduction
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
@@ -52,8 +54,14 @@ class TilePlan:
     pack: bool
 
 
-def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset()) -> TilePlan | None:
-    """The best choice of vector and row iterators; arrays in `constants` can be laid out freely."""
+def plan_tile(
+    scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset(), near: bool = False
+) -> TilePlan | None:
+    """The best choice of vector and row iterators; arrays in `constants` can be laid out freely.
+
+    Args:
+        near: operands are in L2 already: panels are not copied for a few rows.
+    """
     best: TilePlan | None = None
     lanes = target.lanes(c.update.value.dtype.bits)
     depth = 1
@@ -62,17 +70,28 @@ def plan_tile(scop: Scop, c: Contraction, target: Target, constants: frozenset[s
     for panel, other in (c.operands, c.operands[::-1]):
         for columns in panel.own:
             for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
-                plan = _score(scop, c, panel, other, columns, rows, lanes, depth, target, constants)
-                if plan is not None and (best is None or plan.score > best.score + 1e-9):
-                    best = plan
+                for found, owner in ((c, panel), *(() if near else _one_by_one(c, panel, columns))):
+                    plan = _score(scop, found, owner, other, columns, rows, lanes, depth, target, constants, near)
+                    if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                        best = plan
     for lane in c.batch:
         for found in _lanes_of_both(c, lane):
             panel, other = found.operands
             for rows in other.own[::-1]:
-                plan = _score(scop, found, panel, other, lane, rows, lanes, depth, target, constants)
+                plan = _score(scop, found, panel, other, lane, rows, lanes, depth, target, constants, near)
                 if plan is not None and (best is None or plan.score > best.score + 1e-9):
                     best = plan
     return best if best is None else _several_sums(best, depth)
+
+
+def _one_by_one(c: Contraction, panel: Operand, columns: str) -> Iterator[tuple[Contraction, Operand]]:
+    """The contraction with the panel's other loops (several images) around everything, so that its panels can be packed
+    one at a time."""
+    others = tuple(o for o in panel.own if o != columns)
+    if others:
+        alone = Operand(panel.load, (columns,))
+        operands = (alone, c.operands[1]) if panel is c.operands[0] else (c.operands[0], alone)
+        yield replace(c, batch=(*c.batch, *others), operands=operands), alone
 
 
 def _lanes_of_both(c: Contraction, lane: str) -> Iterator[Contraction]:
@@ -99,12 +118,12 @@ def _several_sums(plan: TilePlan, depth: int) -> TilePlan:
 
 def _score(
     scop: Scop, c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
-    lanes: int, depth: int, target: Target, constants: frozenset[str],
+    lanes: int, depth: int, target: Target, constants: frozenset[str], near: bool,
 ) -> TilePlan | None:  # fmt: skip
     row_extent = 1 if rows is None else extent(c.update, rows)
     apart = stride(panel.load, columns, lanes)
-    near = apart is not None and 1 <= apart <= NEAR
-    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if near and apart else 1,
+    beside = apart is not None and 1 <= apart <= NEAR
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if beside and apart else 1,
                   most_rows=_rows_in_l1(scop, c, other.load, rows, target))  # fmt: skip
     score = tile.efficiency
     free = panel.load.array in constants
@@ -112,8 +131,9 @@ def _score(
     for name in other.own:
         reuse *= extent(c.update, name) or PACK_MIN_REUSE
     plain = plain_dimension(panel.load, columns) is not None
-    pack = plain and reuse >= PACK_MIN_REUSE and not free and panel.own == (columns,)
-    if not near or stride(panel.load, columns, tile.columns) != apart:
+    enough = PACK_SCATTERED if not near and _scattered(scop, c, panel.load, target) else PACK_MIN_REUSE
+    pack = plain and reuse >= enough and not free and panel.own == (columns,)
+    if not beside or stride(panel.load, columns, tile.columns) != apart:
         if not pack and not (free and plain):
             return None
         score *= 1.0 if free else STRIDED_PACK
@@ -136,6 +156,12 @@ def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) ->
     """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
     stride = _bytes_apart(scop, load, c.inner[0])
     return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
+
+
+def _scattered(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
+    """Whether the steps of a reduction read lines far from each other, more than stay in L1 until the next rows."""
+    step = _bytes_apart(scop, load, c.inner[0])
+    return step >= SCATTERED * target.line and step * (extent(c.update, c.inner[0]) or 1) > target.l1
 
 
 def _bytes_apart(scop: Scop, load: Load, name: str) -> int:

@@ -12,6 +12,7 @@ contraction found in a Scop. Nothing here is trusted: the caller checks legality
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from math import prod
 
@@ -27,6 +28,7 @@ from scheduler.strategies.contractions.recognise import (
     extent,
     slope,
 )
+from scheduler.strategies.contractions.register_tile import SPARE_REGISTERS
 from scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension
 from scheduler.strategies.sharing import shared_loop
 
@@ -50,17 +52,17 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
     shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
     if shared is not None:
         outer[shared] = _with_kind(outer[shared], "parallel")
-    if not group.contraction.batch:
-        node = _nest(outer, node)
-        if maker.rows_far_apart(target):
-            node = maker.packed_rows(node, "heap")
-        return maker.packed_panel(node, "heap") if plan.pack else node
+    batch = bool(group.contraction.batch)
     panels = next(k for k, m in enumerate(outer) if m.name == f"{plan.columns}.out")
-    if plan.pack:  # a panel at a time, which stays in L1 while the rows pass by
+    once = plan.pack and maker.row_block(target, threads) is None and maker.panel_bytes() <= target.l2 // 4
+    if plan.pack and (batch or once):  # a panel at a time, which stays near while the rows pass by
         node, outer = maker.packed_panel(_nest(outer[panels + 1 :], node), "local"), outer[: panels + 1]
-    if maker.rows_far_apart(target):
+    if batch and maker.rows_far_apart(target):
         node, outer = maker.packed_rows(_nest(outer[panels:], node), "local"), outer[:panels]
-    return _nest(outer, node)
+    node = _nest(outer, node)
+    if not batch and maker.rows_far_apart(target):
+        node = maker.packed_rows(node, "heap")
+    return maker.packed_panel(node, "heap") if plan.pack and not (batch or once) else node
 
 
 def _nest(loops: Sequence[Member], node: Node) -> Node:
@@ -238,7 +240,8 @@ class Maker:
             return False
         read = [{tuple((r or 0) * i + (k or 0) * j for r, k in steps) for i in range(tile.rows)} for j in range(taps)]
         shared = max(len(set().union(*read[:j]) & set().union(*read[j:])) for j in range(taps))
-        return shared > 0 and (tile.rows + 1) * tile.vectors + shared > self.target.vector_registers
+        free = self.target.vector_registers - SPARE_REGISTERS
+        return shared > 0 and (tile.rows + 1) * tile.vectors + shared > free
 
     def tile_body(self) -> Node:
         filters = []
@@ -290,6 +293,12 @@ class Maker:
         last = len(load.index) - 1
         layout = ((last, height, 0), *((k, 1, 0) for k in range(last)), (last, 1, height))
         return Promote(load.array, f"{load.array}_rows", space, node, layout, True, False)
+
+    def panel_bytes(self) -> int:
+        """Of one packed panel; beyond all caches where sizes decide."""
+        c, load = self.group.contraction, self.plan.panel.load
+        sizes = [extent(c.update, name) for name in c.inner]
+        return sys.maxsize if None in sizes else prod(n or 0 for n in sizes) * self.plan.tile.columns * load.dtype.bytes
 
     def packed_panel(self, node: Node, space: Space) -> Node:
         """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""
