@@ -9,7 +9,7 @@ from typing import Any
 from frontend_dsl import abs, empty, grid, max, min, op
 from frontend_dsl.library.sampling import cubic
 from frontend_dsl.library.subscripts import pick
-from poly.dtypes import DType
+from poly.dtypes import DType, i64
 
 Shape = tuple[int, ...]
 # Where output position `i` looks: (a * i + b) / c, as integers.
@@ -82,7 +82,29 @@ def make_linear(
             )
         return Y
 
-    return linear
+    @op
+    def linear_by_tables(X: T[lead, H, W]) -> T[lead, OH, OW]:
+        Y = empty((lead, OH, OW), T)
+        columns = empty((OW,), i64)
+        shares = empty((OW,), T)
+        for w in range(OW):
+            left, _, u = place(w, W, horizontal)
+            columns[w] = i64(left)
+            shares[w] = u
+        for b, h, w in grid(lead, OH, OW):
+            top, bottom, v = place(h, H, vertical)
+            left = columns[w]
+            right = min(columns[w] + 1, i64(W - 1))
+            u = shares[w]
+            Y[b, h, w] = (1 - v) * ((1 - u) * X[b, top, left] + u * X[b, top, right]) + v * (
+                (1 - u) * X[b, bottom, left] + u * X[b, bottom, right]
+            )
+        return Y
+
+    # Lanes divide by powers of two in one instruction; by other numbers 64 bits at a time, which costs more than a load.
+    divisor = horizontal[2]
+    quick = not isinstance(divisor, int) or divisor & (divisor - 1) == 0
+    return linear if quick else linear_by_tables
 
 
 @dataclass(frozen=True, slots=True)
