@@ -136,10 +136,8 @@ class _Body:
             if any(isinstance(x, Load) and x.array in self.stored for x in nodes(e)):
                 raise _Unsuited
             return substitute(e, self.scalars())
-        if isinstance(e, Select) and any(
-            isinstance(x, Load | VLoad) and x.array not in self.own for arm in (e.a, e.b) for x in nodes(arm)
-        ):
-            raise _Unsuited  # a load that may not be performed
+        if isinstance(e, Select) and any(isinstance(x, Load) for arm in (e.a, e.b) for x in nodes(arm)):
+            raise _Unsuited  # a load that may not be performed (vectors of which that is so have masks)
         new = e.with_children(tuple(self.atom(c) for c in e.children()))
         return new if e.dtype == bool_ else self.item(new)
 
