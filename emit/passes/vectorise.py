@@ -193,10 +193,14 @@ class _Chunks:
     @cached_property
     def may_repeat(self) -> bool:
         """Whether iterations may run again after later ones: then the last vector ends where the loop ends and computes
-        some elements twice, which costs less than a mask or a rest in parts. Nothing that the loop keeps is read."""
+        some elements twice, which costs less than a mask or a rest in parts. Nothing that the loop keeps is read.
+
+        Vectors that overlap would keep a register buffer in memory: such loops have their rests in parts."""
         inside = {s.buffer.name for s in walk(self.loop.body) if isinstance(s, Alloc)}
         kept = {s.array for s in walk(self.loop.body) if isinstance(s, Store)} - inside
         read = {x.array for s in walk(self.loop.body) for e in stmt_exprs(s) for x in loads(e)}
+        if any(self.is_register(array) for array in kept | read):
+            return False
         return not kept & read and all(
             s.array in inside or s.reduction is None for s in walk(self.loop.body) if isinstance(s, Store)
         )

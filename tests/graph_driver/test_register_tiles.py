@@ -114,3 +114,13 @@ def test_lanes_run_along_the_image_where_filters_are_few(channels: int, columns:
     (scop,) = scops(convolution(Shape(channels, 12, (128, 128), (5,))), target)
     done = [d.figures for d in automatic(scop, target, 1).decisions if d.stage == "contraction" and d.outcome == "done"]
     assert [f["column_loop"] for f in done] == [columns]
+
+
+def test_rows_of_tiles_do_not_overlap() -> None:
+    """Rests of 6 of 14 columns: a last vector that overlapped the first would keep the tile in memory."""
+    target = targets.get("x86-64-v3")
+    (scop,) = scops(convolution(Shape(64, 64, (14, 14), (3,), groups=64)), target)
+    found = spills(scop, target)
+    assert found and not any(found)
+    loops = compile_operator(scop, target, threads=1).source("loops")
+    assert "_tile[" in loops and not re.search(r"_tile\[[^=]*ramp\(6, 1, 8\)\] =", loops)
