@@ -100,10 +100,13 @@ def _level(size: int, target: Target) -> str:
     return next((n for n, most in (("L1", target.l1), ("L2", target.l2), ("L3", target.l3)) if size <= most), "memory")
 
 
-def explain_model(document: Mapping[str, Any], kernels: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def explain_model(
+    document: Mapping[str, Any], kernels: Mapping[str, list[dict[str, Any]]], blocked: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """The decisions about a model, from its document (`graph_driver.html.model_page`).
 
-    `kernels`: label -> the decisions of its schedule.
+    `kernels`: label -> the decisions of its schedule; `blocked`: neighbouring kernels and the dependence between them
+    (`graph_driver.fusion.blocking`).
     """
     steps = document["steps"]
     return {
@@ -119,7 +122,7 @@ def explain_model(document: Mapping[str, Any], kernels: Mapping[str, list[dict[s
             for s in steps if s["kind"] == "host"
         ],
         "decisions": document["decisions"], "casts": document["casts"], "selections": document["selections"],
-        "times": _times(steps),
+        "times": _times(steps), "blocked": [dict(b) for b in blocked],
         "kernels": [
             {"label": label, "decisions": found} for label, found in kernels.items()
         ],
@@ -222,6 +225,8 @@ def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
         yes, no = ("in place", "not over") if d["kind"] == "in place" else ("joined", "apart")
         ends = f"{d['from']}: '{d['tensor']}', {d['to']}" if d["kind"] == "in place" else f"{d['from']} -> {d['to']}"
         yield f"  {yes if d['joined'] else no:<9} {ends}: {d['reason']}"
+    for b in data["blocked"]:
+        yield f"  {'legal' if b['legal'] else 'blocked':<9} {b['from']} -> {b['to']} ('{b['tensor']}'): {b['reason']}"
     for c in data["casts"]:
         why = "by --dtype" if c["added"] else "in the model"
         yield f"  cast      {c['from']} to {c['to']}: '{c['tensor']}' ({why})"

@@ -67,7 +67,17 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
     if is_package(path):
         refuse_compiled(arguments, path)
     document = document_of_model(path, options, arguments.measure)
-    return explain_model(document, _kernel_decisions(path, options) if arguments.verbose else {})
+    if not arguments.verbose:
+        return explain_model(document, {}, [])
+    return explain_model(document, _kernel_decisions(path, options), _blocked(path, options))
+
+
+def _blocked(path: Path, options: CompileOptions) -> list[dict[str, Any]]:
+    """Which dependence stands between each two neighbouring kernels (of sizes that are numbers)."""
+    from graph_driver.cli.models import groups_of_model
+    from graph_driver.fusion.blocking import blocked_pairs
+
+    return blocked_pairs(groups_of_model(path, options))
 
 
 def _kernel_decisions(path: Path, options: CompileOptions) -> dict[str, list[dict[str, Any]]]:

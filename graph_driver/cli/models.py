@@ -118,9 +118,14 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
 
 def kernels_of_model(path: Path, options: CompileOptions) -> tuple[Platform, list[tuple[str, Group]]]:
     """The platform, and the distinct kernels of a model, each with a title. Raises `UsageError`, `ModelError`."""
+    return _platform(options), _chosen(groups_of_model(path, options), None)
+
+
+def groups_of_model(path: Path, options: CompileOptions) -> Sequence[Group]:
+    """The kernels of a model in order. Raises `UsageError`, `ModelError`."""
     platform = _platform(options)
     graph, _ = optimised(path, options, platform)
-    return platform, _chosen(formed(graph, platform, options)[1], None)
+    return formed(graph, platform, options)[1]
 
 
 def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict[str, Any]:
