@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import argparse
 import copy
-import datetime
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -25,6 +22,7 @@ from rich.progress import track
 from benchmarks.busy import Run, kernel_run, least_seconds, one_after_another
 from benchmarks.cases import Case, gemms_of
 from benchmarks.cliffs import Shape, convolution
+from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import machine_line
 from graph_driver.compile_model import import_with
 from graph_driver.execution.reference import HostNode
@@ -252,23 +250,13 @@ def data(found: dict[str, list[Row]]) -> list[dict[str, object]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranking", description=__doc__)
     parser.add_argument("--set", action="append", choices=tuple(SETS), help="only this (default: both)")
-    parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="write a dated page and JSON there")
+    add_outputs(parser)
     options = parser.parse_args()
     found = {
         which: [measured(c) for c in track(list(cases(which)), which, console=Console(stderr=True))]
         for which in options.set or SETS
     }
-    text = page(found)
-    print(text)
-    rows = json.dumps(data(found), indent=1) + "\n"
-    if options.json:
-        options.json.write_text(rows, encoding="utf-8")
-    if options.results:
-        options.results.mkdir(parents=True, exist_ok=True)
-        stem = options.results / f"{datetime.date.today()}-cpu-ranking"
-        stem.with_suffix(".md").write_text(text, encoding="utf-8")
-        stem.with_suffix(".json").write_text(rows, encoding="utf-8")
+    publish(options, "ranking", page(found), data(found))
 
 
 if __name__ == "__main__":

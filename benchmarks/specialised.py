@@ -7,12 +7,9 @@ stay symbolic: X, W and b are inputs of the run). Both run on the same inputs in
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
@@ -20,6 +17,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.busy import least_seconds
+from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import geometric_mean, machine_line
 from graph_driver.compile_model import compile_model
 
@@ -97,20 +95,10 @@ def page(found: list[Row]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.specialised", description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="write a dated page and JSON there")
+    add_outputs(parser)
     options = parser.parse_args()
     found = list(rows())
-    text = page(found)
-    print(text)
-    data = json.dumps([vars(r) | {"gain": round(r.gain, 4)} for r in found], indent=1) + "\n"
-    if options.json:
-        options.json.write_text(data, encoding="utf-8")
-    if options.results:
-        options.results.mkdir(parents=True, exist_ok=True)
-        stem = options.results / f"{datetime.date.today()}-cpu-specialised"
-        stem.with_suffix(".md").write_text(text, encoding="utf-8")
-        stem.with_suffix(".json").write_text(data, encoding="utf-8")
+    publish(options, "specialised", page(found), [vars(r) | {"gain": round(r.gain, 4)} for r in found])
 
 
 if __name__ == "__main__":

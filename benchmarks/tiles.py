@@ -9,11 +9,8 @@ the fastest and the model's again, for longer.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from unittest.mock import patch
 
 from rich.console import Console
@@ -22,6 +19,7 @@ from rich.progress import track
 from benchmarks.busy import Run, kernel_run, least_seconds, one_after_another
 from benchmarks.cases import Case, gemms_of
 from benchmarks.cliffs import Shape, convolution
+from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import geometric_mean, machine_line
 from examples.polybench.jacobi_2d import jacobi_2d
 from graph_driver.compile_model import import_with
@@ -215,20 +213,10 @@ def page(found: list[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tiles", description=__doc__)
     parser.add_argument("--family", action="append", choices=FAMILIES, help="only these (default: all)")
-    parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="write a dated page and JSON there")
+    add_outputs(parser)
     options = parser.parse_args()
     found = list(rows(options.family or list(FAMILIES)))
-    text = page(found)
-    print(text)
-    data = [vars(r) | {"ratio": round(r.ratio, 4)} for r in found]
-    if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    if options.results:
-        options.results.mkdir(parents=True, exist_ok=True)
-        stem = options.results / f"{datetime.date.today()}-cpu-tiles"
-        stem.with_suffix(".md").write_text(text, encoding="utf-8")
-        stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    publish(options, "tiles", page(found), [vars(r) | {"ratio": round(r.ratio, 4)} for r in found])
 
 
 if __name__ == "__main__":

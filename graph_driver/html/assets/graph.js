@@ -101,7 +101,7 @@ class GraphView {
       svg("rect", { width: BOX.width, height: BOX.height, rx: 7 }),
       svg("rect", { width: 6, height: BOX.height, rx: 3, class: "stripe", css: { fill: colour } }),
       svg("svg", { width: BOX.width - 6, height: BOX.height }, [ // clips what a wider font would let out
-        svg("text", { x: 16, y: 21, class: "boxname" }, cut(title, 25)),
+        svg("text", { x: 16, y: 21, class: "boxname" }, cut(title, 20)),
         svg("text", { x: 16, y: 39, class: "boxsub" }, cut(sub, 29))]),
     ]);
     return group;
