@@ -112,8 +112,7 @@ def _kernels(
     """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
     report.nodes = len(graph.nodes)
     with report.stage("key"):
-        key = memo.graph_key(graph, platform.machine, platform.backend, platform.threads, options.fuse, options.layouts)
-        key = use.keyed(key)
+        key = _memo_key(graph, platform, options)
         known = memo.find(key, graph)
     if known is not None:
         report.notes += known.notes
@@ -123,18 +122,36 @@ def _kernels(
             for what in known.rearranged:
                 rearrange(graph, what)
         return known.groups, known.compiled
+    decided, refusal = len(graph.decisions), ""
     with report.stage("groups"):
         pieces, found, rearranged = formed(graph, platform, options)
     with report.stage("kernels"):
         try:
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
         except LayoutRefused as error:
-            report.notes.append(f"all tensors are stored as the model has them: {error}")
+            refusal = f"all tensors are stored as the model has them: {error}"
+            report.notes.append(refusal)
+            del graph.decisions[decided:]  # those of the attempt
             pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"))
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     report.decisions = [str(d) for d in graph.decisions]
-    memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions))
+    memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
     return found, compiled
+
+
+def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
+    where = (platform.machine, platform.backend, platform.threads)
+    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts))
+
+
+def layouts_refused(graph: Graph, platform: Platform, options: CompileOptions) -> str:
+    """Why the layouts of this graph, after its passes, were given up when it was compiled; empty if they were not, or
+    it has not been compiled yet (as far as the cache knows)."""
+    if platform.kind == "gpu" or graph.symbols is not None:
+        return ""
+    with use.tuned(options.tuned):
+        known = memo.find(_memo_key(graph, platform, options), graph)
+    return "" if known is None else known.refusal
 
 
 def symbol_of(key: str) -> str:

@@ -67,14 +67,15 @@ def _attribute_bytes(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Known:
-    """A graph's groups, kernels by group key, notes, tensors stored in other layouts, and
-    decisions about fusion as text."""
+    """A graph's groups, kernels by group key, notes, tensors stored in other layouts, decisions about fusion as text,
+    and why a kernel could not be compiled with the layouts that were chosen (empty: they could)."""
 
     groups: list[Group]
     compiled: Mapping[str, Compiled]
     notes: list[str]
     rearranged: Sequence[Rearranged]
     decisions: list[str]
+    refusal: str = ""
 
 
 def store(key: str, graph: Graph, known: Known) -> None:
@@ -92,6 +93,7 @@ def store(key: str, graph: Graph, known: Known) -> None:
         "rearranged": [[r.name, r.source, r.shape, r.layout] for r in known.rearranged],
         "notes": known.notes,
         "decisions": known.decisions,
+        "refusal": known.refusal,
     }  # fmt: skip
     body = json.dumps(head).encode() + b"\n" + b"".join(c.image for c in known.compiled.values())
     cache.put(key, body, SUFFIX)
@@ -129,4 +131,4 @@ def find(key: str, graph: Graph) -> Known | None:
         return None  # written by something else under our key: compiled anew and overwritten
     if start != len(images):
         return None
-    return Known(groups, compiled, list(head["notes"]), rearranged, list(head["decisions"]))
+    return Known(groups, compiled, list(head["notes"]), rearranged, list(head["decisions"]), str(head["refusal"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,14 @@ from graph_driver.compile_model import compile_with, import_with
 from graph_driver.dynamic import compiling as symbolic
 from graph_driver.dynamic.plan import Template
 from graph_driver.fusion.joined import Group
+from graph_driver.fusion.layouts import Rearranged
 from graph_driver.gpu.looking import gpu_stage, gpu_target
 from graph_driver.ir import Graph
 from graph_driver.options import CompileOptions
 from graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
 from graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
 from graph_driver.prediction import predict_steps
-from graph_driver.stages import formed, optimise, placed, symbol_of
+from graph_driver.stages import formed, layouts_refused, optimise, placed, symbol_of
 from graph_driver.tuning import use
 from scheduler.cost.model import Prediction
 
@@ -48,6 +50,15 @@ def optimised(path: Path, options: CompileOptions, platform: Platform) -> tuple[
     return graph, optimise(graph, platform, options)
 
 
+def _formed(graph: Graph, platform: Platform, options: CompileOptions) -> tuple[list[Group], Sequence[Rearranged]]:
+    """The groups as they are compiled and what is stored otherwise. Where compiling had to give up the layouts, they
+    are as the model has them, and a note says so."""
+    refusal = layouts_refused(graph, platform, options)
+    _, groups, moved = formed(graph, platform, replace(options, layouts="as_given") if refusal else options)
+    graph.notes += [refusal] if refusal else []
+    return groups, moved
+
+
 def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | None) -> list[tuple[str, str]]:
     """One stage of a model as titled parts (one per kernel, or one without a title).
 
@@ -64,7 +75,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
     if stage == "graph":
         notes = [f"# {r}" for r in records] + [f"# {n}" for n in graph.notes]
         return [("", "\n".join([str(graph), *notes]))]
-    _, groups, _ = formed(graph, platform, options)
+    groups, _ = _formed(graph, platform, options)
     if stage in ("plan", "memory"):
         if graph.symbols is None:
             return [("", _plan_stage(_planned(graph, groups, platform, options), stage))]
@@ -97,13 +108,13 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
     platform = _platform(options)
     machine, threads = platform.machine, platform.threads
-    graph, records = optimised(path, options, platform)
-    _, groups, moved = formed(graph, platform, options)
-    plan, seconds = _planned(graph, groups, platform, options), None
     if measure and platform.kind == "c99":
         raise UsageError("C sources do not run here: leave out --measure")
-    if measure:
-        model = compile_with(path, options)
+    model = compile_with(path, options) if measure else None
+    graph, records = optimised(path, options, platform)
+    groups, moved = _formed(graph, platform, options)
+    plan, seconds = _planned(graph, groups, platform, options), None
+    if model is not None:
         plan, seconds = model.plan, step_seconds(model)
         scops = {tuple(n.name for n in g.nodes): g for g in groups if g.scop is not None}
         groups = [scops.get(tuple(n.name for n in g.nodes), g) for g in model.groups]  # those from the cache: no Scops
@@ -125,7 +136,7 @@ def groups_of_model(path: Path, options: CompileOptions) -> Sequence[Group]:
     """The kernels of a model in order. Raises `UsageError`, `ModelError`."""
     platform = _platform(options)
     graph, _ = optimised(path, options, platform)
-    return formed(graph, platform, options)[1]
+    return _formed(graph, platform, options)[0]
 
 
 def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict[str, Any]:
