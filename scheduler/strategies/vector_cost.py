@@ -101,6 +101,8 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
     if slopes[-1] == -1:
         return max(REVERSED, 1.0 / lanes)
     if slopes[-1] is not None and abs(slopes[-1]) <= NEAR:
+        if lanes > 1 and not write and slopes[-1] > 0:  # so many vectors are loaded whole, and shuffled together
+            return (2.0 * slopes[-1] - 1.0) / lanes
         return apart / 2
     return apart
 

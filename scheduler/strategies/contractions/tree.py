@@ -279,10 +279,11 @@ class Maker:
         lines than half of L1 holds: every tile of rows and of columns fetches them all again."""
         plan, c = self.plan, self.group.contraction
         load, steps = plan.other.load, prod(extent(c.update, name) or 0 for name in c.inner)
-        uses = -(-(extent(c.update, plan.columns) or 1) // plan.tile.columns)
+        alone = set(plan.panel.own) == {plan.columns}  # else blocks of channels, say, are loops around the panels
+        uses = -(-prod(extent(c.update, o) or 1 for o in plan.panel.own) // plan.tile.columns)
         if plan.rows is None or plan.other.own != (plan.rows,) or uses < ROWS_PACK_MIN_REUSE:
             return False
-        if set(plan.panel.own) != {plan.columns} or plain_dimension(load, plan.rows) != len(load.index) - 1:
+        if (c.batch and not alone) or plain_dimension(load, plan.rows) != len(load.index) - 1:
             return False
         size = steps * (extent(c.update, plan.rows) or target.l2) * load.dtype.bytes
         return plan.tile.rows > 1 and steps * target.line > target.l1 // 2 and not (c.batch and size > target.l2 // 8)
