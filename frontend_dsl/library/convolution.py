@@ -165,26 +165,13 @@ def make_depthwise(
     pads = (HP, WP) != (H, W)
     WIDE = whole_vectors(OW) if pads and sw <= 2 else OW  # wider steps: a whole vector takes many loads
     WQ = max(WP, (WIDE - 1) * sw + (KW - 1) * dw + 1) if WIDE != OW else WP
-    right = WQ - left - W if WIDE != OW else end[1]
 
     @op
     def depthwise(X: T[N, C, H, W], F: T[C, KH, KW], B: T[C] if bias else None) -> T[N, C, OH, OW]:
         Y = empty((N, C, OH, OW), T)
         A = X
         if pads:
-            P = empty((N, C, HP, WQ), T)
-            if top:
-                for n, c, h, w in grid(N, C, top, WQ):
-                    P[n, c, h, w] = 0
-            if end[0]:
-                for n, c, h, w in grid(N, C, end[0], WQ):
-                    P[n, c, h + top + H, w] = 0
-            if left:
-                for n, c, h, w in grid(N, C, H, left):
-                    P[n, c, h + top, w] = 0
-            if right:
-                for n, c, h, w in grid(N, C, H, right):
-                    P[n, c, h + top, w + left + W] = 0
+            P = zeros((N, C, HP, WQ), T)
             for n, c, h, w in grid(N, C, H, W):
                 P[n, c, h + top, w + left] = X[n, c, h, w]
             A = P

@@ -23,7 +23,7 @@ from scheduler.strategies.contractions.recognise import (
 )
 from scheduler.strategies.contractions.register_tile import RegisterTile, choose
 
-SCATTER_CYCLES_PER_ELEMENT = 0.8  # measured: 0.74 to 0.85 (1x1 convolutions whose lanes are filters, results channels first)
+SCATTER_CYCLES_PER_ELEMENT = 2.0
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
 PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
 SCATTERED = 8  # lines between steps of the reduction
