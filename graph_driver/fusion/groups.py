@@ -26,7 +26,7 @@ from poly.target import GpuTarget, Target
 __all__ = ["Group", "Lookup", "Piece", "form_groups", "make_group", "on_host", "split", "translate"]
 
 MAX_EPILOGUE = 24  # nodes joined to one producer
-QUANTISING = ("QuantizeLinear", "QuantizeByReciprocal", "RequantizeSums")
+QUANTISING = ("QuantizeLinear", "QuantizeByReciprocal", "RequantizeSums", "Requantize")
 
 
 def form_groups(

@@ -27,7 +27,7 @@ ELEMENTWISE = frozenset(
     Where Xor polyc::RequantizeSums""".split()
 )
 # Likewise, with one scale for all elements.
-PER_TENSOR = frozenset(("QuantizeLinear", "DequantizeLinear", "polyc::QuantizeByReciprocal"))
+PER_TENSOR = frozenset(("QuantizeLinear", "DequantizeLinear", "polyc::QuantizeByReciprocal", "polyc::Requantize"))
 
 
 def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:

@@ -81,6 +81,16 @@ def requantize_sums(ctx: NodeContext) -> OperatorScop:
     return OperatorScop(scop, tuple(enumerate("XFBZ")), scop.results, True)
 
 
+@onnx_operator("Requantize", domain=DOMAIN)
+def requantize(ctx: NodeContext) -> OperatorScop:
+    """i32 sums to codes as `QLinearConv` defines it: scales of both operands and of the result, the zero point."""
+    scale, weights, y, zero = data(ctx, 1), data(ctx, 2), only_output(ctx), optional(ctx, 4) is not None
+    axes = () if weights.size == 1 else (axis_of(ctx, len(y.shape), -1),)
+    scop = scop_of(make_requantize, scale.dtype, y.dtype, y.shape, axes, zero)
+    names = ("X", "SX", "SW", "SY", "Z") if zero else ("X", "SX", "SW", "SY")
+    return OperatorScop(scop, tuple(enumerate(names)), scop.results, True)
+
+
 @onnx_operator("MatMulInteger")
 def matmul_integer(ctx: NodeContext) -> OperatorScop:
     """Absent zero points are zero."""

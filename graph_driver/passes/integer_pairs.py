@@ -3,9 +3,9 @@
 Operands are packed: an i32 holds the codes of two channels (of two columns of a matrix), less their zero points, so
 one step of the reduction does two products, exactly, at the price of one and an addition. Weights are packed here.
 
-`MatMulInteger` and `ConvInteger` give the same bits. A `Conv` between a `DequantizeLinear` and weights that are
-dequantised constants is computed in integers and scaled once at the end: closer to the exact value than the graph's
-own f32 sums, but not the same bits, hence a pass of its own.
+`MatMulInteger`, `ConvInteger`, `QLinearMatMul` and `QLinearConv` give the same bits. A `Conv` between a
+`DequantizeLinear` and weights that are dequantised constants is computed in integers and scaled once at the end: closer
+to the exact value than the graph's own f32 sums, but not the same bits, hence a pass of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from poly.dtypes import DType, f32, i32
 from poly.target import Target
 
 LEAST_REUSE = 16  # products that each packed element must take part in
+PLAIN, QUANTISED = ("MatMulInteger", "ConvInteger"), ("QLinearMatMul", "QLinearConv")
 LARGEST_CODE = 255  # of an 8-bit integer less its zero point
 
 
@@ -108,10 +109,13 @@ def _fits(graph: Graph, x: str, whole: np.ndarray, axis: int, reuse: int) -> boo
 
 
 def _integer_product(maker: _Maker, node: Node) -> list[Node] | None:
-    if node.domain or node.op_type not in ("MatMulInteger", "ConvInteger"):
+    if node.kind not in PLAIN + QUANTISED:
         return None
-    graph, convolution = maker.graph, node.op_type == "ConvInteger"
-    x, w, zero, shift = [*node.inputs, *[""] * (4 - len(node.inputs))][:4]
+    graph, convolution, plain = maker.graph, "Conv" in node.op_type, node.kind in PLAIN
+    inputs = [*node.inputs, *[""] * (9 - len(node.inputs))]
+    x, w, zero, shift = (inputs[k] for k in ((0, 1, 2, 3) if plain else (0, 3, 2, 5)))
+    if not plain and any(graph.tensors[inputs[k]].size != 1 for k in (1, 6)):
+        return None
     codes, shifts = graph.constant(w), graph.constant(shift)
     if codes is None or (shift and shifts is None) or (zero and graph.tensors[zero].size != 1):
         return None
@@ -128,7 +132,16 @@ def _integer_product(maker: _Maker, node: Node) -> list[Node] | None:
     packed, nodes = maker.pack(node, x, zero, axis)
     weights = maker.constant(f"{w} pairs", pairs, i32)
     operator = "PairConv" if convolution else "PairMatMul"
-    return [*nodes, Node(node.name, operator, [packed, weights], list(node.outputs), dict(node.attrs), DOMAIN)]
+    if plain:
+        return [*nodes, Node(node.name, operator, [packed, weights], list(node.outputs), dict(node.attrs), DOMAIN)]
+    sums = maker.tensor(f"{node.outputs[0]}.sums", i32, graph.tensors[node.outputs[0]].shape)
+    added = [inputs[8]] if inputs[8] else []
+    return [
+        *nodes,
+        Node(node.name, operator, [packed, weights, *added], [sums], dict(node.attrs), DOMAIN),
+        Node(node.name, "Requantize", [sums, *(inputs[k] for k in (1, 4, 6, 7) if inputs[k])], list(node.outputs),
+             {"axis": 1 if convolution else -1}, DOMAIN),
+    ]  # fmt: skip
 
 
 def _dequantised_convolution(maker: _Maker, node: Node) -> list[Node] | None:

@@ -89,6 +89,32 @@ def test_convolutions(kernel: int, strides: int, pads: int, dilations: int, kind
     assert np.array_equal(polyc.compile_model(model, threads=1)({"x": x})["y"], want)
 
 
+SCALES = {"xs": np.float32(0.02), "ys": np.float32(1.7)}
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+@pytest.mark.parametrize("operator", ["QLinearMatMul", "QLinearConv"])
+def test_quantised_products(operator: str, kind: str, several: bool) -> None:
+    """The codes of the same operator without pairs, whose requantisation is theirs."""
+    convolution = operator == "QLinearConv"
+    x = codes(kind, 2, 6, 9, 11) if convolution else codes(kind, 5, 32)
+    w, filters = (codes("i8", 20, 6, 3, 3), 20) if convolution else (codes("i8", 32, 24), 24)
+    values = {n: np.array(v) for n, v in SCALES.items()}
+    values |= {"xz": codes(kind), "w": w, "wz": np.zeros(filters if several else (), np.int8), "yz": codes(kind)}
+    values["ws"] = (RNG.random(filters if several else ()) * 0.01 + 0.02).astype(np.float32)
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    if convolution:
+        values["b"], names = RNG.integers(-9000, 9000, filters).astype(np.int32), [*names, "b"]
+    attrs = {"pads": [1] * 4, "strides": [2, 1]} if convolution else {}
+    node = helper.make_node(operator, names, ["y"], **attrs)
+    model = model_of([node], x, values, helper.np_dtype_to_tensor_dtype(x.dtype))
+    assert operators(model, use_integer_pairs) == ["PackPairs", operator.replace("QLinear", "Pair"), "Requantize"]
+    want = polyc.compile_model(model, threads=1, disable=["integer-pairs"])({"x": x})["y"]
+    got = polyc.compile_model(model, threads=1, exact=True)({"x": x})["y"]
+    assert np.unique(want).size > 20 and np.array_equal(got, want)
+
+
 def quantised_convolution(
     channels: int, filters: int, axis_scales: bool, after: tuple[onnx.NodeProto, ...] = ()
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
