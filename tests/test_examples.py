@@ -32,3 +32,14 @@ def test_readme_quick_start() -> None:
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "S1[i, j, k]" in done.stdout and "for j.in" in done.stdout
+
+
+def test_the_first_operator_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    """All Python blocks of the walk-through as one file."""
+    text = (ROOT / "docs" / "first-operator.md").read_text(encoding="utf-8")
+    script = tmp_path / "first_operator.py"
+    script.write_text("".join(b.split("```", 1)[0] for b in text.split("```python\n")[1:]), encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "X is f32, the argument is f64: convert it with .astype" in done.stdout
+    assert "is illegal" in done.stdout or "not nested" in done.stdout
