@@ -4,6 +4,7 @@ and how operands that are constant should be stored for it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd, prod
@@ -24,6 +25,7 @@ from scheduler.strategies.contractions.recognise import (
 from scheduler.strategies.contractions.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
+SCATTER_APART = 8.0  # the same where the lanes' lines do not stay in L1 together until they are full (measured)
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
 PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
 SCATTERED = 8  # lines between steps of the reduction
@@ -32,7 +34,8 @@ PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many page
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
 PAGE_BYTES = 4096
 TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no more pages may cost nothing (measured)
-FEW = 2  # vectors: of fewer filters, lanes along the image win in spite of its pages (measured; of more they lose)
+FEW = 2  # vectors: of fewer filters, lanes along the image win in spite of its pages (measured; of more they lose),
+FEW_WHOLE = 3  # or up to so many where vectors along the image are loaded whole
 LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8
 L1_WAYS = 8  # of common cores: so many lines that are a multiple of a way apart stay in L1 together,
@@ -140,7 +143,8 @@ def _score(
     if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
         if c.sweep:
             return None  # each element is read once: in the order of memory is best
-        few = prod(extent(c.update, o) or FEW * lanes for o in other.own) < FEW * lanes
+        filters = prod(extent(c.update, o) or sys.maxsize for o in other.own)
+        few = filters <= FEW_WHOLE * lanes if apart == 1 else filters < FEW * lanes
         if not few or (extent(c.update, c.inner[0]) or TLB_PAGES + 1) > TLB_PAGES:
             score *= PAGE_STEPS
     if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
@@ -148,7 +152,9 @@ def _score(
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if stride(c.update.target, columns, tile.columns) != 1:
-        score *= fma_cycles / (fma_cycles + SCATTER_CYCLES_PER_ELEMENT * cells)
+        together = _together_in_l1(_bytes_apart(scop, c.update.target, columns), target)
+        each = SCATTER_CYCLES_PER_ELEMENT if tile.columns <= together else SCATTER_APART
+        score *= fma_cycles / (fma_cycles + each * cells)
     return TilePlan(c, panel, other, columns, rows, tile, score, pack)
 
 
@@ -180,8 +186,15 @@ def _rows_in_l1(scop: Scop, c: Contraction, load: Load, rows: str | None, target
         return None
     if not all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
         return None
-    apart, way = _bytes_apart(scop, load, rows), target.l1 // L1_WAYS
-    return (L1_WAYS - FOR_OTHERS) * (way // gcd(apart, way)) if apart % target.line == 0 and apart else None
+    apart = _bytes_apart(scop, load, rows)
+    together = _together_in_l1(apart, target) * (L1_WAYS - FOR_OTHERS) // L1_WAYS
+    return together if apart % target.line == 0 and apart else None
+
+
+def _together_in_l1(apart: int, target: Target) -> int:
+    """How many lines that are so many bytes apart from each other stay in L1 together."""
+    way = target.l1 // L1_WAYS
+    return L1_WAYS * (way // max(gcd(apart, way), target.line))
 
 
 def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:
