@@ -87,7 +87,8 @@ class _Vectoriser:
             return buffer
         lanes = self.target.lanes(buffer.dtype.bits)
         rest = int(last.value) % lanes
-        if rest.bit_count() < MOST_PARTS:
+        rows = any(n != const_int(1) for n in buffer.shape[:-1])  # they share what is loaded under the mask
+        if rest.bit_count() < MOST_PARTS + (not rows):
             return buffer
         return replace(buffer, shape=(*buffer.shape[:-1], const_int(int(last.value) + lanes - rest)))
 

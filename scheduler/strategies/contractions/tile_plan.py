@@ -73,9 +73,11 @@ def plan_tile(
     for panel, other in (c.operands, c.operands[::-1]):
         for columns in panel.own:
             for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
-                for found, owner in ((c, panel), *(() if near else _one_by_one(c, panel, columns))):
+                for found, owner in (*(() if near else _one_by_one(c, panel, columns)), (c, panel)):
                     plan = _score(scop, found, owner, other, columns, rows, lanes, depth, target, constants, near)
-                    if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                    if plan is None or (found is not c and not plan.pack):
+                        continue
+                    if best is None or plan.score > best.score + 1e-9:
                         best = plan
     for lane in c.batch:
         for found in _lanes_of_both(c, lane):
