@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from emit.loop_ir.linear import difference, linear, nonnegative, rebuild
+from emit.loop_ir.linear import difference, is_index, linear, nonnegative, rebuild
 from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
 from emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
 from emit.mathlib import BASIC
@@ -19,7 +19,7 @@ from emit.passes.bounds import full
 from emit.passes.reductions import Accumulators, combine_in_place
 from emit.passes.vector_expr import Cannot, Lanes, negated, widest
 from poly.dtypes import bool_, i64
-from poly.expr import Binary, Call, Const, Expr, Select, Var, const_int, loads
+from poly.expr import Binary, Call, Const, Expr, Load, Select, Var, const_int, loads
 from poly.expr import walk as walk_expr
 from poly.target import Target
 
@@ -194,17 +194,17 @@ class _Chunks:
     @cached_property
     def may_repeat(self) -> bool:
         """Whether iterations may run again after later ones: then the last vector ends where the loop ends and computes
-        some elements twice, which costs less than a mask or a rest in parts. Nothing that the loop keeps is read.
+        some elements twice, which costs less than a mask or a rest in parts.
 
         Vectors that overlap would keep a register buffer in memory: such loops have their rests in parts."""
         inside = {s.buffer.name for s in walk(self.loop.body) if isinstance(s, Alloc)}
-        kept = {s.array for s in walk(self.loop.body) if isinstance(s, Store)} - inside
+        stores = [s for s in walk(self.loop.body) if isinstance(s, Store) and s.array not in inside]
         read = {x.array for s in walk(self.loop.body) for e in stmt_exprs(s) for x in loads(e)}
-        if any(self.is_register(array) for array in kept | read):
+        if any(self.is_register(array) for array in read.union(s.array for s in stores)):
             return False
-        return not kept & read and all(
-            s.array in inside or s.reduction is None for s in walk(self.loop.body) if isinstance(s, Store)
-        )
+        if any(s.reduction is not None and s.array not in read for s in stores):
+            return False
+        return _Repeated(self.loop, [s for s in stores if s.array in read]).allows(self.loop.body, True)
 
     def in_registers(self, start: int, lanes: int) -> bool:
         """Whether a masked vector from `start` takes one register, where two parts of it would take two: the loop
@@ -298,6 +298,45 @@ class _Chunks:
         """The body for iterations `start .. start + lanes`."""
         at = self.lanes_at(start, lanes, mask)
         return _Body(self.accumulators, copy).stmt(self.loop.body, at)
+
+
+class _Repeated:
+    """Whether an iteration can run twice: what it reads of what the loop keeps it has itself written before."""
+
+    def __init__(self, loop: For, kept: list[Store]) -> None:
+        self.var = loop.var
+        self.moving = {Var(n) for n in {loop.var, *binders(loop.body)}}
+        self.kept = kept
+        self.begun: dict[str, tuple[Expr, ...]] = {}  # array -> the element that the iteration has set
+
+    def allows(self, s: Stmt, always: bool) -> bool:
+        """Walk over the statements in order; `always`: whether they run in every iteration."""
+        for e in stmt_exprs(s):
+            if not all(self.known(x) for x in loads(e)):
+                return False
+        if isinstance(s, Store) and any(s is k for k in self.kept):
+            if s.array in self.begun:
+                return s.index == self.begun[s.array]
+            varies = any(Var(self.var) in walk_expr(e) for e in s.index)
+            if not always or s.reduction is not None or s.mask is not None or not varies:
+                return False
+            self.begun[s.array] = s.index
+        inner = always and isinstance(s, Block | Let | Alloc)
+        return all(self.allows(b, inner) for b in s.bodies())
+
+    def known(self, load: Load) -> bool:
+        """Whether the load gives the same each time: set by this iteration, or by no iteration of the loop."""
+        if self.begun.get(load.array) == load.index:
+            return True
+        return all(self.apart(load.index, k.index) for k in self.kept if k.array == load.array)
+
+    def apart(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+        """Whether two subscripts differ by a constant where neither moves in the loop."""
+        for x, y in zip(a, b, strict=True):
+            moved = any(v in self.moving for e in (x, y) for v in walk_expr(e))
+            if not moved and is_index(x) and is_index(y) and difference(x, y) not in (None, 0):
+                return True
+        return False
 
 
 class _Body:

@@ -491,3 +491,39 @@ def test_sparse_rows(kinds: dict[str, Any]) -> None:
     fn = agree(spmv, kinds, ptr, RNG.integers(0, 9, nnz), floats(nnz), floats(9), exact=False)
     if "k" in kinds:
         assert any(isinstance(s, Let) for s in walk(fn.body)) and any(isinstance(e, VLoad) for e in expressions(fn))
+
+
+@op
+def filtered(W: f32[N, N], X: f32[N], R: inout(f32[N, N])) -> f32[N]:
+    Z = empty((N,), f32)
+    for j in range(N):
+        Z[j] = X[j]
+        for k in range(N):
+            Z[j] += W[k, j] * X[k]
+        R[1, j] = R[0, j] + Z[j]
+    return Z
+
+
+@pytest.mark.parametrize("n", [9, 15, 23, 133])
+def test_what_an_iteration_begins_itself_may_be_computed_twice(n: int) -> None:
+    from poly.rewriting.specialise import specialise
+
+    scop = specialise(filtered.scop(), {"N": n})
+    fn = lower(scop, mark(scop.tree, {"j": "vector"}), "f", TARGET)
+    assert not any(isinstance(s, Store) and s.mask is not None for s in walk(fn.body))
+    compare(scop, fn, filtered, (floats(n, n), floats(n), floats(n, n)), False)
+
+
+def test_what_other_iterations_wrote_is_not_computed_twice() -> None:
+    from poly.rewriting.specialise import specialise
+
+    @op
+    def shifted(X: f32[N], R: inout(f32[N, N])) -> None:
+        for j in range(N):
+            R[1, j] = X[j]
+            R[2, j] = R[1, j] + R[2, j]
+
+    scop = specialise(shifted.scop(), {"N": 23})
+    fn = lower(scop, mark(scop.tree, {"j": "vector"}), "f", TARGET)
+    assert any(isinstance(s, Store) and s.mask is not None for s in walk(fn.body))
+    compare(scop, fn, shifted, (floats(23), floats(23, 23)), True)
