@@ -101,7 +101,7 @@ def make_linear(
             )
         return Y
 
-    # Lanes divide by powers of two in one instruction; by other numbers 64 bits at a time, which costs more than a load.
+    # Lanes divide by powers of two in one instruction; other divisions, of 64 bits, cost more than a load.
     divisor = horizontal[2]
     quick = not isinstance(divisor, int) or divisor & (divisor - 1) == 0
     return linear if quick else linear_by_tables
