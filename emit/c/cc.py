@@ -12,10 +12,11 @@ from pathlib import Path
 
 from poly.errors import BuildError
 
-# Without SLP: gcc 12's drops a negation in front of a lane-wise shift (lane loops are vectorised anyway).
+# Vectors are written out, so the compiler need not look for more, and gcc 12 goes wrong where it does: it drops a
+# negation in front of a lane-wise shift, and sums in order down an array (`s += x[-j]`, unrolled) take wrong elements.
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
-    "-fno-math-errno", "-fno-trapping-math", "-fno-tree-slp-vectorize", "-w",
+    "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vectorize", "-w",
 )  # fmt: skip
 # gcc 12 fails in forwprop on some conversions of vectors wider than a register (convert_mode_scalar).
 AFTER_INTERNAL_ERROR = ("-fno-tree-forwprop",)

@@ -25,6 +25,7 @@ from emit.loop_ir.loops import (
     Launch,
     Let,
     PanelProduct,
+    Prefetch,
     Stmt,
     Store,
     VLoad,
@@ -84,7 +85,7 @@ def _statement(s: Stmt, fresh: Callable[[], str], own: frozenset[str]) -> Stmt:
         return Block(tuple(sub(t) for t in s.stmts))
     if isinstance(s, (For, Alloc, Launch)):
         return replace(s, body=sub(s.body))
-    if isinstance(s, Barrier | EndCopies | PanelProduct | WarpReduce):
+    if isinstance(s, Barrier | EndCopies | PanelProduct | Prefetch | WarpReduce):
         return s
     if isinstance(s, Let):
         e = _Expansion(fresh, own)

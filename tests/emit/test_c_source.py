@@ -13,10 +13,12 @@ import random_ir
 from emit import targets
 from emit.c import cc
 from emit.c.source import to_c
+from emit.compile import compile_kernel
 from emit.loop_ir.loops import Block, Function, Store, VLoad
 from poly.dtypes import DType, f32, f64
 from poly.errors import BuildError
 from poly.expr import Call
+from polyc import dims, inout, op
 
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler on this machine")
 
@@ -99,3 +101,26 @@ def test_openmp_threads_compute_the_same() -> None:
     random_ir.run_c(fn, threaded, {"N": 50}, threads=2)
     random_ir.assert_same(fn, serial, threaded)
     assert not np.isnan(serial["Y"][1, :7]).all()
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [5, 8, 9, 12, 37])
+def test_sums_in_order_down_an_array(n: int) -> None:
+    """gcc 12's own vectors take wrong elements for it."""
+    N = dims("N")
+
+    @op
+    def sums(X: inout(f64[N]), Y: f32[N + 2]):  # type: ignore[no-untyped-def, valid-type]
+        for i in range(1, N - 1):
+            if i + i >= N:
+                s = f32(X[N - i])
+                for j in range(i + 1):
+                    s += f32(0.5 - Y[N - j + 1])
+                X[i] += s
+
+    rng = np.random.default_rng()
+    x, y = rng.standard_normal(n), rng.standard_normal(n + 2).astype("f")
+    expected = x.copy()
+    sums.python(expected, y)
+    compile_kernel(sums.scop(), sums.scop().schedule().unroll("j", 4).tree, backend="c")(x, y)
+    np.testing.assert_array_equal(x, expected)
