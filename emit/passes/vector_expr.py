@@ -144,15 +144,18 @@ class Lanes:
         return None
 
     def aligned_division(self, e: Expr) -> tuple[Expr, int] | None:
-        """`x // d` and `x % d` of an aligned chunk: the value in lane 0 and the slope."""
-        if not self.aligned or not isinstance(e, Binary) or e.op not in ("//", "%") or not isinstance(e.b, Const):
+        """`x // d` and `x % d` of a chunk within one block of `d`: the value in lane 0 and the slope."""
+        if not isinstance(e, Binary) or e.op not in ("//", "%") or not isinstance(e.b, Const):
             return None
-        form = linear(e.a)
-        divisor = int(e.b.value)
-        whole = all(c % self.count == 0 for a, c in form.terms if a != Var(self.var)) and form.const % self.count == 0
-        if form.coefficient(Var(self.var)) != 1 or not whole or divisor % self.count or divisor <= 0:
+        form, divisor = linear(e.a), int(e.b.value)
+        if form.coefficient(Var(self.var)) * self.step != 1 or divisor <= 0:
             return None
         if any(self.varies(a) for a, _ in form.terms if a != Var(self.var)):
+            return None
+        whole = all(c % self.count == 0 for a, c in form.terms if a != Var(self.var)) and form.const % self.count == 0
+        start = linear(substitute(e.a, {self.var: self.base}))
+        known = not start.terms and start.const % divisor + self.count <= divisor
+        if not known and not (self.aligned and whole and divisor % self.count == 0):
             return None
         first = substitute(e, {self.var: self.base})
         return first, 0 if e.op == "//" else 1

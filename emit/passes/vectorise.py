@@ -176,8 +176,10 @@ class _Chunks:
         done = 0
         while done < most:
             left = most - done
-            if exact and left < lanes <= most and left.bit_count() > 1 and self.may_repeat:
-                return [*parts, self.chunk(const_int(most - lanes), lanes, None, len(parts) % copies)]
+            if exact and left < lanes <= most and left.bit_count() > 1:
+                last = self.last(most, lanes, len(parts) % copies)
+                if last is not None:
+                    return [*parts, last]
             parts_of = left.bit_count() if left < lanes else 0
             if parts_of == 1 or parts_of == MOST_PARTS and not self.in_registers(done, lanes):
                 lanes = 1 << (left.bit_length() - 1)  # 6 iterations left: 4 and 2
@@ -190,6 +192,15 @@ class _Chunks:
             parts.append(part if exact else If(Binary("<", start, self.trip, bool_), part))
             done += lanes
         return parts
+
+    def last(self, most: int, lanes: int, copy: int = 0) -> Stmt | None:
+        """The vector that ends where the loop of `most` iterations ends; None where there is no such."""
+        if not self.may_repeat:
+            return None
+        try:
+            return self.chunk(const_int(most - lanes), lanes, None, copy)
+        except Cannot:  # where vectors lie within panels, one from elsewhere would lie in two
+            return None
 
     @cached_property
     def may_repeat(self) -> bool:
@@ -251,8 +262,9 @@ class _Chunks:
         parts.append(For(counter, done, chunks, 1, body, loop=self.loop.loop))
         if whole:
             return parts
-        if not form.terms and form.const >= lanes and self.may_repeat:
-            return [*parts, self.chunk(const_int(form.const - lanes), lanes, None)]
+        last = None if form.terms or form.const < lanes else self.last(form.const, lanes)
+        if last is not None:
+            return [*parts, last]
         start = Binary("*", chunks, n, i64)
         rest = self.chunk(start, lanes, self.mask(start, lanes))
         return [*parts, If(Binary("<", start, self.trip, bool_), rest)]

@@ -527,3 +527,24 @@ def test_what_other_iterations_wrote_is_not_computed_twice() -> None:
     fn = lower(scop, mark(scop.tree, {"j": "vector"}), "f", TARGET)
     assert any(isinstance(s, Store) and s.mask is not None for s in walk(fn.body))
     compare(scop, fn, shifted, (floats(23), floats(23, 23)), True)
+
+
+@pytest.mark.parametrize("n", [15, 20, 23, 31, 63, 100])
+def test_vectors_lie_within_panels(n: int) -> None:
+    """A last vector that ends where the loop ends is used where it lies in one panel, and nothing turns scalar."""
+
+    @op
+    def panels(W: f32[7, 16], X: f32[n]) -> f32[n]:
+        Z = empty((n,), f32)
+        for j in range(n):
+            Z[j] = X[j]
+            for k in range(3):
+                Z[j] += W[j // 16, j % 16] * X[k]
+        return Z
+
+    scop = panels.scop()
+    fn = lower(scop, mark(scop.tree, {"j": "vector"}), "f", TARGET)
+    assert any(isinstance(e, VLoad) for e in expressions(fn))
+    masked = any(isinstance(s, Store) and s.mask is not None for s in walk(fn.body))
+    assert not masked or (n - 8) % 16 > 8  # the last eight lie in two panels
+    compare(scop, fn, panels, (floats(7, 16), floats(n)), False)
