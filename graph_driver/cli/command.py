@@ -154,6 +154,9 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         "--select", choices=("cost", "naive"), default="cost",
         help="implementations by cost, or one kernel for each node as the operator's definition has it",
     )  # fmt: skip
+    p.add_argument(
+        "--keep-op-borders", action="store_true", help="one kernel for each operator: no fusion across nodes' borders"
+    )
     p.add_argument("--planner", choices=sorted(PLANNERS), help="of the arena (default: the cheapest that is best)")
     p.add_argument(
         "--layouts", choices=LAYOUTS, default="auto",

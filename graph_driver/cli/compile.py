@@ -64,6 +64,8 @@ def options_of(
     check_target(arguments)
     given = vars(arguments)
     naive = given["select"] == "naive"  # the baseline: each node as its operator is defined
+    if naive and given["keep_op_borders"]:
+        raise UsageError("--keep-op-borders has no effect beside --select naive, which keeps them")
     passes = None if given["passes"] is None else names_in(given["passes"])
     disabled = names_in(given["disable"]) + (["siblings", "winograd", "external"] if naive else [])
     try:
@@ -77,7 +79,7 @@ def options_of(
         bind=parse_bindings(given["bind"]),
         shapes=shapes or {},
         symbolic=symbolic,
-        fuse=not naive,
+        fuse=not (naive or given["keep_op_borders"]),
         passes=passes,
         disable=disabled,
         keep_f32=names_in(given["keep_f32"] or ""),
@@ -109,6 +111,7 @@ def refuse_compiled(arguments: argparse.Namespace, path: Path, sizes: bool = Fal
 
 OF_COMPILING: dict[str, Any] = {
     "target": None, "threads": None, "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost",
+    "keep_op_borders": False,
     "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
     "contiguous": [], "memory_limit": None, "layouts": "auto",
 }  # fmt: skip

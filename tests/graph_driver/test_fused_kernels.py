@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,17 @@ def test_a_pair_of_nodes_is_one_nest() -> None:
     assert group.scop is not None and len(first_loops(automatic(group.scop, targets.host()).tree)) == 1
     apart = formed(graph, platform, CompileOptions(threads=1, fuse=False))[1]
     assert len(apart) == 2
+
+
+def test_operators_keep_their_borders_on_demand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, x = tmp_path / "chain.onnx", tmp_path / "x.npy"
+    onnx.save(wide_chain(), path)
+    np.save(x, gauss(64, 250))
+    for given, count in (([], 1), (["--keep-op-borders"], 10)):
+        assert main(["run", str(path), "--check", "--threads", "1", "--input", f"x={x}", *given]) == 0
+        capsys.readouterr()
+        assert main(["inspect", str(path), "--stage", "plan", "--json", "--threads", "1", *given]) == 0
+        assert json.loads(capsys.readouterr().out)["text"].count(" kernel ") == count
 
 
 def two_images() -> onnx.ModelProto:

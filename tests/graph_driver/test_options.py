@@ -216,7 +216,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 GIVEN = {  # a value on the command line of each option of compiling
     "target": "c", "threads": "1", "bind": "x=1", "exact": None, "passes": "algebra", "disable": "algebra",
     "select": "naive", "planner": "exact", "tasks": None, "tuned": None, "fast-math": None, "dtype": "f16",
-    "layouts": "blocked",
+    "layouts": "blocked", "keep-op-borders": None,
     "keep-f32": "Softmax", "contiguous": "y,z", "memory-limit": "1",
 }  # fmt: skip
 
@@ -246,6 +246,7 @@ def test_the_command_line_refuses_as_wrong_usage(
         ("inspect", ["--target", "sm_80", "--threads", "2"], "threads has no effect for target sm_80"),
         ("explain", ["--target", "sm_80", "--tuned"], "tuned has no effect for target sm_80"),
         ("compile", ["--target", "c", "--tasks"], "tasks has no effect for C sources: they have one thread"),
+        ("run", ["--select", "naive", "--keep-op-borders"], "--keep-op-borders has no effect beside --select naive"),
         ("run", ["--keep-f32", "Softmax"], "keep_f32 has no effect without dtype"),
     ):
         assert cli.main([command, str(path), *given]) == 2, given
