@@ -13,7 +13,8 @@ from pathlib import Path
 from poly.errors import BuildError
 
 # Vectors are written out, so the compiler need not look for more, and gcc 12 goes wrong where it does: it drops a
-# negation in front of a lane-wise shift, and sums in order down an array (`s += x[-j]`, unrolled) take wrong elements.
+# negation in front of a lane-wise shift, and sums in order down an array (`s += x[-j]`, unrolled) take wrong elements
+# (gcc PR tree-optimization/110381).
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
     "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vectorize", "-w",
