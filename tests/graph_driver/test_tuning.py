@@ -18,7 +18,7 @@ from graph_driver.compile_operator import compile_operator
 from graph_driver.tuning import database, use
 from graph_driver.tuning.database import Record
 from graph_driver.tuning.trial import Job, Times, run_apart, timed
-from graph_driver.tuning.tune import tune_kernel
+from graph_driver.tuning.tune import CONFIRMED, tune_kernel
 from poly import json_io
 from poly.rewriting.specialise import specialise
 from scheduler.strategies.auto import automatic
@@ -96,6 +96,17 @@ def test_a_gain_within_the_noise_is_none() -> None:
     assert tune_kernel(SCOP, HOST, 2, 4, attempt=made_up(1.01)).trace == ""
 
 
+def test_a_gain_that_another_process_does_not_see_is_none() -> None:
+    lucky = iter([1.5] * 4 + [1.5, 1.4, 0.9] * 3)  # the trials, then the last comparisons of the best three
+
+    def attempt(job: Job, limit: float) -> Times:
+        ratio = next(lucky)
+        return Times((ratio,) * 2, (1.0,) * 2)
+
+    record = tune_kernel(SCOP, HOST, 1, 4, attempt=attempt)
+    assert (record.gain, record.trace) == (1.0, "") and next(lucky, None) is None
+
+
 def test_an_interrupted_search_loses_nothing() -> None:
     good = made_up(1.2)
 
@@ -111,7 +122,7 @@ def test_an_interrupted_search_loses_nothing() -> None:
     before = made_up.calls
     done = tune_kernel(SCOP, HOST, 1, 8, attempt=good)
     assert done.ran == 8 and set(record.trials) < set(done.trials) and done.trace
-    assert made_up.calls - before == 8 - 3 + 1  # the rest, and the comparison
+    assert made_up.calls - before == 8 - 3 + CONFIRMED  # the rest, and the comparisons
     again = made_up.calls
     assert tune_kernel(SCOP, HOST, 1, 8, attempt=good) == done and made_up.calls == again
 
