@@ -119,8 +119,9 @@ def _forced(rows: int, vectors: int) -> Callable[..., RegisterTile]:
     """In place of the model's choice: the same tile for everything."""
 
     def choose(
-        height: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0, apart: int = 1
-    ) -> RegisterTile:
+        height: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0, apart: int = 1,
+        most_rows: int | None = None,
+    ) -> RegisterTile:  # fmt: skip
         share = efficiency(height, columns, (rows, vectors, lanes), target, depth, apart)
         return RegisterTile(rows, vectors, lanes, share)
 
