@@ -1,6 +1,5 @@
 """The first operator everybody writes: a matrix product, scheduled automatically and by hand."""
 
-
 import numpy as np
 
 from polyc import dims, empty, f32, grid, op

@@ -77,7 +77,7 @@ def execute(scop: Scop, tree: Node, args: Sequence[Any], backend: str) -> list[n
 
 
 def difference(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> str:
-    """"" when all arrays are equal bit by bit (any NaN equals any NaN), else where they differ first."""
+    """ "" when all arrays are equal bit by bit (any NaN equals any NaN), else where they differ first."""
     if len(a) != len(b):
         return f"{len(a)} against {len(b)} arrays"
     for k, (x, y) in enumerate(zip(a, b, strict=True)):

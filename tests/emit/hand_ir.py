@@ -212,9 +212,7 @@ def control() -> Function:
              If(compare(">", Var("acc", f64), num(1.5, f64)), Store("Y", (Var("i3"),), Var("acc", f64)))), 2),
         loop("i4", 5, 3, Store("Y", (const_int(0),), num(99.0, f64))),
     ))  # fmt: skip
-    return Function(
-        "control", (param("Y", f64, N, writable=True),), ("N",), Alloc(small, Alloc(large, body))
-    )
+    return Function("control", (param("Y", f64, N, writable=True),), ("N",), Alloc(small, Alloc(large, body)))
 
 
 def parallel() -> Function:

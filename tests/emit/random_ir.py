@@ -199,4 +199,3 @@ def assert_same(fn: Function, expected: dict[str, np.ndarray], got: dict[str, np
 
 def copy(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {k: v.copy() for k, v in arrays.items()}
-

@@ -92,8 +92,6 @@ def matmul(dtype: DType = f32, sizes: tuple[int, int, int] | None = None) -> Sco
     return scop(params, arrays, [s0, s1], Band(loops(both, "i", "j"), inner))
 
 
-
-
 def tiled_matmul(
     mr: int = 6, nr: int = 16, lanes: int = 8, kc: int = 0, dtype: DType = f32, sizes: Any = None, pack: bool = False
 ) -> tuple[Scop, Node]:

@@ -105,7 +105,9 @@ def test_text_of_everything() -> None:
         Let("t", Binary("-", N, Binary("-", N, const_int(-3), i64), i64),
             For("k", ZERO, Var("t"), 2, Store("Y", (Var("k"),), Cast(Var("k"), f32)), "parallel", None, "k.out")),
     ))  # fmt: skip
-    assert to_text(function(body)) == """\
+    assert (
+        to_text(function(body))
+        == """\
 def f(N: i64, X: const f32[N], Y: f32[N]):
     if N < 4 and not True:
         for i in range(0, N):
@@ -118,6 +120,7 @@ where ramp(0, 1, 4) < splat(N, 4)
     for k in range(0, t, 2):  # parallel
         Y[k] = f32(k)
 """
+    )
 
 
 def test_precedence_in_text() -> None:

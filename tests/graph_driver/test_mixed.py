@@ -46,9 +46,7 @@ def plain(make: Callable[[], onnx.ModelProto], **options: Any) -> Callable[[], t
     return made
 
 
-def symbolic(
-    make: Callable[[], onnx.ModelProto], threads: int = 1, **sizes: int
-) -> Callable[[], tuple[Model, Feeds]]:
+def symbolic(make: Callable[[], onnx.ModelProto], threads: int = 1, **sizes: int) -> Callable[[], tuple[Model, Feeds]]:
     """Compiled for all sizes, run at others than the representative ones; with several threads as tasks."""
 
     def made() -> tuple[Model, Feeds]:

@@ -131,7 +131,7 @@ def _nest(r: random.Random, scop: Scop, active: dict[str, isl.Set], done: dict[s
 
 def _index_split(r: random.Random, scop: Scop, active: dict[str, isl.Set], done: dict[str, int],
                  counter: list[int], marks: bool, wild: bool) -> Node:  # fmt: skip
-    (name, domain), = active.items()
+    ((name, domain),) = active.items()
     at = r.randrange(len(scop.statements[name].iters))
     low = domain.upper_bound_val(isl.dim_type.set, at, isl.Val(r.randint(0, 1)))
     parts = [low, domain.subtract(low)]

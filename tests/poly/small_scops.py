@@ -126,9 +126,7 @@ def lu() -> Scop:
         "S1", "S1[k, i_1, j] : 0 <= k < N and k < i_1 < N and k < j < N", "A[i_1,j]",
         Binary("-", ref("A[i_1,j]"), mul(ref("A[i_1,k]"), ref("A[k,j]")), f32), ps,
     )  # fmt: skip
-    tree = band(
-        [s0, s1], ["k"], seq(([s0], band([s0], ["i"], Leaf())), ([s1], band([s1], ["i_1", "j"], Leaf())))
-    )
+    tree = band([s0, s1], ["k"], seq(([s0], band([s0], ["i"], Leaf())), ([s1], band([s1], ["i_1", "j"], Leaf()))))
     return scop("lu", ps, {"A": ("N,N", "inout")}, [s0, s1], tree)
 
 

@@ -34,8 +34,6 @@ def test_conflicts_of_known_kernels_are_exactly_the_enumerated_pairs(make, sizes
 def test_symbolic_conflicts_specialise_to_the_same_pairs(make, sizes) -> None:
     symbolic = conflicts(make()).ordering
     for name, size in sizes.items():
-
-
         symbolic = symbolic.intersect_params(isl.Set(f"[{name}] -> {{ : {name} = {size} }}"))
     symbolic = symbolic.project_out_all_params()
     assert brute.pairs_of(symbolic) == brute.conflict_pairs(specialise(make(), sizes))[0]

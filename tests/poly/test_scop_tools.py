@@ -87,8 +87,19 @@ def test_json_keeps_spans_and_odd_numbers() -> None:
     assert load_tree(dump_tree(wrapped)) == replace(wrapped, child=load_tree(dump_tree(wrapped)).children()[0])
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 99}', dumps(scops.lu())[:-40],
-                                  dumps(scops.lu()).replace("f32", "f33"), dumps(scops.lu()).replace("k >= 0", "k >=")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"version": 99}',
+        dumps(scops.lu())[:-40],
+        dumps(scops.lu()).replace("f32", "f33"),
+        dumps(scops.lu()).replace("k >= 0", "k >="),
+    ],
+)
 def test_json_that_is_no_scop_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ScopError) as error:
         loads(text)
