@@ -24,8 +24,8 @@ from benchmarks.cases import all_cases
 from benchmarks.cliffs import cliffs
 from benchmarks.models import networks
 from benchmarks.report import Results, geometric_mean, html_page, write_page
-from graph_driver.bench.compare import compare
-from graph_driver.bench.peers import installed
+from polyc.graph_driver.bench.compare import compare
+from polyc.graph_driver.bench.peers import installed
 
 FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "packaged", "exported")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from emit.kernel import Kernel
-from graph_driver.bench.timing import free_all_cores, pin_to_one_core
-from graph_driver.compile_operator import compile_operator
-from graph_driver.tuning.trial import random_arguments
-from poly.binding import evaluate
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.schedule import Schedule
+from polyc.emit.kernel import Kernel
+from polyc.graph_driver.bench.timing import free_all_cores, pin_to_one_core
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.tuning.trial import random_arguments
+from polyc.poly.binding import evaluate
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.schedule import Schedule
 
 Run = Callable[[], object]
 SHORTEST = 2e-3  # seconds of a turn: shorter runs are repeated

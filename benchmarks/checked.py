@@ -99,7 +99,7 @@ def command(case: Case, folder: Path) -> list[str]:
 
 def check(case: Case) -> tuple[int, dict[str, Any]]:
     """Exit code and report of `polyc run --check`; the report is empty when it ended with an error."""
-    from graph_driver.cli import main
+    from polyc.graph_driver.cli import main
 
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):

@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.hunting.kinds import KINDS, case_of
 from benchmarks.hunting.page import distribution, failed, lowest, page
-from graph_driver.bench.compare import compare
-from graph_driver.bench.peers import installed
+from polyc.graph_driver.bench.compare import compare
+from polyc.graph_driver.bench.peers import installed
 
 CONFIRM = 0.8
 MORE = 4  # times the rounds

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from emit.targets import host
 from examples import polybench
-from poly.dependences import conflicts
-from poly.errors import ScheduleError
-from poly.legality import is_legal
-from poly.scop import Scop
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit.targets import host
+from polyc.poly.dependences import conflicts
+from polyc.poly.errors import ScheduleError
+from polyc.poly.legality import is_legal
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 
 def seconds(work: Callable[[], Any]) -> float:

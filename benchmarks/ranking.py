@@ -24,21 +24,21 @@ from benchmarks.cases import Case, gemms_of
 from benchmarks.cliffs import Shape, convolution
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import machine_line
-from graph_driver.compile_model import import_with
-from graph_driver.execution.reference import HostNode
-from graph_driver.ir import Graph, Node
-from graph_driver.options import CompileOptions
-from graph_driver.passes.winograd import use_winograd
-from graph_driver.platforms import Platform, platform_of
-from graph_driver.selection.candidates import considered
-from graph_driver.stages import formed, optimise
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.cost.model import nominal, predict
-from scheduler.cost.work import work_of
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import STRATEGIES
-from scheduler.strategies.planner import Planner
+from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.passes.winograd import use_winograd
+from polyc.graph_driver.platforms import Platform, platform_of
+from polyc.graph_driver.selection.candidates import considered
+from polyc.graph_driver.stages import formed, optimise
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import nominal, predict
+from polyc.scheduler.cost.work import work_of
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import STRATEGIES
+from polyc.scheduler.strategies.planner import Planner
 
 OPTIONS = CompileOptions(threads=1, disable=("winograd",))
 SECONDS = 0.4  # for all candidates of a shape

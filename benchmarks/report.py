@@ -92,15 +92,15 @@ def page(results: Results, plots: dict[str, str]) -> str:
 
 def _machine() -> Any:
     """The measured figures of this machine."""
-    from emit import targets
-    from graph_driver.calibration import this_machine
+    from polyc.emit import targets
+    from polyc.graph_driver.calibration import this_machine
 
     return this_machine(targets.host())
 
 
 def machine_line(peers: Sequence[str] = ()) -> str:
     """Date, machine and versions, also those of the peers."""
-    from graph_driver.cli.doctor import examine
+    from polyc.graph_driver.cli.doctor import examine
 
     found = examine()
     versions = ", ".join(f"{p} {version(p)}" for p in ("polyc", "llvmlite", "islpy", "numpy", *peers))

@@ -19,7 +19,7 @@ from rich.progress import track
 from benchmarks.busy import least_seconds
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import geometric_mean, machine_line
-from graph_driver.compile_model import compile_model
+from polyc.graph_driver.compile_model import compile_model
 
 SIZES = [  # rows, columns, depth
     (4, 4, 4), (8, 8, 8), (16, 16, 16), (24, 24, 24), (32, 32, 32), (48, 48, 48), (64, 64, 64), (96, 96, 96),

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import exports, packaged
-from graph_driver.checking.check import TOLERANCE
-from graph_driver.dynamic.symbols import Symbols
+from polyc.graph_driver.checking.check import TOLERANCE
+from polyc.graph_driver.dynamic.symbols import Symbols
 
 HEAD = """# Networks with symbolic sizes
 
@@ -94,7 +94,7 @@ def random_sizes(model: Any, case: Case, rng: np.random.Generator) -> dict[str, 
 
     Drawn from all numbers or from the multiples of 32, which the strides of networks like.
     """
-    from poly.errors import ArgumentError
+    from polyc.poly.errors import ArgumentError
 
     symbols, most = model.template.symbols, largest_sizes(model, case.make(rng))
     for k in range(TRIES):
@@ -172,7 +172,7 @@ def open_sizes(case: Case) -> list[str]:
     """Names of the sizes that the file leaves open."""
     import onnx
 
-    from graph_driver.importing.binding import symbol_of
+    from polyc.graph_driver.importing.binding import symbol_of
 
     graph = onnx.load(case.path, load_external_data=False).graph
     known = {i.name for i in graph.initializer} | set(case.bind)
@@ -186,8 +186,8 @@ def open_sizes(case: Case) -> list[str]:
 
 def alone(case: Case) -> str:
     """For each open size: whether it can stay symbolic when the others are those of the sample."""
-    from graph_driver.importing.importer import import_model
-    from poly.errors import PolycError
+    from polyc.graph_driver.importing.importer import import_model
+    from polyc.poly.errors import PolycError
 
     lines = []
     shapes = {n: np.asarray(v).shape for n, v in case.make(np.random.default_rng(7)).items()}
@@ -203,9 +203,9 @@ def alone(case: Case) -> str:
 def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
     """Import; with `runs` compile, too, and run at random sizes."""
     import polyc
-    from graph_driver.dynamic.model import DynamicModel
-    from graph_driver.importing.importer import import_model
-    from poly.errors import PolycError
+    from polyc.graph_driver.dynamic.model import DynamicModel
+    from polyc.graph_driver.importing.importer import import_model
+    from polyc.poly.errors import PolycError
 
     if not open_sizes(case):
         return Outcome(case, "none: all sizes are numbers")
@@ -239,8 +239,8 @@ def described(symbols: Symbols | None) -> str:
 
 def check(outcome: Outcome, model: Any, feeds: dict[str, np.ndarray]) -> None:
     """One run beside ONNX Runtime."""
-    from graph_driver.checking import quantised_noise
-    from graph_driver.checking.check import compare, reference_outputs
+    from polyc.graph_driver.checking import quantised_noise
+    from polyc.graph_driver.checking.check import compare, reference_outputs
 
     case = outcome.case
     executor = model.for_inputs(feeds)

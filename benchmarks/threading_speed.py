@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.cases import gemms
 from benchmarks.models import light_model, random_inputs
 from benchmarks.report import machine_line
-from graph_driver.bench.peers import PEERS
-from graph_driver.bench.timing import interleave
-from graph_driver.compile_model import compile_model
+from polyc.graph_driver.bench.peers import PEERS
+from polyc.graph_driver.bench.timing import interleave
+from polyc.graph_driver.compile_model import compile_model
 
 GEMM = "gemm 1000x1000x1000"
 MODELS = ("resnet50", "squeezenet")

@@ -22,17 +22,17 @@ from benchmarks.cliffs import Shape, convolution
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import geometric_mean, machine_line
 from examples.polybench.jacobi_2d import jacobi_2d
-from graph_driver.compile_model import import_with
-from graph_driver.options import CompileOptions
-from graph_driver.platforms import platform_of
-from graph_driver.stages import formed, optimise
-from poly.errors import PolycError
-from poly.rewriting.specialise import specialise
-from poly.target import Target
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
-from scheduler.strategies.contractions import tile_plan
-from scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
+from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import platform_of
+from polyc.graph_driver.stages import formed, optimise
+from polyc.poly.errors import PolycError
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.target import Target
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.contractions import tile_plan
+from polyc.scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
 
 OPTIONS = CompileOptions(threads=1, disable=("winograd",))  # the contraction's tile is in question
 ROWS, VECTORS = 14, 6

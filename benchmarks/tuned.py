@@ -19,14 +19,14 @@ from rich.progress import track
 
 from benchmarks.cases import Case, all_cases
 from benchmarks.report import geometric_mean, machine_line
-from graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
-from graph_driver.compile_model import compile_model, import_with
-from graph_driver.options import CompileOptions
-from graph_driver.platforms import platform_of
-from graph_driver.stages import formed, optimise
-from graph_driver.tuning.database import Record
-from graph_driver.tuning.kernels import worth_tuning
-from graph_driver.tuning.tune import tune_kernel
+from polyc.graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
+from polyc.graph_driver.compile_model import compile_model, import_with
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import platform_of
+from polyc.graph_driver.stages import formed, optimise
+from polyc.graph_driver.tuning.database import Record
+from polyc.graph_driver.tuning.kernels import worth_tuning
+from polyc.graph_driver.tuning.tune import tune_kernel
 
 FAMILIES = ("gemm", "conv", "memory")
 LIMIT = 30.0  # seconds a trial may take

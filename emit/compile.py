@@ -8,22 +8,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emit import cache, targets
-from emit.c import cc
-from emit.kernel import Kernel, Native, Report, unsupported
-from emit.llvm import jit
-from emit.llvm.ir import STACK_BYTES, STACK_TOTAL
-from emit.loop_ir.loops import Buffer, Function
-from emit.lowering.lower import lower
-from emit.mathlib import expand_function
-from emit.passes.prefetch import prefetch_panels
-from emit.passes.stages import cut_into_stages
-from emit.passes.workspace import hoist
-from emit.targets import check_runs_here, own_instructions
-from poly.errors import BuildError
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Node
+from polyc.emit import cache, targets
+from polyc.emit.c import cc
+from polyc.emit.kernel import Kernel, Native, Report, unsupported
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL
+from polyc.emit.loop_ir.loops import Buffer, Function
+from polyc.emit.lowering.lower import lower
+from polyc.emit.mathlib import expand_function
+from polyc.emit.passes.prefetch import prefetch_panels
+from polyc.emit.passes.stages import cut_into_stages
+from polyc.emit.passes.workspace import hoist
+from polyc.emit.targets import check_runs_here, own_instructions
+from polyc.poly.errors import BuildError
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Node
 
 BACKENDS = ("llvm", "c", "interp")
 
@@ -136,15 +136,15 @@ def load(image: bytes, symbol: str, backend: str) -> Native:
 def source_text(function: Function, target: Target, kind: str) -> str:
     """A finished function as text: `loops`, `llvm`, `c` or `asm`."""
     if kind == "loops":
-        from emit.loop_ir.printer import to_text
+        from polyc.emit.loop_ir.printer import to_text
 
         return to_text(function)
     if kind == "llvm":
-        from emit.llvm.ir import to_llvm
+        from polyc.emit.llvm.ir import to_llvm
 
         return to_llvm(function, target)
     if kind == "c":
-        from emit.c.source import to_c
+        from polyc.emit.c.source import to_c
 
         return to_c(expand_function(function), target)  # what LLVM has an instruction for, too
     if kind == "asm":

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from emit import targets
-from emit.interpreter import interp
-from emit.loop_ir.loops import Function
-from emit.run_time import threadpool
-from poly.binding import bind_sizes, evaluate
-from poly.errors import ArgumentError, BuildError
-from poly.scop import Array, Scop
-from poly.target import Target
+from polyc.emit import targets
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.run_time import threadpool
+from polyc.poly.binding import bind_sizes, evaluate
+from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.scop import Array, Scop
+from polyc.poly.target import Target
 
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 SOURCES = ("loops", "llvm", "c", "asm")
@@ -239,7 +239,7 @@ class Kernel:
         Raises:
             BuildError: there is no such text for this kernel.
         """
-        from emit.compile import source_text
+        from polyc.emit.compile import source_text
 
         return source_text(self.function, self.target, kind)
 

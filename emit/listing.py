@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emit.c.source import to_c_lines
-from emit.llvm import jit
-from emit.llvm.ir import to_llvm
-from emit.loop_ir.loops import Function, Stmt
-from emit.loop_ir.printer import Line, to_lines
-from poly.target import GpuTarget, Target
+from polyc.emit.c.source import to_c_lines
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import to_llvm
+from polyc.emit.loop_ir.loops import Function, Stmt
+from polyc.emit.loop_ir.printer import Line, to_lines
+from polyc.poly.target import GpuTarget, Target
 
 _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),")
 _ATTACHED = re.compile(r", !dbg (!\d+)$")
@@ -42,7 +42,7 @@ class Listing:
 
 
 def listing(fn: Function, target: Target) -> Listing:
-    """The texts of a finished kernel (after `emit.mathlib.expand_function`).
+    """The texts of a finished kernel (after `polyc.emit.mathlib.expand_function`).
 
     Raises:
         BuildError: there is no C or LLVM IR for it.
@@ -63,7 +63,7 @@ def gpu_listing(fn: Function, target: GpuTarget) -> Listing:
     Raises:
         BuildError: there is no such text for it.
     """
-    from emit.gpu.source import to_gpu_lines
+    from polyc.emit.gpu.source import to_gpu_lines
 
     loops, numbers = _hub(fn)
     lines = to_gpu_lines(fn, target)

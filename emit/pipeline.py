@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emit.loop_ir.loops import Function
-from emit.loop_ir.rewrite import unique_names
-from emit.loop_ir.verify import verify
-from emit.passes.fma import contract
-from emit.passes.registers import check_registers
-from emit.passes.share import share_loads
-from emit.passes.simplify import simplify
-from emit.passes.tiles import separate_tiles
-from emit.passes.unroll import unroll
-from emit.passes.vectorise import serialise
-from emit.passes.vectorise import vectorise as vectorise_pass
-from emit.passes.whole_lanes import whole_lanes
-from poly.target import Target
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.rewrite import unique_names
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.passes.fma import contract
+from polyc.emit.passes.registers import check_registers
+from polyc.emit.passes.share import share_loads
+from polyc.emit.passes.simplify import simplify
+from polyc.emit.passes.tiles import separate_tiles
+from polyc.emit.passes.unroll import unroll
+from polyc.emit.passes.vectorise import serialise
+from polyc.emit.passes.vectorise import vectorise as vectorise_pass
+from polyc.emit.passes.whole_lanes import whole_lanes
+from polyc.poly.target import Target
 
 Pass = Callable[[Function, Target], Function]
 

@@ -8,8 +8,8 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-from poly.errors import BuildError
-from poly.target import Target
+from polyc.poly.errors import BuildError
+from polyc.poly.target import Target
 
 DATA = Path(__file__).parent / "target_data"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

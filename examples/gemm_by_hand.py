@@ -26,14 +26,14 @@ import numpy as np  # after the number of threads of its BLAS
 
 from benchmarks.plots import bars
 from benchmarks.report import machine_line
-from emit import targets
 from examples.matmul import matmul
-from graph_driver.calibration import this_machine
-from poly.target import Target
 from polyc import Schedule
-from scheduler.cost.model import Machine
-from scheduler.strategies.auto import automatic
-from scheduler.texts.addressing import matching
+from polyc.emit import targets
+from polyc.graph_driver.calibration import this_machine
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Machine
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.texts.addressing import matching
 
 FLOAT = 4  # bytes
 MARKS = "<!-- measured -->\n", "<!-- end -->\n"  # in the page, around what was measured

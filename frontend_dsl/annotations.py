@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
-from poly.dtypes import ArrayType, i64
-from poly.errors import PolycError
-from poly.expr import Binary, Const, Expr, Unary, Var, walk
+from polyc.poly.dtypes import ArrayType, i64
+from polyc.poly.errors import PolycError
+from polyc.poly.expr import Binary, Const, Expr, Unary, Var, walk
 
 _bound: ContextVar[Mapping[str, int] | None] = ContextVar("polyc_dims", default=None)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from poly.dtypes import bool_
-from poly.expr import Binary, Expr, Load, Span, Var, const_int, loads
-from poly.forms.affine import NotAffine, set_space, to_set
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, Expr, Load, Span, Var, const_int, loads
+from polyc.poly.forms.affine import NotAffine, set_space, to_set
 
 from .fold import Unbounded, add, interval, sub
 from .values import ArrayValue, negate

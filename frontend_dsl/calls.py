@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from poly.dtypes import DType, bool_, f64, from_numpy, i64
-from poly.expr import Cast, Expr, Var, const_int, loads
-from poly.intrinsics import TABLE
+from polyc.poly.dtypes import DType, bool_, f64, from_numpy, i64
+from polyc.poly.expr import Cast, Expr, Var, const_int, loads
+from polyc.poly.intrinsics import TABLE
 
 from . import functions
 from .evaluate import binary, elements, evaluate, is_symbolic, native, settled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from poly.errors import PolycError
-from poly.expr import Span
+from polyc.poly.errors import PolycError
+from polyc.poly.expr import Span
 
 MOST_CALLS = 6  # that a message lists
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from poly.expr import Const, Expr, Load
+from polyc.poly.expr import Const, Expr, Load
 
 from .annotations import Dim
 from .errors import DslError

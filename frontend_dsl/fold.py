@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poly.dtypes import i64
-from poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 
 Linear = tuple[dict[Expr, int], int]  # sum of coefficient * atom, plus a constant
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from poly.expr import Const, Expr, Span, Var, substitute, walk
+from polyc.poly.expr import Const, Expr, Span, Var, substitute, walk
 
 from .annotations import Dim
 from .builder import Builder, Guard, Loop

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, bf16, f32, from_numpy, promote
-from poly.intrinsics import TABLE, Intrinsic
+from polyc.poly.dtypes import DType, bf16, f32, from_numpy, promote
+from polyc.poly.intrinsics import TABLE, Intrinsic
 
 
 def grid(*extents: Any) -> Iterator[tuple[int, ...]]:
@@ -176,7 +176,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     return dtype.np.type(chosen)
 
 
-# The scalar functions that translate to one intrinsic of `poly.intrinsics`.
+# The scalar functions that translate to one intrinsic of `polyc.poly.intrinsics`.
 INTRINSICS: dict[Callable[..., Any], str] = {
     f: f.__name__
     for f in (

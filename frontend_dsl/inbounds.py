@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import islpy as isl
 
-from poly.expr import Binary, Cast, Expr, Load, Select, Span
-from poly.forms.affine import NotAffine, to_pw_aff, to_set
-from poly.scop import Statement
+from polyc.poly.expr import Binary, Cast, Expr, Load, Select, Span
+from polyc.poly.forms.affine import NotAffine, to_pw_aff, to_set
+from polyc.poly.scop import Statement
 
 from .annotations import size_text
 from .builder import Builder

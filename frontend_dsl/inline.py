@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poly.errors import ArgumentError
+from polyc.poly.errors import ArgumentError
 
 from .errors import DslError
 from .frame import Frame

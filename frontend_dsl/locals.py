@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from poly.expr import Load, loads
+from polyc.poly.expr import Load, loads
 
 from .errors import DslError
 from .frame import Frame, Version

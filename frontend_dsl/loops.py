@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from poly.dtypes import i64
-from poly.expr import Expr, Load, Var, const_int, loads
-from poly.forms.affine import is_affine, set_space
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Expr, Load, Var, const_int, loads
+from polyc.poly.forms.affine import is_affine, set_space
 
 from .annotations import Dim
 from .builder import Loop, Record

@@ -9,11 +9,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from poly.dtypes import from_numpy, i64
-from poly.errors import ArgumentError
-from poly.expr import Const, Expr
-from poly.hooks import resolve
-from poly.scop import Scop
+from polyc.poly.dtypes import from_numpy, i64
+from polyc.poly.errors import ArgumentError
+from polyc.poly.expr import Const, Expr
+from polyc.poly.hooks import resolve
+from polyc.poly.scop import Scop
 
 from .annotations import Dim, bound_dims, running_python, with_integers
 from .errors import DslError

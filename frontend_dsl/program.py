@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Expr, Load, Var, const_int, loads
-from poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
-from poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
-from poly.tree import Sequence as SequenceNode
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Expr, Load, Var, const_int, loads
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
+from polyc.poly.tree import Sequence as SequenceNode
 
 from .builder import Block, Builder, Loop, Record, records_of
 from .errors import DslError

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from poly.dtypes import ArrayType, DType
-from poly.expr import Span
+from polyc.poly.dtypes import ArrayType, DType
+from polyc.poly.expr import Span
 
 from .annotations import Dim, InOut
 from .errors import DslError

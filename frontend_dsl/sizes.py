@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from poly.dtypes import i64
-from poly.errors import ArgumentError
-from poly.expr import Binary, Const, Expr, Var, substitute, walk
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ArgumentError
+from polyc.poly.expr import Binary, Const, Expr, Var, substitute, walk
 
 from .annotations import Dim, size_text
 from .fold import difference, linear, sub, tidy

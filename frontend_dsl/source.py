@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from types import FunctionType
 from typing import Any
 
-from poly.expr import Span
+from polyc.poly.expr import Span
 
 from .errors import DslError
 from .liveness import Liveness

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from poly.expr import Expr, loads
+from polyc.poly.expr import Expr, loads
 
 from .builder import Condition, Guard
 from .errors import DslError

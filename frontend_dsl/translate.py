@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from poly.dtypes import i64
-from poly.errors import ArgumentError
-from poly.expr import Const, Expr, Var, substitute, walk
-from poly.scop import Scop
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ArgumentError
+from polyc.poly.expr import Const, Expr, Var, substitute, walk
+from polyc.poly.scop import Scop
 
 from .annotations import Dim, size_text
 from .builder import Builder, records_of

@@ -16,9 +16,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
-from poly.intrinsics import TABLE
+from polyc.poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
+from polyc.poly.intrinsics import TABLE
 
 from .fold import difference, sub, tidy
 
@@ -344,7 +344,7 @@ def _select(condition: Any, a: Sym, b: Sym, kind: Type) -> Sym:
 
 
 def intrinsic(name: str, args: list[Any]) -> Sym:
-    """A call of one of `poly.intrinsics`."""
+    """A call of one of `polyc.poly.intrinsics`."""
     entry = TABLE[name]
     if len(args) != entry.arity:
         plural = "" if entry.arity == 1 else "s"

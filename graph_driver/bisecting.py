@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poly.errors import ArgumentError, IllegalSchedule, ScheduleError
-from poly.forms.affine import constant_of, set_space, to_pw_aff
-from poly.scop import Array, Scop
-from poly.target import Target
-from scheduler.schedule import Schedule, read_step
+from polyc.poly.errors import ArgumentError, IllegalSchedule, ScheduleError
+from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.scop import Array, Scop
+from polyc.poly.target import Target
+from polyc.scheduler.schedule import Schedule, read_step
 
 if TYPE_CHECKING:
-    from emit.kernel import Kernel
+    from polyc.emit.kernel import Kernel
 
 ROUNDS = 7
 
@@ -56,7 +56,7 @@ def first_slower(scop: Scop, trace: str, target: Target, factor: float, threads:
     Raises:
         ArgumentError: a size is not fixed; ScheduleError, IllegalSchedule: the trace is not legal.
     """
-    from graph_driver.compile_operator import compile_operator
+    from polyc.graph_driver.compile_operator import compile_operator
 
     if scop.params:
         raise ArgumentError(f"to run {scop.name} it needs values for {', '.join(scop.params)} (--dim NAME=V)")

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from poly.target import Target
-from scheduler.cost.model import LEVELS, Machine
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import LEVELS, Machine
 
 if TYPE_CHECKING:
-    from emit.llvm.jit import Library
+    from polyc.emit.llvm.jit import Library
 
 ACCUMULATORS = 10  # independent chains: latency of a multiply-add times their number a cycle, at the least
 ROUNDS = 200_000
@@ -37,7 +37,7 @@ def machine(target: Target, again: bool = False) -> Machine:
     Raises:
         BuildError: the machine's code cannot be built.
     """
-    from emit import cache as disk
+    from polyc.emit import cache as disk
 
     key = disk.make_key("machine", repr(target))
     found = None if again else disk.get(key, SUFFIX)
@@ -63,8 +63,8 @@ def this_machine(target: Target) -> Machine:
 
 
 def _measured(target: Target) -> Machine:
-    from emit.llvm import jit
-    from emit.run_time import threadpool
+    from polyc.emit.llvm import jit
+    from polyc.emit.run_time import threadpool
 
     lanes = max(1, target.vector_bits // 32)
     names = ["polyc_chain", "polyc_peak", "polyc_operations", "polyc_read", "polyc_write", "polyc_empty", "polyc_body"]

@@ -7,30 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph_driver.artifacts.recompiling import sources_of
-from graph_driver.dynamic.compiling import compile_symbolic
-from graph_driver.dynamic.model import DynamicModel
-from graph_driver.execution import entry
-from graph_driver.execution.control import ControlNode
-from graph_driver.execution.reference import HostNode
-from graph_driver.gpu.compile_model import compile_gpu
-from graph_driver.importing.importer import import_model
-from graph_driver.ir import Graph, Node
-from graph_driver.model import Model
-from graph_driver.options import CompileOptions, Progress
-from graph_driver.planning.contiguous import Groups
-from graph_driver.platforms import Platform, platform_of
-from graph_driver.program import link_program, weights_segment
-from graph_driver.report import Report
-from graph_driver.stages import plan_graph
-from graph_driver.tuning import use
-from poly.errors import ModelError
-from poly.target import GpuTarget, Target
+from polyc.graph_driver.artifacts.recompiling import sources_of
+from polyc.graph_driver.dynamic.compiling import compile_symbolic
+from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.control import ControlNode
+from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.gpu.compile_model import compile_gpu
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.options import CompileOptions, Progress
+from polyc.graph_driver.planning.contiguous import Groups
+from polyc.graph_driver.platforms import Platform, platform_of
+from polyc.graph_driver.program import link_program, weights_segment
+from polyc.graph_driver.report import Report
+from polyc.graph_driver.stages import plan_graph
+from polyc.graph_driver.tuning import use
+from polyc.poly.errors import ModelError
+from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
     import onnx
 
-    from graph_driver.importing.binding import Dim
+    from polyc.graph_driver.importing.binding import Dim
 
 
 def compile_model(
@@ -58,7 +58,7 @@ def compile_model(
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
-    An option that would have no effect is refused: the table is `graph_driver.options.IGNORED`.
+    An option that would have no effect is refused: the table is `polyc.graph_driver.options.IGNORED`.
 
     Args:
         source: a path, a `ModelProto`, or its bytes.
@@ -73,7 +73,7 @@ def compile_model(
         exact: keep the rounding of each operator's definition (no Winograd convolutions).
         symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size
             (leading ones alone are taken as 1), False: never. Not on a GPU.
-        passes: names of the graph passes to run, in order (`graph_driver.passes.manager.PASSES`).
+        passes: names of the graph passes to run, in order (`polyc.graph_driver.passes.manager.PASSES`).
         disable: passes to leave out.
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
         planner: of the arena, one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound).

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from emit import targets
-from emit.gpu.targets import get as get_gpu
-from emit.gpu.targets import is_gpu
-from poly.errors import ScheduleError
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
-from poly.target import GpuTarget, Target
+from polyc.emit import targets
+from polyc.emit.gpu.targets import get as get_gpu
+from polyc.emit.gpu.targets import is_gpu
+from polyc.poly.errors import ScheduleError
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
-    from emit.kernel import Kernel
-    from scheduler.schedule import Schedule
+    from polyc.emit.kernel import Kernel
+    from polyc.scheduler.schedule import Schedule
 
 
 def resolve_target(target: str | Target | None) -> Target:
@@ -35,7 +35,7 @@ def auto_schedule(
     Raises:
         BuildError: the target is unknown.
     """
-    from scheduler.strategies.auto import automatic
+    from polyc.scheduler.strategies.auto import automatic
 
     machine = resolve_target(target)
     return automatic(specialise(scop, sizes or {}), machine, machine.threads if threads is None else threads)
@@ -43,7 +43,7 @@ def auto_schedule(
 
 def gpu_schedule(scop: Scop, target: GpuTarget, sizes: Mapping[str, int] | None = None) -> Schedule:
     """The automatic schedule of `scop` for a GPU; sizes not given stay symbolic."""
-    from scheduler.strategies.gpu.automatic import automatic_gpu
+    from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
     return automatic_gpu(specialise(scop, sizes or {}), target)
 
@@ -57,13 +57,13 @@ def compile_operator(
     backend: str | None = None,
 ) -> Kernel:
     """Compile one Scop. `target` is a target's name, `c` for the C back end on this machine, or a
-    GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `emit.gpu.kernel.GpuKernel`.
+    GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `polyc.emit.gpu.kernel.GpuKernel`.
 
     Raises:
         ScheduleError: `schedule` is none, or belongs to another Scop (other statements).
         BuildError: unknown target, no number of threads, or code generation failed.
     """
-    from emit.compile import compile_kernel
+    from polyc.emit.compile import compile_kernel
 
     if isinstance(target, GpuTarget) or is_gpu(target):
         return _compile_gpu(scop, target if isinstance(target, GpuTarget) else get_gpu(str(target)), schedule, sizes)
@@ -83,7 +83,7 @@ def compile_operator(
 
 def _tuned(scop: Scop, machine: Target, sizes: Mapping[str, int] | None, threads: int) -> Schedule | None:
     """What `polyc tune` has found, if that is asked for."""
-    from graph_driver.tuning import use
+    from polyc.graph_driver.tuning import use
 
     return use.schedule_for(specialise(scop, sizes or {}), machine, threads) if use.asked() else None
 
@@ -91,7 +91,7 @@ def _tuned(scop: Scop, machine: Target, sizes: Mapping[str, int] | None, threads
 def _compile_gpu(
     scop: Scop, target: GpuTarget, schedule: Schedule | None, sizes: Mapping[str, int] | None
 ) -> Kernel:  # fmt: skip
-    from emit.gpu.kernel import compile_gpu
+    from polyc.emit.gpu.kernel import compile_gpu
 
     chosen = gpu_schedule(scop, target, sizes) if schedule is None else _fitting(scop, schedule, sizes)
     return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes)
@@ -112,7 +112,7 @@ def specialised(schedule: Schedule, sizes: Mapping[str, int]) -> Schedule:
     """The schedule with sizes fixed (those that are still parameters)."""
     from dataclasses import replace
 
-    from poly.rewriting.specialise import specialise_tree
+    from polyc.poly.rewriting.specialise import specialise_tree
 
     known = {n: v for n, v in sizes.items() if n in schedule.scop.params}
     if not known:

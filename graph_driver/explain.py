@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from poly.errors import PolycError
-from poly.target import Target
-from poly.tree import Band, Member, walk
+from polyc.poly.errors import PolycError
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
-    from scheduler.cost.model import Prediction
-    from scheduler.schedule import Schedule
+    from polyc.scheduler.cost.model import Prediction
+    from polyc.scheduler.schedule import Schedule
 
 VERSION = 1
 MOST_LOOPS = 12
@@ -103,10 +103,10 @@ def _level(size: int, target: Target) -> str:
 def explain_model(
     document: Mapping[str, Any], kernels: Mapping[str, list[dict[str, Any]]], blocked: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The decisions about a model, from its document (`graph_driver.html.model_page`).
+    """The decisions about a model, from its document (`polyc.graph_driver.html.model_page`).
 
     `kernels`: label -> the decisions of its schedule; `blocked`: neighbouring kernels and the dependence between them
-    (`graph_driver.fusion.blocking`).
+    (`polyc.graph_driver.fusion.blocking`).
     """
     steps = document["steps"]
     return {

@@ -17,9 +17,9 @@ from typing import Any
 
 import islpy as isl
 
-from graph_driver.ir import Graph, Node
-from poly.dtypes import BY_NAME
-from poly.errors import ArgumentError, BuildError
+from polyc.graph_driver.ir import Graph, Node
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ArgumentError, BuildError
 
 DOMAIN = "polyc.external"
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -218,7 +218,7 @@ def _library_bytes(path: Path) -> bytes:
 
 
 def _address(name: str, function: str, source: str | None, library: str | Path | None, link: Sequence[str]) -> int:
-    from emit.c import cc
+    from polyc.emit.c import cc
 
     try:
         loaded = cc.load_shared(cc.build_shared(source, link)) if source is not None else ctypes.CDLL(str(library))

@@ -2,7 +2,7 @@
 
 A `Tensor` knows its dtype and its shape, or neither when only a run can tell (strings,
 sequences, data-dependent sizes): such a tensor lives on the host. Extents are numbers, or
-formulas of the model's symbolic sizes (`graph_driver.dynamic`).
+formulas of the model's symbolic sizes (`polyc.graph_driver.dynamic`).
 A graph is mutable; passes rewrite it in place and the verifier runs between them.
 """
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poly.dtypes import DType
-from poly.errors import PolycError
-from poly.rewriting.relayout import Layout, laid_out_shape
+from polyc.poly.dtypes import DType
+from polyc.poly.errors import PolycError
+from polyc.poly.rewriting.relayout import Layout, laid_out_shape
 
 if TYPE_CHECKING:
-    from graph_driver.dynamic.symbols import Symbols
-    from graph_driver.fusion.prologues import Decision
-    from graph_driver.planning.overwriting import Overwriting
-    from graph_driver.selection.select import Selection
+    from polyc.graph_driver.dynamic.symbols import Symbols
+    from polyc.graph_driver.fusion.prologues import Decision
+    from polyc.graph_driver.planning.overwriting import Overwriting
+    from polyc.graph_driver.selection.select import Selection
 
 
 class GraphError(PolycError):
@@ -103,7 +103,7 @@ class Node:
 
     `captures` are tensors of this graph that subgraphs inside `attrs` refer to. `proto` is the
     `onnx.NodeProto` it came from (None once a pass has changed `attrs`): the host runs it. `bodies` are
-    the subgraphs of control flow that stays in the plan (`graph_driver.importing.bodies`; None: the host
+    the subgraphs of control flow that stays in the plan (`polyc.graph_driver.importing.bodies`; None: the host
     runs that branch).
     """
 

@@ -6,14 +6,13 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from graph_driver.worker import Compiled, Job, answer, encode, find, from_head
+from polyc.graph_driver.child import module_command
+from polyc.graph_driver.worker import Compiled, Job, answer, encode, find, from_head
 
 WORKERS = 2
 IN_PROCESS = 2  # up to so many jobs are not worth starting a process
@@ -131,13 +130,11 @@ class _Worker:
         return f"the compiler process died (exit code {code})"
 
     def _start(self) -> subprocess.Popen[bytes]:
-        root = str(Path(__file__).resolve().parent.parent)
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+        command, environment = module_command("polyc.graph_driver.worker")
         # One BLAS thread each: the workers themselves are the parallelism.
         environment.setdefault("OMP_NUM_THREADS", "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "graph_driver.worker"],
+            command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which ends its workers itself
         )  # fmt: skip

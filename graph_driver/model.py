@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.execution import entry
-from graph_driver.execution.control import ControlNode
-from graph_driver.execution.execute import Executor, Observer
-from graph_driver.execution.parts import Parts, chosen_steps, cut
-from graph_driver.planning.plan import Plan
-from graph_driver.program import Code, native_parts
-from graph_driver.report import Report
-from poly.errors import ArgumentError
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.control import ControlNode
+from polyc.graph_driver.execution.execute import Executor, Observer
+from polyc.graph_driver.execution.parts import Parts, chosen_steps, cut
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.program import Code, native_parts
+from polyc.graph_driver.report import Report
+from polyc.poly.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.reference import HostNode
-    from graph_driver.fusion.joined import Group
-    from graph_driver.ir import Graph
+    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.ir import Graph
 
 MODES = ("graph", "eager", "mixed")
 KEPT_PARTS = 8  # ways to cut the plan that have their code ready; the one used longest ago goes first
@@ -51,7 +51,7 @@ class Model:
         """The loaded program (linked at first use)."""
         with self._linking:
             if self._executor is None:
-                from emit.run_time import threadpool
+                from polyc.emit.run_time import threadpool
 
                 runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
                 self._executor = Executor(self.plan, self.weights, self.hosts, self.code.link(), runtime or 0)
@@ -79,7 +79,7 @@ class Model:
             mode: `graph` (as a call: native code from host step to host step), `eager` (step by step), or `mixed`:
                 the steps that `eager` names run one at a time and are observed, all between them natively.
             eager: of mixed mode, patterns of nodes, operators, tensors or numbers of steps
-                (`graph_driver.execution.parts.chosen_steps`).
+                (`polyc.graph_driver.execution.parts.chosen_steps`).
             observer: of eager and mixed mode, called after each step that runs by itself as
                 `observer(number, step, look)`; `look(name)` copies a tensor that is in memory then. A
                 `polyc.Watch` keeps values, their ranges, and finds NaNs.
@@ -139,13 +139,13 @@ class Model:
         Raises:
             ModelError: there is no such tensor, or it is inside a kernel of a loaded model.
         """
-        from graph_driver.execution.look import inspect_tensors
+        from polyc.graph_driver.execution.look import inspect_tensors
 
         return inspect_tensors(self, inputs, names)
 
     def save(self, folder: str | Path) -> None:
-        """Write a compiled directory (see `graph_driver.artifacts.package`). Raises `BuildError`."""
-        from graph_driver.artifacts.package import save
+        """Write a compiled directory (see `polyc.graph_driver.artifacts.package`). Raises `BuildError`."""
+        from polyc.graph_driver.artifacts.package import save
 
         save(self, Path(folder))
 
@@ -177,6 +177,6 @@ class Model:
 
 def load(folder: str | Path) -> Model:
     """Load a compiled directory: no ONNX file needed. Raises `BuildError` when it is damaged."""
-    from graph_driver.artifacts.package import load as load_package
+    from polyc.graph_driver.artifacts.package import load as load_package
 
     return load_package(Path(folder))

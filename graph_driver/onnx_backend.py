@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from graph_driver.compile_model import compile_model
-from graph_driver.importing.onnx_tensors import dtype_of
-from graph_driver.importing.shape_operands import bind_values, deciding_inputs
-from graph_driver.model import Model
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.importing.onnx_tensors import dtype_of
+from polyc.graph_driver.importing.shape_operands import bind_values, deciding_inputs
+from polyc.graph_driver.model import Model
 
 KEPT = 16  # compiled models of one `PolycRep`; the one used longest ago goes first
 
@@ -30,7 +30,7 @@ def _value(x: Any) -> Any:
 class PolycRep(BackendRep):  # type: ignore[misc]
     """A model that is compiled when the shapes of its inputs are known.
 
-    Small inputs that decide shapes (`graph_driver.importing.shape_operands`) count as shapes: there is
+    Small inputs that decide shapes (`polyc.graph_driver.importing.shape_operands`) count as shapes: there is
     one compiled model for each combination of shapes and such values. `specialised` are the
     names of those inputs, `models` the models compiled so far.
     """

@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from graph_driver import memory
-from graph_driver.layouts.formats import LAYOUTS
-from graph_driver.passes import manager
-from poly.errors import ArgumentError, OptionError
-from poly.target import GpuTarget, Target
+from polyc.graph_driver import memory
+from polyc.graph_driver.layouts.formats import LAYOUTS
+from polyc.graph_driver.passes import manager
+from polyc.poly.errors import ArgumentError, OptionError
+from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
-    from graph_driver.importing.binding import Dim
-    from graph_driver.passes.manager import Pass
-    from graph_driver.planning.contiguous import Groups
-    from graph_driver.platforms import Platform
+    from polyc.graph_driver.importing.binding import Dim
+    from polyc.graph_driver.passes.manager import Pass
+    from polyc.graph_driver.planning.contiguous import Groups
+    from polyc.graph_driver.platforms import Platform
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """The options of `graph_driver.compile_model.compile_model`, by the same names and with the same meaning.
+    """The options of `polyc.graph_driver.compile_model.compile_model`, by the same names and with the same meaning.
 
     Raises:
         ArgumentError: there is no such planner, or no such choice of layouts.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from emit import targets
-from emit.c import c99, cc
-from emit.gpu import targets as gpu_targets
-from graph_driver.gpu.compiling import BACKEND as GPU_BACKEND
-from poly.errors import BuildError
-from poly.target import GpuTarget, Target
+from polyc.emit import targets
+from polyc.emit.c import c99, cc
+from polyc.emit.gpu import targets as gpu_targets
+from polyc.graph_driver.gpu.compiling import BACKEND as GPU_BACKEND
+from polyc.poly.errors import BuildError
+from polyc.poly.target import GpuTarget, Target
 
 TARGETS = ("cpu", "c")
 """Names of targets beside those of GPUs."""

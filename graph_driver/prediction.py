@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graph_driver.planning.plan import Plan, Slot, Step
-from poly.target import Target
-from scheduler.cost.model import Level, Machine, Prediction, at_level, predict
-from scheduler.cost.work import work_of
+from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Level, Machine, Prediction, at_level, predict
+from polyc.scheduler.cost.work import work_of
 
 if TYPE_CHECKING:
-    from graph_driver.fusion.joined import Group
+    from polyc.graph_driver.fusion.joined import Group
 
 
 def predict_steps(

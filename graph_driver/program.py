@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.execution import entry
-from graph_driver.execution.execute import SEGMENT
-from graph_driver.execution.run_memory import aligned_bytes
-from graph_driver.external import address_of
-from poly.target import Target
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.execute import SEGMENT
+from polyc.graph_driver.execution.run_memory import aligned_bytes
+from polyc.graph_driver.external import address_of
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:  # compiled models start without isl
-    from emit.llvm.jit import Library
-    from graph_driver.execution.parts import Native
-    from graph_driver.ir import Graph
-    from graph_driver.planning.plan import Plan
-    from graph_driver.platforms import Platform
-    from graph_driver.worker import Compiled
+    from polyc.emit.llvm.jit import Library
+    from polyc.graph_driver.execution.parts import Native
+    from polyc.graph_driver.ir import Graph
+    from polyc.graph_driver.planning.plan import Plan
+    from polyc.graph_driver.platforms import Platform
+    from polyc.graph_driver.worker import Compiled
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Code:
     """Machine code of a plan: images of the kernels by symbol, and of the native program.
 
     `external` has the names of registered functions by symbol (`graph_driver.external`), `sources` what the kernels
-    were made from (`graph_driver.artifacts.recompiling`; empty for symbolic sizes).
+    were made from (`polyc.graph_driver.artifacts.recompiling`; empty for symbolic sizes).
     """
 
     target: Target
@@ -43,8 +43,8 @@ class Code:
 
     def link(self) -> dict[str, int]:
         """Load everything into this process; addresses by symbol. Raises `BuildError`."""
-        from emit import compile as emit_compile
-        from emit.llvm import jit
+        from polyc.emit import compile as emit_compile
+        from polyc.emit.llvm import jit
 
         emit_compile.check_runs_here(self.target)
         wanted = [entry.segment_name(k) for k in range(self.segments)]
@@ -62,8 +62,8 @@ class Code:
 
 def built(text: str, machine: Target) -> bytes:
     """The object code of a native program in LLVM IR (kept in the disk cache)."""
-    from emit import cache
-    from emit.llvm import jit
+    from polyc.emit import cache
+    from polyc.emit.llvm import jit
 
     key = cache.make_key("program", text, repr(machine))
     program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
@@ -80,7 +80,7 @@ def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platfo
 
 def native_parts(text: str, machine: Target, count: int, addresses: Mapping[str, int]) -> tuple[Native, ...]:
     """The segments of a program in LLVM IR, ready to be called; `addresses` has those of the kernels."""
-    from emit.llvm import jit
+    from polyc.emit.llvm import jit
 
     names = [entry.segment_name(k) for k in range(count)]
     kernels = {symbol: at for symbol, at in addresses.items() if symbol not in names}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph_driver.importing.limits import human
+from polyc.graph_driver.importing.limits import human
 
 NAME_IN_DECISION = re.compile(r" \('.*?'\)|'[^']*' |(?<=: )\w+\[.*(?= reads what)")
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from emit import cache
-from graph_driver import kernels, memory
-from graph_driver.artifacts import memo
-from graph_driver.defects import warn_of_defects
-from graph_driver.fusion import groups
-from graph_driver.fusion.collapsing import collapse_groups
-from graph_driver.fusion.joined import Group, on_host, split
-from graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
-from graph_driver.fusion.ordering import in_best_order
-from graph_driver.fusion.pieces import Piece
-from graph_driver.importing.limits import check_memory, human
-from graph_driver.ir import Graph
-from graph_driver.layouts.choose import choose_formats
-from graph_driver.operators import lookup
-from graph_driver.options import CompileOptions
-from graph_driver.passes import manager
-from graph_driver.planning.contiguous import kept_apart
-from graph_driver.planning.overwriting import overwrite
-from graph_driver.planning.plan import Abi, Plan, build_plan
-from graph_driver.planning.tasks import with_tasks
-from graph_driver.platforms import Platform
-from graph_driver.report import Report
-from graph_driver.tuning import use
-from graph_driver.worker import Compiled, Job
-from poly.errors import ModelError
+from polyc.emit import cache
+from polyc.graph_driver import kernels, memory
+from polyc.graph_driver.artifacts import memo
+from polyc.graph_driver.defects import warn_of_defects
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.fusion.collapsing import collapse_groups
+from polyc.graph_driver.fusion.joined import Group, on_host, split
+from polyc.graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
+from polyc.graph_driver.fusion.ordering import in_best_order
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.importing.limits import check_memory, human
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.layouts.choose import choose_formats
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.planning.contiguous import kept_apart
+from polyc.graph_driver.planning.overwriting import overwrite
+from polyc.graph_driver.planning.plan import Abi, Plan, build_plan
+from polyc.graph_driver.planning.tasks import with_tasks
+from polyc.graph_driver.platforms import Platform
+from polyc.graph_driver.report import Report
+from polyc.graph_driver.tuning import use
+from polyc.graph_driver.worker import Compiled, Job
+from polyc.poly.errors import ModelError
 
 
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:

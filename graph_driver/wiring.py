@@ -1,12 +1,12 @@
-"""Where the services live that packages use without importing each other (see `poly.hooks`)."""
+"""Where the services live that packages use without importing each other (see `polyc.poly.hooks`)."""
 
 from __future__ import annotations
 
-from poly import hooks
+from polyc.poly import hooks
 
 
 def connect() -> None:
     """Register all services; the modules behind them load on first use."""
-    hooks.register("schedule", "scheduler.schedule:Schedule.start")
-    hooks.register("auto_schedule", "graph_driver.compile_operator:auto_schedule")
-    hooks.register("compile_operator", "graph_driver.compile_operator:compile_operator")
+    hooks.register("schedule", "polyc.scheduler.schedule:Schedule.start")
+    hooks.register("auto_schedule", "polyc.graph_driver.compile_operator:auto_schedule")
+    hooks.register("compile_operator", "polyc.graph_driver.compile_operator:compile_operator")

@@ -18,13 +18,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph_driver.defects import INTERNAL
-from graph_driver.gpu.compiling import compile_group, is_gpu_backend
-from poly.errors import PolycError
-from poly.target import Target
+from polyc.graph_driver.defects import INTERNAL
+from polyc.graph_driver.gpu.compiling import compile_group, is_gpu_backend
+from polyc.poly.errors import PolycError
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:
-    from scheduler.schedule import Schedule
+    from polyc.scheduler.schedule import Schedule
 
 COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver")
 
@@ -78,7 +78,7 @@ def fingerprint() -> str:
 
 def cache_key(job: Job) -> str:
     """The disk cache's key of a job."""
-    from emit import cache
+    from polyc.emit import cache
 
     parts = ("group", job.text, job.symbol, repr(job.target), str(job.threads), job.backend, fingerprint())
     return cache.make_key(*parts, *([job.trace] if job.trace else []))
@@ -86,7 +86,7 @@ def cache_key(job: Job) -> str:
 
 def find(job: Job) -> Compiled | None:
     """The job's result from the disk cache."""
-    from emit import cache
+    from polyc.emit import cache
 
     body = cache.get(cache_key(job), ".kernel")
     if body is None:
@@ -105,12 +105,12 @@ def compile_job(job: Job) -> Compiled:
     Raises:
         PolycError: the Scop has no schedule or no code.
     """
-    from emit.compile import compile_step
-    from emit.passes.workspace import constant_bytes, formula_bytes
-    from graph_driver.tuning.use import replayed
-    from poly import json_io
-    from poly.json_io import dump_expr
-    from scheduler.strategies.auto import automatic
+    from polyc.emit.compile import compile_step
+    from polyc.emit.passes.workspace import constant_bytes, formula_bytes
+    from polyc.graph_driver.tuning.use import replayed
+    from polyc.poly import json_io
+    from polyc.poly.json_io import dump_expr
+    from polyc.scheduler.strategies.auto import automatic
 
     start = time.perf_counter()
     scop = json_io.loads(job.text)
@@ -140,7 +140,7 @@ def compile_job(job: Job) -> Compiled:
 
 def _kept(job: Job, done: Compiled) -> Compiled:
     """The result, put into the disk cache."""
-    from emit import cache
+    from polyc.emit import cache
 
     cache.put(cache_key(job), json.dumps(_head(done)).encode() + b"\n" + done.image, ".kernel")
     return done
@@ -148,7 +148,7 @@ def _kept(job: Job, done: Compiled) -> Compiled:
 
 def _portable(job: Job, schedule: Schedule, seconds: dict[str, float]) -> Compiled:
     """C99 text instead of machine code."""
-    from emit.c.c99 import portable_kernel
+    from polyc.emit.c.c99 import portable_kernel
 
     start = time.perf_counter()
     kernel = portable_kernel(schedule.scop, schedule.tree, job.symbol, job.target)

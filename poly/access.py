@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.cache import per_scop
-from poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
-from poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
-from poly.scop import Array, Scop, Statement
+from polyc.poly.cache import per_scop
+from polyc.poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.scop import Array, Scop, Statement
 
 
 @dataclass(frozen=True, eq=False)

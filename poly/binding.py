@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import islpy as isl
 
-from poly.errors import ArgumentError
-from poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
-from poly.integers import ARITHMETIC, CONDITIONS
-from poly.scop import Scop
+from polyc.poly.errors import ArgumentError
+from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from polyc.poly.integers import ARITHMETIC, CONDITIONS
+from polyc.poly.scop import Scop
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +230,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def size_text(expr: Expr) -> str:
     """A size expression as the user would write it."""
-    from poly.text import print_expr
+    from polyc.poly.text import print_expr
 
     return print_expr(expr)

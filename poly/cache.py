@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-from poly.scop import Scop
+from polyc.poly.scop import Scop
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from typing import Literal
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.cache import per_scop
-from poly.ordering.one_dim import equated_dims
-from poly.ordering.order import in_order
-from poly.scop import Scop
-from poly.tree import time_maps
+from polyc.poly.access import Access, accesses
+from polyc.poly.cache import per_scop
+from polyc.poly.ordering.one_dim import equated_dims
+from polyc.poly.ordering.order import in_order
+from polyc.poly.scop import Scop
+from polyc.poly.tree import time_maps
 
 Pair = tuple[str, str]
 Kind = Literal["RAW", "WAR", "WAW"]

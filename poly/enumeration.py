@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from poly.rewriting.specialise import specialise, specialise_tree
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
+from polyc.poly.rewriting.specialise import specialise, specialise_tree
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
 
 Instance = tuple[str, tuple[int, ...]]
 Time = tuple[int, ...]
@@ -93,7 +93,7 @@ def _passes(f: Filter, x: Instance, point: isl.Point) -> bool:
 
 def at_sizes(scop: Scop, tree: Node, sizes: Mapping[str, int]) -> tuple[Scop, Node]:
     """Scop and tree without parameters; those not in `sizes` get the smallest value the context allows."""
-    from poly.witnesses.witness import smallest_params
+    from polyc.poly.witnesses.witness import smallest_params
 
     fixed = scop.context
     for name, value in sizes.items():

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from poly.forms.conditions import Condition
-    from poly.witnesses.violation import Violation
-    from poly.witnesses.witness import Witness
+    from polyc.poly.forms.conditions import Condition
+    from polyc.poly.witnesses.violation import Violation
+    from polyc.poly.witnesses.witness import Witness
 
 
 class PolycError(Exception):
@@ -17,7 +17,7 @@ class PolycError(Exception):
 
 
 class ScopError(PolycError):
-    """A Scop that breaks an invariant (found by `poly.verify`)."""
+    """A Scop that breaks an invariant (found by `polyc.poly.verify`)."""
 
 
 class ScheduleError(PolycError):
@@ -25,7 +25,7 @@ class ScheduleError(PolycError):
 
 
 class Remedy(Protocol):
-    """What would make a refused step legal (`scheduler.repair.Repair`)."""
+    """What would make a refused step legal (`polyc.scheduler.repair.Repair`)."""
 
     @property
     def text(self) -> str:
@@ -61,7 +61,7 @@ class IllegalSchedule(ScheduleError):
 
     @cached_property
     def repair(self) -> Any:
-        """The smallest `scheduler.repair.Repair` found, None when there is none."""
+        """The smallest `polyc.scheduler.repair.Repair` found, None when there is none."""
         return None if self._find_repair is None else self._find_repair()
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Scalar expressions: the right-hand sides, subscripts and predicates of statements.
 
-One immutable tree type serves the Scop (scalar) and, extended by `emit.loop_ir.loops`
+One immutable tree type serves the Scop (scalar) and, extended by `polyc.emit.loop_ir.loops`
 (vectors, masks), the loop IR. Semantics are NumPy's on the element types:
 
 * `/` divides floats; `//` and `%` round towards minus infinity (Python's rule) on
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from poly.dtypes import DType, bool_, i64
+from polyc.poly.dtypes import DType, bool_, i64
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "min", "max")
@@ -168,7 +168,7 @@ class Binary(Expr):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Call(Expr):
-    """An intrinsic of `poly.intrinsics` (exp, sqrt, fma, ...)."""
+    """An intrinsic of `polyc.poly.intrinsics` (exp, sqrt, fma, ...)."""
 
     fn: str
     args: tuple[Expr, ...]

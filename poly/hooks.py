@@ -1,6 +1,6 @@
 """Late wiring between packages that must not import each other.
 
-`polyc.py` registers where a service lives ("module:attribute"); the method that needs
+`polyc.graph_driver.wiring` registers where a service lives ("module:attribute"); the method that needs
 it resolves it on first use. So `Scop.schedule()` works without `poly` knowing `scheduler`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from poly.errors import PolycError
+from polyc.poly.errors import PolycError
 
 _where: dict[str, str] = {}
 

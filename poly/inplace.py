@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.errors import ScopError
-from poly.expr import Const
-from poly.ordering.order import in_order
-from poly.rewriting.compose import rename
-from poly.scop import Scop
+from polyc.poly.access import Access, accesses
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Const
+from polyc.poly.ordering.order import in_order
+from polyc.poly.rewriting.compose import rename
+from polyc.poly.scop import Scop
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from poly.dtypes import DType, f32, i32
+from polyc.poly.dtypes import DType, f32, i32
 
 
 @dataclass(frozen=True, slots=True)

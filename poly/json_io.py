@@ -10,12 +10,12 @@ from typing import Any
 
 import islpy as isl
 
-from poly.dtypes import BY_NAME
-from poly.errors import ScopError
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, Var
-from poly.forms.canonical import set_text, value_text
-from poly.scop import Array, DynamicBound, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, Var
+from polyc.poly.forms.canonical import set_text, value_text
+from polyc.poly.scop import Array, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 
 VERSION = 1
 

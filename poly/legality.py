@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.dependences import Conflicts, Pair, conflicts
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.ordering.coverage import check_coverage
-from poly.ordering.narrowing import Tied, facts
-from poly.ordering.one_dim import forms
-from poly.ordering.promotion import promotion_faults
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
-from poly.witnesses.violation import Rule, Violation
+from polyc.poly.dependences import Conflicts, Pair, conflicts
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.ordering.coverage import check_coverage
+from polyc.poly.ordering.narrowing import Tied, facts
+from polyc.poly.ordering.one_dim import forms
+from polyc.poly.ordering.promotion import promotion_faults
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
+from polyc.poly.witnesses.violation import Rule, Violation
 
 
 def check(scop: Scop, tree: Node) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import islpy as isl
 
-from poly.errors import PolycError
+from polyc.poly.errors import PolycError
 
 
 class QuotaExceeded(PolycError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from poly.dtypes import DType, bool_
-from poly.expr import Const
+from polyc.poly.dtypes import DType, bool_
+from polyc.poly.expr import Const
 
 
 def identity(op: str, dtype: DType) -> Const:

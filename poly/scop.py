@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import islpy as isl
 
-from poly.dtypes import DType
-from poly.expr import Expr, Load, Span
-from poly.tree import Node
+from polyc.poly.dtypes import DType
+from polyc.poly.expr import Expr, Load, Span
+from polyc.poly.tree import Node
 
 ArrayKind = Literal["in", "out", "inout", "local"]
 
@@ -112,11 +112,11 @@ class Scop:
 
     def schedule(self) -> Any:
         """The program-order `Schedule` (needs `import polyc`, which wires the packages)."""
-        from poly.hooks import resolve
+        from polyc.poly.hooks import resolve
 
         return resolve("schedule")(self)
 
     def __str__(self) -> str:
-        from poly.text import print_scop
+        from polyc.poly.text import print_scop
 
         return print_scop(self)

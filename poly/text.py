@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.forms.affine_text import condition_source, value_source
-from poly.forms.canonical import map_text, set_text
-from poly.scop import Array, Scop, Statement
-from poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, walk
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.forms.affine_text import condition_source, value_source
+from polyc.poly.forms.canonical import map_text, set_text
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, walk
 
 LEVEL = {
     "or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7,
@@ -60,7 +60,7 @@ def print_array(a: Array) -> str:
 
 def print_scop(scop: Scop) -> str:
     """Arrays, statements with domains and accesses, and the schedule tree."""
-    from poly.access import accesses
+    from polyc.poly.access import accesses
 
     lines = [f"scop {scop.name}({', '.join(scop.args)}) -> ({', '.join(scop.results)})"]
     if scop.params:
@@ -123,8 +123,8 @@ def _first_leaf(tree: Node) -> tuple[Leaf, int]:
 
 def _boxes(scop: Scop, tree: Node) -> dict[str, str]:
     """Buffer -> the part of the array that it holds: offset and extent in each dimension."""
-    from poly.forms.boxes import box_of
-    from poly.ordering.regions import regions
+    from polyc.poly.forms.boxes import box_of
+    from polyc.poly.ordering.regions import regions
 
     if not any(isinstance(n, Promote) for n in walk(tree)):
         return {}

@@ -69,7 +69,7 @@ class Node:
         return self
 
     def __str__(self) -> str:
-        from poly.text import print_tree
+        from polyc.poly.text import print_tree
 
         return print_tree(self)
 

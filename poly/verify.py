@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import islpy as isl
 
-from poly.dtypes import bool_
-from poly.errors import ScheduleError, ScopError
-from poly.expr import Binary, Expr, Load, Select, Var, walk
-from poly.ordering.coverage import check_coverage
-from poly.scop import Scop, Statement
+from polyc.poly.dtypes import bool_
+from polyc.poly.errors import ScheduleError, ScopError
+from polyc.poly.expr import Binary, Expr, Load, Select, Var, walk
+from polyc.poly.ordering.coverage import check_coverage
+from polyc.poly.scop import Scop, Statement
 
 
 def verify(scop: Scop) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poly.errors import ScheduleError
+from polyc.poly.errors import ScheduleError
 
 LARGEST = 2**31 - 1
 """Of factors and sizes of blocks: products of two with subscripts still are 64-bit numbers."""

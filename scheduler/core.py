@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from poly.errors import IllegalSchedule
-from poly.scop import Scop
-from poly.tree import Node, loop_names, of_scop
-from scheduler import repair
-from scheduler.decision import Decision
-from scheduler.step import Step
-from scheduler.texts import addressing
-from scheduler.transformations import guarding
-from scheduler.transformations.storage import check_shared
-from scheduler.transformations.tree_edit import check_dynamic, locate
+from polyc.poly.errors import IllegalSchedule
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node, loop_names, of_scop
+from polyc.scheduler import repair
+from polyc.scheduler.decision import Decision
+from polyc.scheduler.step import Step
+from polyc.scheduler.texts import addressing
+from polyc.scheduler.transformations import guarding
+from polyc.scheduler.transformations.storage import check_shared
+from polyc.scheduler.transformations.tree_edit import check_dynamic, locate
 
 Changes = Literal["all", "mark", "storage", "none"]
 
@@ -54,7 +54,7 @@ class Core:
         return loop_names(self.tree)
 
     def __str__(self) -> str:
-        from poly.text import print_tree
+        from polyc.poly.text import print_tree
 
         return print_tree(self.tree, self.scop)
 
@@ -113,7 +113,7 @@ class Core:
     def _verify(self, what: str, changes: Changes, loop: str | None,
                 remedy: Callable[[], repair.Repair | None] | None = None) -> None:  # fmt: skip
         """Raise `IllegalSchedule` or `ScheduleError` unless the tree is legal."""
-        from poly import legality
+        from polyc.poly import legality
 
         violation = None
         if changes != "none":

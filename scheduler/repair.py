@@ -2,7 +2,7 @@
 
 Loops that are to form a band (`tile`, `interchange`, `permute`, `unroll_and_jam`) need non-negative
 distances in each of them; a parallel loop needs distance zero, or a skewed loop around it that
-carries everything. Both are solved exactly in `scheduler.questions.distances`; nests that keep the statements
+carries everything. Both are solved exactly in `polyc.scheduler.questions.distances`; nests that keep the statements
 of a stencil apart are merged first. A repair is offered only after the legality check has accepted
 it, with its factors and shifts lowered as far as the check allows.
 """
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poly.errors import ScheduleError
-from poly.quota import QuotaExceeded, quota
-from poly.tree import loop_names
-from scheduler.questions.distances import Adjustment, distances, pairs_below, smallest_adjustment
-from scheduler.step import Step
-from scheduler.transformations import fusion
-from scheduler.transformations.merging import merge_nests
-from scheduler.transformations.tree_edit import Chain, chain_of, locate, outer_members, together
+from polyc.poly.errors import ScheduleError
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.tree import loop_names
+from polyc.scheduler.questions.distances import Adjustment, distances, pairs_below, smallest_adjustment
+from polyc.scheduler.step import Step
+from polyc.scheduler.transformations import fusion
+from polyc.scheduler.transformations.merging import merge_nests
+from polyc.scheduler.transformations.tree_edit import Chain, chain_of, locate, outer_members, together
 
 OPERATIONS = 5_000_000  # isl operations for one search
 
@@ -202,7 +202,7 @@ def _alone(before: Any, step: Step, loop: str) -> Iterator[list[Step]]:
 
 def _turned(before: Any, step: Step) -> Iterator[list[Step]]:
     """Before a distribution, put the parts in an order that all conflicts of the loop follow."""
-    from poly.tree import Sequence as SequenceNode
+    from polyc.poly.tree import Sequence as SequenceNode
 
     spot = locate(before.tree, step.args["loop"])
     if not isinstance(spot.band.child, SequenceNode):

@@ -1,6 +1,6 @@
 """The immutable `Schedule`: a Scop, a tree, and the trace of the steps that led there.
 
-Every transformation asks `poly.legality` before it returns.
+Every transformation asks `polyc.poly.legality` before it returns.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from scheduler.step import Step
-from scheduler.steps.blocks import Blocks
-from scheduler.steps.files import Files
-from scheduler.steps.joining import Joining
-from scheduler.steps.marks import Marks
-from scheduler.steps.order import Order
-from scheduler.steps.program import Program
-from scheduler.steps.questions import Questions
-from scheduler.steps.storage import Storage
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.scheduler.step import Step
+from polyc.scheduler.steps.blocks import Blocks
+from polyc.scheduler.steps.files import Files
+from polyc.scheduler.steps.joining import Joining
+from polyc.scheduler.steps.marks import Marks
+from polyc.scheduler.steps.order import Order
+from polyc.scheduler.steps.program import Program
+from polyc.scheduler.steps.questions import Questions
+from polyc.scheduler.steps.storage import Storage
 
 __all__ = ["STEPS", "Schedule", "Step"]
 

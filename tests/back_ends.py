@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from emit.compile import build
-from emit.interpreter.interp import poisoned, run
-from emit.kernel import Kernel, Report
-from emit.loop_ir.loops import Function
-from emit.loop_ir.verify import verify
-from emit.lowering.lower import lower
-from emit.mathlib import expand_function
-from emit.targets import host
-from poly.binding import bind_sizes, evaluate
-from poly.scop import Scop
-from poly.tree import Node
+from polyc.emit.compile import build
+from polyc.emit.interpreter.interp import poisoned, run
+from polyc.emit.kernel import Kernel, Report
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.lowering.lower import lower
+from polyc.emit.mathlib import expand_function
+from polyc.emit.targets import host
+from polyc.poly.binding import bind_sizes, evaluate
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node
 
 C_COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 NATIVE = ["llvm", *(["c"] if C_COMPILER else [])]

@@ -14,9 +14,9 @@ import numpy as np
 from random_programs import Program
 from random_schedules import random_schedule
 
-from emit.loop_ir.loops import Function
-from poly.tree import Node
-from scheduler.schedule import Schedule
+from polyc.emit.loop_ir.loops import Function
+from polyc.poly.tree import Node
+from polyc.scheduler.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def check(
 
 def _orders(program: Program, expected: list[np.ndarray]) -> Iterator[tuple[str, Schedule]]:
     """(name, schedule): program order, random orders, automatic; with reassociation where exact."""
-    from emit.targets import host
-    from scheduler.strategies.auto import automatic
+    from polyc.emit.targets import host
+    from polyc.scheduler.strategies.auto import automatic
 
     scop = program.operator().scop()
     start = Schedule.start(scop)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import polyc
-from poly.dtypes import BY_NAME, DType
+from polyc.poly.dtypes import BY_NAME, DType
 
 FLOATS = ("f64", "f32", "f64", "f32", "f16")
 INTS = ("i32", "i64", "i32", "i64", "i8", "u8", "i16", "u32")

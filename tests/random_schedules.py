@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from poly.errors import ScheduleError
-from poly.json_io import dump_tree
-from poly.quota import QuotaExceeded, quota
-from poly.tree import GpuAxis
-from scheduler.schedule import Schedule
+from polyc.poly.errors import ScheduleError
+from polyc.poly.json_io import dump_tree
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.tree import GpuAxis
+from polyc.scheduler.schedule import Schedule
 
 OPERATIONS = 1_000_000
 Arguments = dict[str, Any]

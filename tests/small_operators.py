@@ -3,8 +3,8 @@
 from typing import Any
 
 from examples.matmul import K, M, N, matmul
-from poly.dtypes import DType
 from polyc import empty, exp, f32, grid, inout, op, sqrt
+from polyc.poly.dtypes import DType
 
 __all__ = ["K", "M", "N", "chain", "jacobi", "layer_norm", "matmul", "matmul_bias_relu", "product", "softmax",
            "transpose"]  # fmt: skip

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from emit import targets
 from examples import gemm_by_hand
 from examples.gemm_by_hand import STEPS, Blocks, blocks_for, counted
 from examples.matmul import matmul
-from poly.target import Target
+from polyc.emit import targets
+from polyc.poly.target import Target
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gemm-by-hand.md"
 

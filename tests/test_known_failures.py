@@ -1,7 +1,7 @@
 """Random programs that polyc does not get right yet; strict, so that a fix is noticed.
 
 It computes no wrong value: isl loses instances of a copy, the proof of the loops refuses the code, and
-loops without remainders (`emit.lowering.schedule_to_isl.to_isl(loose=True)`) exceed the quota.
+loops without remainders (`polyc.emit.lowering.schedule_to_isl.to_isl(loose=True)`) exceed the quota.
 """
 
 import pytest
@@ -23,5 +23,5 @@ def test_known_failure(seed: int) -> None:
 
 @pytest.mark.long
 def test_the_last_loops_to_try_may_take_longer() -> None:
-    """As above, but with the higher quota of `emit.lowering.lower` the loops without remainders are made."""
+    """As above, but with the higher quota of `polyc.emit.lowering.lower` the loops without remainders are made."""
     assert check(generate(881_054), ("interp",)) is None

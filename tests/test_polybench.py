@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from examples import polybench
-from poly.legality import check
+from polyc.poly.legality import check
 
 # Plain Python takes a second and more on these at SMALL.
 SLOW = ("floyd-warshall", "heat-3d", "seidel-2d", "nussinov", "jacobi-2d", "adi")
@@ -76,8 +76,8 @@ def test_the_interpreter_is_bit_equal_too_small(name: str) -> None:
 
 def automatic(name: str, size: str, backend: str, exact: bool) -> None:
     """The automatic schedule is legal and keeps the results (all bits when `exact`)."""
-    from emit.targets import host
-    from scheduler.strategies.auto import automatic
+    from polyc.emit.targets import host
+    from polyc.scheduler.strategies.auto import automatic
 
     k = kernel(name)
     args, constants = k.arguments(size)

@@ -11,7 +11,7 @@ from differential import check, private_cache, shrink
 from random_programs import Line, generate
 from random_schedules import random_schedule
 
-from scheduler.schedule import Schedule
+from polyc.scheduler.schedule import Schedule
 
 CHUNK = 5
 

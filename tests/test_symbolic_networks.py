@@ -7,9 +7,9 @@ import onnxruntime
 import pytest
 
 from benchmarks import exports
-from graph_driver import kernels
-from graph_driver.compile_model import compile_model
-from graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver import kernels
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.dynamic.model import DynamicModel
 
 
 @pytest.mark.long

@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks.gpu import network, operators
 from benchmarks.gpu.cases import cases
 from benchmarks.gpu.report import about, page
-from emit.gpu import targets
-from emit.gpu.devices import Device, DeviceError, open_device
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import Device, DeviceError, open_device
 
 BATCHES = (1, 32)
 

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from examples.matmul import matmul
-from frontend_dsl.library.normalization import make_layer_norm, make_softmax_rows
 from polyc import bf16, dims, empty, exp, f32, grid, op
+from polyc.frontend_dsl.library.normalization import make_layer_norm, make_softmax_rows
 
 M, N, K = dims("M N K")
 EPSILON = 1e-5

@@ -12,8 +12,8 @@ import numpy as np
 import polyc
 from benchmarks.gpu import rivals
 from benchmarks.gpu.timing import interleave
-from emit.gpu.arrays import to_device
-from emit.gpu.devices import Device
+from polyc.emit.gpu.arrays import to_device
+from polyc.emit.gpu.devices import Device
 
 LIMIT = 1e-4  # of the largest logit
 

@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.gpu import rivals
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.timing import interleave
-from emit.gpu.arrays import DeviceArray, empty, to_device
-from emit.gpu.devices import Device
+from polyc.emit.gpu.arrays import DeviceArray, empty, to_device
+from polyc.emit.gpu.devices import Device
 
 SEED = 4
 
@@ -59,7 +59,7 @@ def _others(case: Case, device: Device, arrays: list[np.ndarray]) -> dict[str, A
 
 
 def _byte() -> Any:
-    from poly.dtypes import u8
+    from polyc.poly.dtypes import u8
 
     return u8
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from emit.gpu.devices import Device
+from polyc.emit.gpu.devices import Device
 
 LEAST = 5e-3  # seconds between two events: many short launches are timed together
 

@@ -1,8 +1,8 @@
 """Kernels as portable C99: no extensions of a compiler, no vectors, no threads, no allocation.
 
 One kernel is one function of typed pointers; arrays that would come from the heap are arguments
-too (`emit.passes.workspace`). Signed arithmetic wraps by going through unsigned types, f16 and bf16 are
-their bits, and what needs `<math.h>` goes through the few functions of `emit.c.c99_math`.
+too (`polyc.emit.passes.workspace`). Signed arithmetic wraps by going through unsigned types, f16 and bf16 are
+their bits, and what needs `<math.h>` goes through the few functions of `polyc.emit.c.c99_math`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import asdict, dataclass, replace
 
 from cgen import Block, Const, For, FunctionBody, FunctionDeclaration, If, Initializer, Line, Statement, Value
 
-from emit.c.expr import Helpers
-from emit.c.plain import PLAIN, PlainPrinter
-from emit.loop_ir import loops
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from emit.lowering.lower import proven_loops
-from emit.mathlib import expand_function
-from emit.passes.unread import drop_unread
-from emit.passes.workspace import constant_bytes, hoist
-from emit.pipeline import run_passes
-from emit.targets import get
-from poly.dtypes import DType
-from poly.errors import BuildError
-from poly.expr import Const as ConstExpr
-from poly.expr import Expr, walk
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Node
+from polyc.emit.c.expr import Helpers
+from polyc.emit.c.plain import PLAIN, PlainPrinter
+from polyc.emit.loop_ir import loops
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.lowering.lower import proven_loops
+from polyc.emit.mathlib import expand_function
+from polyc.emit.passes.unread import drop_unread
+from polyc.emit.passes.workspace import constant_bytes, hoist
+from polyc.emit.pipeline import run_passes
+from polyc.emit.targets import get
+from polyc.poly.dtypes import DType
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Const as ConstExpr
+from polyc.poly.expr import Expr, walk
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Node
 
 KEEP = "POLYC_KEEP"  # before a loop that is to stay one; GCC -O3 takes three to nine times as long without
 MOST_PEELED = 16  # iterations of a loop that GCC writes out
@@ -48,7 +48,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class PortableKernel:
-    """The text of one function, what it takes, and the helpers (`emit.c.c99_math`) that it calls."""
+    """The text of one function, what it takes, and the helpers (`polyc.emit.c.c99_math`) that it calls."""
 
     symbol: str
     text: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from emit.c.types import helper_functions
-from poly.errors import BuildError
+from polyc.emit.c.types import helper_functions
+from polyc.poly.errors import BuildError
 
 _HALVES = {
     "bf16_to_f32": """static inline float bf16_to_f32(uint16_t a) {

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from poly.errors import BuildError
+from polyc.poly.errors import BuildError
 
 # Vectors are written out, so the compiler need not look for more, and gcc 12 goes wrong where it does: it drops a
 # negation in front of a lane-wise shift, and sums in order down an array (`s += x[-j]`, unrolled) take wrong elements

@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emit.c import vector as c_vector
-from emit.c.types import MASK_BITS, c_type
-from emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
-from poly.dtypes import BY_NAME, DType, f32
-from poly.errors import BuildError
-from poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.emit.c import vector as c_vector
+from polyc.emit.c.types import MASK_BITS, c_type
+from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
+from polyc.poly.dtypes import BY_NAME, DType, f32
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
 _PLAIN = {"+", "-", "*", "/", "&", "|", "^"}
 _HELPER = {"//": "floordiv", "%": "mod", "<<": "shl", ">>": "shr", "min": "min", "max": "max"}

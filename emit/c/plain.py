@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emit.c.expr import ExprPrinter, Helpers
-from emit.c.types import SCALAR
-from emit.loop_ir.loops import Buffer
-from poly.dtypes import DType
-from poly.expr import Binary, Expr, Unary
+from polyc.emit.c.expr import ExprPrinter, Helpers
+from polyc.emit.c.types import SCALAR
+from polyc.emit.loop_ir.loops import Buffer
+from polyc.poly.dtypes import DType
+from polyc.poly.expr import Binary, Expr, Unary
 
 PLAIN = SCALAR | {"f16": "uint16_t"}
 

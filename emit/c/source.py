@@ -25,13 +25,13 @@ from cgen import (
     Value,
 )
 
-from emit.c.expr import ExprPrinter, Helpers
-from emit.c.types import c_type, helper_functions, typedefs
-from emit.loop_ir import loops
-from poly.errors import BuildError
-from poly.expr import Const as ConstExpr
-from poly.expr import Expr
-from poly.target import Target
+from polyc.emit.c.expr import ExprPrinter, Helpers
+from polyc.emit.c.types import c_type, helper_functions, typedefs
+from polyc.emit.loop_ir import loops
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Const as ConstExpr
+from polyc.poly.expr import Expr
+from polyc.poly.target import Target
 
 PROVENANCE = "\x00"  # ends the text of a generated line; the statement's number follows
 STACK_BYTES = 1 << 16  # larger buffers come from the heap, whatever their space

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from poly.dtypes import DType
+from polyc.poly.dtypes import DType
 
 SCALAR = {
     "bool_": "uint8_t",

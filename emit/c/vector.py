@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emit.c.types import SCALAR, c_type
-from poly.dtypes import BY_NAME, DType
+from polyc.emit.c.types import SCALAR, c_type
+from polyc.poly.dtypes import BY_NAME, DType
 
 _ROUND_MODE = {"round": 0, "floor": 1, "ceil": 2, "trunc": 3}
 _CLANG = {"fma": "fma", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}

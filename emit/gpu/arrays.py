@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from emit.gpu import dlpack
-from emit.gpu.devices import Device, DeviceError, Pointer
-from poly.dtypes import DType, from_numpy
-from poly.errors import ArgumentError
+from polyc.emit.gpu import dlpack
+from polyc.emit.gpu.devices import Device, DeviceError, Pointer
+from polyc.poly.dtypes import DType, from_numpy
+from polyc.poly.errors import ArgumentError
 
 LEGACY_STREAM = 1  # what both protocols call CUDA's default stream, in which results are made
 

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Buffer,
     For,
@@ -29,11 +29,11 @@ from emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from emit.passes.bounds import full
-from poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int
-from poly.expr import walk as walk_expr
-from poly.target import GpuTarget
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.target import GpuTarget
 
 WORD, WARP = 4, 32
 MOST_PAD = 8  # elements added to a row

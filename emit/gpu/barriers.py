@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from emit.gpu.touches import Around, Touch, each_launch, touches
-from emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Function, Launch, Stmt, Store, walk
-from emit.loop_ir.printer import expr_text
-from emit.loop_ir.rewrite import with_bodies
-from poly.errors import BuildError
-from poly.scop import Scop
+from polyc.emit.gpu.touches import Around, Touch, each_launch, touches
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Function, Launch, Stmt, Store, walk
+from polyc.emit.loop_ir.printer import expr_text
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.poly.errors import BuildError
+from polyc.poly.scop import Scop
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

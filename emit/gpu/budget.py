@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from emit.loop_ir.loops import Alloc, Function, Launch, walk
-from poly.errors import BuildError
-from poly.expr import Const
-from poly.target import GpuTarget
+from polyc.emit.loop_ir.loops import Alloc, Function, Launch, walk
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Const
+from polyc.poly.target import GpuTarget
 
 OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate
 

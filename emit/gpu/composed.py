@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from emit.loop_ir.loops import Alloc, Block, Function, If, Launch, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.access import Access, accesses
-from poly.dependences import conflicts
-from poly.expr import Const, Expr, Load, substitute
-from poly.expr import walk as walk_expr
-from poly.forms.affine_expr import function_expr, set_expr
-from poly.scop import Scop, Statement
+from polyc.emit.loop_ir.loops import Alloc, Block, Function, If, Launch, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.access import Access, accesses
+from polyc.poly.dependences import conflicts
+from polyc.poly.expr import Const, Expr, Load, substitute
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.forms.affine_expr import function_expr, set_expr
+from polyc.poly.scop import Scop, Statement
 
 
 @dataclass(frozen=True)

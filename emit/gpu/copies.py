@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from emit.gpu.given import WIDEST, divisor
-from emit.gpu.guards import guarded
-from emit.gpu.lanes import rows_aligned
-from emit.loop_ir.linear import linear, operands, rebuild, variables
-from emit.loop_ir.loops import Buffer, For, If, Let, Stmt, Store
-from emit.loop_ir.rewrite import Names, substitute_stmt
-from emit.passes.bounds import full
-from poly.dtypes import bool_, i64
-from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.emit.gpu.given import WIDEST, divisor
+from polyc.emit.gpu.guards import guarded
+from polyc.emit.gpu.lanes import rows_aligned
+from polyc.emit.loop_ir.linear import linear, operands, rebuild, variables
+from polyc.emit.loop_ir.loops import Buffer, For, If, Let, Stmt, Store
+from polyc.emit.loop_ir.rewrite import Names, substitute_stmt
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
 
 UNROLLED = 16  # accesses of one thread that are under way together: each of them holds registers
 WHOLE = 64  # the same for OpenCL: PoCL computes some loops of few rounds between barriers wrongly (PolyBench's adi)

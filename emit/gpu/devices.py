@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from emit.gpu.program import KernelInfo, KernelText
-from poly.errors import BuildError
-from poly.target import GpuTarget
+from polyc.emit.gpu.program import KernelInfo, KernelText
+from polyc.poly.errors import BuildError
+from polyc.poly.target import GpuTarget
 
 
 class DeviceError(BuildError):
@@ -121,9 +121,9 @@ class Device(Protocol):
 
 # Interface -> (module of ours, its class, the package that it needs).
 _INTERFACES = {
-    "pycuda": ("emit.gpu.pycuda_device", "PycudaDevice", "pycuda"),
-    "cuda-bindings": ("emit.gpu.cuda_device", "CudaDevice", "cuda.bindings"),
-    "pyopencl": ("emit.gpu.opencl_device", "OpenclDevice", "pyopencl"),
+    "pycuda": ("polyc.emit.gpu.pycuda_device", "PycudaDevice", "pycuda"),
+    "cuda-bindings": ("polyc.emit.gpu.cuda_device", "CudaDevice", "cuda.bindings"),
+    "pyopencl": ("polyc.emit.gpu.opencl_device", "OpenclDevice", "pyopencl"),
 }
 LANGUAGES = {"cuda": ("pycuda", "cuda-bindings"), "opencl": ("pyopencl",)}
 
@@ -209,6 +209,6 @@ def cubin_for(program: KernelText, target: GpuTarget) -> bytes:
     Raises:
         BuildError: no CUDA compiler here.
     """
-    from emit.gpu.nvidia import compile_cubin
+    from polyc.emit.gpu.nvidia import compile_cubin
 
     return compile_cubin(program, target).image

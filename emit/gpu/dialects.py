@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emit.c.types import Dialect, helper_functions
-from emit.gpu import tensor_texts
+from polyc.emit.c.types import Dialect, helper_functions
+from polyc.emit.gpu import tensor_texts
 
 
 @dataclass(frozen=True)

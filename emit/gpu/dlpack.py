@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from poly.dtypes import BY_NAME, DType
-from poly.errors import ArgumentError
+from polyc.poly.dtypes import BY_NAME, DType
+from polyc.poly.errors import ArgumentError
 
 CPU, CUDA, OPENCL, CUDA_MANAGED = 1, 2, 4, 13  # DLDeviceType
 _NAME, _USED = b"dltensor", b"used_dltensor"

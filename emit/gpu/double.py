@@ -19,16 +19,30 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from emit.gpu.extents import reads
-from emit.gpu.given import WIDEST
-from emit.loop_ir.linear import linear, rebuild
-from emit.loop_ir.loops import Alloc, Block, Buffer, EndCopies, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import Names, binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
-from emit.passes.bounds import full
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite
-from poly.expr import walk as walk_expr
-from poly.target import GpuTarget
+from polyc.emit.gpu.extents import reads
+from polyc.emit.gpu.given import WIDEST
+from polyc.emit.loop_ir.linear import linear, rebuild
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Buffer,
+    EndCopies,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from polyc.emit.loop_ir.rewrite import Names, binders, map_exprs, stmt_exprs, substitute_stmt, with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.target import GpuTarget
 
 ASYNC = "cp.async"  # the feature of a target
 STAGES = 3  # buffers of panels that all come asynchronously

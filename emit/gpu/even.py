@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.gpu.given import divisor, multiples
-from emit.gpu.guards import guarded
-from emit.loop_ir.linear import linear, operands, rebuild
-from emit.loop_ir.loops import For, Function, Launch, Stmt
-from emit.loop_ir.rewrite import with_bodies
-from emit.passes.bounds import full
-from poly.dtypes import bool_
-from poly.expr import Binary, Expr
+from polyc.emit.gpu.given import divisor, multiples
+from polyc.emit.gpu.guards import guarded
+from polyc.emit.loop_ir.linear import linear, operands, rebuild
+from polyc.emit.loop_ir.loops import For, Function, Launch, Stmt
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, Expr
 
 
 def even_loops(fn: Function) -> Function:

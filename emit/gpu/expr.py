@@ -1,6 +1,6 @@
 """Loop-IR expressions as text of a GPU language.
 
-Scalars are those of standard C (`emit.c.plain`). A vector is a struct of its lanes, aligned to its
+Scalars are those of standard C (`polyc.emit.c.plain`). A vector is a struct of its lanes, aligned to its
 size: reading or writing one whole is one wide access of memory, everything else a small generated
 function that the compiler unrolls over the lanes.
 """
@@ -11,14 +11,24 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 
-from emit.c.expr import Helpers, literal
-from emit.c.plain import PLAIN, PlainPrinter
-from emit.gpu.dialects import GpuDialect
-from emit.gpu.warpgroup_texts import warpgroup_texts
-from emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, Store, VLoad, WarpgroupProduct, WarpProduct, WarpReduce
-from poly.dtypes import BY_NAME, DType, i64
-from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Load, Unary, Var
+from polyc.emit.c.expr import Helpers, literal
+from polyc.emit.c.plain import PLAIN, PlainPrinter
+from polyc.emit.gpu.dialects import GpuDialect
+from polyc.emit.gpu.warpgroup_texts import warpgroup_texts
+from polyc.emit.loop_ir.loops import (
+    Broadcast,
+    Buffer,
+    HReduce,
+    Ramp,
+    Store,
+    VLoad,
+    WarpgroupProduct,
+    WarpProduct,
+    WarpReduce,
+)
+from polyc.poly.dtypes import BY_NAME, DType, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var
 
 _LETTERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "bitand", "|": "bitor", "^": "xor",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from emit.loop_ir.linear import interval_of, linear, operands, rebuild, variables
-from emit.loop_ir.loops import For, Stmt, VLoad, walk
-from emit.passes.bounds import full
-from emit.passes.simplify import simplify_expr
-from poly.dtypes import i64
-from poly.expr import Binary, Expr, Load, const_int
-from poly.expr import walk as walk_expr
-from poly.target import GpuTarget
-from poly.tree import is_bound
+from polyc.emit.loop_ir.linear import interval_of, linear, operands, rebuild, variables
+from polyc.emit.loop_ir.loops import For, Stmt, VLoad, walk
+from polyc.emit.passes.bounds import full
+from polyc.emit.passes.simplify import simplify_expr
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Expr, Load, const_int
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import is_bound
 
 LETTERS = "xyz"
 DEFAULT_THREADS: Mapping[int, tuple[int, ...]] = {1: (256,), 2: (32, 8), 3: (32, 4, 2)}

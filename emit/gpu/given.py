@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from math import gcd
 
-from emit.loop_ir.linear import linear, rebuild, variables
-from emit.loop_ir.loops import Buffer, For, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Var, const_int
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.linear import linear, rebuild, variables
+from polyc.emit.loop_ir.loops import Buffer, For, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.poly.expr import walk as walk_expr
 
 WIDEST = 16  # bytes of one access
 MOST_ELEMENTS = 2**31 - 1

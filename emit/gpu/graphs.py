@@ -9,7 +9,7 @@ import ctypes
 import weakref
 from collections.abc import Callable
 
-from emit.gpu.devices import DeviceError
+from polyc.emit.gpu.devices import DeviceError
 
 THREAD_LOCAL = 1  # other threads may allocate and copy meanwhile
 _FUNCTIONS = {

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import islpy as isl
 
-from emit.gpu.extents import reads
-from emit.loop_ir.linear import variables
-from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.lowering.isl_expr import to_expr
-from poly.dtypes import bool_
-from poly.errors import BuildError
-from poly.expr import Binary, Expr, Var, const_int, substitute
-from poly.forms.affine import NotAffine, set_space, to_set
+from polyc.emit.gpu.extents import reads
+from polyc.emit.loop_ir.linear import variables
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.lowering.isl_expr import to_expr
+from polyc.poly.dtypes import bool_
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Expr, Var, const_int, substitute
+from polyc.poly.forms.affine import NotAffine, set_space, to_set
 
 
 def guarded(s: Stmt, guards: Sequence[Expr]) -> Stmt:

@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from emit import cache
-from emit.gpu import nvidia, targets
-from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
-from emit.gpu.devices import Device, LaunchSpec, Pointer, check_runs_on, launch_spec, open_device
-from emit.gpu.lower import lower_gpu
-from emit.gpu.program import Program, sequence
-from emit.gpu.program import Sequence as Launches
-from emit.gpu.source import to_gpu
-from emit.kernel import Kernel, Report
-from emit.loop_ir.loops import Function
-from emit.mathlib import expand_function
-from poly.errors import ArgumentError, BuildError
-from poly.scop import Array, Scop
-from poly.target import GpuTarget
-from poly.tree import Node
+from polyc.emit import cache
+from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
+from polyc.emit.gpu.devices import Device, LaunchSpec, Pointer, check_runs_on, launch_spec, open_device
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.program import Program, sequence
+from polyc.emit.gpu.program import Sequence as Launches
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.kernel import Kernel, Report
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.mathlib import expand_function
+from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.scop import Array, Scop
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import Node
 
 SOURCES = ("loops", "cuda", "opencl", "ptxas")
 
@@ -184,7 +184,7 @@ class GpuKernel(Kernel):
         if kind in ("cuda", "opencl"):
             return to_gpu(self.function, targets.get(targets.DEFAULT_CUDA if kind == "cuda" else kind)).text
         if kind == "ptxas":
-            from emit.gpu.resources import lines
+            from polyc.emit.gpu.resources import lines
 
             return "\n".join(lines(list(self.cubin().resources)))
         raise BuildError(f"a GPU kernel has no source of kind '{kind}'; choose from {', '.join(SOURCES)}")

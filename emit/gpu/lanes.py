@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from emit.gpu.given import WIDEST, divisor, multiples
-from emit.loop_ir.linear import Linear, linear, rebuild, variables
-from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
-from emit.loop_ir.rewrite import with_bodies
-from emit.passes.bounds import full
-from poly.dtypes import i64
-from poly.expr import Binary, Call, Expr, Load, Unary, Var
+from polyc.emit.gpu.given import WIDEST, divisor, multiples
+from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
+from polyc.emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Call, Expr, Load, Unary, Var
 
 SMALLEST = 4  # bytes of an asynchronous copy
 ELEMENTWISE = frozenset(("+", "-", "*", "/", "min", "max"))

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from emit.gpu.banks import conflict_free_rows
-from emit.gpu.barriers import place_barriers
-from emit.gpu.budget import check_budget
-from emit.gpu.composed import composed
-from emit.gpu.double import double_buffer
-from emit.gpu.even import even_loops
-from emit.gpu.guards import hoist_guards
-from emit.gpu.lanes import widen
-from emit.gpu.mapping import launches
-from emit.gpu.narrow import narrow
-from emit.gpu.peel import peel
-from emit.gpu.private import private_rows
-from emit.gpu.tensor import tensor_cores
-from emit.gpu.trees import shuffled_sums
-from emit.gpu.whole import whole_tiles
-from emit.loop_ir.loops import Function
-from emit.loop_ir.rewrite import unique_names
-from emit.loop_ir.verify import verify
-from emit.lowering.lower import proven_loops
-from emit.passes.fma import contract
-from emit.passes.registers import check_registers
-from emit.passes.share import share_loads
-from emit.passes.simplify import simplify
-from emit.passes.tiles import separate_tiles
-from emit.passes.unroll import unroll
-from poly.scop import Scop
-from poly.target import GpuTarget
-from poly.tree import Node
+from polyc.emit.gpu.banks import conflict_free_rows
+from polyc.emit.gpu.barriers import place_barriers
+from polyc.emit.gpu.budget import check_budget
+from polyc.emit.gpu.composed import composed
+from polyc.emit.gpu.double import double_buffer
+from polyc.emit.gpu.even import even_loops
+from polyc.emit.gpu.guards import hoist_guards
+from polyc.emit.gpu.lanes import widen
+from polyc.emit.gpu.mapping import launches
+from polyc.emit.gpu.narrow import narrow
+from polyc.emit.gpu.peel import peel
+from polyc.emit.gpu.private import private_rows
+from polyc.emit.gpu.tensor import tensor_cores
+from polyc.emit.gpu.trees import shuffled_sums
+from polyc.emit.gpu.whole import whole_tiles
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.rewrite import unique_names
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.lowering.lower import proven_loops
+from polyc.emit.passes.fma import contract
+from polyc.emit.passes.registers import check_registers
+from polyc.emit.passes.share import share_loads
+from polyc.emit.passes.simplify import simplify
+from polyc.emit.passes.tiles import separate_tiles
+from polyc.emit.passes.unroll import unroll
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import Node
 
 
 def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
     """The kernels that run `scop` in the order of `tree`, and the host code that launches them.
 
-    The loops are proved against the Scop while bound loops are still loops (`emit.proof`); then they
+    The loops are proved against the Scop while bound loops are still loops (`polyc.emit.proof`); then they
     become launches, barriers are placed from the dependences of what is there, and the passes follow.
 
     Raises:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from emit.gpu.names import used_names
-from emit.loop_ir.loops import (
+from polyc.emit.gpu.names import used_names
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
     Buffer,
@@ -30,10 +30,10 @@ from emit.loop_ir.loops import (
     WarpProduct,
     walk,
 )
-from emit.loop_ir.rewrite import stmt_exprs
-from poly.binding import evaluate
-from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.poly.binding import evaluate
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import walk as walk_expr
 
 Memory = Literal["global", "shared"]
 Way = Literal["read", "written"]

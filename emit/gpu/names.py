@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loop_ir.loops import Alloc, Buffer, For, If, Launch, Let, PanelProduct, Stmt, Store, VLoad, WarpReduce, walk
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.expr import Expr, Load, Var, rewrite
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Launch,
+    Let,
+    PanelProduct,
+    Stmt,
+    Store,
+    VLoad,
+    WarpReduce,
+    walk,
+)
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.expr import Expr, Load, Var, rewrite
+from polyc.poly.expr import walk as walk_expr
 
 RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long

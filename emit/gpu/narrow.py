@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from emit.gpu.given import MOST_ELEMENTS, elements, limits
-from emit.loop_ir.linear import Interval, interval, interval_of, is_index, linear
-from emit.loop_ir.loops import (
+from polyc.emit.gpu.given import MOST_ELEMENTS, elements, limits
+from polyc.emit.loop_ir.linear import Interval, interval, interval_of, is_index, linear
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Buffer,
     For,
@@ -27,10 +27,10 @@ from emit.loop_ir.loops import (
     WarpReduce,
     walk,
 )
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Const, Expr, Load, const_int
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, const_int
+from polyc.poly.expr import walk as walk_expr
 
 LEAST, MOST = -(2**31), 2**31 - 1
 Ranges = Mapping[str, Interval]

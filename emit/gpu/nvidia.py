@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emit import cache
-from emit.gpu.program import KernelText
-from emit.gpu.resources import Resources, read_log
-from poly.errors import BuildError
-from poly.target import GpuTarget
+from polyc.emit import cache
+from polyc.emit.gpu.program import KernelText
+from polyc.emit.gpu.resources import Resources, read_log
+from polyc.poly.errors import BuildError
+from polyc.poly.target import GpuTarget
 
 LOOKED_FOR = "looked for NVRTC (packages cuda-bindings and nvidia-cuda-nvrtc) and nvcc"
 # Products and sums are contracted in the loop IR, where it is allowed, and nowhere else.

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from emit.gpu import dlpack
-from emit.gpu.devices import DeviceError, LaunchSpec, Pointer
-from emit.gpu.program import KernelText
-from poly.target import GpuTarget
+from polyc.emit.gpu import dlpack
+from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer
+from polyc.emit.gpu.program import KernelText
+from polyc.poly.target import GpuTarget
 
 OPTIONS = "-cl-std=CL1.2"
 

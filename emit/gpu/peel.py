@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loop_ir.linear import Linear, linear, rebuild, variables
-from emit.loop_ir.loops import Alloc, Block, For, Function, Let, Stmt, Store, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.passes.bounds import Full, full
-from poly.dtypes import i64
-from poly.expr import Binary, Expr, Var, const_int
+from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, Let, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.passes.bounds import Full, full
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Expr, Var, const_int
 
 
 def peel(fn: Function) -> Function:

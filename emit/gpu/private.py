@@ -15,16 +15,16 @@ from math import prod
 
 import islpy as isl
 
-from emit.gpu.guards import guarded
-from emit.gpu.touches import Around, Touch, each_launch, read
-from emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
-from emit.loop_ir.loops import Alloc, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import map_exprs, stmt_exprs, with_bodies
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite, substitute
-from poly.expr import walk as walk_expr
-from poly.scop import Scop
-from poly.tree import is_bound
+from polyc.emit.gpu.guards import guarded
+from polyc.emit.gpu.touches import Around, Touch, each_launch, read
+from polyc.emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
+from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import map_exprs, stmt_exprs, with_bodies
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite, substitute
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.scop import Scop
+from polyc.poly.tree import is_bound
 
 MOST = 32  # registers of a thread for one buffer
 TOGETHER = 96  # for all of them

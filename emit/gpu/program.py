@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
-from poly.binding import evaluate
-from poly.dtypes import BY_NAME, DType
-from poly.errors import ArgumentError, BuildError
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
+from polyc.poly.binding import evaluate
+from polyc.poly.dtypes import BY_NAME, DType
+from polyc.poly.errors import ArgumentError, BuildError
 
 
 @dataclass(frozen=True, slots=True)

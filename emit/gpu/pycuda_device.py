@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from emit.gpu import dlpack, graphs
-from emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
-from emit.gpu.program import KernelText
-from poly.target import GpuTarget
+from polyc.emit.gpu import dlpack, graphs
+from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
+from polyc.emit.gpu.program import KernelText
+from polyc.poly.target import GpuTarget
 
 
 class PycudaDevice:

@@ -6,8 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from emit.gpu.program import KernelInfo, KernelText
-from poly.target import GpuTarget
+from polyc.emit.gpu.program import KernelInfo, KernelText
+from polyc.poly.target import GpuTarget
 
 WARP_UNIT = 4  # an SM has four schedulers, each with a quarter of the registers
 

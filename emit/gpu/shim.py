@@ -20,13 +20,13 @@ from typing import Literal
 
 import numpy as np
 
-from emit import cache
-from emit.c.plain import PLAIN
-from emit.gpu.program import Program, sequence
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function
-from poly.errors import BuildError
-from poly.target import GpuTarget
+from polyc.emit import cache
+from polyc.emit.c.plain import PLAIN
+from polyc.emit.gpu.program import Program, sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
+from polyc.poly.errors import BuildError
+from polyc.poly.target import GpuTarget
 
 Order = Literal["forward", "reverse", "shuffled"]
 Check = Literal["none", "races", "bounds"]
@@ -133,7 +133,7 @@ def run_on_shim(
         ShimError: a race, an access out of bounds, a divergent barrier, a crash.
         BuildError: the text cannot be made or built.
     """
-    from emit.gpu import targets
+    from polyc.emit.gpu import targets
 
     program = function if isinstance(function, Program) else to_gpu(function, target or targets.get("sm_80"))
     image = build(program, check)

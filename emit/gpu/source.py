@@ -1,7 +1,7 @@
 """The kernels of a GPU function as CUDA C or OpenCL C: one emitter, two dialects.
 
 Declarations, loops and statements are cgen nodes, expressions text. Built with contraction of
-products and sums switched off (`emit.gpu.nvidia`, `emit.gpu.opencl_device`) the text computes the
+products and sums switched off (`polyc.emit.gpu.nvidia`, `polyc.emit.gpu.opencl_device`) the text computes the
 bits of the loop IR.
 """
 
@@ -26,21 +26,21 @@ from cgen import (
 from cgen.cuda import CudaGlobal, CudaLaunchBounds
 from cgen.opencl import CLKernel, CLRequiredWorkGroupSize
 
-from emit.c.expr import Helpers
-from emit.c.plain import PLAIN
-from emit.c.source import StatementPrinter
-from emit.gpu.dialects import BY_NAME, GpuDialect
-from emit.gpu.expr import GpuPrinter, struct_name, structs
-from emit.gpu.names import RESERVED, renamed, renamed_buffer, used_names
-from emit.gpu.program import Argument, KernelInfo, Program
-from emit.gpu.warpgroup_texts import FEATURE
-from emit.loop_ir import loops
-from emit.loop_ir.linear import variables
-from poly.dtypes import i64
-from poly.errors import BuildError
-from poly.expr import Const as ConstExpr
-from poly.expr import Expr
-from poly.target import GpuTarget
+from polyc.emit.c.expr import Helpers
+from polyc.emit.c.plain import PLAIN
+from polyc.emit.c.source import StatementPrinter
+from polyc.emit.gpu.dialects import BY_NAME, GpuDialect
+from polyc.emit.gpu.expr import GpuPrinter, struct_name, structs
+from polyc.emit.gpu.names import RESERVED, renamed, renamed_buffer, used_names
+from polyc.emit.gpu.program import Argument, KernelInfo, Program
+from polyc.emit.gpu.warpgroup_texts import FEATURE
+from polyc.emit.loop_ir import loops
+from polyc.emit.loop_ir.linear import variables
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Const as ConstExpr
+from polyc.poly.expr import Expr
+from polyc.poly.target import GpuTarget
 
 DYNAMIC = "polyc_dynamic"
 BASE, AT = "__base", "__at"  # appended to an array's name: its buffer, and its first element there

@@ -10,9 +10,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from emit.targets import DATA
-from poly.errors import BuildError
-from poly.target import TF32, GpuTarget, mma_feature
+from polyc.emit.targets import DATA
+from polyc.poly.errors import BuildError
+from polyc.poly.target import TF32, GpuTarget, mma_feature
 
 DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
 
@@ -42,7 +42,7 @@ def get(name: str) -> GpuTarget:
     if name not in names():
         raise BuildError(f"unknown GPU target '{name}'; known: {', '.join(names())}")
     if name == "cuda":
-        from emit.gpu.devices import cuda_architecture
+        from polyc.emit.gpu.devices import cuda_architecture
 
         name = _nearest(cuda_architecture() or DEFAULT_CUDA)
     return from_toml(DATA / "gpu" / f"{name}.toml")

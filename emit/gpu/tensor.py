@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from emit.gpu.given import WIDEST
-from emit.loop_ir.linear import Linear, linear, rebuild, variables
-from emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, WarpProduct, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.passes.bounds import full
-from poly.expr import Call, Cast, Const, Expr, Load, Var, const_int
-from poly.target import TF32, GpuTarget, mma_feature
+from polyc.emit.gpu.given import WIDEST
+from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, WarpProduct, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.expr import Call, Cast, Const, Expr, Load, Var, const_int
+from polyc.poly.target import TF32, GpuTarget, mma_feature
 
 SHAPE = "mma.m16n8k16"
 WARP = (4, 8)  # threads of a warp along x and y

@@ -13,15 +13,15 @@ from functools import cached_property
 
 import islpy as isl
 
-from emit.loop_ir.linear import operands
-from emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Ramp, Stmt, Store, VLoad
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.dtypes import bool_, i64
-from poly.errors import BuildError
-from poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, substitute
-from poly.expr import walk as walk_expr
-from poly.forms.affine import NotAffine, to_pw_aff, to_set
-from poly.scop import Scop
+from polyc.emit.loop_ir.linear import operands
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Ramp, Stmt, Store, VLoad
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, substitute
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.forms.affine import NotAffine, to_pw_aff, to_set
+from polyc.poly.scop import Scop
 
 SET = isl.dim_type.set
 Path = tuple[tuple[Stmt, int], ...]

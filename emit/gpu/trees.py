@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.gpu.extents import reads
-from emit.gpu.guards import guarded
-from emit.loop_ir.linear import linear, rebuild, variables
-from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
-from emit.loop_ir.rewrite import Names, binders, with_bodies
-from emit.passes.bounds import full
-from poly.dtypes import DType, bool_, i64
-from poly.expr import Binary, Expr, Load, Var, const_int, loads, substitute
-from poly.reduction import identity
-from poly.target import GpuTarget
+from polyc.emit.gpu.extents import reads
+from polyc.emit.gpu.guards import guarded
+from polyc.emit.loop_ir.linear import linear, rebuild, variables
+from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
+from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import DType, bool_, i64
+from polyc.poly.expr import Binary, Expr, Load, Var, const_int, loads, substitute
+from polyc.poly.reduction import identity
+from polyc.poly.target import GpuTarget
 
 SHUFFLES = "shuffle"  # the feature of a target
 WARP = 32

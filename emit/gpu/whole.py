@@ -14,13 +14,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from emit.gpu.extents import reads
-from emit.loop_ir.linear import Interval, interval, interval_of, linear, operands, variables
-from emit.loop_ir.loops import Alloc, Barrier, Buffer, For, Function, If, Launch, Let, Stmt, Store, WarpReduce, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.passes.bounds import full
-from poly.dtypes import bool_
-from poly.expr import Binary, Const, Expr, Load, Unary, Var, loads, substitute
+from polyc.emit.gpu.extents import reads
+from polyc.emit.loop_ir.linear import Interval, interval, interval_of, linear, operands, variables
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Stmt,
+    Store,
+    WarpReduce,
+    walk,
+)
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, loads, substitute
 
 Key = tuple[object, ...]
 Ranges = Mapping[str, Interval]

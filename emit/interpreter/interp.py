@@ -2,7 +2,7 @@
 
 A function is turned into Python closures and run on NumPy arrays. Every access is checked
 against its buffer, memory from an `Alloc` starts poisoned (NaN, or a garbage integer), and
-parallel loops may run in a shuffled order. Launches are run by `emit.interpreter.launch`.
+parallel loops may run in a shuffled order. Launches are run by `polyc.emit.interpreter.launch`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from emit.interpreter import ops as ops
-from emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, end_copies, launch
-from emit.interpreter.products import multiply, taken
-from emit.loop_ir.loops import (
+from polyc.emit.interpreter import ops as ops
+from polyc.emit.interpreter.launch import DataRace, DivergentBarrier, Watch, begin_copy, end_copies, launch
+from polyc.emit.interpreter.products import multiply, taken
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
     Broadcast,
@@ -35,9 +35,9 @@ from emit.loop_ir.loops import (
     Store,
     VLoad,
 )
-from poly.dtypes import DType, bool_
-from poly.errors import ArgumentError, BuildError
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.dtypes import DType, bool_
+from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
 Env = dict[str, Any]
 Run = Callable[[Env], Any]

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from emit.loop_ir.loops import Alloc, Barrier, Block, For, If, Launch, Let, Stmt, WarpReduce, walk
-from emit.loop_ir.printer import expr_text
-from poly.errors import BuildError
-from poly.expr import Binary, Expr, Var
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, If, Launch, Let, Stmt, WarpReduce, walk
+from polyc.emit.loop_ir.printer import expr_text
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Expr, Var
 
 Env = dict[str, Any]
 Run = Callable[[Env], Any]

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from poly.dtypes import DType, bool_, f32, f64
-from poly.expr import COMPARISONS
-from poly.intrinsics import TABLE
+from polyc.poly.dtypes import DType, bool_, f32, f64
+from polyc.poly.expr import COMPARISONS
+from polyc.poly.intrinsics import TABLE
 
 Op = Callable[..., Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from emit.loop_ir.loops import PanelProduct, WarpgroupProduct, WarpProduct
-from poly.tf32 import rounded_to_tf32
+from polyc.emit.loop_ir.loops import PanelProduct, WarpgroupProduct, WarpProduct
+from polyc.poly.tf32 import rounded_to_tf32
 
 Element = Callable[[str, tuple[int, ...]], Any]
 Place = tuple[int, ...]

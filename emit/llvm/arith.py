@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emit.llvm.code import FunctionText
-from emit.llvm.types import Value, constant, register_type, scalar_type, splat, suffix
-from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i16, i32, i64, u64
-from poly.errors import BuildError
+from polyc.emit.llvm.code import FunctionText
+from polyc.emit.llvm.types import Value, constant, register_type, scalar_type, splat, suffix
+from polyc.poly.dtypes import DType, bf16, bool_, f16, f32, f64, i16, i32, i64, u64
+from polyc.poly.errors import BuildError
 
 _FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
@@ -32,7 +32,7 @@ class Arithmetic:
 
     `fast` (fast_math) lets LLVM divide by multiplying with a reciprocal, and nothing more:
     contraction is the fma pass's work, reassociation the scheduler's, and the elementary
-    functions (`emit.mathlib`) are wrong if their additions are reordered.
+    functions (`polyc.emit.mathlib`) are wrong if their additions are reordered.
     """
 
     def __init__(self, f: FunctionText, fast: bool = False) -> None:
@@ -76,7 +76,7 @@ class Arithmetic:
     # ---- binary ----
 
     def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
-        """An operator of `poly.expr` other than lazy `and`/`or` (those come in evaluated)."""
+        """An operator of `polyc.poly.expr` other than lazy `and`/`or` (those come in evaluated)."""
         if op in _ICMP:
             return self.compare(op, a, b)
         if self._narrow_float(a):

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from emit.llvm.code import FunctionText
-from emit.llvm.types import memory_type, vector
-from emit.loop_ir.loops import Buffer, Ramp, VLoad
-from poly.expr import Const, Expr, walk
+from polyc.emit.llvm.code import FunctionText
+from polyc.emit.llvm.types import memory_type, vector
+from polyc.emit.loop_ir.loops import Buffer, Ramp, VLoad
+from polyc.poly.expr import Const, Expr, walk
 
 LANE_BITS = 128  # what one shuffle can rearrange freely on every machine
 WIDEST_BITS = 512  # of the vectors that rows are read in; LLVM cuts them to the machine's

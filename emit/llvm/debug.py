@@ -1,7 +1,7 @@
 """Line tables: which loop-IR statement each instruction comes from.
 
 LLVM carries `!dbg` locations through its optimiser into `.loc` directives of the assembly. The
-"source file" of these locations is the text of the loop IR (`emit.loop_ir.printer`), so that a line of
+"source file" of these locations is the text of the loop IR (`polyc.emit.loop_ir.printer`), so that a line of
 machine code leads back to a line of loops. Only text for people is made this way: the code that
 runs is printed without, and is the same (LLVM's rule that debug information changes no code).
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emit.llvm.code import ModuleText
-from emit.loop_ir.loops import Stmt
+from polyc.emit.llvm.code import ModuleText
+from polyc.emit.loop_ir.loops import Stmt
 
 
 class LineTable:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from emit.llvm import columns
-from emit.llvm.arith import Arithmetic
-from emit.llvm.code import FunctionText
-from emit.llvm.types import Value, constant, memory_type, scalar_type, suffix, vector
-from emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
-from emit.loop_ir.ranges import Ranges
-from poly.dtypes import bool_, i64, u8
-from poly.errors import BuildError
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from polyc.emit.llvm import columns
+from polyc.emit.llvm.arith import Arithmetic
+from polyc.emit.llvm.code import FunctionText
+from polyc.emit.llvm.types import Value, constant, memory_type, scalar_type, suffix, vector
+from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
+from polyc.emit.loop_ir.ranges import Ranges
+from polyc.poly.dtypes import bool_, i64, u8
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 
 NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
 

@@ -15,17 +15,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emit.llvm import columns
-from emit.llvm.code import FunctionText, ModuleText
-from emit.llvm.debug import LineTable
-from emit.llvm.expr import Expressions, Storage
-from emit.llvm.types import Value, constant, memory_type
-from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Prefetch, Ramp, Stmt, Store, VLoad, walk
-from poly.dtypes import i64
-from poly.errors import BuildError
-from poly.expr import Const, Expr, Var
-from poly.expr import walk as walk_expr
-from poly.target import Target
+from polyc.emit.llvm import columns
+from polyc.emit.llvm.code import FunctionText, ModuleText
+from polyc.emit.llvm.debug import LineTable
+from polyc.emit.llvm.expr import Expressions, Storage
+from polyc.emit.llvm.types import Value, constant, memory_type
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    If,
+    Let,
+    Prefetch,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Const, Expr, Var
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.target import Target
 
 STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
@@ -35,7 +49,7 @@ LOOP_STACK = 262144  # both, in the function of a parallel loop: its arrays cann
 def to_llvm(fn: Function, target: Target, lines: Mapping[int, int] | None = None) -> str:
     """The LLVM module of one kernel (vectors expanded, no `vector`/`unroll` loops left).
 
-    With `lines` (`id(statement)` to line) instructions carry debug locations (`emit.llvm.debug`).
+    With `lines` (`id(statement)` to line) instructions carry debug locations (`polyc.emit.llvm.debug`).
 
     Raises:
         BuildError: the loop IR holds something that LLVM IR has no form for.

@@ -10,8 +10,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from poly.errors import BuildError
-from poly.target import Target
+from polyc.poly.errors import BuildError
+from polyc.poly.target import Target
 
 _lock = threading.RLock()  # LLVM's pass managers and target machines are not to be shared
 _library_names = itertools.count()

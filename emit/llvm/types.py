@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from poly.dtypes import DType
+from polyc.poly.dtypes import DType
 
 _REGISTER = {"bool_": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}
 _INTRINSIC_SUFFIX = {"i1": "i1", "half": "f16", "float": "f32", "double": "f64"}

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from poly.dtypes import i64
-from poly.expr import Binary, Const, Expr, Unary, Var, const_int, walk
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Const, Expr, Unary, Var, const_int, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The loop IR: the one small typed language between schedule trees and printers.
 
-Expressions are `poly.expr` nodes plus the vector nodes below. A program is a `Function`.
+Expressions are `polyc.poly.expr` nodes plus the vector nodes below. A program is a `Function`.
 All optimisation happens on this IR or above it; emitters print it and decide nothing.
 
-Rules (checked by `emit.loop_ir.verify`):
+Rules (checked by `polyc.emit.loop_ir.verify`):
 * every `Var` is bound by an enclosing `For`/`Let` or is a size parameter; names are unique;
 * a `Load`/`Store` names a buffer in scope, with one index per dimension;
 * in a vector expression every operand is scalar-free: scalars enter through `Broadcast`;
@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from poly.dtypes import DType
-from poly.expr import Expr, Span, hashed_once
-from poly.tree import GpuAxis, Space
+from polyc.poly.dtypes import DType
+from polyc.poly.expr import Expr, Span, hashed_once
+from polyc.poly.tree import GpuAxis, Space
 
 ForKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
 
@@ -104,7 +104,7 @@ class HReduce(Expr):
     """Horizontal reduction of a vector to a scalar: `op` is `+ * min max and or & | ^`.
 
     Order is part of the meaning: halves are combined pairwise (lane i with lane i + n/2),
-    repeatedly; `min`/`max` as in `poly.expr`.
+    repeatedly; `min`/`max` as in `polyc.poly.expr`.
     """
 
     op: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -26,8 +26,8 @@ from emit.loop_ir.loops import (
     WarpProduct,
     WarpReduce,
 )
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
 _LEVEL = {
     "or": 1,

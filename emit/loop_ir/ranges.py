@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from emit.loop_ir.loops import Buffer, For, Ramp, VLoad
-from poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
+from polyc.emit.loop_ir.loops import Buffer, For, Ramp, VLoad
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
 
 Interval = tuple[int | None, int | None]  # inclusive; None = unbounded
 UNKNOWN: Interval = (None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
     For,
@@ -20,7 +20,7 @@ from emit.loop_ir.loops import (
     WarpReduce,
     walk,
 )
-from poly.expr import Expr, Load, Var, rewrite, substitute
+from polyc.poly.expr import Expr, Load, Var, rewrite, substitute
 
 
 def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:

@@ -1,4 +1,4 @@
-"""The loop-IR verifier: every rule of `emit.loop_ir.loops`, plus types of all expressions.
+"""The loop-IR verifier: every rule of `polyc.emit.loop_ir.loops`, plus types of all expressions.
 
 Inside a launch each variable is uniform (the same for all threads of a block) or not: what is
 computed from thread variables or loaded is not. A barrier may stand only under uniform loops
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from emit.loop_ir.linear import variables
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.linear import variables
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -34,13 +34,13 @@ from emit.loop_ir.loops import (
     WarpReduce,
     walk,
 )
-from emit.loop_ir.verify_warps import Broken, check_warps
-from poly.dtypes import DType, bool_, i64
-from poly.errors import BuildError
-from poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.expr import walk as walk_expr
-from poly.intrinsics import TABLE
-from poly.tree import is_bound
+from polyc.emit.loop_ir.verify_warps import Broken, check_warps
+from polyc.poly.dtypes import DType, bool_, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.intrinsics import TABLE
+from polyc.poly.tree import is_bound
 
 Type = tuple[DType, int]  # element type and lanes
 

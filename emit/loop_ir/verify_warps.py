@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emit.loop_ir.linear import linear
-from emit.loop_ir.loops import Buffer, Launch, PanelProduct, WarpgroupProduct, WarpProduct, WarpReduce
-from poly.expr import Const, Expr, Var, const_int
+from polyc.emit.loop_ir.linear import linear
+from polyc.emit.loop_ir.loops import Buffer, Launch, PanelProduct, WarpgroupProduct, WarpProduct, WarpReduce
+from polyc.poly.expr import Const, Expr, Var, const_int
 
 WARP = 32  # threads that exchange registers
 

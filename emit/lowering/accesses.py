@@ -13,10 +13,10 @@ from typing import Any
 
 import islpy as isl
 
-from emit.lowering.promotion import Copy, Promotion, accesses, copied_element, element_of, prefix_of
-from emit.lowering.schedule_to_isl import EXACT, PROMOTE, IslSchedule
-from poly.expr import Expr
-from poly.scop import Scop
+from polyc.emit.lowering.promotion import Copy, Promotion, accesses, copied_element, element_of, prefix_of
+from polyc.emit.lowering.schedule_to_isl import EXACT, PROMOTE, IslSchedule
+from polyc.poly.expr import Expr
+from polyc.poly.scop import Scop
 
 Subscripts = tuple[str, tuple[isl.AstExpr, ...]]
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
-from emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
-from emit.loop_ir.loops import For, Function, If, Stmt, Store
-from emit.loop_ir.rewrite import with_bodies
-from poly.dtypes import bool_, i64
-from poly.errors import BuildError
-from poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var, const_int, substitute
-from poly.expr import walk as walk_expr
-from poly.forms.affine import constant_of, depends_on_memory
-from poly.scop import DYNAMIC_EXTENT, DynamicBound, Scop, Statement
-from poly.tree import Band, Member, Node, loop_dim
-from poly.tree import walk as walk_tree
+from polyc.emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
+from polyc.emit.loop_ir.loops import For, Function, If, Stmt, Store
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var, const_int, substitute
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.forms.affine import constant_of, depends_on_memory
+from polyc.poly.scop import DYNAMIC_EXTENT, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Member, Node, loop_dim
+from polyc.poly.tree import walk as walk_tree
 
 Bounds = tuple[Expr, Expr]
 

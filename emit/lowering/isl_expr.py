@@ -1,4 +1,4 @@
-"""isl AST expressions as `poly.expr` expressions (all i64 or bool)."""
+"""isl AST expressions as `polyc.poly.expr` expressions (all i64 or bool)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from poly.dtypes import bool_, i64
-from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Select, Unary, const_int
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Const, Expr, Select, Unary, const_int
 
 _OP = isl.ast_expr_op_type
 _ARITHMETIC = {

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import islpy as isl
 
-from emit.loop_ir.loops import Alloc, Function, If, Stmt, Store, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.lowering.isl_expr import to_expr
-from emit.passes.simplify import simplify
-from emit.proof.read_back import Lifetime, Place, read_back
-from poly.expr import Expr, Load, Var
-from poly.scop import Scop
+from polyc.emit.loop_ir.loops import Alloc, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.lowering.isl_expr import to_expr
+from polyc.emit.passes.simplify import simplify
+from polyc.emit.proof.read_back import Lifetime, Place, read_back
+from polyc.poly.expr import Expr, Load, Var
+from polyc.poly.scop import Scop
 
 SET, PARAM = isl.dim_type.set, isl.dim_type.param
 

@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from emit.loop_ir.linear import difference, linear, operands, rebuild
-from emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
-from emit.loop_ir.rewrite import Names, substitute_stmt
-from emit.lowering.accesses import AccessPlan, run_build
-from emit.lowering.dynamic import UnknownEnd, real_bounds
-from emit.lowering.isl_expr import arguments, to_expr
-from emit.lowering.lifetimes import guard_copies
-from emit.lowering.promotion import Copy
-from emit.lowering.schedule_to_isl import EXACT, LOOP, PROMOTE, IslSchedule, to_isl
-from emit.passes.nonpositive import sharpen
-from emit.passes.simplify import simplify, simplify_expr
-from emit.pipeline import run_passes
-from emit.proof.proven import proven
-from emit.proof.read_back import WrongLoops
-from poly.errors import BuildError
-from poly.expr import Binary, Expr, Load, Var, const_int
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Array, Scop
-from poly.target import Target
-from poly.tree import Member, Node, is_bound
+from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
+from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
+from polyc.emit.loop_ir.rewrite import Names, substitute_stmt
+from polyc.emit.lowering.accesses import AccessPlan, run_build
+from polyc.emit.lowering.dynamic import UnknownEnd, real_bounds
+from polyc.emit.lowering.isl_expr import arguments, to_expr
+from polyc.emit.lowering.lifetimes import guard_copies
+from polyc.emit.lowering.promotion import Copy
+from polyc.emit.lowering.schedule_to_isl import EXACT, LOOP, PROMOTE, IslSchedule, to_isl
+from polyc.emit.passes.nonpositive import sharpen
+from polyc.emit.passes.simplify import simplify, simplify_expr
+from polyc.emit.pipeline import run_passes
+from polyc.emit.proof.proven import proven
+from polyc.emit.proof.read_back import WrongLoops
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Expr, Load, Var, const_int
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Array, Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Member, Node, is_bound
 
 AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
 LAST_QUOTA = 5 * AST_QUOTA  # of the loops after which there are no others to try

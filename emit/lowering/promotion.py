@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from emit.loop_ir.loops import Buffer
-from emit.lowering.isl_expr import to_expr
-from poly.access import accesses as all_accesses
-from poly.dtypes import DType
-from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Load, Var, const_int, walk
-from poly.forms.affine import NotAffine, to_pw_aff
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop, Statement
-from poly.tree import LoopKind, Member, Promote, time_maps
+from polyc.emit.loop_ir.loops import Buffer
+from polyc.emit.lowering.isl_expr import to_expr
+from polyc.poly.access import accesses as all_accesses
+from polyc.poly.dtypes import DType
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, walk
+from polyc.poly.forms.affine import NotAffine, to_pw_aff
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import LoopKind, Member, Promote, time_maps
 
 FIRST_ACCESS_QUOTA = 200_000  # isl operations to find out which elements need no copy in
 UNROLL_LIMIT = 32  # copies of a short innermost loop that are written out
@@ -341,7 +341,7 @@ def copy_extension(copy: Copy, members: dict[str, Member]) -> isl.ScheduleNode:
 
 
 def loose_extension(copy: Copy, members: dict[str, Member], mark: str) -> isl.ScheduleNode:
-    """The same without remainders (`emit.lowering.schedule_to_isl.loosened`): loops over the array's elements,
+    """The same without remainders (`polyc.emit.lowering.schedule_to_isl.loosened`): loops over the array's elements,
     and more of them than are copied; the mark says which."""
     shown = isl.Map.from_basic_map(copy.extension.remove_divs().polyhedral_hull())
     node = isl.ScheduleNode.from_extension(isl.UnionMap.from_map(shown)).child(0)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from emit.lowering.promotion import Copy, Promotion, copy_extension, loose_extension, plan_promotion
-from poly.errors import BuildError
-from poly.forms.affine import constant_of
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bound, walk
+from polyc.emit.lowering.promotion import Copy, Promotion, copy_extension, loose_extension, plan_promotion
+from polyc.poly.errors import BuildError
+from polyc.poly.forms.affine import constant_of
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bound, walk
 
 LOOP = "loop:"
 PROMOTE = "promote:"

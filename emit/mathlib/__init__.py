@@ -5,6 +5,6 @@ After `expand_function` only these Calls are left, all exact or correctly rounde
 by bit (given that no back end contracts or reassociates floating point by itself).
 """
 
-from emit.mathlib.expand import BASIC, expand_function
+from polyc.emit.mathlib.expand import BASIC, expand_function
 
 __all__ = ["BASIC", "expand_function"]

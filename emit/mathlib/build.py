@@ -2,7 +2,7 @@
 
 A `V` wraps an expression together with its lane count, so that formulas in this package
 read like formulas: operators make `Binary` nodes, Python numbers become constants
-(broadcast in vector code). Values may be shared freely: `emit.mathlib.expand` turns the
+(broadcast in vector code). Values may be shared freely: `polyc.emit.mathlib.expand` turns the
 resulting DAG into `Let`s.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from emit.loop_ir.loops import Broadcast
-from poly.dtypes import DType, bool_, f32, f64, i32, i64
-from poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary
+from polyc.emit.loop_ir.loops import Broadcast
+from polyc.poly.dtypes import DType, bool_, f32, f64, i32, i64
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary
 
 Number = int | float
 
@@ -152,7 +152,7 @@ def where(cond: V, a: V | Number, b: V | Number) -> V:
 
 
 def minimum(x: V, bound: V | Number) -> V:
-    """The smaller; NaN in `x` stays (see `poly.expr` on `min`)."""
+    """The smaller; NaN in `x` stays (see `polyc.poly.expr` on `min`)."""
     return x._binary("min", bound)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from emit.mathlib import coefficients as c
-from emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, where
-from poly.dtypes import DType, f32, f64, i32, i64
+from polyc.emit.mathlib import coefficients as c
+from polyc.emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, where
+from polyc.poly.dtypes import DType, f32, f64, i32, i64
 
 
 @dataclass(frozen=True, slots=True)

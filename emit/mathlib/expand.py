@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -31,11 +31,11 @@ from emit.loop_ir.loops import (
     VLoad,
     WarpReduce,
 )
-from emit.loop_ir.rewrite import binders
-from emit.mathlib import exp_log, pairs, power, special, trig
-from emit.mathlib.build import V
-from poly.dtypes import DType, bf16, bool_, f16, f32
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.emit.loop_ir.rewrite import binders
+from polyc.emit.mathlib import exp_log, pairs, power, special, trig
+from polyc.emit.mathlib.build import V
+from polyc.poly.dtypes import DType, bf16, bool_, f16, f32
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
 BASIC = frozenset(
     ("fma", "floor", "ceil", "round", "trunc", "abs", "sqrt", "isnan", "isinf", "bitcast", "dot_pairs", "widen_pairs")

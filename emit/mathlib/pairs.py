@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emit.mathlib.build import V
+from polyc.emit.mathlib.build import V
 
 HIGH = -65536  # the bits of the high half
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from emit.mathlib import coefficients as c
-from emit.mathlib.build import V, fma, horner, maximum, minimum, sign_bit, where, with_sign
-from emit.mathlib.exp_log import F64, exp, exp_poly, exp_reduce, log, log_split, scale, to_float
-from poly.dtypes import f32, f64
+from polyc.emit.mathlib import coefficients as c
+from polyc.emit.mathlib.build import V, fma, horner, maximum, minimum, sign_bit, where, with_sign
+from polyc.emit.mathlib.exp_log import F64, exp, exp_poly, exp_reduce, log, log_split, scale, to_float
+from polyc.poly.dtypes import f32, f64
 
 Pair = tuple[V, V]
 _THIRD = (0.3333333333333333, 1.850371707708594e-17)

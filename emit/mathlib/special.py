@@ -6,10 +6,10 @@ sinh < 3 ulp, cosh < 2 ulp, rsqrt < 1.5 ulp.
 
 from __future__ import annotations
 
-from emit.mathlib import coefficients as c
-from emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, sign_bit, where, with_sign
-from emit.mathlib.exp_log import F32, exp_bounded, exp_factors, exp_scaled, format_of
-from poly.dtypes import f32
+from polyc.emit.mathlib import coefficients as c
+from polyc.emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, sign_bit, where, with_sign
+from polyc.emit.mathlib.exp_log import F32, exp_bounded, exp_factors, exp_scaled, format_of
+from polyc.poly.dtypes import f32
 
 
 def erf(x: V) -> V:

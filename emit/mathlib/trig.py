@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from emit.mathlib import coefficients as c
-from emit.mathlib.build import V, fma, horner, sign_bit, where, with_sign
-from emit.mathlib.exp_log import nearest
-from poly.dtypes import f32, f64, i32
+from polyc.emit.mathlib import coefficients as c
+from polyc.emit.mathlib.build import V, fma, horner, sign_bit, where, with_sign
+from polyc.emit.mathlib.exp_log import nearest
+from polyc.poly.dtypes import f32, f64, i32
 
 RANGE = 2.0**30
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emit.loop_ir.linear import difference, operands
-from emit.loop_ir.loops import For
-from poly.dtypes import bool_
-from poly.expr import Binary, Expr
+from polyc.emit.loop_ir.linear import difference, operands
+from polyc.emit.loop_ir.loops import For
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loop_ir.loops import Function, Stmt, Store
-from emit.loop_ir.rewrite import map_exprs, with_bodies
-from poly.dtypes import f32, f64
-from poly.expr import Binary, Call, Expr, Load, Unary, rewrite
+from polyc.emit.loop_ir.loops import Function, Stmt, Store
+from polyc.emit.loop_ir.rewrite import map_exprs, with_bodies
+from polyc.poly.dtypes import f32, f64
+from polyc.poly.expr import Binary, Call, Expr, Load, Unary, rewrite
 
 
 def contract(fn: Function) -> Function:

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from emit.loop_ir.loops import Function, Stmt, Store
-from emit.loop_ir.rewrite import with_bodies
-from poly.dependences import conflicts
-from poly.expr import Binary, Call, Expr, Load, Var, loads, rewrite, walk
-from poly.forms.affine import NotAffine, set_space, to_pw_aff
-from poly.scop import Scop, Statement
+from polyc.emit.loop_ir.loops import Function, Stmt, Store
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.poly.dependences import conflicts
+from polyc.poly.expr import Binary, Call, Expr, Load, Var, loads, rewrite, walk
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.scop import Scop, Statement
 
 NAME = "exp_nonpositive"
 

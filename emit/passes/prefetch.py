@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from emit.loop_ir.linear import linear, rebuild, variables
-from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, Prefetch, Ramp, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from emit.passes.bounds import full
-from poly.expr import Const, Expr, Load, Var, const_int, substitute
-from poly.expr import walk as nodes
-from poly.target import Target
+from polyc.emit.loop_ir.linear import linear, rebuild, variables
+from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, Prefetch, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.expr import Const, Expr, Load, Var, const_int, substitute
+from polyc.poly.expr import walk as nodes
+from polyc.poly.target import Target
 
 FEW = 24  # tiles that use a panel
 SHARE = 2  # of the second-level cache, that a panel may take

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from emit.loop_ir.linear import difference, linear, nonnegative
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.linear import difference, linear, nonnegative
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
     Broadcast,
@@ -28,12 +28,12 @@ from emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from emit.loop_ir.rewrite import stmt_exprs
-from emit.passes.vector_expr import Lanes, negated
-from poly.dtypes import DType, bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
-from poly.expr import walk as walk_expr
-from poly.reduction import identity
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.passes.vector_expr import Lanes, negated
+from polyc.poly.dtypes import DType, bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.reduction import identity
 
 PLACEHOLDER = "@acc"  # stands for the accumulator while an update is vectorised
 INTERLEAVED = 4  # accumulators that hide the latency of a dependent vector operation

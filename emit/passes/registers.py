@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from emit.loop_ir.loops import Alloc, Function, Ramp, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.expr import Const, Expr, Load
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.loops import Alloc, Function, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.expr import Const, Expr, Load
+from polyc.poly.expr import walk as walk_expr
 
 
 def check_registers(fn: Function) -> Function:

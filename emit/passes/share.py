@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from emit.loop_ir.loops import Block, Broadcast, Function, Let, Stmt, Store, VLoad
-from emit.loop_ir.rewrite import Names, binders, with_bodies
-from poly.expr import Binary, Expr, Load, Select, Var, rewrite, walk
+from polyc.emit.loop_ir.loops import Block, Broadcast, Function, Let, Stmt, Store, VLoad
+from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.poly.expr import Binary, Expr, Load, Select, Var, rewrite, walk
 
 LONGEST = 64  # stores that share values: bounds the nesting of Lets
 

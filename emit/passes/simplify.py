@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emit.loop_ir.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -29,9 +29,9 @@ from emit.loop_ir.loops import (
     VLoad,
     WarpReduce,
 )
-from emit.loop_ir.rewrite import map_exprs, substitute_stmt
-from poly.dtypes import bool_, i64
-from poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
+from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Unary, Var, const_int
 
 EMPTY = Block(())
 

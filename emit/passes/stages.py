@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
 
-from emit.loop_ir.linear import linear, rebuild
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.linear import linear, rebuild
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
     Broadcast,
@@ -34,10 +34,10 @@ from emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from emit.loop_ir.rewrite import Names, binders, substitute_stmt, with_bodies
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, rewrite, substitute
-from poly.expr import walk as nodes
+from polyc.emit.loop_ir.rewrite import Names, binders, substitute_stmt, with_bodies
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, rewrite, substitute
+from polyc.poly.expr import walk as nodes
 
 WINDOW = 112  # vector operations that wait for their operands at once (measured on Zen 3; others hold about as many)
 PER_CYCLE = 2.5  # vector operations that are done in a cycle

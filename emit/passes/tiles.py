@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from emit.loop_ir.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
-from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
-from emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
-from emit.passes.bounds import full
-from emit.passes.simplify import simplify_stmt
-from poly.dtypes import bool_
-from poly.expr import Binary, Const, Expr, Var, const_int, rewrite
+from polyc.emit.loop_ir.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
+from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.emit.passes.simplify import simplify_stmt
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite
 
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own
 

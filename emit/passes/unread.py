@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.expr import Var
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Let, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.expr import Var
+from polyc.poly.expr import walk as walk_expr
 
 
 def drop_unread(fn: Function) -> Function:

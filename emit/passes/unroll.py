@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loop_ir.linear import difference, linear, operands, rebuild
-from emit.loop_ir.loops import Block, For, Function, If, Stmt, Store, walk
-from emit.loop_ir.rewrite import substitute_stmt, with_bodies
-from emit.passes.bounds import full
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Expr, Var, const_int
+from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
+from polyc.emit.loop_ir.loops import Block, For, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import substitute_stmt, with_bodies
+from polyc.emit.passes.bounds import full
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Expr, Var, const_int
 
 STATEMENT_LIMIT = 4096  # copies of stores that one loop may expand to
 

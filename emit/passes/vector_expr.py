@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from emit.loop_ir.linear import is_index, linear, nonnegative, rebuild
-from emit.loop_ir.loops import Broadcast, Buffer, Ramp, VLoad
-from poly.dtypes import DType, bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
+from polyc.emit.loop_ir.linear import is_index, linear, nonnegative, rebuild
+from polyc.emit.loop_ir.loops import Broadcast, Buffer, Ramp, VLoad
+from polyc.poly.dtypes import DType, bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
 
 
 class Cannot(Exception):

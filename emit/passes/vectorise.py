@@ -11,17 +11,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from emit.loop_ir.linear import difference, is_index, linear, nonnegative, rebuild
-from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
-from emit.mathlib import BASIC
-from emit.passes.bounds import full
-from emit.passes.reductions import Accumulators, combine_in_place
-from emit.passes.vector_expr import Cannot, Lanes, negated, widest
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Call, Const, Expr, Load, Select, Var, const_int, loads
-from poly.expr import walk as walk_expr
-from poly.target import Target
+from polyc.emit.loop_ir.linear import difference, is_index, linear, nonnegative, rebuild
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    If,
+    Let,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
+from polyc.emit.mathlib import BASIC
+from polyc.emit.passes.bounds import full
+from polyc.emit.passes.reductions import Accumulators, combine_in_place
+from polyc.emit.passes.vector_expr import Cannot, Lanes, negated, widest
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Var, const_int, loads
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.target import Target
 
 WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code
 MOST_PARTS = 2  # of a vector that is not whole; one of more parts is masked

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs, with_bodies
-from poly.expr import Binary, Const, Expr, Load, Select
-from poly.expr import walk as walk_expr
+from polyc.emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.poly.expr import Binary, Const, Expr, Load, Select
+from polyc.poly.expr import walk as walk_expr
 
 Element = tuple[int, ...]
 Lanes = tuple[bool, ...]

@@ -20,19 +20,19 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from emit.loop_ir.linear import interval, linear
-from emit.loop_ir.loops import Function
-from emit.loop_ir.printer import expr_text
-from emit.proof.correspondence import enter_copies, enter_touches
-from emit.proof.flow import lost, missed
-from emit.proof.order import maybe_not_before, surely_before
-from emit.proof.read_back import Place
-from emit.proof.touches import Book, Books, Touch
-from emit.proof.values import Executed
-from poly.dtypes import bool_
-from poly.expr import Binary, const_int
-from poly.forms.affine import to_set
-from poly.scop import Scop
+from polyc.emit.loop_ir.linear import interval, linear
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.printer import expr_text
+from polyc.emit.proof.correspondence import enter_copies, enter_touches
+from polyc.emit.proof.flow import lost, missed
+from polyc.emit.proof.order import maybe_not_before, surely_before
+from polyc.emit.proof.read_back import Place
+from polyc.emit.proof.touches import Book, Books, Touch
+from polyc.emit.proof.values import Executed
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, const_int
+from polyc.poly.forms.affine import to_set
+from polyc.poly.scop import Scop
 
 
 def prove_buffers(scop: Scop, fn: Function, places: Sequence[Executed], others: Sequence[Place]) -> None:

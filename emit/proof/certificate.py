@@ -1,4 +1,4 @@
-"""A certificate of generated loops: model and loops as plain text, for `emit.proof.checker`.
+"""A certificate of generated loops: model and loops as plain text, for `polyc.emit.proof.checker`.
 
 JSON with: the Scop's sizes, arrays, statements (domain, time in program order, accesses,
 expressions) as isl and Python text, and the loops as Python-like text with the instance that each
@@ -12,14 +12,14 @@ from typing import Any
 
 import islpy as isl
 
-from emit.loop_ir.loops import Function, Store, walk
-from emit.loop_ir.printer import expr_text, to_text
-from emit.passes.simplify import simplify_expr
-from poly.access import accesses
-from poly.errors import BuildError
-from poly.expr import Load
-from poly.scop import Scop, Statement
-from poly.tree import time_maps
+from polyc.emit.loop_ir.loops import Function, Store, walk
+from polyc.emit.loop_ir.printer import expr_text, to_text
+from polyc.emit.passes.simplify import simplify_expr
+from polyc.poly.access import accesses
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Load
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import time_maps
 
 FORMAT = "polyc certificate of loops, version 1"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import islpy as isl
 
-from emit.proof.order import concurrent, meeting
-from emit.proof.touches import Book, Books, Copy, Touch
+from polyc.emit.proof.order import concurrent, meeting
+from polyc.emit.proof.touches import Book, Books, Copy, Touch
 
 OUT = isl.dim_type.out
 

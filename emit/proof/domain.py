@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from emit.loop_ir.loops import Function
-from emit.proof.read_back import WrongLoops
-from emit.proof.values import Executed
-from poly.access import guard
-from poly.forms.affine import set_space
-from poly.scop import Scop, Statement
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.proof.read_back import WrongLoops
+from polyc.emit.proof.values import Executed
+from polyc.poly.access import guard
+from polyc.poly.forms.affine import set_space
+from polyc.poly.scop import Scop, Statement
 
 
 def prove_domain(scop: Scop, fn: Function, places: Sequence[Executed]) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import islpy as isl
 
-from emit.proof.touches import Book
-from poly.access import Access, accesses
-from poly.ordering.caller import never_replaced, never_written
-from poly.ordering.promotion import value_flow
-from poly.scop import Scop
+from polyc.emit.proof.touches import Book
+from polyc.poly.access import Access, accesses
+from polyc.poly.ordering.caller import never_replaced, never_written
+from polyc.poly.ordering.promotion import value_flow
+from polyc.poly.scop import Scop
 
 OUT = isl.dim_type.out
 

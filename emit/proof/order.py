@@ -2,7 +2,7 @@
 
 The time of a store's run is its loop variables with the places in the text between them. The
 conflicts of the Scop are pulled back to the loop variables and followed from loop to loop, as
-`poly.legality` does with the members of a schedule tree.
+`polyc.poly.legality` does with the members of a schedule tree.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from emit.loop_ir.loops import Block, For, Function
-from emit.proof.read_back import Place, WrongLoops
-from emit.proof.values import Executed
-from poly.dependences import conflicts
-from poly.scop import Scop
-from poly.tree import is_bound
+from polyc.emit.loop_ir.loops import Block, For, Function
+from polyc.emit.proof.read_back import Place, WrongLoops
+from polyc.emit.proof.values import Executed
+from polyc.poly.dependences import conflicts
+from polyc.poly.scop import Scop
+from polyc.poly.tree import is_bound
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

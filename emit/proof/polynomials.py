@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import islpy as isl
 
-from poly.expr import Binary, Const, Expr, Unary
-from poly.forms.affine import NotAffine, to_pw_aff
+from polyc.poly.expr import Binary, Const, Expr, Unary
+from polyc.poly.forms.affine import NotAffine, to_pw_aff
 
 Polynomial = dict[tuple[int, ...], int]  # factors (numbers of atoms, ascending) -> coefficient
 

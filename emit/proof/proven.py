@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from emit.loop_ir.loops import Function
-from emit.proof.buffers import prove_buffers
-from emit.proof.domain import prove_domain
-from emit.proof.order import prove_order
-from emit.proof.read_back import Place, read_back
-from emit.proof.values import Executed, executed
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.proof.buffers import prove_buffers
+from polyc.emit.proof.domain import prove_domain
+from polyc.emit.proof.order import prove_order
+from polyc.emit.proof.read_back import Place, read_back
+from polyc.emit.proof.values import Executed, executed
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
 
 QUOTA = 20_000_000  # isl operations for one part of the proof, some seconds
 

@@ -8,14 +8,14 @@ from functools import cached_property
 
 import islpy as isl
 
-from emit.loop_ir.linear import Interval, interval_of, operands
-from emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
-from emit.loop_ir.rewrite import substitute_stmt
-from poly.dtypes import bool_
-from poly.errors import BuildError
-from poly.expr import Binary, Expr, Unary, Var, const_int, substitute
-from poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
-from poly.scop import Scop
+from polyc.emit.loop_ir.linear import Interval, interval_of, operands
+from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
+from polyc.emit.loop_ir.rewrite import substitute_stmt
+from polyc.poly.dtypes import bool_
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Expr, Unary, Var, const_int, substitute
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.scop import Scop
 
 
 class WrongLoops(BuildError):

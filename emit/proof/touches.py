@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from emit.loop_ir.loops import Function
-from emit.proof.read_back import Lifetime, Place, WrongLoops
-from emit.proof.values import Executed, Use
-from poly.expr import Expr, Load, Var
-from poly.forms.affine import NotAffine
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.proof.read_back import Lifetime, Place, WrongLoops
+from polyc.emit.proof.values import Executed, Use
+from polyc.poly.expr import Expr, Load, Var
+from polyc.poly.forms.affine import NotAffine
 
 
 @dataclass(frozen=True, eq=False)

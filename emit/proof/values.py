@@ -15,16 +15,16 @@ from math import copysign, isnan
 
 import islpy as isl
 
-from emit.loop_ir.linear import difference, is_index
-from emit.loop_ir.loops import Function, Store
-from emit.passes.simplify import simplify_expr
-from emit.proof.polynomials import Polynomials
-from emit.proof.read_back import Lifetime, Place, WrongLoops, resolved
-from poly.access import guard
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
-from poly.forms.affine import NotAffine, is_affine, to_pw_aff, to_set
-from poly.scop import Scop, Statement
+from polyc.emit.loop_ir.linear import difference, is_index
+from polyc.emit.loop_ir.loops import Function, Store
+from polyc.emit.passes.simplify import simplify_expr
+from polyc.emit.proof.polynomials import Polynomials
+from polyc.emit.proof.read_back import Lifetime, Place, WrongLoops, resolved
+from polyc.poly.access import guard
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from polyc.poly.forms.affine import NotAffine, is_affine, to_pw_aff, to_set
+from polyc.poly.scop import Scop, Statement
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Running a graph of tasks on the pool's threads, in LLVM IR; compiled together with `emit.run_time.threadpool`.
+"""Running a graph of tasks on the pool's threads, in LLVM IR; compiled together with `polyc.emit.run_time.threadpool`.
 
     void polyc_run_tasks(handle, void (*task)(int64_t number, void *context, handle), context, const int32_t *graph)
 

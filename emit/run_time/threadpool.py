@@ -4,7 +4,7 @@ A handle (the kernels' `runtime` argument) points to a block of memory: the addr
 
     void parallel_for(handle, void (*fn)(int64_t from, int64_t to, void *context), context, lo, hi)
 
-the number of threads, and the address of `polyc_run_tasks` (`emit.run_time.task_runner`).
+the number of threads, and the address of `polyc_run_tasks` (`polyc.emit.run_time.task_runner`).
 `parallel_for` runs `fn` over static chunks of [lo, hi) on all threads, the calling one included.
 Chunks depend only on the range and the number of threads; which thread takes which is
 left to chance. Calls from inside a parallel loop, or while another thread uses the pool,
@@ -20,10 +20,10 @@ import re
 import threading
 from typing import Any
 
-from emit import cache, targets
-from emit.llvm import jit
-from emit.run_time import task_runner
-from poly.errors import BuildError
+from polyc.emit import cache, targets
+from polyc.emit.llvm import jit
+from polyc.emit.run_time import task_runner
+from polyc.poly.errors import BuildError
 
 CHUNKS_PER_THREAD = 16
 SPINS = 4000  # some 50 microseconds before a worker sleeps

@@ -11,9 +11,9 @@ parameter `B`. `size`, `kernel`, `strides`, `dilations`, `begin` and `end` (pads
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from frontend_dsl import empty, grid, op, zeros
-from frontend_dsl.library.subscripts import flattened, place, window
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op, zeros
+from polyc.frontend_dsl.library.subscripts import flattened, place, window
+from polyc.poly.dtypes import DType
 
 Sizes = Sequence[int]
 Times = Callable[[Any, Any], Any]

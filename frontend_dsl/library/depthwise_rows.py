@@ -11,9 +11,9 @@ one remainder modulo the stride are stored side by side, as in `depthwise_stride
 
 from typing import Any
 
-from frontend_dsl import empty, grid, op
-from frontend_dsl.library.convolution import Sizes, padded, whole_vectors, windows
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op
+from polyc.frontend_dsl.library.convolution import Sizes, padded, whole_vectors, windows
+from polyc.poly.dtypes import DType
 
 
 def make_depthwise_rows(

@@ -13,9 +13,9 @@ pieces of four, two and one, each with all taps.
 
 from typing import Any
 
-from frontend_dsl import empty, grid, op, zeros
-from frontend_dsl.library.convolution import Sizes, padded, whole_vectors, windows
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op, zeros
+from polyc.frontend_dsl.library.convolution import Sizes, padded, whole_vectors, windows
+from polyc.poly.dtypes import DType
 
 
 def make_depthwise_strided(

@@ -5,8 +5,8 @@
 
 from typing import Any
 
-from frontend_dsl import empty, grid, op
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op
+from polyc.poly.dtypes import DType
 
 Shape = tuple[int, ...]
 

@@ -6,9 +6,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from frontend_dsl import empty, grid, op
-from frontend_dsl.library.subscripts import align
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op
+from polyc.frontend_dsl.library.subscripts import align
+from polyc.poly.dtypes import DType
 
 Shape = tuple[int, ...]
 Scalar = Callable[..., Any]

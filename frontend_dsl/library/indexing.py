@@ -9,8 +9,8 @@ that loops cannot report; it is clamped, so that no kernel reads outside its arr
 
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op
-from poly.dtypes import DType, i64
+from polyc.frontend_dsl import empty, grid, max, min, op
+from polyc.poly.dtypes import DType, i64
 
 Shape = tuple[int, ...]
 

@@ -5,9 +5,9 @@
 
 from typing import Any
 
-from frontend_dsl import abs, empty, grid, max, min, op
-from frontend_dsl.library.subscripts import align
-from poly.dtypes import DType, i32
+from polyc.frontend_dsl import abs, empty, grid, max, min, op
+from polyc.frontend_dsl.library.subscripts import align
+from polyc.poly.dtypes import DType, i32
 
 Shape = tuple[int, ...]
 

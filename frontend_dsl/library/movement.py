@@ -5,9 +5,9 @@
 
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op, zeros
-from frontend_dsl.library.subscripts import add, pick, step, window
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, max, min, op, zeros
+from polyc.frontend_dsl.library.subscripts import add, pick, step, window
+from polyc.poly.dtypes import DType
 
 Shape = tuple[int, ...]
 

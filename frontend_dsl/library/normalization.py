@@ -5,9 +5,9 @@
 
 from typing import Any
 
-from frontend_dsl import abs, empty, exp, grid, log, max, op, pow, sqrt
-from frontend_dsl.library.subscripts import pick
-from poly.dtypes import DType
+from polyc.frontend_dsl import abs, empty, exp, grid, log, max, op, pow, sqrt
+from polyc.frontend_dsl.library.subscripts import pick
+from polyc.poly.dtypes import DType
 
 Shape = tuple[int, ...]
 

@@ -5,8 +5,8 @@
 
 from typing import Any
 
-from frontend_dsl import dot_bf16, dot_pairs, empty, grid, op, pack_bf16
-from poly.dtypes import DType, bf16, f32, i32
+from polyc.frontend_dsl import dot_bf16, dot_pairs, empty, grid, op, pack_bf16
+from polyc.poly.dtypes import DType, bf16, f32, i32
 
 
 def pair(low: Any, high: Any) -> Any:

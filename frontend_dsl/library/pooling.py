@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from frontend_dsl import abs, empty, full, grid, max, min, op, pow, zeros
-from frontend_dsl.library.subscripts import window
-from poly.dtypes import DType, i64
+from polyc.frontend_dsl import abs, empty, full, grid, max, min, op, pow, zeros
+from polyc.frontend_dsl.library.subscripts import window
+from polyc.poly.dtypes import DType, i64
 
 Sizes = Sequence[int]
 MOST_ROWS = 16

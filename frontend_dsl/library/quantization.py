@@ -5,9 +5,9 @@
 
 from typing import Any
 
-from frontend_dsl import empty, fma, grid, max, min, op, round
-from frontend_dsl.library.subscripts import align
-from poly.dtypes import DType, f32, f64, i32
+from polyc.frontend_dsl import empty, fma, grid, max, min, op, round
+from polyc.frontend_dsl.library.subscripts import align
+from polyc.poly.dtypes import DType, f32, f64, i32
 
 Shape = tuple[int, ...]
 

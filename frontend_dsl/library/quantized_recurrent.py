@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from frontend_dsl import dot_pairs, empty, grid, max, min, op, round, widen_pairs
-from frontend_dsl.library.pairs import pair
-from frontend_dsl.library.recurrent import Form
-from poly.dtypes import DType, i16, i32
+from polyc.frontend_dsl import dot_pairs, empty, grid, max, min, op, round, widen_pairs
+from polyc.frontend_dsl.library.pairs import pair
+from polyc.frontend_dsl.library.recurrent import Form
+from polyc.poly.dtypes import DType, i16, i32
 
 
 def step_size(low: Any, high: Any) -> Any:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op, zeros
-from poly.dtypes import DType, i32
+from polyc.frontend_dsl import empty, grid, max, min, op, zeros
+from polyc.poly.dtypes import DType, i32
 
 Scalar = Callable[..., Any]
 

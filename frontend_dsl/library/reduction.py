@@ -6,9 +6,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from frontend_dsl import abs, empty, exp, grid, log, max, min, op, sqrt
-from frontend_dsl.library.subscripts import pick
-from poly.dtypes import DType, i64
+from polyc.frontend_dsl import abs, empty, exp, grid, log, max, min, op, sqrt
+from polyc.frontend_dsl.library.subscripts import pick
+from polyc.poly.dtypes import DType, i64
 
 Shape = tuple[int, ...]
 

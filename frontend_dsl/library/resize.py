@@ -6,10 +6,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from frontend_dsl import abs, empty, grid, max, min, op
-from frontend_dsl.library.sampling import cubic
-from frontend_dsl.library.subscripts import pick
-from poly.dtypes import DType, i64
+from polyc.frontend_dsl import abs, empty, grid, max, min, op
+from polyc.frontend_dsl.library.sampling import cubic
+from polyc.frontend_dsl.library.subscripts import pick
+from polyc.poly.dtypes import DType, i64
 
 Shape = tuple[int, ...]
 # Where output position `i` looks: (a * i + b) / c, as integers.

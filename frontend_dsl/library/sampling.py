@@ -10,8 +10,8 @@ way that NaN becomes 0, so no position reads outside of its array.
 from collections.abc import Sequence
 from typing import Any
 
-from frontend_dsl import abs, ceil, empty, floor, grid, max, min, op, round, trunc
-from poly.dtypes import DType, i32
+from polyc.frontend_dsl import abs, ceil, empty, floor, grid, max, min, op, round, trunc
+from polyc.poly.dtypes import DType, i32
 
 Sizes = tuple[int, ...]
 CUBIC = -0.75  # the coefficient of Keys' cubic convolution that ONNX fixes here

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from frontend_dsl import abs, erf, exp, expm1, isinf, isnan, log, log1p, max, min, pow, sigmoid, sqrt, tanh
-from poly.dtypes import DType, f64
+from polyc.frontend_dsl import abs, erf, exp, expm1, isinf, isnan, log, log1p, max, min, pow, sigmoid, sqrt, tanh
+from polyc.poly.dtypes import DType, f64
 
 Scalar = Callable[..., Any]
 Factory = TypeVar("Factory", bound=Callable[..., Any])

@@ -5,8 +5,8 @@
 
 from typing import Any
 
-from frontend_dsl import empty, grid, max, min, op
-from poly.dtypes import DType, i64
+from polyc.frontend_dsl import empty, grid, max, min, op
+from polyc.poly.dtypes import DType, i64
 
 LIST = 16  # elements of a sorted list in which insertion is no slower than a heap
 

@@ -9,8 +9,8 @@ The sums cancel in many bins, so f32 would leave noise where the result is zero.
 import math
 from typing import Any
 
-from frontend_dsl import cos, empty, grid, op, sin
-from poly.dtypes import DType, f64
+from polyc.frontend_dsl import cos, empty, grid, op, sin
+from polyc.poly.dtypes import DType, f64
 
 
 def angle(k: Any, j: Any, length: int) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from frontend_dsl.functions import static
+from polyc.frontend_dsl.functions import static
 
 
 @static

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from frontend_dsl import empty, grid, op, zeros
-from frontend_dsl.library.pooling import holding
-from frontend_dsl.library.subscripts import flat, flattened, phase_of, phased, place
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op, zeros
+from polyc.frontend_dsl.library.pooling import holding
+from polyc.frontend_dsl.library.subscripts import flat, flattened, phase_of, phased, place
+from polyc.poly.dtypes import DType
 
 Sizes = Sequence[int]
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from frontend_dsl import empty, grid, op
-from poly.dtypes import DType
+from polyc.frontend_dsl import empty, grid, op
+from polyc.poly.dtypes import DType
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 TAPS = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from poly.dtypes import BY_NAME
+from polyc.poly.dtypes import BY_NAME
 
 PER_LINE = 12
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.fusion.joined import Group
-from graph_driver.fusion.layouts import Rearranged
-from graph_driver.ir import Graph, Tensor
-from graph_driver.worker import Compiled, fingerprint
-from poly.target import Target
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.layouts import Rearranged
+from polyc.graph_driver.ir import Graph, Tensor
+from polyc.graph_driver.worker import Compiled, fingerprint
+from polyc.poly.target import Target
 
 SUFFIX = ".model"
 
 
 def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bool, layouts: str) -> str:
     """The cache key of a graph after its passes."""
-    from emit import cache
+    from polyc.emit import cache
 
     digest = hashlib.sha256()
     for name, t in sorted(graph.tensors.items()):
@@ -80,7 +80,7 @@ class Known:
 
 def store(key: str, graph: Graph, known: Known) -> None:
     """Put what is known of `graph` into the cache."""
-    from emit import cache
+    from polyc.emit import cache
 
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     head = {
@@ -101,7 +101,7 @@ def store(key: str, graph: Graph, known: Known) -> None:
 
 def find(key: str, graph: Graph) -> Known | None:
     """What the cache has (groups without Scops), or None."""
-    from emit import cache
+    from polyc.emit import cache
 
     body = cache.get(key, SUFFIX)
     if body is None:

@@ -29,24 +29,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.artifacts.recompiling import recompiled
-from graph_driver.execution import entry
-from graph_driver.execution.control import ControlNode
-from graph_driver.execution.run_memory import aligned_bytes
-from graph_driver.external import check_registered
-from graph_driver.importing.limits import MAX_TENSOR_BYTES
-from graph_driver.memory import PlanError
-from graph_driver.model import Model
-from graph_driver.planning.plan import Plan
-from graph_driver.planning.verify_plan import check_plan
-from graph_driver.program import Code
-from graph_driver.report import Report
-from poly.errors import BuildError, ModelError
-from poly.target import Target
+from polyc.graph_driver.artifacts.recompiling import recompiled
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.control import ControlNode
+from polyc.graph_driver.execution.run_memory import aligned_bytes
+from polyc.graph_driver.external import check_registered
+from polyc.graph_driver.importing.limits import MAX_TENSOR_BYTES
+from polyc.graph_driver.memory import PlanError
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.graph_driver.program import Code
+from polyc.graph_driver.report import Report
+from polyc.poly.errors import BuildError, ModelError
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:
-    from graph_driver.execution.reference import HostNode
-    from graph_driver.gpu.model import GpuModel
+    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.gpu.model import GpuModel
 
 FORMAT = 5
 MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
@@ -112,7 +112,7 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
 
 def _write(model: Model, folder: Path) -> str:
     """Write one model; the checksum of its manifest."""
-    from graph_driver.gpu.model import GpuModel
+    from polyc.graph_driver.gpu.model import GpuModel
 
     nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
@@ -158,7 +158,7 @@ def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, A
 
 def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same of code for a GPU."""
-    from graph_driver.gpu import package as gpu
+    from polyc.graph_driver.gpu import package as gpu
 
     texts, cubins = gpu.blobs(model)
     gpu.write_for_people(model, folder, cubins)
@@ -168,8 +168,8 @@ def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str,
 
 def _formulas(model: Model) -> dict[str, Any]:
     """What a model with symbolic sizes has besides its plan."""
-    from graph_driver.dynamic.file import template_to_data
-    from graph_driver.dynamic.model import DynamicModel
+    from polyc.graph_driver.dynamic.file import template_to_data
+    from polyc.graph_driver.dynamic.model import DynamicModel
 
     return {"symbolic": template_to_data(model.template)} if isinstance(model, DynamicModel) else {}
 
@@ -282,8 +282,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         report.peak, report.bound = plan.peak, plan.bound
         report.notes.append(f"{misfit}: its kernels were compiled again")
     if "symbolic" in data:
-        from graph_driver.dynamic.file import template_from_data
-        from graph_driver.dynamic.model import DynamicModel
+        from polyc.graph_driver.dynamic.file import template_from_data
+        from polyc.graph_driver.dynamic.model import DynamicModel
 
         template = template_from_data(data["symbolic"], plan)
         return DynamicModel(name, code, template, weights, hosts, report)
@@ -310,8 +310,8 @@ def _gpu_model(
     hosts: Sequence[HostNode | ControlNode], report: Report,
 ) -> GpuModel:  # fmt: skip
     """A model whose kernels are of a GPU, which need not be here to load it."""
-    from graph_driver.gpu import package as gpu
-    from graph_driver.gpu.model import GpuModel
+    from polyc.graph_driver.gpu import package as gpu
+    from polyc.graph_driver.gpu.model import GpuModel
 
     cubins = _cut(_read(folder, gpu.CUBINS, data["files"][gpu.CUBINS]), [int(n) for n in data["cubins"]])
     return GpuModel(name, plan, weights, hosts, report, gpu.read_code(data, plan, blobs, cubins))
@@ -349,7 +349,7 @@ def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    from graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.execution.reference import HostNode
 
     try:
         proto = onnx.ModelProto.FromString(blob)
@@ -370,7 +370,7 @@ def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
 
 def _misfit(target: Target) -> str:
     """Why this machine cannot run code for `target`; empty when it can."""
-    from emit import targets
+    from polyc.emit import targets
 
     host = targets.host()
     here = {f for f in host.features.split(",") if f.startswith("+")}

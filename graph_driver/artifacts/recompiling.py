@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graph_driver import memory
-from graph_driver.execution import entry
-from graph_driver.planning.plan import Place, Plan, Slot, Step
-from graph_driver.planning.verify_plan import check_plan
-from poly.errors import BuildError
+from polyc.graph_driver import memory
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
+from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.poly.errors import BuildError
 
 if TYPE_CHECKING:
-    from graph_driver.fusion.joined import Group
-    from graph_driver.program import Code
-    from graph_driver.worker import Compiled
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.program import Code
+    from polyc.graph_driver.worker import Compiled
 
 
 def sources_of(groups: Sequence[Group], compiled: Mapping[str, Compiled]) -> str:
@@ -36,10 +36,10 @@ def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
     Raises:
         BuildError: the sources are not those of the kernels, or one of them cannot be compiled.
     """
-    from graph_driver.kernels import compile_all
-    from graph_driver.platforms import platform_of
-    from graph_driver.program import link_program
-    from graph_driver.worker import Job
+    from polyc.graph_driver.kernels import compile_all
+    from polyc.graph_driver.platforms import platform_of
+    from polyc.graph_driver.program import link_program
+    from polyc.graph_driver.worker import Job
 
     here = platform_of("cpu", code.threads)
     sources = _read(code)

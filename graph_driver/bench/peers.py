@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from poly.errors import OptionError
+from polyc.poly.errors import OptionError
 
 Inputs = Mapping[str, np.ndarray]
 Outputs = list[np.ndarray]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.importing.wording import one_line
-from poly.dtypes import BY_NAME
-from poly.errors import ModelError
+from polyc.graph_driver.importing.wording import one_line
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ModelError
 
 TOLERANCE = 1e-4
 
@@ -56,7 +56,7 @@ def reference_outputs(source: Path, inputs: Mapping[str, np.ndarray]) -> tuple[d
 
     refused = ""
     if find_spec("onnxruntime") is not None:
-        from graph_driver.checking.unsigned_weights import has_codes, without_signed_weights
+        from polyc.graph_driver.checking.unsigned_weights import has_codes, without_signed_weights
 
         try:
             model = without_signed_weights(source) or source

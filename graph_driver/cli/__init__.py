@@ -1,5 +1,5 @@
 """The command line: one file a command."""
 
-from graph_driver.cli.command import main
+from polyc.graph_driver.cli.command import main
 
 __all__ = ["main"]

@@ -1,7 +1,7 @@
-"""`python -m graph_driver.cli`."""
+"""`python -m polyc.graph_driver.cli`."""
 
 import sys
 
-from graph_driver.cli import main
+from polyc.graph_driver.cli import main
 
 sys.exit(main())

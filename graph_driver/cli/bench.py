@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.bench import peers
-from graph_driver.bench.compare import measure
-from graph_driver.checking.check import random_input
-from graph_driver.cli.compile import compile_from
-from graph_driver.cli.inspect import UsageError
-from graph_driver.cli.run import read_inputs
-from graph_driver.execution.profile import profile
-from graph_driver.model import Model
-from poly.errors import ArgumentError, BuildError
+from polyc.graph_driver.bench import peers
+from polyc.graph_driver.bench.compare import measure
+from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.cli.compile import compile_from
+from polyc.graph_driver.cli.inspect import UsageError
+from polyc.graph_driver.cli.run import read_inputs
+from polyc.graph_driver.execution.profile import profile
+from polyc.graph_driver.model import Model
+from polyc.poly.errors import ArgumentError, BuildError
 
 SLOWEST = 8  # steps of each model that are listed
 SHARES = ("GFLOP/s", "% of peak", "GB/s", "% of memory bandwidth")

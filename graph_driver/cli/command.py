@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from graph_driver import wiring
-from graph_driver.cli.inspect import MODEL_STAGES, UsageError, run_registrations
-from graph_driver.layouts.formats import LAYOUTS
-from graph_driver.memory import PLANNERS
-from poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError
+from polyc.graph_driver import wiring
+from polyc.graph_driver.cli.inspect import MODEL_STAGES, UsageError, run_registrations
+from polyc.graph_driver.layouts.formats import LAYOUTS
+from polyc.graph_driver.memory import PLANNERS
+from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError
 
 INTERRUPTED = 130
 
@@ -226,36 +226,36 @@ def _dispatch(arguments: argparse.Namespace) -> int:
     wiring.connect()
 
     if arguments.command == "compile":
-        from graph_driver.cli.compile import compile_command
+        from polyc.graph_driver.cli.compile import compile_command
 
         return compile_command(arguments)
     if arguments.command == "run":
-        from graph_driver.cli.run import run_command
+        from polyc.graph_driver.cli.run import run_command
 
         return run_command(arguments)
     if arguments.command == "bench":
-        from graph_driver.cli.bench import bench_command
+        from polyc.graph_driver.cli.bench import bench_command
 
         return bench_command(arguments)
     if arguments.command == "inspect":
-        from graph_driver.cli.stages import inspect_command
+        from polyc.graph_driver.cli.stages import inspect_command
 
         return inspect_command(arguments)
     if arguments.command in ("explain", "diff", "bisect"):
-        from graph_driver.cli import explain as cli_explain
+        from polyc.graph_driver.cli import explain as cli_explain
 
         return cli_explain.COMMANDS[arguments.command](arguments)
     if arguments.command == "tune":
-        from graph_driver.cli.tune import tune_command
+        from polyc.graph_driver.cli.tune import tune_command
 
         return tune_command(arguments)
     if arguments.command == "passes":
-        from graph_driver.cli.passes import passes_command
+        from polyc.graph_driver.cli.passes import passes_command
 
         return passes_command(arguments)
     import json
 
-    from graph_driver.cli.doctor import doctor_lines, examine
+    from polyc.graph_driver.cli.doctor import doctor_lines, examine
 
     found = examine(arguments.measure)
     print(json.dumps(found, indent=2, sort_keys=True) if arguments.json else "\n".join(doctor_lines(found)))

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from emit.gpu import targets as gpu_targets
-from graph_driver.artifacts.package import is_package
-from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
-from graph_driver.compile_model import compile_with
-from graph_driver.model import Model
-from graph_driver.options import CompileOptions, Progress
-from graph_driver.passes import manager
-from graph_driver.platforms import C_SOURCES, TARGETS
-from poly.errors import ArgumentError
+from polyc.emit.gpu import targets as gpu_targets
+from polyc.graph_driver.artifacts.package import is_package
+from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
+from polyc.graph_driver.compile_model import compile_with
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.options import CompileOptions, Progress
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.platforms import C_SOURCES, TARGETS
+from polyc.poly.errors import ArgumentError
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def compile_command(arguments: argparse.Namespace) -> int:
 
 def _compile_to_c(arguments: argparse.Namespace) -> int:
     """Write C sources instead of machine code."""
-    from graph_driver.artifacts.c_export import export_c
+    from polyc.graph_driver.artifacts.c_export import export_c
 
     _not_compiled(arguments)
     output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")

@@ -13,11 +13,11 @@ PACKAGES = ("polyc", "islpy", "llvmlite", "cgen", "numpy", "onnx", "onnxruntime"
 
 def examine(measure: bool = False) -> dict[str, Any]:
     """Everything found, as plain data (the `--json` form). `measure`: speeds again, not from the cache."""
-    from emit import cache, targets
-    from emit.c.cc import find_compiler
-    from emit.gpu import devices, nvidia, shim
-    from emit.gpu import targets as gpu_targets
-    from graph_driver.calibration import machine
+    from polyc.emit import cache, targets
+    from polyc.emit.c.cc import find_compiler
+    from polyc.emit.gpu import devices, nvidia, shim
+    from polyc.emit.gpu import targets as gpu_targets
+    from polyc.graph_driver.calibration import machine
 
     host = targets.host()
     speed = machine(host, measure)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph_driver.cli.inspect import (
+from polyc.graph_driver.cli.inspect import (
     UsageError,
     is_operator,
     load_operator,
@@ -17,10 +17,10 @@ from graph_driver.cli.inspect import (
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
-from graph_driver.tuning import use
+from polyc.graph_driver.tuning import use
 
 if TYPE_CHECKING:
-    from graph_driver.options import CompileOptions
+    from polyc.graph_driver.options import CompileOptions
 
 
 def explain_command(arguments: argparse.Namespace) -> int:
@@ -34,12 +34,12 @@ def explain_command(arguments: argparse.Namespace) -> int:
 
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     refuse_model_options(arguments)
-    from emit import targets
-    from graph_driver.calibration import this_machine
-    from graph_driver.compile_operator import resolve_target
-    from graph_driver.explain import explain_schedule
-    from scheduler.cost.model import predict
-    from scheduler.cost.work import work_of
+    from polyc.emit import targets
+    from polyc.graph_driver.calibration import this_machine
+    from polyc.graph_driver.compile_operator import resolve_target
+    from polyc.graph_driver.explain import explain_schedule
+    from polyc.scheduler.cost.model import predict
+    from polyc.scheduler.cost.work import work_of
 
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     machine = resolve_target(arguments.target if arguments.target != "c" else None)
@@ -52,16 +52,16 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
-    from graph_driver.explain import operator_lines
+    from polyc.graph_driver.explain import operator_lines
 
     return operator_lines(data)
 
 
 def _model(arguments: argparse.Namespace) -> dict[str, Any]:
-    from graph_driver.artifacts.package import is_package
-    from graph_driver.cli.compile import options_of, refuse_compiled
-    from graph_driver.cli.models import document_of_model
-    from graph_driver.explain import explain_model
+    from polyc.graph_driver.artifacts.package import is_package
+    from polyc.graph_driver.cli.compile import options_of, refuse_compiled
+    from polyc.graph_driver.cli.models import document_of_model
+    from polyc.graph_driver.explain import explain_model
 
     path, options = Path(arguments.what), options_of(arguments)
     if is_package(path):
@@ -74,15 +74,15 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _blocked(path: Path, options: CompileOptions) -> list[dict[str, Any]]:
     """Which dependence stands between each two neighbouring kernels (of sizes that are numbers)."""
-    from graph_driver.cli.models import groups_of_model
-    from graph_driver.fusion.blocking import blocked_pairs
+    from polyc.graph_driver.cli.models import groups_of_model
+    from polyc.graph_driver.fusion.blocking import blocked_pairs
 
     return blocked_pairs(groups_of_model(path, options))
 
 
 def _kernel_decisions(path: Path, options: CompileOptions) -> dict[str, list[dict[str, Any]]]:
     """What was decided about the schedule of each distinct kernel."""
-    from graph_driver.cli.models import kernels_of_model, schedule_of
+    from polyc.graph_driver.cli.models import kernels_of_model, schedule_of
 
     platform, found = kernels_of_model(path, options)
     with use.tuned(options.tuned):
@@ -93,7 +93,7 @@ def _kernel_decisions(path: Path, options: CompileOptions) -> dict[str, list[dic
 
 
 def _model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
-    from graph_driver.explain import model_lines
+    from polyc.graph_driver.explain import model_lines
 
     return model_lines(data, verbose)
 
@@ -114,9 +114,9 @@ def diff_command(arguments: argparse.Namespace) -> int:
 
 def bisect_command(arguments: argparse.Namespace) -> int:
     """The first step of a trace that is refused, or that makes the operator slower."""
-    from graph_driver.bisecting import first_refused, first_slower
-    from graph_driver.compile_operator import resolve_target
-    from poly.rewriting.specialise import specialise
+    from polyc.graph_driver.bisecting import first_refused, first_slower
+    from polyc.graph_driver.compile_operator import resolve_target
+    from polyc.poly.rewriting.specialise import specialise
 
     if not is_operator(arguments.what):
         raise UsageError("bisect is for operators (FILE.py:OP)")

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emit.gpu import targets as gpu_targets
-from emit.gpu.targets import is_gpu
-from frontend_dsl import Operator
-from graph_driver.gpu.looking import gpu_stage, gpu_target
-from graph_driver.tuning import use
-from poly.errors import ArgumentError, PolycError
-from poly.scop import Scop
+from polyc.emit.gpu import targets as gpu_targets
+from polyc.emit.gpu.targets import is_gpu
+from polyc.frontend_dsl import Operator
+from polyc.graph_driver.gpu.looking import gpu_stage, gpu_target
+from polyc.graph_driver.tuning import use
+from polyc.poly.errors import ArgumentError, PolycError
+from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:
-    from graph_driver.importing.binding import Dim
-    from scheduler.schedule import Schedule
+    from polyc.graph_driver.importing.binding import Dim
+    from polyc.scheduler.schedule import Schedule
 
 OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm", "cuda", "opencl")
 MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
@@ -198,9 +198,9 @@ def operator_schedule(
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
-    from graph_driver.compile_operator import auto_schedule, gpu_schedule, resolve_target, specialised
-    from poly.rewriting.specialise import specialise
-    from scheduler.schedule import Schedule
+    from polyc.graph_driver.compile_operator import auto_schedule, gpu_schedule, resolve_target, specialised
+    from polyc.poly.rewriting.specialise import specialise
+    from polyc.scheduler.schedule import Schedule
 
     if file is None and is_gpu(target):
         return gpu_schedule(scop, gpu_targets.get(str(target)), sizes)
@@ -226,8 +226,8 @@ def operator_stage(
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
     """
-    from graph_driver.compile_operator import compile_operator
-    from poly.rewriting.specialise import specialise
+    from polyc.graph_driver.compile_operator import compile_operator
+    from polyc.poly.rewriting.specialise import specialise
 
     if stage not in OPERATOR_STAGES:
         raise UsageError(f"an operator has no stage '{stage}' (it has {', '.join(OPERATOR_STAGES)})")
@@ -243,7 +243,7 @@ def operator_stage(
     if gpu is not None:
         return gpu_stage(scop, stage, gpu, sizes, schedule)
     if stage == "schedule":
-        from poly.text import print_tree
+        from polyc.poly.text import print_tree
 
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
     return str(compile_operator(schedule.original, target, schedule, threads).source(stage))
@@ -253,9 +253,9 @@ def document_of(
     op: Operator, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
     threads: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything about an operator and its schedule (`graph_driver.html.operator_page`)."""
-    from graph_driver.compile_operator import resolve_target
-    from graph_driver.html.operator_page import operator_document
+    """Everything about an operator and its schedule (`polyc.graph_driver.html.operator_page`)."""
+    from polyc.graph_driver.compile_operator import resolve_target
+    from polyc.graph_driver.html.operator_page import operator_document
 
     scop, sizes = operator_scop(op, given)
     schedule = operator_schedule(scop, target, sizes, file, threads)
@@ -265,7 +265,7 @@ def document_of(
 
 def dependences_text(scop: Any) -> str:
     """Value-based flow, anti and output dependences, one relation a line."""
-    from poly.dependences import flow
+    from polyc.poly.dependences import flow
 
     lines = []
     for kind in ("RAW", "WAR", "WAW"):

@@ -7,28 +7,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emit import targets
-from emit.c.c99 import portable_kernel
-from graph_driver.artifacts.package import is_package, load
-from graph_driver.calibration import this_machine
-from graph_driver.cli.inspect import OPERATOR_STAGES, UsageError, dependences_text
-from graph_driver.compile_model import compile_with, import_with
-from graph_driver.dynamic import compiling as symbolic
-from graph_driver.dynamic.plan import Template
-from graph_driver.fusion.joined import Group
-from graph_driver.fusion.layouts import Rearranged
-from graph_driver.gpu.looking import gpu_stage, gpu_target
-from graph_driver.ir import Graph
-from graph_driver.options import CompileOptions
-from graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
-from graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
-from graph_driver.prediction import predict_steps
-from graph_driver.stages import formed, layouts_refused, optimise, placed, symbol_of
-from graph_driver.tuning import use
-from scheduler.cost.model import Prediction
+from polyc.emit import targets
+from polyc.emit.c.c99 import portable_kernel
+from polyc.graph_driver.artifacts.package import is_package, load
+from polyc.graph_driver.calibration import this_machine
+from polyc.graph_driver.cli.inspect import OPERATOR_STAGES, UsageError, dependences_text
+from polyc.graph_driver.compile_model import compile_with, import_with
+from polyc.graph_driver.dynamic import compiling as symbolic
+from polyc.graph_driver.dynamic.plan import Template
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.layouts import Rearranged
+from polyc.graph_driver.gpu.looking import gpu_stage, gpu_target
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
+from polyc.graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
+from polyc.graph_driver.prediction import predict_steps
+from polyc.graph_driver.stages import formed, layouts_refused, optimise, placed, symbol_of
+from polyc.graph_driver.tuning import use
+from polyc.scheduler.cost.model import Prediction
 
 if TYPE_CHECKING:
-    from scheduler.schedule import Schedule
+    from polyc.scheduler.schedule import Schedule
 
 
 def _platform(options: CompileOptions, stage: str | None = None) -> Platform:
@@ -91,7 +91,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
 
 
 def document_of_model(path: Path, options: CompileOptions, measure: bool = False) -> dict[str, Any]:
-    """Everything about a model or a compiled directory (`graph_driver.html.model_page`).
+    """Everything about a model or a compiled directory (`polyc.graph_driver.html.model_page`).
 
     With `measure` it is compiled and run for the time of each step. Steps have the time that the cost model
     predicts with the figures of this machine, unless it is for another one.
@@ -99,8 +99,8 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     Raises:
         ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
     """
-    from graph_driver.html.measure import step_seconds
-    from graph_driver.html.model_page import model_document
+    from polyc.graph_driver.html.measure import step_seconds
+    from polyc.graph_driver.html.model_page import model_document
 
     target = str(options.target)
     if is_package(path):
@@ -145,7 +145,7 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict
     Raises:
         UsageError: there is no such kernel, or several have that label; ModelError, BuildError: as above.
     """
-    from graph_driver.html.operator_page import operator_document
+    from polyc.graph_driver.html.operator_page import operator_document
 
     platform, every = kernels_of_model(path, options)
     chosen = _named(every, kernel)
@@ -160,7 +160,7 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict
 
 def schedule_of(group: Group, platform: Platform) -> Schedule:
     """The schedule that a kernel of a model is compiled with (within `use.tuned`: a tuned one if there is)."""
-    from graph_driver.compile_operator import auto_schedule, gpu_schedule
+    from polyc.graph_driver.compile_operator import auto_schedule, gpu_schedule
 
     assert group.scop is not None
     if platform.gpu is not None:
@@ -219,8 +219,8 @@ def _named(every: Sequence[tuple[str, Group]], kernel: str) -> list[tuple[str, G
 
 
 def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
-    from graph_driver.compile_operator import compile_operator
-    from poly.text import print_tree
+    from polyc.graph_driver.compile_operator import compile_operator
+    from polyc.poly.text import print_tree
 
     assert group.scop is not None
     if stage == "scop":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from graph_driver.passes.manager import PASSES
-from graph_driver.platforms import KINDS
+from polyc.graph_driver.passes.manager import PASSES
+from polyc.graph_driver.platforms import KINDS
 
 
 def passes_command(arguments: argparse.Namespace) -> int:

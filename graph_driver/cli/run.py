@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.artifacts.package import is_package, load
-from graph_driver.checking.check import Difference, compare, random_input, reference_outputs
-from graph_driver.cli.compile import compile_from, options_of, refuse_compiled
-from graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
-from graph_driver.execution.watching import Seen, Watch
-from graph_driver.model import Model
-from graph_driver.planning.index_limits import index_limits
-from poly.errors import ArgumentError, BuildError, ModelError
+from polyc.graph_driver.artifacts.package import is_package, load
+from polyc.graph_driver.checking.check import Difference, compare, random_input, reference_outputs
+from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled
+from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
+from polyc.graph_driver.execution.watching import Seen, Watch
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.planning.index_limits import index_limits
+from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 
 def read_inputs(pairs: list[str]) -> dict[str, np.ndarray]:
@@ -76,7 +76,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         _save(arguments.save, outputs)
     if arguments.profile is not None:
-        from graph_driver.execution.profile import write_profile
+        from polyc.graph_driver.execution.profile import write_profile
 
         write_profile(model, inputs, arguments.profile)
     differences: list[Difference] = []
@@ -116,7 +116,7 @@ def _check_mode(arguments: argparse.Namespace) -> None:
 
 def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, Any]) -> None:
     """Raises `ModelError` when memory that nothing lives in has any influence."""
-    from graph_driver.execution.poison import differs, poisoned_run
+    from polyc.graph_driver.execution.poison import differs, poisoned_run
 
     wrong = differs(poisoned_run(model, inputs), outputs)
     if wrong:
@@ -125,9 +125,9 @@ def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Map
 
 def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:
     """Exit code 1 when a pass changes the outputs by more than the tolerance."""
-    from graph_driver.compile_model import import_with
-    from graph_driver.passes.differential import compiled_outputs, differential
-    from graph_driver.platforms import platform_of
+    from polyc.graph_driver.compile_model import import_with
+    from polyc.graph_driver.passes.differential import compiled_outputs, differential
+    from polyc.graph_driver.platforms import platform_of
 
     for name, absent in NOT_WITH_DIFFERENTIAL.items():
         if vars(arguments)[name] != absent:
@@ -161,7 +161,7 @@ def _bound(source: Path, pairs: list[str]) -> dict[str, np.ndarray]:
     """The inputs that are constants of the compiled model and inputs of the reference."""
     import onnx
 
-    from graph_driver.importing.bound_inputs import bound_values
+    from polyc.graph_driver.importing.bound_inputs import bound_values
 
     return bound_values(onnx.load(source, load_external_data=False).graph, parse_bindings(pairs)) if pairs else {}
 
@@ -171,7 +171,7 @@ def _limits(
     tolerance: float,
 ) -> dict[str, float]:  # fmt: skip
     """How large the relative error of each output may be: of a quantised model, what one code more or less does."""
-    from graph_driver.checking.quantised_noise import allowances, quantises
+    from polyc.graph_driver.checking.quantised_noise import allowances, quantises
 
     limits = {d.name: tolerance for d in differences}
     if any(d.relative > tolerance for d in differences) and quantises(source):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli.inspect import (
+from polyc.graph_driver.cli.inspect import (
     UsageError,
     document_of,
     is_operator,
@@ -18,8 +18,8 @@ from graph_driver.cli.inspect import (
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
-from graph_driver.html.page import page, write_page
-from graph_driver.tuning import use
+from polyc.graph_driver.html.page import page, write_page
+from polyc.graph_driver.tuning import use
 
 
 def inspect_command(arguments: argparse.Namespace) -> int:
@@ -38,9 +38,12 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         with use.tuned(arguments.tuned):
             parts = [("", operator_stage(op, stage, *about))]
     else:
-        from graph_driver.artifacts.package import is_package
-        from graph_driver.cli.compile import options_of, refuse_compiled  # a model needs onnx, which is slow to import
-        from graph_driver.cli.models import document_of_kernel, document_of_model, model_stage
+        from polyc.graph_driver.artifacts.package import is_package
+        from polyc.graph_driver.cli.compile import (  # a model needs onnx, which is slow to import
+            options_of,
+            refuse_compiled,
+        )
+        from polyc.graph_driver.cli.models import document_of_kernel, document_of_model, model_stage
 
         if arguments.schedule is not None or arguments.yaml:
             raise UsageError("--schedule and --yaml are for operators (FILE.py:OP)")

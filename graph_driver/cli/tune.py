@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graph_driver.cli.compile import check_target, options_of, progress_bar
-from graph_driver.cli.inspect import (
+from polyc.graph_driver.cli.compile import check_target, options_of, progress_bar
+from polyc.graph_driver.cli.inspect import (
     UsageError,
     is_operator,
     load_operator,
@@ -17,11 +17,11 @@ from graph_driver.cli.inspect import (
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
-from graph_driver.tuning import database
-from graph_driver.tuning.database import Record
-from graph_driver.tuning.kernels import SHARE, Kernel, worth_tuning
-from graph_driver.tuning.tune import tune_kernel
-from poly.target import Target
+from polyc.graph_driver.tuning import database
+from polyc.graph_driver.tuning.database import Record
+from polyc.graph_driver.tuning.kernels import SHARE, Kernel, worth_tuning
+from polyc.graph_driver.tuning.tune import tune_kernel
+from polyc.poly.target import Target
 
 
 def tune_command(arguments: argparse.Namespace) -> int:
@@ -58,8 +58,8 @@ def tune_command(arguments: argparse.Namespace) -> int:
 
 def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
     """The operator as one kernel."""
-    from emit import targets
-    from poly.rewriting.specialise import specialise
+    from polyc.emit import targets
+    from polyc.poly.rewriting.specialise import specialise
 
     refuse_model_options(arguments)
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
@@ -72,9 +72,9 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target,
 
 def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
     """The kernels of a model that matter; how many do not."""
-    from graph_driver.cli.models import optimised
-    from graph_driver.platforms import platform_of
-    from graph_driver.stages import formed
+    from polyc.graph_driver.cli.models import optimised
+    from polyc.graph_driver.platforms import platform_of
+    from polyc.graph_driver.stages import formed
 
     options = options_of(arguments)
     platform = platform_of(options.target, options.threads)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graph_driver.dynamic.size import Extent, Size, evaluate
-from graph_driver.dynamic.symbols import Symbols
-from graph_driver.memory import Lifetime, aligned
+from polyc.graph_driver.dynamic.size import Extent, Size, evaluate
+from polyc.graph_driver.dynamic.symbols import Symbols
+from polyc.graph_driver.memory import Lifetime, aligned
 
 MAX_TERMS = 12  # of a maximum that is printed
 

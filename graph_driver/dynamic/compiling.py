@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
-from graph_driver.dynamic import entry
-from graph_driver.dynamic.model import DynamicModel
-from graph_driver.dynamic.plan import Template, build_template
-from graph_driver.dynamic.size import Extent
-from graph_driver.dynamic.symbols import GuardError, Symbols
-from graph_driver.execution.reference import HostNode
-from graph_driver.fusion.joined import Group
-from graph_driver.importing.limits import human
-from graph_driver.ir import Graph
-from graph_driver.options import CompileOptions
-from graph_driver.planning.plan import Abi
-from graph_driver.planning.tasks import with_tasks
-from graph_driver.platforms import Platform
-from graph_driver.program import link_program, weights_segment
-from graph_driver.report import Report
-from graph_driver.stages import compile_groups, formed, optimise, summarise
-from graph_driver.worker import Compiled
-from poly.errors import ModelError
+from polyc.graph_driver.dynamic import entry
+from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.dynamic.plan import Template, build_template
+from polyc.graph_driver.dynamic.size import Extent
+from polyc.graph_driver.dynamic.symbols import GuardError, Symbols
+from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.importing.limits import human
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.planning.plan import Abi
+from polyc.graph_driver.planning.tasks import with_tasks
+from polyc.graph_driver.platforms import Platform
+from polyc.graph_driver.program import link_program, weights_segment
+from polyc.graph_driver.report import Report
+from polyc.graph_driver.stages import compile_groups, formed, optimise, summarise
+from polyc.graph_driver.worker import Compiled
+from polyc.poly.errors import ModelError
 
 
 def compile_symbolic(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> DynamicModel:

@@ -1,6 +1,6 @@
 """The native program of a plan whose sizes are formulas.
 
-As `graph_driver.execution.entry`, but offsets in the arena, sizes of copies and the kernels' parameters are read
+As `polyc.graph_driver.execution.entry`, but offsets in the arena, sizes of copies and the kernels' parameters are read
 from the run's table, whose address is the last of `bases`.
 """
 
@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from graph_driver.dynamic.plan import Template
-from graph_driver.execution.entry import FIRST_INPUT, RUNTIME, base_index, segment_name, segments, task_function, waits
-from graph_driver.planning.plan import Plan
+from polyc.graph_driver.dynamic.plan import Template
+from polyc.graph_driver.execution.entry import (
+    FIRST_INPUT,
+    RUNTIME,
+    base_index,
+    segment_name,
+    segments,
+    task_function,
+    waits,
+)
+from polyc.graph_driver.planning.plan import Plan
 
 
 def table_index(plan: Plan) -> int:

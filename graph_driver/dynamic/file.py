@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graph_driver.dynamic.arena import Arena
-from graph_driver.dynamic.plan import Template
-from graph_driver.dynamic.size import Extent, Size, from_data, to_data
-from graph_driver.dynamic.symbols import Guard, Symbols
-from graph_driver.dynamic.tasks import check_after
-from graph_driver.memory import PlanError
-from graph_driver.planning.plan import Plan
+from polyc.graph_driver.dynamic.arena import Arena
+from polyc.graph_driver.dynamic.plan import Template
+from polyc.graph_driver.dynamic.size import Extent, Size, from_data, to_data
+from polyc.graph_driver.dynamic.symbols import Guard, Symbols
+from polyc.graph_driver.dynamic.tasks import check_after
+from polyc.graph_driver.memory import PlanError
+from polyc.graph_driver.planning.plan import Plan
 
 KINDS = ("<", "=", ">=")
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
-from graph_driver.dynamic.shape_rules import RULES, Call, NoRule, Rule
-from graph_driver.dynamic.size import Extent, Size, SizeError, evaluate
-from graph_driver.dynamic.symbols import Guard, GuardError, Symbols
-from graph_driver.dynamic.values import value_of
-from graph_driver.importing import contrib
-from graph_driver.importing.inference import infer
-from graph_driver.ir import Node, Tensor
-from poly.errors import ModelError
+from polyc.graph_driver.dynamic.shape_rules import RULES, Call, NoRule, Rule
+from polyc.graph_driver.dynamic.size import Extent, Size, SizeError, evaluate
+from polyc.graph_driver.dynamic.symbols import Guard, GuardError, Symbols
+from polyc.graph_driver.dynamic.values import value_of
+from polyc.graph_driver.importing import contrib
+from polyc.graph_driver.importing.inference import infer
+from polyc.graph_driver.ir import Node, Tensor
+from polyc.poly.errors import ModelError
 
 
 class NotSymbolic(ModelError):

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.dynamic import entry
-from graph_driver.dynamic.plan import Template
-from graph_driver.dynamic.size import Size, evaluate
-from graph_driver.execution.execute import Executor
-from graph_driver.execution.run_memory import Shared
-from graph_driver.fusion.joined import Group
-from graph_driver.ir import Graph
-from graph_driver.model import Model
-from graph_driver.program import Code
-from graph_driver.report import Report
-from poly.errors import ArgumentError, BuildError
+from polyc.graph_driver.dynamic import entry
+from polyc.graph_driver.dynamic.plan import Template
+from polyc.graph_driver.dynamic.size import Size, evaluate
+from polyc.graph_driver.execution.execute import Executor
+from polyc.graph_driver.execution.run_memory import Shared
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.program import Code
+from polyc.graph_driver.report import Report
+from polyc.poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.control import ControlNode
-    from graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.reference import HostNode
 
 Shapes = tuple[tuple[int, ...], ...]
 KEPT_SIZES = 64
@@ -193,7 +193,7 @@ class DynamicModel(Model):
 
     def _linked(self) -> tuple[dict[str, int], int]:
         if self._addresses is None:
-            from emit.run_time import threadpool
+            from polyc.emit.run_time import threadpool
 
             runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
             self._addresses = self.code.link(), runtime or 0

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graph_driver import memory
-from graph_driver.dynamic.arena import Arena, maximum_text, stacked
-from graph_driver.dynamic.infer import at_typical, is_symbolic
-from graph_driver.dynamic.size import Extent, Size, evaluate, size_of
-from graph_driver.dynamic.symbols import Symbols
-from graph_driver.dynamic.tasks import before
-from graph_driver.fusion.joined import Group
-from graph_driver.ir import Graph
-from graph_driver.planning.plan import Abi, Place, Plan, build_plan, memory_of
-from graph_driver.planning.tasks import direct
-from poly.dtypes import BY_NAME
-from poly.json_io import load_expr
+from polyc.graph_driver import memory
+from polyc.graph_driver.dynamic.arena import Arena, maximum_text, stacked
+from polyc.graph_driver.dynamic.infer import at_typical, is_symbolic
+from polyc.graph_driver.dynamic.size import Extent, Size, evaluate, size_of
+from polyc.graph_driver.dynamic.symbols import Symbols
+from polyc.graph_driver.dynamic.tasks import before
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.planning.plan import Abi, Place, Plan, build_plan, memory_of
+from polyc.graph_driver.planning.tasks import direct
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.json_io import load_expr
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
-from graph_driver.dynamic.symbols import Guard, Range
+from polyc.graph_driver.dynamic.symbols import Guard, Range
 
 MOST = 2048
 ALIGNED = 32  # as the strides of networks want sizes

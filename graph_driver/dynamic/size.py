@@ -17,13 +17,13 @@ from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from frontend_dsl.annotations import Dim
-from graph_driver.operators.context import Unsupported
-from poly.dtypes import i64
-from poly.expr import Binary, Const, Expr, Unary, Var
+from polyc.frontend_dsl.annotations import Dim
+from polyc.graph_driver.operators.context import Unsupported
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Const, Expr, Unary, Var
 
 if TYPE_CHECKING:
-    from graph_driver.dynamic.symbols import Symbols
+    from polyc.graph_driver.dynamic.symbols import Symbols
 
 
 class SizeError(Unsupported):

@@ -10,9 +10,9 @@ from math import gcd
 
 import islpy as isl
 
-from graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
-from poly.errors import ArgumentError, PolycError
-from poly.forms.affine import set_space, to_pw_aff
+from polyc.graph_driver.dynamic.size import Extent, Quotient, Size, SizeError, evaluate, symbol
+from polyc.poly.errors import ArgumentError, PolycError
+from polyc.poly.forms.affine import set_space, to_pw_aff
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graph_driver.memory import PlanError
-from graph_driver.planning.plan import Step
-from graph_driver.planning.tasks import ordered, segments_of
-from graph_driver.planning.verify_plan import closure
+from polyc.graph_driver.memory import PlanError
+from polyc.graph_driver.planning.plan import Step
+from polyc.graph_driver.planning.tasks import ordered, segments_of
+from polyc.graph_driver.planning.verify_plan import closure
 
 if TYPE_CHECKING:
-    from graph_driver.dynamic.plan import Template
+    from polyc.graph_driver.dynamic.plan import Template
 
 Home = tuple[str, str]  # kind of memory, and which: a tensor of the arena, the number of an input or output
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.dynamic.shape_rules import Call, known_values
-from graph_driver.dynamic.shape_rules.movement import slices
-from graph_driver.dynamic.size import Size, SizeError
+from polyc.graph_driver.dynamic.shape_rules import Call, known_values
+from polyc.graph_driver.dynamic.shape_rules.movement import slices
+from polyc.graph_driver.dynamic.size import Size, SizeError
 
 MAX_ELEMENTS = 64
 Function = Callable[[Call, list[np.ndarray]], Any]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.ir import Node
-from poly.dtypes import BY_NAME
-from poly.errors import ModelError
+from polyc.graph_driver.ir import Node
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.reference import HostNode
-    from graph_driver.model import Model
+    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.model import Model
 
 SCAN_LISTS = ("scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions")
 

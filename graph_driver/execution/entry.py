@@ -5,15 +5,15 @@ with `bases = [runtime, arena, weights, inputs..., outputs...]`. Every pointer t
 gets is one of the bases plus a constant.
 
 Where steps may run at the same time (`Plan.after`), a segment of several hands a function with one case a step
-and the graph of who waits for whom to the threads (`emit.run_time.task_runner`).
+and the graph of who waits for whom to the threads (`polyc.emit.run_time.task_runner`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from emit.run_time.task_runner import TASKS_AT, graph_words
-from graph_driver.planning.plan import Place, Plan, Step
+from polyc.emit.run_time.task_runner import TASKS_AT, graph_words
+from polyc.graph_driver.planning.plan import Place, Plan, Step
 
 RUNTIME, ARENA, WEIGHTS, FIRST_INPUT = 0, 1, 2, 3
 

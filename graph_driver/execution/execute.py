@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.execution import entry
-from graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_array, output_bytes
-from graph_driver.execution.parts import Parts, cut
-from graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
-from graph_driver.importing.limits import check_memory
-from graph_driver.planning.plan import Plan, Step
-from poly.dtypes import BY_NAME
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_array, output_bytes
+from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
+from polyc.graph_driver.importing.limits import check_memory
+from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.poly.dtypes import BY_NAME
 
 if TYPE_CHECKING:
-    from graph_driver.execution.control import ControlNode
-    from graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.reference import HostNode
 
 SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

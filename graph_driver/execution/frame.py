@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.execution.run_memory import address
-from graph_driver.planning.plan import Place, Plan, Slot, Step
-from poly.dtypes import BY_NAME
-from poly.errors import ArgumentError, ModelError
-from poly.rewriting.relayout import laid_out_shape, taken_out
+from polyc.graph_driver.execution.run_memory import address
+from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ArgumentError, ModelError
+from polyc.poly.rewriting.relayout import laid_out_shape, taken_out
 
 if TYPE_CHECKING:
-    from graph_driver.execution.control import ControlNode
-    from graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.reference import HostNode
 
 
 def output_array(slot: Slot, array: np.ndarray) -> np.ndarray:

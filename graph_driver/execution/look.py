@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.execution.reference import HostNode
-from graph_driver.ir import Node
-from graph_driver.passes.views import is_view
-from graph_driver.planning.plan import Step
-from poly.errors import ModelError
+from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.ir import Node
+from polyc.graph_driver.passes.views import is_view
+from polyc.graph_driver.planning.plan import Step
+from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.execute import Look
-    from graph_driver.model import Model
+    from polyc.graph_driver.execution.execute import Look
+    from polyc.graph_driver.model import Model
 
 
 def inspect_tensors(model: Model, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:

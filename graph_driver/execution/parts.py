@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from graph_driver.execution import entry
-from graph_driver.planning.plan import Plan, Step
-from poly.errors import ArgumentError
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.poly.errors import ArgumentError
 
 Native = Callable[[int], None]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan, Step
 
 if TYPE_CHECKING:
-    from graph_driver.model import Model
+    from polyc.graph_driver.model import Model
 
 NAN_BYTE = 0xFF  # four, eight (or two) of them are a quiet NaN
 

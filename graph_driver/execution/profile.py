@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from emit import targets
-from graph_driver.calibration import this_machine
-from graph_driver.gpu.model import GpuModel
-from graph_driver.planning.plan import Plan, Step
-from poly.errors import BuildError, PolycError
-from poly.expr import Binary, Call, walk
-from poly.scop import Scop
+from polyc.emit import targets
+from polyc.graph_driver.calibration import this_machine
+from polyc.graph_driver.gpu.model import GpuModel
+from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.poly.errors import BuildError, PolycError
+from polyc.poly.expr import Binary, Call, walk
+from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:
-    from graph_driver.model import Model
+    from polyc.graph_driver.model import Model
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
     Each event is a step: microseconds, and in `args` its operators, the bytes of its tensors
     read and written once each, its floating-point operations where the loops are at hand (not
     for a loaded model), both per second, and on a CPU as percent of what this machine's arithmetic (of all the
-    model's threads) and memory can do (`graph_driver.calibration`). `otherData` adds up the steps by time.
+    model's threads) and memory can do (`polyc.graph_driver.calibration`). `otherData` adds up the steps by time.
 
     Raises:
         ArgumentError: inputs do not fit.
@@ -120,8 +120,8 @@ def _flops(model: Model) -> dict[tuple[str, ...], int]:
     """Floating-point operations by the names of a step's nodes, as far as the loops can be built again."""
     if model.graph is None:
         return {}
-    from graph_driver.fusion.groups import form_groups, translate
-    from graph_driver.operators import lookup
+    from polyc.graph_driver.fusion.groups import form_groups, translate
+    from polyc.graph_driver.operators import lookup
 
     gpu = model.gpu.target if isinstance(model, GpuModel) else None
     machine = targets.host() if gpu is not None else model.code.target

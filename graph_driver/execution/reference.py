@@ -11,11 +11,11 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from graph_driver.execution.host_operators import replacements
-from graph_driver.importing.inference import type_proto
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Node, Tensor
-from poly.errors import ModelError
+from polyc.graph_driver.execution.host_operators import replacements
+from polyc.graph_driver.importing.inference import type_proto
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Node, Tensor
+from polyc.poly.errors import ModelError
 
 
 class HostNode:

@@ -9,11 +9,11 @@ import threading
 
 import numpy as np
 
-from graph_driver.execution import entry
-from graph_driver.memory import ALIGNMENT
-from graph_driver.planning.plan import Plan, Slot
-from poly.dtypes import BY_NAME
-from poly.errors import ModelError
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.memory import ALIGNMENT
+from polyc.graph_driver.planning.plan import Plan, Slot
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ModelError
 
 
 def aligned_bytes(size: int) -> np.ndarray:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from graph_driver.execution.execute import Look
-    from graph_driver.planning.plan import Step
+    from polyc.graph_driver.execution.execute import Look
+    from polyc.graph_driver.planning.plan import Step
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graph_driver.fusion.joined import Cluster, composed
-from graph_driver.fusion.pieces import Piece
-from graph_driver.fusion.prologues import Decision, label, only_reader
-from graph_driver.fusion.reshaping import stored_as
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Graph, Node
-from graph_driver.operators.normalization import softmax_of_rows
-from graph_driver.passes.views import is_view
-from poly import json_io
-from poly.errors import PolycError
-from poly.scop import Scop
-from poly.target import GpuTarget, Target
-from scheduler.strategies import auto
-from scheduler.strategies.gpu import automatic
+from polyc.graph_driver.fusion.joined import Cluster, composed
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.fusion.prologues import Decision, label, only_reader
+from polyc.graph_driver.fusion.reshaping import stored_as
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.operators.normalization import softmax_of_rows
+from polyc.graph_driver.passes.views import is_view
+from polyc.poly import json_io
+from polyc.poly.errors import PolycError
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget, Target
+from polyc.scheduler.strategies import auto
+from polyc.scheduler.strategies.gpu import automatic
 
 
 def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget) -> list[Cluster]:

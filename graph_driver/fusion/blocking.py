@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from graph_driver.fusion.joined import Group
-from graph_driver.importing.wording import one_line
-from poly.errors import IllegalSchedule, PolycError
-from poly.expr import Const
-from poly.quota import quota
-from poly.rewriting.compose import compose
-from poly.rewriting.reshape import reshaped
-from poly.scop import Scop
-from poly.tree import Sequence as Parts
-from scheduler.schedule import Schedule
-from scheduler.strategies.planner import Plan, first_loops
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.importing.wording import one_line
+from polyc.poly.errors import IllegalSchedule, PolycError
+from polyc.poly.expr import Const
+from polyc.poly.quota import quota
+from polyc.poly.rewriting.compose import compose
+from polyc.poly.rewriting.reshape import reshaped
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Sequence as Parts
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.planner import Plan, first_loops
 
 OPERATIONS = 2_000_000
 """isl operations for one pair (a second or so)."""

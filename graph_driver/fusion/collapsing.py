@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graph_driver.fusion.joined import Group
-from poly import json_io
-from poly.expr import loads
-from poly.rewriting.collapse import collapse
-from poly.scop import Scop
+from polyc.graph_driver.fusion.joined import Group
+from polyc.poly import json_io
+from polyc.poly.expr import loads
+from polyc.poly.rewriting.collapse import collapse
+from polyc.poly.scop import Scop
 
 
 def collapse_groups(found: Sequence[Group]) -> list[Group]:
-    """Every group with neighbouring loops merged where its accesses allow (`poly.rewriting.collapse`).
+    """Every group with neighbouring loops merged where its accesses allow (`polyc.poly.rewriting.collapse`).
 
     Groups with contractions stay as they are: their strategies tell batches, rows and images apart.
     """

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph_driver.external import call_of
-from graph_driver.fusion.pieces import Piece
-from graph_driver.fusion.reshaping import array_shape
-from graph_driver.ir import Node
-from graph_driver.passes.views import is_view
-from poly import json_io
-from poly.errors import PolycError
-from poly.rewriting.compose import compose
-from poly.rewriting.forward import forward
-from poly.rewriting.panels import stored_in_order
-from poly.rewriting.relayout import Layout, relayout
-from poly.rewriting.reshape import reshaped
-from poly.rewriting.sinking import sunk
-from poly.scop import Scop
+from polyc.graph_driver.external import call_of
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.fusion.reshaping import array_shape
+from polyc.graph_driver.ir import Node
+from polyc.graph_driver.passes.views import is_view
+from polyc.poly import json_io
+from polyc.poly.errors import PolycError
+from polyc.poly.rewriting.compose import compose
+from polyc.poly.rewriting.forward import forward
+from polyc.poly.rewriting.panels import stored_in_order
+from polyc.poly.rewriting.relayout import Layout, relayout
+from polyc.poly.rewriting.reshape import reshaped
+from polyc.poly.rewriting.sinking import sunk
+from polyc.poly.scop import Scop
 
 
 @dataclass(frozen=True)

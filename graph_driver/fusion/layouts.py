@@ -2,7 +2,7 @@
 
 The scheduler names, for each constant operand of a contraction, the layout in which its
 vector loads are contiguous; the weight is rearranged once and the Scop's subscripts are
-composed with the same map (`poly.rewriting.relayout`).
+composed with the same map (`polyc.poly.rewriting.relayout`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graph_driver.fusion.joined import Group
-from graph_driver.ir import Graph, Tensor
-from poly import json_io
-from poly.expr import Const
-from poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
-from poly.scop import Array
-from poly.target import Target
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.ir import Graph, Tensor
+from polyc.poly import json_io
+from polyc.poly.expr import Const
+from polyc.poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
+from polyc.poly.scop import Array
+from polyc.poly.target import Target
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graph_driver.fusion.joined import Cluster, composed
-from graph_driver.fusion.pieces import Piece
-from graph_driver.fusion.prologues import Decision, label, only_reader
-from graph_driver.fusion.reshaping import array_shape, stored_as
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Graph
-from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.convolution_rows import (
+from polyc.graph_driver.fusion.joined import Cluster, composed
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.fusion.prologues import Decision, label, only_reader
+from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
+from polyc.graph_driver.operators.convolution_rows import (
     copied_rows,
     depthwise_rows,
     image,
@@ -24,13 +24,13 @@ from graph_driver.operators.convolution_rows import (
     is_pointwise,
     pointwise_rows,
 )
-from poly import json_io
-from poly.errors import PolycError
-from poly.rewriting.relayout import relayout
-from poly.target import Target
-from scheduler.cost.model import nominal
-from scheduler.strategies.auto import blocks_of_pairs
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.poly import json_io
+from polyc.poly.errors import PolycError
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import nominal
+from polyc.scheduler.strategies.auto import blocks_of_pairs
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 LEAST_ROWS = 2
 

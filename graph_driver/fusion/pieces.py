@@ -6,12 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from graph_driver.defects import INTERNAL
-from graph_driver.external import call_of
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Graph, Node
-from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
-from graph_driver.passes.parts import is_alias
+from polyc.graph_driver.defects import INTERNAL
+from polyc.graph_driver.external import call_of
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.operators.context import (
+    Builder,
+    NodeContext,
+    OperatorScop,
+    TensorInfo,
+    Unsupported,
+    array_shape,
+)
+from polyc.graph_driver.passes.parts import is_alias
 
 Lookup = Callable[[str, str], Builder | None]
 

@@ -15,22 +15,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graph_driver.fusion.joined import Cluster, joined_scop
-from graph_driver.fusion.pieces import Piece
-from graph_driver.fusion.reshaping import array_shape, stored_as
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Graph, Node
-from graph_driver.passes.views import is_view
-from poly.errors import PolycError, ScopError
-from poly.expr import Load, loads
-from poly.rewriting.forward import forward, writer_of
-from poly.rewriting.forward_cost import reads_per_element, work_of
-from poly.rewriting.panels import stored_in_order
-from poly.rewriting.relayout import Layout, relayout
-from poly.scop import Scop
-from poly.target import GpuTarget, Target
-from scheduler.strategies.contractions.recognise import recognise
-from scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile
+from polyc.graph_driver.fusion.joined import Cluster, joined_scop
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.passes.views import is_view
+from polyc.poly.errors import PolycError, ScopError
+from polyc.poly.expr import Load, loads
+from polyc.poly.rewriting.forward import forward, writer_of
+from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
+from polyc.poly.rewriting.panels import stored_in_order
+from polyc.poly.rewriting.relayout import Layout, relayout
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget, Target
+from polyc.scheduler.strategies.contractions.recognise import recognise
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile
 
 MEMORY_TRIP = 4.0
 """Cost of storing an element and loading it again, in vector operations."""

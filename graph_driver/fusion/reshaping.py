@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from graph_driver.fusion.pieces import Piece
-from graph_driver.ir import Node
-from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
-from poly.rewriting.reshape import Blocks, blocks
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.ir import Node
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
+from polyc.poly.rewriting.reshape import Blocks, blocks
 
 Shape = tuple[Any, ...]
 
@@ -52,7 +52,7 @@ def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:
 
 
 def _blocks(old: Shape, new: Shape) -> Blocks | None:
-    """`poly.rewriting.reshape.blocks`; of formulas the one that divides the other is the smaller one."""
+    """`polyc.poly.rewriting.reshape.blocks`; of formulas the one that divides the other is the smaller one."""
     if all(isinstance(n, int) for n in (*old, *new)):
         return blocks(old, new)
     result: Blocks = []

@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from graph_driver.fusion.joined import Cluster, composed
-from graph_driver.fusion.pieces import Piece
-from graph_driver.fusion.prologues import MAX_MEMBERS, Decision, label
-from graph_driver.fusion.reshaping import Shape, over
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Graph, Node
-from graph_driver.operators.context import NodeContext
-from graph_driver.operators.reduction import reduced_axes
-from poly import json_io
-from poly.errors import PolycError
-from poly.target import Target
-from scheduler.strategies.auto import one_nest
+from polyc.graph_driver.fusion.joined import Cluster, composed
+from polyc.graph_driver.fusion.pieces import Piece
+from polyc.graph_driver.fusion.prologues import MAX_MEMBERS, Decision, label
+from polyc.graph_driver.fusion.reshaping import Shape, over
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.operators.context import NodeContext
+from polyc.graph_driver.operators.reduction import reduced_axes
+from polyc.poly import json_io
+from polyc.poly.errors import PolycError
+from polyc.poly.target import Target
+from polyc.scheduler.strategies.auto import one_nest
 
 SHORT = 4  # rows of fewer vectors than this gain nothing: joined loops are not flattened
 

@@ -1,4 +1,4 @@
-"""From a graph to a `GpuModel`: the stages of `graph_driver.compile_model` for a GPU."""
+"""From a graph to a `GpuModel`: the stages of `polyc.graph_driver.compile_model` for a GPU."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emit.gpu import nvidia
-from emit.gpu.program import Recorded
-from emit.gpu.resources import Resources
-from emit.gpu.resources import lines as resource_lines
-from graph_driver.gpu.model import GpuCode, GpuModel
-from graph_driver.options import CompileOptions
-from graph_driver.platforms import Platform
-from graph_driver.program import weights_segment
-from graph_driver.report import Report
-from graph_driver.stages import plan_graph
-from poly.errors import ModelError
+from polyc.emit.gpu import nvidia
+from polyc.emit.gpu.program import Recorded
+from polyc.emit.gpu.resources import Resources
+from polyc.emit.gpu.resources import lines as resource_lines
+from polyc.graph_driver.gpu.model import GpuCode, GpuModel
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import Platform
+from polyc.graph_driver.program import weights_segment
+from polyc.graph_driver.report import Report
+from polyc.graph_driver.stages import plan_graph
+from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.control import ControlNode
-    from graph_driver.execution.reference import HostNode
-    from graph_driver.ir import Graph, Node
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.ir import Graph, Node
 
 
 def compile_gpu(

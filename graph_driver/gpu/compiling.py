@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from poly.scop import Scop
+from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:
-    from emit.gpu.program import Recorded
+    from polyc.emit.gpu.program import Recorded
 
 BACKEND = "gpu:"  # followed by the target's name: what jobs and reports call it
 
@@ -28,10 +28,10 @@ def compile_group(
     Raises:
         BuildError: the Scop cannot be mapped to this target.
     """
-    from emit.gpu import targets
-    from emit.gpu.kernel import compile_gpu
-    from emit.gpu.program import KernelText, Recorded, sequence
-    from scheduler.strategies.gpu.automatic import automatic_gpu
+    from polyc.emit.gpu import targets
+    from polyc.emit.gpu.kernel import compile_gpu
+    from polyc.emit.gpu.program import KernelText, Recorded, sequence
+    from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
     target = targets.get(backend.removeprefix(BACKEND))
     start = time.perf_counter()

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
-from emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
-from emit.gpu.program import Recorded
-from graph_driver.execution.execute import Observer
-from graph_driver.execution.frame import check_inputs
-from graph_driver.execution.parts import Parts, cut
-from graph_driver.planning.plan import Plan, Slot, Step
-from poly.dtypes import BY_NAME
-from poly.errors import ArgumentError, ModelError
+from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
+from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
+from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.execution.execute import Observer
+from polyc.graph_driver.execution.frame import check_inputs
+from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.control import ControlNode
-    from graph_driver.execution.reference import HostNode
-    from graph_driver.gpu.model import GpuCode
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.gpu.model import GpuCode
 
 
 ON_DEVICE = ("kernel", "copy")

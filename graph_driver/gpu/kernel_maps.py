@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from emit.gpu import nvidia
-from emit.gpu.budget import needs
-from emit.gpu.moved import Moved, blocks, moved
-from emit.gpu.program import Program
-from emit.gpu.resources import Resources, blocks_per_sm
-from emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
-from emit.loop_ir.printer import expr_text
-from poly.binding import evaluate
-from poly.errors import ArgumentError
-from poly.expr import Const
-from poly.scop import Scop
-from poly.target import GpuTarget
-from poly.tree import Band, Node, is_bound
-from poly.tree import walk as walk_tree
+from polyc.emit.gpu import nvidia
+from polyc.emit.gpu.budget import needs
+from polyc.emit.gpu.moved import Moved, blocks, moved
+from polyc.emit.gpu.program import Program
+from polyc.emit.gpu.resources import Resources, blocks_per_sm
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
+from polyc.emit.loop_ir.printer import expr_text
+from polyc.poly.binding import evaluate
+from polyc.poly.errors import ArgumentError
+from polyc.poly.expr import Const
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import Band, Node, is_bound
+from polyc.poly.tree import walk as walk_tree
 
 if TYPE_CHECKING:
-    from emit.gpu.kernel import GpuKernel
+    from polyc.emit.gpu.kernel import GpuKernel
 
 TYPICAL = 1024  # sizes that nobody gave
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from emit.gpu import targets
-from graph_driver.gpu.kernel_maps import kernel_maps, lines
-from poly.scop import Scop
+from polyc.emit.gpu import targets
+from polyc.graph_driver.gpu.kernel_maps import kernel_maps, lines
+from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:
-    from emit.gpu.kernel import GpuKernel
-    from poly.tree import Node
-    from scheduler.schedule import Schedule
+    from polyc.emit.gpu.kernel import GpuKernel
+    from polyc.poly.tree import Node
+    from polyc.scheduler.schedule import Schedule
 
 STAGES = ("cuda", "opencl")
 
@@ -32,9 +32,9 @@ def gpu_stage(
     Raises:
         BuildError: the schedule cannot be mapped to the target, or there is no such text.
     """
-    from emit.gpu.kernel import GpuKernel
-    from graph_driver.compile_operator import compile_operator, gpu_schedule
-    from poly.text import print_tree
+    from polyc.emit.gpu.kernel import GpuKernel
+    from polyc.graph_driver.compile_operator import compile_operator, gpu_schedule
+    from polyc.poly.text import print_tree
 
     chosen = schedule or gpu_schedule(scop, targets.get(target), sizes)
     if stage == "schedule":

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emit.gpu import nvidia
-from emit.gpu.devices import open_device
-from emit.gpu.program import Recorded
-from emit.gpu.resources import Resources
-from graph_driver.execution.parts import Parts, cut
-from graph_driver.gpu.execute import GpuExecutor
-from graph_driver.model import Model
-from graph_driver.report import Report
-from poly.target import GpuTarget
+from polyc.emit.gpu import nvidia
+from polyc.emit.gpu.devices import open_device
+from polyc.emit.gpu.program import Recorded
+from polyc.emit.gpu.resources import Resources
+from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.gpu.execute import GpuExecutor
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.report import Report
+from polyc.poly.target import GpuTarget
 
 if TYPE_CHECKING:
-    from graph_driver.execution.control import ControlNode
-    from graph_driver.execution.reference import HostNode
-    from graph_driver.fusion.joined import Group
-    from graph_driver.ir import Graph
-    from graph_driver.planning.plan import Plan
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.ir import Graph
+    from polyc.graph_driver.planning.plan import Plan
 
 
 @dataclass(frozen=True)

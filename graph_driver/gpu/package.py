@@ -16,12 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emit.gpu import nvidia, targets
-from emit.gpu.program import Recorded
-from graph_driver.gpu.model import GpuCode, GpuModel
+from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.gpu.model import GpuCode, GpuModel
 
 if TYPE_CHECKING:
-    from graph_driver.planning.plan import Plan
+    from polyc.graph_driver.planning.plan import Plan
 
 CUBINS = "cubins.bin"
 

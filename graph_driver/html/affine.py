@@ -10,9 +10,9 @@ from typing import Any
 
 import islpy as isl
 
-from emit.lowering.isl_expr import to_expr
-from poly.dtypes import i64
-from poly.expr import Binary, Const, Expr, Select, Unary, Var
+from polyc.emit.lowering.isl_expr import to_expr
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Const, Expr, Select, Unary, Var
 
 Program = Any  # int | str | list: JSON values
 

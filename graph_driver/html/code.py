@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from emit.listing import Listing, Traced
-from emit.loop_ir.loops import Alloc, Block, For, Function, Launch, Origin, Stmt, Store, walk
+from polyc.emit.listing import Listing, Traced
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, Launch, Origin, Stmt, Store, walk
 
 PANES = {  # title, and the language whose words are coloured
     "c": ("C", "c"), "llvm": ("LLVM IR", "llvm"), "asm": ("Assembly", "asm"),

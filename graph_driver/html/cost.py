@@ -6,15 +6,15 @@ from collections.abc import Callable
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from graph_driver.html.affine import Program, condition
-from poly.access import accesses
-from poly.closed_forms.formula import Formula
-from poly.closed_forms.polynomial import Atom, Floor, Polynomial
-from poly.errors import PolycError
-from poly.tree import Band, Member, Node, walk
+from polyc.graph_driver.html.affine import Program, condition
+from polyc.poly.access import accesses
+from polyc.poly.closed_forms.formula import Formula
+from polyc.poly.closed_forms.polynomial import Atom, Floor, Polynomial
+from polyc.poly.errors import PolycError
+from polyc.poly.tree import Band, Member, Node, walk
 
 if TYPE_CHECKING:
-    from scheduler.schedule import Schedule
+    from polyc.scheduler.schedule import Schedule
 
 TOTALS = ("instances", "flops", "loads", "stores", "bytes", "traffic")
 LONG = 400  # characters of a formula

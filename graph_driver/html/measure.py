@@ -6,13 +6,13 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from graph_driver.checking.check import random_input
-from poly.errors import ModelError
+from polyc.graph_driver.checking.check import random_input
+from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from graph_driver.execution.execute import Look
-    from graph_driver.model import Model
-    from graph_driver.planning.plan import Step
+    from polyc.graph_driver.execution.execute import Look
+    from polyc.graph_driver.model import Model
+    from polyc.graph_driver.planning.plan import Step
 
 SECONDS = 1.0  # of runs, at least
 RUNS = 5  # at least

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from graph_driver.html.layers import drawn
-from graph_driver.ir import Graph
-from graph_driver.memory import aligned
-from graph_driver.passes.precision import is_added_cast
-from graph_driver.passes.views import is_view
-from graph_driver.planning.overwriting import Overwriting
-from graph_driver.planning.plan import Plan, Slot, Step
-from poly.errors import PolycError
+from polyc.graph_driver.html.layers import drawn
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.memory import aligned
+from polyc.graph_driver.passes.precision import is_added_cast
+from polyc.graph_driver.passes.views import is_view
+from polyc.graph_driver.planning.overwriting import Overwriting
+from polyc.graph_driver.planning.plan import Plan, Slot, Step
+from polyc.poly.errors import PolycError
 
 if TYPE_CHECKING:
-    from graph_driver.fusion.joined import Group
-    from graph_driver.fusion.prologues import Decision
-    from scheduler.cost.model import Machine, Prediction
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.fusion.prologues import Decision
+    from polyc.scheduler.cost.model import Machine, Prediction
 
 VERSION = 1
 
@@ -141,7 +141,7 @@ def _kernels(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], dict[str, i
 
 def _work(g: Group) -> dict[str, Any]:
     """Exact numbers where they can be counted; None where they depend on data."""
-    from scheduler.schedule import Schedule
+    from polyc.scheduler.schedule import Schedule
 
     assert g.scop is not None
     schedule = Schedule.start(g.scop)

@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emit.listing import gpu_listing, listing
-from emit.loop_ir.loops import Function
-from emit.lowering.lower import lower
-from emit.mathlib import expand_function
-from graph_driver.html.code import code_data
-from graph_driver.html.cost import cost_data
-from graph_driver.html.source import source_data
-from graph_driver.html.space import space_data
-from graph_driver.html.tree import tree_data
-from poly.errors import BuildError, PolycError
-from poly.scop import Scop
-from poly.target import GpuTarget, Target
-from poly.text import print_array, print_statement
-from poly.tree import loop_names
+from polyc.emit.listing import gpu_listing, listing
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.lowering.lower import lower
+from polyc.emit.mathlib import expand_function
+from polyc.graph_driver.html.code import code_data
+from polyc.graph_driver.html.cost import cost_data
+from polyc.graph_driver.html.source import source_data
+from polyc.graph_driver.html.space import space_data
+from polyc.graph_driver.html.tree import tree_data
+from polyc.poly.errors import BuildError, PolycError
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget, Target
+from polyc.poly.text import print_array, print_statement
+from polyc.poly.tree import loop_names
 
 if TYPE_CHECKING:
-    from scheduler.schedule import Schedule
-    from scheduler.step import Step
+    from polyc.scheduler.schedule import Schedule
+    from polyc.scheduler.step import Step
 
 VERSION = 1
 LONG = 200  # characters of a step's argument
@@ -90,8 +90,8 @@ def _code(
 def _gpu_code(
     schedule: Schedule, target: GpuTarget, loops: frozenset[str]
 ) -> tuple[Function, dict[str, Any], list[dict[str, Any]]]:
-    from emit.gpu.kernel import compile_gpu
-    from graph_driver.gpu.kernel_maps import kernel_maps
+    from polyc.emit.gpu.kernel import compile_gpu
+    from polyc.graph_driver.gpu.kernel_maps import kernel_maps
 
     kernel = compile_gpu(schedule.scop, schedule.tree, target, notes=schedule.notes)
     maps = [k.data() for k in kernel_maps(kernel, schedule.tree)]

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from poly.errors import BuildError
+from polyc.poly.errors import BuildError
 
 SCRIPTS = {
     "operator": ("base.js", "text.js", "links.js", "tree.js", "code.js", "affine.js", "points.js", "controls.js",
@@ -62,7 +62,7 @@ def write_page(path: Path, text: str) -> None:
 
 
 def _asset(name: str) -> str:
-    return files("graph_driver.html").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("polyc.graph_driver.html").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -7,8 +7,8 @@ import linecache
 from pathlib import Path
 from typing import Any
 
-from poly.expr import Span
-from poly.scop import Scop
+from polyc.poly.expr import Span
+from polyc.poly.scop import Scop
 
 AROUND = 2  # lines shown around a statement whose file cannot be read as Python
 

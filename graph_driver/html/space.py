@@ -11,13 +11,13 @@ from typing import Any
 
 import islpy as isl
 
-from graph_driver.html.affine import Program, condition, value
-from poly.access import Access, accesses, accumulator_of
-from poly.dependences import Kind, value_flow_among
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop, Statement
-from poly.text import relation_text
-from poly.tree import Band, Filter, Leaf, Node, Promote, Sequence, time_maps
+from polyc.graph_driver.html.affine import Program, condition, value
+from polyc.poly.access import Access, accesses, accumulator_of
+from polyc.poly.dependences import Kind, value_flow_among
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.text import relation_text
+from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence, time_maps
 
 FLOW_QUOTA = 20_000_000  # isl operations for all dependences: a second or two
 

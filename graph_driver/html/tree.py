@@ -7,12 +7,12 @@ from typing import Any
 
 import islpy as isl
 
-from poly.forms.affine_text import condition_source, value_source
-from poly.forms.boxes import box_of
-from poly.ordering.regions import regions
-from poly.scop import Scop
-from poly.text import layout_text, member_values, print_statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+from polyc.poly.forms.affine_text import condition_source, value_source
+from polyc.poly.forms.boxes import box_of
+from polyc.poly.ordering.regions import regions
+from polyc.poly.scop import Scop
+from polyc.poly.text import layout_text, member_values, print_statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 
 
 def tree_data(tree: Node, scop: Scop) -> dict[str, Any]:

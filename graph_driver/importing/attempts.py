@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from graph_driver.dynamic.infer import NotSymbolic
-from graph_driver.dynamic.representatives import other_sizes
-from graph_driver.dynamic.size import Quotient, Size
-from graph_driver.dynamic.symbols import Guard, Range, Symbols
-from graph_driver.importing.binding import Binder, Dim
-from graph_driver.ir import Graph
-from poly.errors import ModelError
+from polyc.graph_driver.dynamic.infer import NotSymbolic
+from polyc.graph_driver.dynamic.representatives import other_sizes
+from polyc.graph_driver.dynamic.size import Quotient, Size
+from polyc.graph_driver.dynamic.symbols import Guard, Range, Symbols
+from polyc.graph_driver.importing.binding import Binder, Dim
+from polyc.graph_driver.ir import Graph
+from polyc.poly.errors import ModelError
 
 SCALES = (1, 4, 16)
 """The representative sizes are taken smaller when the model does not take them, or takes no smaller ones with

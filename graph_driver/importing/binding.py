@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from graph_driver.dynamic.size import Extent, Size
-from graph_driver.dynamic.symbols import Range, Symbols
-from poly.errors import ModelError
+from polyc.graph_driver.dynamic.size import Extent, Size
+from polyc.graph_driver.dynamic.symbols import Range, Symbols
+from polyc.poly.errors import ModelError
 
 Dim = int | tuple[int, int | None]
 ANONYMOUS = ("", "?", "-1", "None", "unk", "unknown")

@@ -1,7 +1,7 @@
 """The bodies of control flow that stays in the plan, as graphs with concrete shapes.
 
 An `If` whose condition, or a `Loop` whose number of iterations, only a run can tell keeps its
-subgraphs. Each becomes a `Graph` of its own, to be compiled as a model (`graph_driver.execution.control`): its
+subgraphs. Each becomes a `Graph` of its own, to be compiled as a model (`polyc.graph_driver.execution.control`): its
 inputs are the subgraph's own, then the outer tensors it reads; captured constants are its constants.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 
 import onnx
 
-from graph_driver.importing.subgraphs import captured
-from graph_driver.importing.unrolling import body_of
-from graph_driver.ir import Graph, Tensor
-from poly.dtypes import bool_, i64
-from poly.errors import ModelError
+from polyc.graph_driver.importing.subgraphs import captured
+from polyc.graph_driver.importing.unrolling import body_of
+from polyc.graph_driver.ir import Graph, Tensor
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.errors import ModelError
 
 KINDS = ("If", "Loop", "Scan")
 Walk = Callable[[onnx.GraphProto, Sequence[Tensor]], Graph]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graph_driver.importing.onnx_tensors import dtype_of
-from poly.errors import ModelError
+from polyc.graph_driver.importing.onnx_tensors import dtype_of
+from polyc.poly.errors import ModelError
 
 
 def bound_values(graph: onnx.GraphProto, values: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from frontend_dsl.library.quantized_recurrent import packed_pairs
-from graph_driver.ir import Tensor
-from poly.errors import ModelError
+from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
+from polyc.graph_driver.ir import Tensor
+from polyc.poly.errors import ModelError
 
 DOMAIN = "com.microsoft"
 

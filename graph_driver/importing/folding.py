@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from graph_driver.execution.reference import HostNode
-from graph_driver.importing import contrib
-from graph_driver.importing.limits import MAX_FOLD_BYTES, check_shape
-from graph_driver.ir import Codes, Graph, Node, Tensor
-from poly.dtypes import i64
-from poly.errors import ModelError
+from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.importing import contrib
+from polyc.graph_driver.importing.limits import MAX_FOLD_BYTES, check_shape
+from polyc.graph_driver.ir import Codes, Graph, Node, Tensor
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ModelError
 
 NEVER_FOLDED = {
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),

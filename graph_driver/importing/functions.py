@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 from onnx import AttributeProto
 
-from graph_driver.importing.inference import schema_of
-from graph_driver.importing.subgraphs import nodes_of
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Node, Tensor
-from graph_driver.operators import NodeContext, TensorInfo, Unsupported, lookup
-from poly.errors import ModelError
+from polyc.graph_driver.importing.inference import schema_of
+from polyc.graph_driver.importing.subgraphs import nodes_of
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Node, Tensor
+from polyc.graph_driver.operators import NodeContext, TensorInfo, Unsupported, lookup
+from polyc.poly.errors import ModelError
 
 
 def has_loops(

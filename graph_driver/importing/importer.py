@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graph_driver.dynamic.infer import infer_symbolic, is_symbolic
-from graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
-from graph_driver.importing.attempts import imported
-from graph_driver.importing.binding import Binder, Dim, symbol_of
-from graph_driver.importing.bound_inputs import bound_values
-from graph_driver.importing.folding import folded, zeros
-from graph_driver.importing.functions import has_loops
-from graph_driver.importing.inference import check_attribute_types, infer, type_proto
-from graph_driver.importing.limits import MAX_DEPTH, MAX_NODES, check_shape
-from graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
-from graph_driver.importing.reading import read, readable
-from graph_driver.importing.sequences import Sequences
-from graph_driver.ir import Graph, Node, Tensor, verify
-from poly.dtypes import from_numpy
-from poly.errors import ModelError
+from polyc.graph_driver.dynamic.infer import infer_symbolic, is_symbolic
+from polyc.graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
+from polyc.graph_driver.importing.attempts import imported
+from polyc.graph_driver.importing.binding import Binder, Dim, symbol_of
+from polyc.graph_driver.importing.bound_inputs import bound_values
+from polyc.graph_driver.importing.folding import folded, zeros
+from polyc.graph_driver.importing.functions import has_loops
+from polyc.graph_driver.importing.inference import check_attribute_types, infer, type_proto
+from polyc.graph_driver.importing.limits import MAX_DEPTH, MAX_NODES, check_shape
+from polyc.graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
+from polyc.graph_driver.importing.reading import read, readable
+from polyc.graph_driver.importing.sequences import Sequences
+from polyc.graph_driver.ir import Graph, Node, Tensor, verify
+from polyc.poly.dtypes import from_numpy
+from polyc.poly.errors import ModelError
 
 
 def import_model(

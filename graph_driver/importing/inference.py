@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from graph_driver.importing.limits import check_shape
-from graph_driver.importing.onnx_tensors import dtype_of, elem_type_of
-from graph_driver.importing.wording import one_line
-from graph_driver.ir import Tensor
-from poly.errors import ModelError
+from polyc.graph_driver.importing.limits import check_shape
+from polyc.graph_driver.importing.onnx_tensors import dtype_of, elem_type_of
+from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.ir import Tensor
+from polyc.poly.errors import ModelError
 
 LIKE_INPUT = ("GroupNormalization", "MeanVarianceNormalization")  # onnx has no inference for them
 POOLS = ("MaxPool", "AveragePool", "LpPool")

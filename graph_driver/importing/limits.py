@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from poly.errors import ModelError
+from polyc.poly.errors import ModelError
 
 MAX_RANK = 32
 MAX_TENSOR_BYTES = 1 << 34  # of one tensor

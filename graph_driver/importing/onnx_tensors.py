@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from graph_driver.importing.limits import check_shape
-from graph_driver.importing.wording import one_line
-from poly.dtypes import DType, from_numpy
-from poly.errors import ModelError
+from polyc.graph_driver.importing.limits import check_shape
+from polyc.graph_driver.importing.wording import one_line
+from polyc.poly.dtypes import DType, from_numpy
+from polyc.poly.errors import ModelError
 
 
 def dtype_of(elem_type: int) -> DType | None:

@@ -11,10 +11,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, version_converter
 
-from graph_driver.importing.inference import OLDEST_OPSET
-from graph_driver.importing.text_check import check_text
-from graph_driver.importing.wording import one_line
-from poly.errors import ModelError
+from polyc.graph_driver.importing.inference import OLDEST_OPSET
+from polyc.graph_driver.importing.text_check import check_text
+from polyc.graph_driver.importing.wording import one_line
+from polyc.poly.errors import ModelError
 
 
 def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:

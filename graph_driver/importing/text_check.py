@@ -7,8 +7,8 @@ from typing import Any
 
 import onnx
 
-from graph_driver.importing.limits import MAX_DEPTH
-from poly.errors import ModelError
+from polyc.graph_driver.importing.limits import MAX_DEPTH
+from polyc.poly.errors import ModelError
 
 
 def check_text(model: onnx.ModelProto) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from graph_driver.importing.subgraphs import instantiate
-from poly.errors import ModelError
+from polyc.graph_driver.importing.subgraphs import instantiate
+from polyc.poly.errors import ModelError
 
 MAX_UNROLLED = 4096  # nodes that one loop may become
 Fresh = Callable[[str], str]

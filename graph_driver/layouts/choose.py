@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from graph_driver.fusion.joined import Group
-from graph_driver.fusion.layouts import Rearranged, rearrange
-from graph_driver.ir import Graph
-from graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, Format, blocked
-from graph_driver.layouts.offers import Offer, Offers, applied
-from graph_driver.passes.parts import is_alias, storage
-from graph_driver.selection.solve import Option, Problem, Task, solve
-from poly.target import Target
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.layouts import Rearranged, rearrange
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, Format, blocked
+from polyc.graph_driver.layouts.offers import Offer, Offers, applied
+from polyc.graph_driver.passes.parts import is_alias, storage
+from polyc.graph_driver.selection.solve import Option, Problem, Task, solve
+from polyc.poly.target import Target
 
 GAIN = (
     0.91  # a kernel in other formats counts as slower than predicted by so much: less the model does not see reliably

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from poly.expr import Const
-from poly.rewriting.channels import LAST, Channels
-from poly.rewriting.relayout import Layout
-from poly.scop import Array
-from poly.target import Target
+from polyc.poly.expr import Const
+from polyc.poly.rewriting.channels import LAST, Channels
+from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.scop import Array
+from polyc.poly.target import Target
 
 LAYOUTS = ("auto", "as_given", "channels_last", "blocked")
 """Values of the option: chosen by the cost model, or none changed, or as many as possible of one kind."""

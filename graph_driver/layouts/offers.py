@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from graph_driver.fusion.joined import Group
-from graph_driver.fusion.layouts import Rearranged, stored_as
-from graph_driver.ir import Graph
-from graph_driver.layouts.formats import Format, channel_dimension
-from poly import json_io
-from poly.errors import ScopError
-from poly.expr import Const, Load, Var, loads
-from poly.rewriting.channels import LAST, Channels, store_channels
-from poly.rewriting.relayout import Layout, relayout
-from poly.scop import Array, Scop
-from poly.target import Target
-from scheduler.cost.model import Level, at_level, nominal, predict
-from scheduler.cost.work import work_of
-from scheduler.strategies.contractions.recognise import recognise
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.layouts import Rearranged, stored_as
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.layouts.formats import Format, channel_dimension
+from polyc.poly import json_io
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.rewriting.channels import LAST, Channels, store_channels
+from polyc.poly.rewriting.relayout import Layout, relayout
+from polyc.poly.scop import Array, Scop
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Level, at_level, nominal, predict
+from polyc.scheduler.cost.work import work_of
+from polyc.scheduler.strategies.contractions.recognise import recognise
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 MOST_SHAPES = 3  # of images of one kernel, each with its own format
 

@@ -1,9 +1,9 @@
 """Memory planning: offsets in one arena for tensors whose lifetimes overlap."""
 
-from graph_driver.memory.checker import check_placement
-from graph_driver.memory.choose import PLANNERS, Planned, plan_arena, plan_shapes
-from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
-from graph_driver.memory.lifetimes import (
+from polyc.graph_driver.memory.checker import check_placement
+from polyc.graph_driver.memory.choose import PLANNERS, Planned, plan_arena, plan_shapes
+from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
+from polyc.graph_driver.memory.lifetimes import (
     ALIGNMENT,
     Lifetime,
     Placement,
@@ -13,7 +13,7 @@ from graph_driver.memory.lifetimes import (
     live_at_peak,
     lower_bound,
 )
-from graph_driver.memory.search import exact, fit
+from polyc.graph_driver.memory.search import exact, fit
 
 __all__ = [
     "ALIGNMENT",

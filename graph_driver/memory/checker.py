@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, PlanError
+from polyc.graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, PlanError
 
 
 def check_placement(tensors: Sequence[Lifetime], placement: Placement, alignment: int = ALIGNMENT) -> None:

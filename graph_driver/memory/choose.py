@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from graph_driver.memory.checker import check_placement
-from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
-from graph_driver.memory.lifetimes import Lifetime, Placement, Shape, lower_bound
-from graph_driver.memory.search import exact
+from polyc.graph_driver.memory.checker import check_placement
+from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
+from polyc.graph_driver.memory.lifetimes import Lifetime, Placement, Shape, lower_bound
+from polyc.graph_driver.memory.search import exact
 
 PLANNERS: dict[str, Callable[[Sequence[Lifetime]], Placement]] = {
     "greedy-by-size": greedy_by_size,

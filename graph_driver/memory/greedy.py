@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, Shape, aligned
+from polyc.graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, Shape, aligned
 
 
 def greedy_by_size(tensors: Iterable[Lifetime], alignment: int = ALIGNMENT) -> Placement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from poly.errors import PolycError
+from polyc.poly.errors import PolycError
 
 ALIGNMENT = 64
 

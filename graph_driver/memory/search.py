@@ -29,8 +29,8 @@ from math import gcd
 from time import thread_time
 from typing import NamedTuple
 
-from graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, two_cursor
-from graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, aligned, lower_bound
+from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, two_cursor
+from polyc.graph_driver.memory.lifetimes import ALIGNMENT, Lifetime, Placement, aligned, lower_bound
 
 NODES = 6_000  # of all restarts together, for one capacity
 FIRST_RUN = 500.0  # nodes of the first restarts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from graph_driver.operators import registry
-from graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
-from graph_driver.operators.halves import in_f32
+from polyc.graph_driver.operators import registry
+from polyc.graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
+from polyc.graph_driver.operators.halves import in_f32
 
 _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
@@ -21,7 +21,7 @@ __all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported"
 @cache
 def _load() -> None:
     for name in _MODULES:
-        import_module(f"graph_driver.operators.{name}")
+        import_module(f"polyc.graph_driver.operators.{name}")
 
 
 def lookup(domain: str, op_type: str) -> Builder | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graph_driver.operators.context import NodeContext, OperatorScop, array_shape
-from poly.rewriting.compose import compose
-from poly.scop import Scop
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, array_shape
+from polyc.poly.rewriting.compose import compose
+from polyc.poly.scop import Scop
 
 Wiring = tuple[Scop, dict[str, str]]
 

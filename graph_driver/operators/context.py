@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poly.dtypes import DType
-from poly.errors import PolycError
-from poly.expr import Const
-from poly.scop import Scop
+from polyc.poly.dtypes import DType
+from polyc.poly.errors import PolycError
+from polyc.poly.expr import Const
+from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:
-    from graph_driver.dynamic.symbols import Symbols
+    from polyc.graph_driver.dynamic.symbols import Symbols
 
 
 class Unsupported(PolycError):
@@ -29,7 +29,7 @@ class Unsupported(PolycError):
 class TensorInfo:
     """One operand; `const` is its value when known at compile time, `sizes` when it follows from symbolic sizes.
 
-    Extents are numbers or formulas (`graph_driver.dynamic.size.Size`), with which a builder computes alike;
+    Extents are numbers or formulas (`polyc.graph_driver.dynamic.size.Size`), with which a builder computes alike;
     where only a number will do, the formula raises and the node is refused.
     """
 
@@ -67,7 +67,7 @@ class NodeContext:
     @property
     def symbols(self) -> Symbols | None:
         """What the formulas in the shapes are made of; None when all are numbers."""
-        from graph_driver.dynamic.size import Size
+        from polyc.graph_driver.dynamic.size import Size
 
         extents = (n for t in (*self.inputs, *self.outputs) if t is not None for n in t.shape)
         return next((n.home for n in extents if isinstance(n, Size)), None)
@@ -98,7 +98,7 @@ def array_shape(operator: OperatorScop, name: str) -> tuple[Any, ...] | None:
     """The shape of one of the Scop's arrays as numbers and formulas; None for symbols that stand for nothing."""
     shape = operator.scop.arrays[name].shape
     if operator.symbols is not None:
-        from graph_driver.dynamic.size import size_of
+        from polyc.graph_driver.dynamic.size import size_of
 
         return tuple(size_of(operator.symbols, e) for e in shape)
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.convolution import (
+from polyc.frontend_dsl.library.convolution import (
     Times,
     make_conv2d,
     make_depthwise,
@@ -15,10 +15,10 @@ from frontend_dsl.library.convolution import (
     times,
     windows,
 )
-from frontend_dsl.library.depthwise_strided import make_depthwise_strided
-from frontend_dsl.library.transposed import make_conv_transpose
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library.depthwise_strided import make_depthwise_strided
+from polyc.frontend_dsl.library.transposed import make_conv_transpose
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import (
     data,
     integers,
     need_float,
@@ -29,9 +29,9 @@ from graph_driver.operators.registry import (
     same_types,
     scop_of,
 )  # fmt: skip
-from graph_driver.operators.windows import Sizes, Window, window_of
-from poly.expr import Const
-from poly.scop import Scop
+from polyc.graph_driver.operators.windows import Sizes, Window, window_of
+from polyc.poly.expr import Const
+from polyc.poly.scop import Scop
 
 SPARSE = 0.1
 """Share of rows of windows in the padding from which they are left out."""

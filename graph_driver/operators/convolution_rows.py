@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.convolution import padded, windows
-from frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_pointwise_rows
-from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.registry import data, optional, scop_of
-from graph_driver.operators.windows import Sizes, Window, window_of
-from poly.dtypes import f32, f64
+from polyc.frontend_dsl.library.convolution import padded, windows
+from polyc.frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_pointwise_rows
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
+from polyc.graph_driver.operators.registry import data, optional, scop_of
+from polyc.graph_driver.operators.windows import Sizes, Window, window_of
+from polyc.poly.dtypes import f32, f64
 
 
 def is_depthwise(ctx: NodeContext) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from frontend_dsl.library.einsum import make_einsum
-from graph_driver.operators.chain import Wiring, joined
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import accumulates, data, onnx_operator, same_types, scop_of
-from poly.dtypes import DType
+from polyc.frontend_dsl.library.einsum import make_einsum
+from polyc.graph_driver.operators.chain import Wiring, joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import accumulates, data, onnx_operator, same_types, scop_of
+from polyc.poly.dtypes import DType
 
 _BATCH = "0123456789"  # labels of the dimensions that an ellipsis stands for
 Operand = tuple[str, tuple[int, ...]]  # labels and shape

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import frontend_dsl as dsl
-from frontend_dsl.library import scalar as fn
-from frontend_dsl.library.elementwise import make_binary, make_broadcast, make_channelwise, make_ternary, make_unary
-from graph_driver.operators.chain import joined
-from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
-from graph_driver.operators.registry import (
+import polyc.frontend_dsl as dsl
+from polyc.frontend_dsl.library import scalar as fn
+from polyc.frontend_dsl.library.elementwise import (
+    make_binary,
+    make_broadcast,
+    make_channelwise,
+    make_ternary,
+    make_unary,
+)
+from polyc.graph_driver.operators.chain import joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
+from polyc.graph_driver.operators.registry import (
     constant,
     data,
     need_float,
@@ -20,7 +26,7 @@ from graph_driver.operators.registry import (
     same_types,
     scop_of,
 )  # fmt: skip
-from poly.dtypes import DType
+from polyc.poly.dtypes import DType
 
 Attrs = Mapping[str, Any]
 Scalar = Callable[..., Any]

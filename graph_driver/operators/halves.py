@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from frontend_dsl.library import scalar as fn
-from frontend_dsl.library.elementwise import make_unary
-from graph_driver.operators.chain import Wiring, extents, joined
-from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
-from graph_driver.operators.registry import scop_of
-from poly.dtypes import DType, f32
-from poly.errors import ScopError
-from poly.rewriting.forward import forward
-from poly.scop import Scop
+from polyc.frontend_dsl.library import scalar as fn
+from polyc.frontend_dsl.library.elementwise import make_unary
+from polyc.graph_driver.operators.chain import Wiring, extents, joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
+from polyc.graph_driver.operators.registry import scop_of
+from polyc.poly.dtypes import DType, f32
+from polyc.poly.errors import ScopError
+from polyc.poly.rewriting.forward import forward
+from polyc.poly.scop import Scop
 
 
 def is_half(dtype: DType) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library import indexing as lib
-from frontend_dsl.library.movement import make_slice
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import axis_of, constant, data, onnx_operator, optional, product, scop_of
+from polyc.frontend_dsl.library import indexing as lib
+from polyc.frontend_dsl.library.movement import make_slice
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import axis_of, constant, data, onnx_operator, optional, product, scop_of
 
 
 @onnx_operator("Gather")

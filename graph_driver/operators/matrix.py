@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.matrix import make_batched_matmul, make_determinant, make_gemm, make_matmul
-from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library.matrix import make_batched_matmul, make_determinant, make_gemm, make_matmul
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
+from polyc.graph_driver.operators.registry import (
     accumulates,
     data,
     need_float,

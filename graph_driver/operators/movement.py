@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from frontend_dsl.library import movement as lib
-from graph_driver.operators.chain import Wiring, joined
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library import movement as lib
+from polyc.graph_driver.operators.chain import Wiring, joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import (
     accumulates,
     axis_of,
     constant,
@@ -22,8 +22,8 @@ from graph_driver.operators.registry import (
     scop_of,
     sizes_of,
 )  # fmt: skip
-from poly.dtypes import DType, u8, u16, u32, u64
-from poly.scop import Scop
+from polyc.poly.dtypes import DType, u8, u16, u32, u64
+from polyc.poly.scop import Scop
 
 Shape = tuple[int, ...]
 _BITS = {1: u8, 2: u16, 4: u32, 8: u64}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library import normalization as lib
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library import normalization as lib
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import (
     axis_of,
     data,
     need_float,

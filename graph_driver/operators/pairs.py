@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from frontend_dsl import dot_bf16, dot_pairs
-from frontend_dsl.library.pairs import make_bf16_matmul, make_pack_bf16, make_pack_pairs, make_pair_matmul
-from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.convolution import any_conv
-from graph_driver.operators.registry import data, onnx_operator, optional, product, scop_of
+from polyc.frontend_dsl import dot_bf16, dot_pairs
+from polyc.frontend_dsl.library.pairs import make_bf16_matmul, make_pack_bf16, make_pack_pairs, make_pair_matmul
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
+from polyc.graph_driver.operators.convolution import any_conv
+from polyc.graph_driver.operators.registry import data, onnx_operator, optional, product, scop_of
 
 DOMAIN = "polyc"
 

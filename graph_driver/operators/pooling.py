@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.pooling import (
+from polyc.frontend_dsl.library.pooling import (
     make_average_pool,
     make_lp_pool,
     make_max_pool,
     make_max_pool_positions,
     make_max_unpool,
 )
-from frontend_dsl.library.reduction import make_reduce
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import data, integers, need_float, only_output, onnx_operator, scop_of
-from graph_driver.operators.windows import window_of
+from polyc.frontend_dsl.library.reduction import make_reduce
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import data, integers, need_float, only_output, onnx_operator, scop_of
+from polyc.graph_driver.operators.windows import window_of
 
 
 @onnx_operator("MaxPool", "AveragePool", "LpPool")

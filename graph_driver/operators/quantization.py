@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from frontend_dsl.library.quantization import (
+from polyc.frontend_dsl.library.quantization import (
     make_centred,
     make_dequantize,
     make_dequantize_blocked,
@@ -16,14 +16,14 @@ from frontend_dsl.library.quantization import (
     make_requantize,
     make_requantize_sums,
 )
-from frontend_dsl.library.recurrent import make_fill
-from graph_driver.operators.chain import Wiring, extents, joined
-from graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
-from graph_driver.operators.convolution import any_conv
-from graph_driver.operators.matrix import any_matmul
-from graph_driver.operators.pairs import DOMAIN
-from graph_driver.operators.registry import axis_of, data, only_output, onnx_operator, optional, product, scop_of
-from poly.dtypes import i32
+from polyc.frontend_dsl.library.recurrent import make_fill
+from polyc.graph_driver.operators.chain import Wiring, extents, joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
+from polyc.graph_driver.operators.convolution import any_conv
+from polyc.graph_driver.operators.matrix import any_matmul
+from polyc.graph_driver.operators.pairs import DOMAIN
+from polyc.graph_driver.operators.registry import axis_of, data, only_output, onnx_operator, optional, product, scop_of
+from polyc.poly.dtypes import i32
 
 Shape = tuple[int, ...]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.reduction import make_arg, make_cumulative, make_log_sum_exp, make_reduce
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library.reduction import make_arg, make_cumulative, make_log_sum_exp, make_reduce
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import (
     accumulates,
     axis_of,
     constant,

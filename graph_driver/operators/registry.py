@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from graph_driver.operators.context import Builder, NodeContext, TensorInfo, Unsupported
-from poly.scop import Scop
+from polyc.graph_driver.operators.context import Builder, NodeContext, TensorInfo, Unsupported
+from polyc.poly.scop import Scop
 
 _builders: dict[tuple[str, str], Builder] = {}
 ONNX_DOMAIN = ("", "ai.onnx")
@@ -110,7 +110,7 @@ def same_types(ctx: NodeContext) -> None:
 
 
 class Halves(Unsupported):
-    """The builder takes f32 in the place of f16 and bf16: see `graph_driver.operators.halves`."""
+    """The builder takes f32 in the place of f16 and bf16: see `polyc.graph_driver.operators.halves`."""
 
 
 def need_float(ctx: NodeContext) -> None:

@@ -6,11 +6,11 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from frontend_dsl.library.movement import make_copy
-from frontend_dsl.library.resize import Coordinate, Filter, make_linear, make_nearest, make_repeat, make_resample
-from graph_driver.operators.chain import Wiring, joined
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library.movement import make_copy
+from polyc.frontend_dsl.library.resize import Coordinate, Filter, make_linear, make_nearest, make_repeat, make_resample
+from polyc.graph_driver.operators.chain import Wiring, joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import (
     constant,
     data,
     integers,

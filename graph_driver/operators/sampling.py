@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from frontend_dsl.library import sampling as lib
-from frontend_dsl.library.recurrent import make_fill
-from graph_driver.operators.chain import Wiring, joined
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import data, need_float, only_output, onnx_operator, optional, scop_of
-from graph_driver.operators.windows import window_of
+from polyc.frontend_dsl.library import sampling as lib
+from polyc.frontend_dsl.library.recurrent import make_fill
+from polyc.graph_driver.operators.chain import Wiring, joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import data, need_float, only_output, onnx_operator, optional, scop_of
+from polyc.graph_driver.operators.windows import window_of
 
 _MODES = {"nearest": "nearest", "bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic"}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.sorting import make_top_k
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import axis_of, data, onnx_operator, product, scop_of
+from polyc.frontend_dsl.library.sorting import make_top_k
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import axis_of, data, onnx_operator, product, scop_of
 
 
 @onnx_operator("TopK")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library import spectral as lib
-from graph_driver.operators.chain import joined
-from graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
-from graph_driver.operators.registry import (
+from polyc.frontend_dsl.library import spectral as lib
+from polyc.graph_driver.operators.chain import joined
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.registry import (
     constant,
     data,
     need_float,
@@ -15,7 +15,7 @@ from graph_driver.operators.registry import (
     product,
     scop_of,
 )
-from poly.scop import Scop
+from polyc.poly.scop import Scop
 
 
 @onnx_operator("DFT")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph_driver.operators.context import NodeContext, Unsupported
-from graph_driver.operators.registry import integers
+from polyc.graph_driver.operators.context import NodeContext, Unsupported
+from polyc.graph_driver.operators.registry import integers
 
 Sizes = tuple[int, ...]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from frontend_dsl.library.winograd import make_input_transform, make_output_transform, make_products
-from graph_driver.operators.context import NodeContext, OperatorScop
-from graph_driver.operators.registry import data, onnx_operator, scop_of
+from polyc.frontend_dsl.library.winograd import make_input_transform, make_output_transform, make_products
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
+from polyc.graph_driver.operators.registry import data, onnx_operator, scop_of
 
 DOMAIN = "polyc"
 

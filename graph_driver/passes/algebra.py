@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.ir import Graph, Node
-from graph_driver.passes.rewriting import Answer, New, Rule, Sight, rewrite
-from poly.dtypes import DType
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.passes.rewriting import Answer, New, Rule, Sight, rewrite
+from polyc.poly.dtypes import DType
 
 COMMUTATIVE = ("Add", "Mul", "Max", "Min", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 ROUNDINGS = ("Floor", "Ceil", "Round")

@@ -11,12 +11,12 @@ from math import prod
 
 import numpy as np
 
-from emit.targets import own_instructions
-from graph_driver.importing.onnx_tensors import elem_type_of
-from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.operators.pairs import DOMAIN
-from poly.dtypes import DType, bf16, f32
-from poly.target import Target
+from polyc.emit.targets import own_instructions
+from polyc.graph_driver.importing.onnx_tensors import elem_type_of
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.operators.pairs import DOMAIN
+from polyc.poly.dtypes import DType, bf16, f32
+from polyc.poly.target import Target
 
 LEAST_REUSE = 16  # products that each packed element must take part in
 

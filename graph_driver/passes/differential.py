@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from graph_driver.checking.check import compare
-from graph_driver.ir import Graph, GraphError
-from graph_driver.passes.manager import Pass, PassRecord, run
-from graph_driver.report import Report
-from poly.target import Target
+from polyc.graph_driver.checking.check import compare
+from polyc.graph_driver.ir import Graph, GraphError
+from polyc.graph_driver.passes.manager import Pass, PassRecord, run
+from polyc.graph_driver.report import Report
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:
-    from graph_driver.options import CompileOptions
-    from graph_driver.platforms import Platform
+    from polyc.graph_driver.options import CompileOptions
+    from polyc.graph_driver.platforms import Platform
 
 Evaluate = Callable[[Graph], Mapping[str, Any]]
 
@@ -109,7 +109,7 @@ def _largest(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
 
 def compiled_outputs(platform: Platform, options: CompileOptions, inputs: Mapping[str, Any]) -> Evaluate:
     """Compile a graph as it stands, without any pass, and run it on `inputs`."""
-    from graph_driver.compile_model import compile_graph
+    from polyc.graph_driver.compile_model import compile_graph
 
     as_it_stands = replace(options, passes=(), dtype=None)
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.importing.onnx_tensors import elem_type_of
-from graph_driver.ir import Codes, Graph, Node, Tensor
-from graph_driver.operators.pairs import DOMAIN
-from poly.dtypes import DType, f32, i32
-from poly.target import Target
+from polyc.graph_driver.importing.onnx_tensors import elem_type_of
+from polyc.graph_driver.ir import Codes, Graph, Node, Tensor
+from polyc.graph_driver.operators.pairs import DOMAIN
+from polyc.poly.dtypes import DType, f32, i32
+from polyc.poly.target import Target
 
 LEAST_REUSE = 16  # products that each packed element must take part in
 PLAIN, QUANTISED = ("MatMulInteger", "ConvInteger"), ("QLinearMatMul", "QLinearConv")

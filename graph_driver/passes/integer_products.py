@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.importing.onnx_tensors import elem_type_of
-from graph_driver.ir import Graph, Node, Tensor
-from poly.dtypes import f32, i32
+from polyc.graph_driver.importing.onnx_tensors import elem_type_of
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.poly.dtypes import f32, i32
 
 LARGEST_CODE = 255  # of an 8-bit integer less its zero point
 EXACT = 1 << 24

@@ -6,25 +6,25 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from graph_driver.external import any_registered, calls_of, use_externals
-from graph_driver.ir import Graph, GraphError, verify
-from graph_driver.passes.algebra import simplify, simplify_fast
-from graph_driver.passes.batch_norm import fold_affine_into_convolutions
-from graph_driver.passes.bf16_pairs import use_bf16_pairs
-from graph_driver.passes.cleanup import remove_dead, remove_identities
-from graph_driver.passes.common import share_common
-from graph_driver.passes.directions import split_directions
-from graph_driver.passes.fold import fold_constants
-from graph_driver.passes.integer_pairs import use_integer_pairs, use_quantised_convolutions
-from graph_driver.passes.integer_products import compute_integer_products_in_f32
-from graph_driver.passes.parts import share_parts
-from graph_driver.passes.precision import assign_precision
-from graph_driver.passes.reciprocals import use_reciprocals
-from graph_driver.passes.transforms import cancel_transforms
-from graph_driver.passes.views import make_views
-from graph_driver.passes.winograd import use_winograd
-from poly.errors import ArgumentError
-from poly.target import Target
+from polyc.graph_driver.external import any_registered, calls_of, use_externals
+from polyc.graph_driver.ir import Graph, GraphError, verify
+from polyc.graph_driver.passes.algebra import simplify, simplify_fast
+from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
+from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs
+from polyc.graph_driver.passes.cleanup import remove_dead, remove_identities
+from polyc.graph_driver.passes.common import share_common
+from polyc.graph_driver.passes.directions import split_directions
+from polyc.graph_driver.passes.fold import fold_constants
+from polyc.graph_driver.passes.integer_pairs import use_integer_pairs, use_quantised_convolutions
+from polyc.graph_driver.passes.integer_products import compute_integer_products_in_f32
+from polyc.graph_driver.passes.parts import share_parts
+from polyc.graph_driver.passes.precision import assign_precision
+from polyc.graph_driver.passes.reciprocals import use_reciprocals
+from polyc.graph_driver.passes.transforms import cancel_transforms
+from polyc.graph_driver.passes.views import make_views
+from polyc.graph_driver.passes.winograd import use_winograd
+from polyc.poly.errors import ArgumentError
+from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
@@ -40,7 +40,7 @@ class Pass:
     tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
     target. `default`: it runs when nothing else is asked for, else with the option `asked_by`. `exact`: it keeps
     every operator's rounding. `backends`: those that have code for what it makes, or gain by it
-    (`graph_driver.platforms.Kind`); on others it does not run, because of `limit`.
+    (`polyc.graph_driver.platforms.Kind`); on others it does not run, because of `limit`.
     """
 
     name: str
@@ -66,7 +66,7 @@ def _precision(dtype: str, keep: Sequence[str] = ()) -> Callable[[Graph, Target 
 def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None:
         return {}
-    from graph_driver.selection.select import select as select_implementations
+    from polyc.graph_driver.selection.select import select as select_implementations
 
     fixed = {s.results: s for s in graph.selections if s.results in calls_of(graph)}
     graph.selections = [fixed.get(s.results, s) for s in select_implementations(graph, target)]
@@ -78,7 +78,7 @@ def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
 def _siblings(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None:
         return {}
-    from graph_driver.passes.siblings import join_siblings
+    from polyc.graph_driver.passes.siblings import join_siblings
 
     return join_siblings(graph, target)
 
@@ -86,7 +86,7 @@ def _siblings(graph: Graph, target: Target | None) -> dict[str, int]:
 def _external(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None or not any_registered():
         return {}
-    from graph_driver.selection.select import select as select_implementations
+    from polyc.graph_driver.selection.select import select as select_implementations
 
     graph.selections = select_implementations(graph, target)
     return use_externals(graph, {s.results: s.chosen for s in graph.selections})
@@ -161,7 +161,7 @@ def select(
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
         dtype: also the precision pass with this type, which leaves `keep_f32` (operators, nodes) in f32.
-        backend: the kind of back end that makes the code (`graph_driver.platforms.Kind`).
+        backend: the kind of back end that makes the code (`polyc.graph_driver.platforms.Kind`).
 
     Raises:
         ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end or not

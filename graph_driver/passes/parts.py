@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.passes.views import is_view
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.passes.views import is_view
 
 ALIGNMENT = 64  # a run that starts elsewhere is copied: kernels keep whole cache lines
 

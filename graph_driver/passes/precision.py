@@ -3,7 +3,7 @@
 Every node that ONNX defines for the narrow type gets it, but those of `WIDE` and those that the user names:
 their results leave its range or lose too much. Casts stand only where a node of one kind meets one of the
 other (once a tensor), inputs and outputs of the model keep their type, and constants are rounded when the
-model is compiled. Sums of many terms are taken in f32 whatever the operands (`graph_driver.operators.halves`).
+model is compiled. Sums of many terms are taken in f32 whatever the operands (`polyc.graph_driver.operators.halves`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import onnx.defs
 
-from graph_driver.importing.onnx_tensors import elem_type_of
-from graph_driver.ir import Graph, Node, Tensor
-from poly.dtypes import BY_NAME, DType, f32
-from poly.errors import ArgumentError
+from polyc.graph_driver.importing.onnx_tensors import elem_type_of
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.poly.dtypes import BY_NAME, DType, f32
+from polyc.poly.errors import ArgumentError
 
 NARROW = {"f16": "tensor(float16)", "bf16": "tensor(bfloat16)"}
 WIDE = frozenset(

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.operators.pairs import DOMAIN
-from poly.dtypes import f32
-from poly.target import Target
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.operators.pairs import DOMAIN
+from polyc.poly.dtypes import f32
+from polyc.poly.target import Target
 
 AROUND = 4  # f32 numbers tried on either side of a step
 SMALLEST, LARGEST = 2.0**-100, 2.0**100  # scales far from overflow and underflow of what is computed

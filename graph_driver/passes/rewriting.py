@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.ir import Graph, Node, Tensor
-from poly.dtypes import from_numpy
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.poly.dtypes import from_numpy
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,21 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from graph_driver.fusion.pieces import translate_one
-from graph_driver.fusion.prologues import Decision
-from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.operators import lookup
-from graph_driver.passes.parts import ALIGNMENT
-from graph_driver.passes.side_by_side import BESIDE, Strand, column_axis, side_by_side
-from graph_driver.passes.views import RESHAPING
-from graph_driver.passes.winograd import shape_of
-from graph_driver.selection.candidates import considered
-from poly.errors import PolycError
-from poly.rewriting.relayout import relayout
-from poly.target import Target
-from scheduler.cost.model import Level, at_level, nominal, predict
-from scheduler.cost.work import work_of
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.graph_driver.fusion.pieces import translate_one
+from polyc.graph_driver.fusion.prologues import Decision
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes.parts import ALIGNMENT
+from polyc.graph_driver.passes.side_by_side import BESIDE, Strand, column_axis, side_by_side
+from polyc.graph_driver.passes.views import RESHAPING
+from polyc.graph_driver.passes.winograd import shape_of
+from polyc.graph_driver.selection.candidates import considered
+from polyc.poly.errors import PolycError
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Level, at_level, nominal, predict
+from polyc.scheduler.cost.work import work_of
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 GAIN = 0.99
 MOST_AFTER = 24  # pointwise nodes that siblings go on with

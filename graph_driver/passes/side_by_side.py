@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.ir import Graph, Node, Tensor
-from poly.dtypes import DType, i64
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.poly.dtypes import DType, i64
 
 BESIDE = frozenset(("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"))  # of two operands, broadcast from the right
 

@@ -13,14 +13,14 @@ from math import prod
 import islpy as isl
 import numpy as np
 
-from graph_driver.fusion.pieces import translate_one
-from graph_driver.ir import Graph, Node
-from graph_driver.operators import lookup
-from graph_driver.passes.rewriting import Answer, New, Sight, replace_results
-from poly.access import accesses
-from poly.expr import Const, Load
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
+from polyc.graph_driver.fusion.pieces import translate_one
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes.rewriting import Answer, New, Sight, replace_results
+from polyc.poly.access import accesses
+from polyc.poly.expr import Const, Load
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
 
 LONGEST = 6  # operators of a chain
 ISL_OPERATIONS = 300_000

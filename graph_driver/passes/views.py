@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.ir import Graph, Node, Tensor
 
 RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frontend_dsl.library.winograd import TAPS, tiles, transformed_filters
-from graph_driver.ir import Graph, Node, Tensor
-from graph_driver.operators.winograd import DOMAIN
-from poly.dtypes import f32
-from poly.target import Target
-from scheduler.cost.model import Work, at_level, nominal
+from polyc.frontend_dsl.library.winograd import TAPS, tiles, transformed_filters
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.operators.winograd import DOMAIN
+from polyc.poly.dtypes import f32
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Work, at_level, nominal
 
 TILES = (2, 4)
 DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)

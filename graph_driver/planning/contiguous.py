@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from graph_driver.ir import Graph
-from graph_driver.memory import Shape, aligned
-from poly.errors import ArgumentError
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.memory import Shape, aligned
+from polyc.poly.errors import ArgumentError
 
 Groups = Sequence[Sequence[str]]
 

@@ -1,6 +1,6 @@
 """In place: results that overwrite an operand which nobody needs any more.
 
-The graph says that the operand dies with the step and has memory of its own; `poly.inplace`
+The graph says that the operand dies with the step and has memory of its own; `polyc.poly.inplace`
 says that each of its elements is read before the result's element is written. The two become
 one array of the kernel, so its schedule keeps that order.
 """
@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from graph_driver.fusion.joined import Group
-from graph_driver.ir import Graph
-from graph_driver.passes.parts import storage
-from poly import json_io
-from poly.inplace import clash, merged
-from poly.verify import verify
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.passes.parts import storage
+from polyc.poly import json_io
+from polyc.poly.inplace import clash, merged
+from polyc.poly.verify import verify
 
 
 @dataclass(frozen=True, slots=True)

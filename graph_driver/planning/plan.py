@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from graph_driver import memory
-from graph_driver.external import call_of
-from graph_driver.fusion.joined import Group
-from graph_driver.importing.limits import human
-from graph_driver.ir import Graph, GraphError, Tensor
-from graph_driver.passes.parts import storage
-from graph_driver.planning import tasks
-from graph_driver.planning.contiguous import Groups, gathered, offsets_of
-from graph_driver.planning.index_limits import index_limits
-from poly.rewriting.relayout import Layout
+from polyc.graph_driver import memory
+from polyc.graph_driver.external import call_of
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.importing.limits import human
+from polyc.graph_driver.ir import Graph, GraphError, Tensor
+from polyc.graph_driver.passes.parts import storage
+from polyc.graph_driver.planning import tasks
+from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
+from polyc.graph_driver.planning.index_limits import index_limits
+from polyc.poly.rewriting.relayout import Layout
 
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
@@ -187,7 +187,7 @@ def build_plan(
     `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
     the exact search last). The placement is proved free of overlaps before it is returned.
     `window`: independent steps may run at the same time, and those up to so many steps apart get memory apart for
-    that (`graph_driver.planning.tasks`); 0: all run in order.
+    that (`polyc.graph_driver.planning.tasks`); 0: all run in order.
     `contiguous`: groups of tensors that lie one behind the other.
     """
     inside = memory_of(graph, groups)

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from graph_driver.importing.limits import human
+from polyc.graph_driver.importing.limits import human
 
 if TYPE_CHECKING:
-    from graph_driver.planning.plan import Plan, Step
+    from polyc.graph_driver.planning.plan import Plan, Step
 
 WINDOWS = (12, 4, 1)
 """Steps farther apart than this are not kept independent: what a branch needs would live through the whole plan.

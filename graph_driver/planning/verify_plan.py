@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from graph_driver import memory
-from graph_driver.importing.limits import MAX_TENSOR_BYTES
-from graph_driver.planning.plan import Plan, Slot
-from poly.dtypes import BY_NAME
-from poly.rewriting.relayout import is_layout, laid_out_shape
+from polyc.graph_driver import memory
+from polyc.graph_driver.importing.limits import MAX_TENSOR_BYTES
+from polyc.graph_driver.planning.plan import Plan, Slot
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.rewriting.relayout import is_layout, laid_out_shape
 
 
 def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
@@ -133,7 +133,7 @@ def check_tasks(plan: Plan) -> None:
     """Steps that may run at the same time leave each other's memory alone: for each byte, what reads it waits for
     the step that wrote it last, and what writes it for all that came before.
 
-    Follows the bytes, not pairs of steps as `graph_driver.planning.tasks` does.
+    Follows the bytes, not pairs of steps as `polyc.graph_driver.planning.tasks` does.
 
     Raises:
         PlanError: the first two steps that nothing orders.

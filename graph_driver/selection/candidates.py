@@ -9,12 +9,12 @@ from math import prod
 
 import islpy as isl
 
-from graph_driver.external import External, externals_for
-from graph_driver.ir import Graph, Node
-from graph_driver.operators import lookup
-from graph_driver.passes import winograd
-from poly.target import Target
-from scheduler.cost.model import Work, at_level, nominal, predict
+from polyc.graph_driver.external import External, externals_for
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes import winograd
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Work, at_level, nominal, predict
 
 HOST_CYCLES = 200_000.0  # a call of Python's reference (measured: some 50 microseconds)
 HOST_SLOWDOWN = 20.0  # of NumPy's interpreted loops, against vector code

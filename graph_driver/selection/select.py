@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graph_driver.ir import Graph, Node
-from graph_driver.passes.parts import is_alias
-from graph_driver.selection.candidates import Considered, considered
-from graph_driver.selection.solve import Option, Problem, Task, solve
-from poly.target import Target
+from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.passes.parts import is_alias
+from polyc.graph_driver.selection.candidates import Considered, considered
+from polyc.graph_driver.selection.solve import Option, Problem, Task, solve
+from polyc.poly.target import Target
 
 LAYOUT = "row-major"
 

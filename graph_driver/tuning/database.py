@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from poly import json_io
-from poly.errors import BuildError
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.tuning.search import Outcome
+from polyc.poly import json_io
+from polyc.poly.errors import BuildError
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.tuning.search import Outcome
 
 FORMAT, VERSION = "polyc-tuning", 1
 
@@ -76,7 +76,7 @@ def _number(value: Any) -> float | None:
 
 def key_of(scop: Scop, target: Target, threads: int) -> str:
     """The key of a kernel: all of its Scop but names of files and lines, the target, the threads, the versions."""
-    from emit import cache
+    from polyc.emit import cache
 
     data = _without_spans(json.loads(json_io.dumps(scop)))
     return cache.make_key("tuning", json.dumps(data, sort_keys=True), repr(target), str(threads))
@@ -94,7 +94,7 @@ def _without_spans(data: Any) -> Any:
 
 def folder() -> Path:
     """Where the database is."""
-    from emit import cache
+    from polyc.emit import cache
 
     return cache.cache_folder() / "tuning"
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graph_driver.fusion.joined import Group
-from scheduler.cost.model import nominal, predict
-from scheduler.cost.work import work_of
+from polyc.graph_driver.fusion.joined import Group
+from polyc.scheduler.cost.model import nominal, predict
+from polyc.scheduler.cost.work import work_of
 
 if TYPE_CHECKING:
-    from graph_driver.platforms import Platform
-    from poly.scop import Scop
+    from polyc.graph_driver.platforms import Platform
+    from polyc.poly.scop import Scop
 
 SHARE = 0.01  # of the model's predicted time: smaller kernels are left as they are
 

@@ -13,19 +13,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poly.errors import PolycError
-from poly.expr import loads
-from poly.forms.affine import constant_of, set_space, to_pw_aff
-from poly.scop import Array, Scop
-from poly.target import Target
+from polyc.graph_driver.child import module_command
+from polyc.poly.errors import PolycError
+from polyc.poly.expr import loads
+from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.scop import Array, Scop
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:
-    from emit.kernel import Kernel
+    from polyc.emit.kernel import Kernel
 
 TOLERANCE = 2e-3  # of results, relative to their scale: only the order of sums differs
 MOST_ROUNDS, FEWEST_ROUNDS = 200, 5
@@ -68,11 +68,9 @@ class Times:
 
 def run_apart(job: Job, limit: float) -> Times:
     """A trial in a new process, which is killed after `limit` seconds (and when this one is interrupted)."""
-    root = str(Path(__file__).resolve().parent.parent.parent)
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+    command, environment = module_command("polyc.graph_driver.tuning.trial")
     process = subprocess.Popen(
-        [sys.executable, "-m", "graph_driver.tuning.trial"],
+        command,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
         start_new_session=True,  # Ctrl-C is for the parent
     )  # fmt: skip
@@ -112,10 +110,10 @@ def run(job: Job) -> Times:
     Raises:
         PolycError: the candidate has no code.
     """
-    from graph_driver.compile_operator import compile_operator
-    from graph_driver.tuning.use import tuned
-    from poly import json_io
-    from scheduler.schedule import Schedule
+    from polyc.graph_driver.compile_operator import compile_operator
+    from polyc.graph_driver.tuning.use import tuned
+    from polyc.poly import json_io
+    from polyc.scheduler.schedule import Schedule
 
     scop = json_io.loads(job.text)
     with tuned(False):

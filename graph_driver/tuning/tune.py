@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from graph_driver.tuning import database
-from graph_driver.tuning.database import Record
-from graph_driver.tuning.trial import Job, Times, run_apart
-from poly import json_io
-from poly.errors import PolycError
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.strategies.auto import automatic
-from scheduler.tuning.search import Outcome, best_of, search
-from scheduler.tuning.space import Candidate, candidates, failure
+from polyc.graph_driver.tuning import database
+from polyc.graph_driver.tuning.database import Record
+from polyc.graph_driver.tuning.trial import Job, Times, run_apart
+from polyc.poly import json_io
+from polyc.poly.errors import PolycError
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.tuning.search import Outcome, best_of, search
+from polyc.scheduler.tuning.space import Candidate, candidates, failure
 
 TRIAL_SECONDS = 0.3  # of runs in a trial
 FINAL_SECONDS = 2.0

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from poly.errors import PolycError
+from polyc.poly.errors import PolycError
 
 if TYPE_CHECKING:  # compiled models start without isl
-    from poly.scop import Scop
-    from poly.target import Target
-    from scheduler.schedule import Schedule
+    from polyc.poly.scop import Scop
+    from polyc.poly.target import Target
+    from polyc.scheduler.schedule import Schedule
 
 _asked: ContextVar[bool | None] = ContextVar("tuned", default=None)
 
@@ -42,8 +42,8 @@ def keyed(key: str) -> str:
     """A cache key of something compiled from several kernels: another one for each state of the database in use."""
     if not asked():
         return key
-    from emit import cache
-    from graph_driver.tuning.database import stamp
+    from polyc.emit import cache
+    from polyc.graph_driver.tuning.database import stamp
 
     return cache.make_key("tuned", key, stamp())
 
@@ -52,7 +52,7 @@ def trace_for(scop: Scop, target: Target, threads: int) -> str:
     """The trace to use for a kernel; empty: the automatic schedule."""
     if not asked() or scop.params:
         return ""
-    from graph_driver.tuning.database import find, key_of
+    from polyc.graph_driver.tuning.database import find, key_of
 
     record = find(key_of(scop, target, threads))
     return "" if record is None else record.trace
@@ -62,7 +62,7 @@ def trace_for_text(text: str, target: Target, threads: int) -> str:
     """The same for a Scop as JSON text."""
     if not asked():
         return ""
-    from poly import json_io
+    from polyc.poly import json_io
 
     return trace_for(json_io.loads(text), target, threads)
 
@@ -75,7 +75,7 @@ def schedule_for(scop: Scop, target: Target, threads: int) -> Schedule | None:
 
 def replayed(scop: Scop, trace: str) -> Schedule | None:
     """The schedule of a trace; None when it does not fit any longer (another version of polyc made it)."""
-    from scheduler.schedule import Schedule
+    from polyc.scheduler.schedule import Schedule
 
     try:
         return Schedule.replay(scop, trace)

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from poly.closed_forms.formula import Formula
-from poly.closed_forms.pieces import CountingError, InfiniteError, Piece
-from poly.closed_forms.polynomial import Polynomial
-from poly.closed_forms.summation import LIFTS, Budget, sum_up
-from poly.closed_forms.systems import Row, System, row_of, simplified
-from poly.quota import QuotaExceeded, quota
+from polyc.poly.closed_forms.formula import Formula
+from polyc.poly.closed_forms.pieces import CountingError, InfiniteError, Piece
+from polyc.poly.closed_forms.polynomial import Polynomial
+from polyc.poly.closed_forms.summation import LIFTS, Budget, sum_up
+from polyc.poly.closed_forms.systems import Row, System, row_of, simplified
+from polyc.poly.quota import QuotaExceeded, quota
 
 OPERATIONS = 30_000_000
 """isl operations for one set (a few seconds)."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import islpy as isl
 
-from poly.closed_forms.pieces import MANY, CountingError, Piece, added, merged
-from poly.closed_forms.polynomial import Polynomial
-from poly.errors import ArgumentError
-from poly.forms.canonical import set_text
+from polyc.poly.closed_forms.pieces import MANY, CountingError, Piece, added, merged
+from polyc.poly.closed_forms.polynomial import Polynomial
+from polyc.poly.errors import ArgumentError
+from polyc.poly.forms.canonical import set_text
 
 MOST_POINTS = 200_000
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import islpy as isl
 
-from poly.access import guard
-from poly.expr import Binary, Call, Expr, Select
-from poly.forms.affine import set_space
-from poly.scop import Scop, Statement
+from polyc.poly.access import guard
+from polyc.poly.expr import Binary, Call, Expr, Select
+from polyc.poly.forms.affine import set_space
+from polyc.poly.scop import Scop, Statement
 
 COUNTED = ("+", "-", "*", "/", "//", "%", "**", "min", "max")
 

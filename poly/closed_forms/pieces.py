@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.closed_forms.polynomial import Atom, Extreme, Polynomial, affine_terms, rewritten
-from poly.errors import PolycError
+from polyc.poly.closed_forms.polynomial import Atom, Extreme, Polynomial, affine_terms, rewritten
+from polyc.poly.errors import PolycError
 
 MANY = 48
 """Pieces after which a formula is given up: nobody could read it."""

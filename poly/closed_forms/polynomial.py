@@ -1,6 +1,6 @@
 """Quasi-polynomials: polynomials with rational coefficients in sizes, floors, minima and maxima.
 
-The arithmetic of symbolic counting (`poly.closed_forms.counting`). A floor is an atom like a size; its
+The arithmetic of symbolic counting (`polyc.poly.closed_forms.counting`). A floor is an atom like a size; its
 numerator is affine in sizes and in other floors. A minimum is an atom too.
 """
 
@@ -147,7 +147,7 @@ class Polynomial:
         return total
 
     def __str__(self) -> str:
-        from poly.closed_forms.polynomial_text import text
+        from polyc.poly.closed_forms.polynomial_text import text
 
         return text(self)
 

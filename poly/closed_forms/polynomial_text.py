@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import gcd, lcm
 
-from poly.closed_forms.polynomial import Atom, Floor, Monomial, Polynomial, atom_key
+from polyc.poly.closed_forms.polynomial import Atom, Floor, Monomial, Polynomial, atom_key
 
 
 def text(p: Polynomial) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
-from poly.closed_forms.polynomial import Polynomial
+from polyc.poly.closed_forms.polynomial import Polynomial
 
 Row = tuple[dict[str, int], int]
 """`sum of coefficient * variable + constant`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
 
 
 class NotAffine(Exception):

@@ -1,4 +1,4 @@
-"""Quasi-affine functions and sets of isl as our expressions: the way back from `poly.forms.affine`."""
+"""Quasi-affine functions and sets of isl as our expressions: the way back from `polyc.poly.forms.affine`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import reduce
 
 import islpy as isl
 
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Const, Expr, Select, Unary, Var, const_int
-from poly.rewriting.specialise import fold
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Select, Unary, Var, const_int
+from polyc.poly.rewriting.specialise import fold
 
 
 def function_expr(pa: isl.PwAff, iters: Sequence[str], where: isl.Set) -> Expr:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import islpy as isl
 
-from poly.forms.canonical import canonical_set, set_text
+from polyc.poly.forms.canonical import canonical_set, set_text
 
 Term = tuple[int, str]
 """Coefficient and factor; factor "" is a constant."""

@@ -7,12 +7,12 @@ from functools import cache
 
 import islpy as isl
 
-from poly.access import accesses
-from poly.errors import ScheduleError
-from poly.forms.canonical import value_text
-from poly.ordering.regions import Region, prefix_map
-from poly.scop import Scop
-from poly.tree import Layout
+from polyc.poly.access import accesses
+from polyc.poly.errors import ScheduleError
+from polyc.poly.forms.canonical import value_text
+from polyc.poly.ordering.regions import Region, prefix_map
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Layout
 
 
 @dataclass(frozen=True, eq=False)

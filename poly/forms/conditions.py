@@ -7,8 +7,8 @@ from functools import cached_property
 
 import islpy as isl
 
-from poly.forms.affine_text import condition_source
-from poly.forms.canonical import set_text
+from polyc.poly.forms.affine_text import condition_source
+from polyc.poly.forms.canonical import set_text
 
 
 @dataclass(frozen=True, eq=False)

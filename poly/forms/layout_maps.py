@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from poly.tree import Layout
+from polyc.poly.tree import Layout
 
 Extents = Sequence[int | str]
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import islpy as isl
 
-from poly.forms.affine import constant_of
+from polyc.poly.forms.affine import constant_of
 
 KEPT = 1 << 14
 

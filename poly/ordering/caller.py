@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.ordering.order import in_order
-from poly.scop import Scop
+from polyc.poly.access import Access, accesses
+from polyc.poly.ordering.order import in_order
+from polyc.poly.scop import Scop
 
 
 def is_single(access: Access) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from poly.errors import ScheduleError
-from poly.ordering.one_dim import tells_apart
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Sequence, loop_names, time_map
+from polyc.poly.errors import ScheduleError
+from polyc.poly.ordering.one_dim import tells_apart
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, Node, Sequence, loop_names, time_map
 
 
 def check_coverage(scop: Scop, tree: Node) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import islpy as isl
 
-from poly.cache import per_scop
-from poly.scop import Scop
+from polyc.poly.cache import per_scop
+from polyc.poly.scop import Scop
 
 LIMIT = 20_000  # answers kept for one Scop
 

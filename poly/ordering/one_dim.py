@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.cache import per_scop
-from poly.scop import Scop
+from polyc.poly.cache import per_scop
+from polyc.poly.scop import Scop
 
 LIMIT = 20_000  # forms kept for one Scop
 

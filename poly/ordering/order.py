@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Sequence
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, Node, Sequence
 
 Pair = tuple[str, str]
 

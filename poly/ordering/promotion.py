@@ -14,15 +14,15 @@ from functools import cache
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.cache import per_scop
-from poly.dependences import value_flow_among
-from poly.forms.boxes import check_layout
-from poly.ordering.caller import never_replaced, never_written
-from poly.ordering.one_dim import equated_dims, forms
-from poly.ordering.regions import Region, prefix_map, regions
-from poly.scop import Scop
-from poly.tree import Node, Promote, time_maps, walk
+from polyc.poly.access import Access, accesses
+from polyc.poly.cache import per_scop
+from polyc.poly.dependences import value_flow_among
+from polyc.poly.forms.boxes import check_layout
+from polyc.poly.ordering.caller import never_replaced, never_written
+from polyc.poly.ordering.one_dim import equated_dims, forms
+from polyc.poly.ordering.regions import Region, prefix_map, regions
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node, Promote, time_maps, walk
 
 
 @dataclass(frozen=True, eq=False)

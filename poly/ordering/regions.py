@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, Promote, Sequence
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Member, Node, Promote, Sequence
 
 
 @dataclass(frozen=True, eq=False)

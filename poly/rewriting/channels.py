@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from poly.dtypes import i64
-from poly.errors import ScopError
-from poly.expr import Binary, Const, Expr, Load, Var, const_int, loads, rewrite
-from poly.forms.affine import set_space
-from poly.rewriting.relayout import Layout, laid_out_shape
-from poly.scop import Array, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, loads, rewrite
+from polyc.poly.forms.affine import set_space
+from polyc.poly.rewriting.relayout import Layout, laid_out_shape
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
 
 LAST = 0
 

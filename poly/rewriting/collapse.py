@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
-from poly.expr import Const, Expr, Load, Var, const_int, loads, rewrite
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, walk
+from polyc.poly.expr import Const, Expr, Load, Var, const_int, loads, rewrite
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, walk
 
 Loops = tuple[Member, Member]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.errors import ScopError
-from poly.expr import Expr, Load, Var, rewrite
-from poly.expr import walk as walk_expr
-from poly.forms.affine import NotAffine, set_space, to_pw_aff
-from poly.scop import Array, DynamicBound, Scop, Statement
-from poly.tree import Band, Filter, Member, Node, Promote, walk
-from poly.tree import Sequence as SequenceNode
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Expr, Load, Var, rewrite
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.scop import Array, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Filter, Member, Node, Promote, walk
+from polyc.poly.tree import Sequence as SequenceNode
 
 
 def rename(scop: Scop, names: Mapping[str, str]) -> Scop:
@@ -203,7 +203,7 @@ def _same_tensor(scop: Scop, known: Array, other: Array) -> None:
     if known.dtype == other.dtype and len(known.shape) == len(other.shape):
         if all(_equal_sizes(a, b) for a, b in zip(known.shape, other.shape, strict=True)):
             return
-    from poly.text import print_array
+    from polyc.poly.text import print_array
 
     raise ScopError(f"the tensor '{other.name}' is ({print_array(known)}) in one part, ({print_array(other)}) in "
                     f"{scop.name}")  # fmt: skip

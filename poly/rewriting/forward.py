@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.access import accesses
-from poly.dtypes import i64
-from poly.errors import ScopError
-from poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite, substitute
-from poly.scop import Scop, Statement
-from poly.tree import Filter, Sequence
+from polyc.poly.access import accesses
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite, substitute
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Filter, Sequence
 
 
 def writer_of(scop: Scop, array: str) -> Statement:

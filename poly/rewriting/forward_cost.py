@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import islpy as isl
 
-from poly.access import accesses
-from poly.errors import ScopError
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
-from poly.rewriting.forward import writer_of
-from poly.scop import Scop
+from polyc.poly.access import accesses
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from polyc.poly.rewriting.forward import writer_of
+from polyc.poly.scop import Scop
 
 DIVISION = 4.0
 TRANSCENDENTAL = 20.0

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.dtypes import i64
-from poly.errors import ScopError
-from poly.expr import Binary, Expr, Var, compare, const_int, substitute
-from poly.forms.affine import set_space, to_set
-from poly.rewriting.forward import writer_of
-from poly.rewriting.relayout import Layout
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Expr, Var, compare, const_int, substitute
+from polyc.poly.forms.affine import set_space, to_set
+from polyc.poly.rewriting.forward import writer_of
+from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
 
 
 def stored_in_order(scop: Scop, array: str, layout: Layout) -> Scop:

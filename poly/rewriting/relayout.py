@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from poly.dtypes import i64
-from poly.errors import ScopError
-from poly.expr import Binary, Const, Expr, Load, const_int, rewrite
-from poly.scop import Array, Scop, Statement
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Const, Expr, Load, const_int, rewrite
+from polyc.poly.scop import Array, Scop, Statement
 
 Layout = tuple[tuple[int, int, int], ...]
 
@@ -83,7 +83,7 @@ def taken_out(stored: np.ndarray[Any, Any], shape: tuple[int, ...], layout: Layo
 
 def is_layout(shape: tuple[int, ...], layout: Layout) -> bool:
     """Whether every element of an array of this shape has a place of its own: each dimension is cut into nested
-    blocks, each of which occurs once. (`poly.forms.layouts` decides it for any map and all sizes.)"""
+    blocks, each of which occurs once. (`polyc.poly.forms.layouts` decides it for any map and all sizes.)"""
     for dim in range(len(shape)):
         cuts = sorted(((div, mod) for d, div, mod in layout if d == dim), reverse=True)
         if not cuts or cuts[-1][0] != 1 or cuts[0][1] != 0:

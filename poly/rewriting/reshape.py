@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from poly.dtypes import i64
-from poly.errors import ScopError
-from poly.expr import Binary, Const, Expr, Load, const_int, rewrite
-from poly.scop import Scop, Statement
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Binary, Const, Expr, Load, const_int, rewrite
+from polyc.poly.scop import Scop, Statement
 
 Blocks = list[tuple[tuple[int, ...], tuple[int, ...]]]
 

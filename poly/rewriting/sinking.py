@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.access import accesses
-from poly.errors import ScopError
-from poly.expr import Expr, Load, Var, loads, rewrite, substitute
-from poly.scop import Scop, Statement
-from poly.tree import Filter, Sequence
+from polyc.poly.access import accesses
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Expr, Load, Var, loads, rewrite, substitute
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Filter, Sequence
 
 
 def sink(scop: Scop, array: str) -> Scop:

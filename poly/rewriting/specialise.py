@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.dtypes import DType
-from poly.errors import ArgumentError, ScopError
-from poly.expr import Binary, Cast, Const, Expr, Unary, Var, const_int, rewrite
-from poly.integers import ARITHMETIC
-from poly.scop import Array, Scop, Statement
-from poly.tree import Band, Filter, Node
+from polyc.poly.dtypes import DType
+from polyc.poly.errors import ArgumentError, ScopError
+from polyc.poly.expr import Binary, Cast, Const, Expr, Unary, Var, const_int, rewrite
+from polyc.poly.integers import ARITHMETIC
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.tree import Band, Filter, Node
 
 LARGEST = 2**63 - 1  # subscripts are 64-bit numbers
 

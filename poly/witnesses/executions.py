@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from poly.enumeration import Instance, Time, Timeline, at_sizes, count_bound, instances, timeline
-from poly.scop import Scop
-from poly.tree import Band, Node, walk
-from poly.witnesses.witness import Case, Witness
+from polyc.poly.enumeration import Instance, Time, Timeline, at_sizes, count_bound, instances, timeline
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Node, walk
+from polyc.poly.witnesses.witness import Case, Witness
 
 LIMIT = 1500  # instances in a script; more are cut down to those that touch the witness's element
 DYNAMIC = 2  # iterations shown of a data-dependent loop
@@ -77,7 +77,7 @@ def _bounded(scop: Scop, witness: Witness) -> Scop:
 
 def _touching(scop: Scop, witness: Witness) -> dict[str, isl.Set]:
     """The instances that may touch the witness's element."""
-    from poly.access import accesses
+    from polyc.poly.access import accesses
 
     only = {n: isl.Set.empty(s.domain.get_space()) for n, s in scop.statements.items()}
     for a in accesses(scop):

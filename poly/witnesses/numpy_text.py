@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from poly.dtypes import DType
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, loads
-from poly.text import LEVEL
+from polyc.poly.dtypes import DType
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, loads
+from polyc.poly.text import LEVEL
 
 _CALLS = {
     **{f: f"np.{f}" for f in "exp log log1p expm1 sqrt sin cos tan sinh cosh tanh".split()},

@@ -8,15 +8,15 @@ from functools import cached_property
 from textwrap import wrap
 from typing import Any
 
-from poly.access import accumulator_of
-from poly.binding import evaluate
-from poly.enumeration import Instance
-from poly.expr import Call, Expr, loads, walk
-from poly.scop import Array, Statement
-from poly.text import print_statement
-from poly.witnesses.executions import DROP_BUFFER, NEW_BUFFER, Entry, Enumerated, Execution
-from poly.witnesses.numpy_text import coin_text, dtype_text, numpy_text, tag_text
-from poly.witnesses.witness import Case, Witness
+from polyc.poly.access import accumulator_of
+from polyc.poly.binding import evaluate
+from polyc.poly.enumeration import Instance
+from polyc.poly.expr import Call, Expr, loads, walk
+from polyc.poly.scop import Array, Statement
+from polyc.poly.text import print_statement
+from polyc.poly.witnesses.executions import DROP_BUFFER, NEW_BUFFER, Entry, Enumerated, Execution
+from polyc.poly.witnesses.numpy_text import coin_text, dtype_text, numpy_text, tag_text
+from polyc.poly.witnesses.witness import Case, Witness
 
 
 @dataclass(frozen=True)

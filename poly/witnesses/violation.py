@@ -8,11 +8,11 @@ from typing import Literal
 
 import islpy as isl
 
-from poly.forms.conditions import Condition
-from poly.ordering.promotion import CallerEnd
-from poly.scop import Scop
-from poly.tree import Node, Promote
-from poly.witnesses.witness import Case, Witness, caller_witness, make_witness
+from polyc.poly.forms.conditions import Condition
+from polyc.poly.ordering.promotion import CallerEnd
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node, Promote
+from polyc.poly.witnesses.witness import Case, Witness, caller_witness, make_witness
 
 Rule = Literal["order", "unordered", "parallel", "vector", "promotion", "delayed"]
 
@@ -49,7 +49,7 @@ class Violation:
     @cached_property
     def legal_if(self) -> Condition:
         """The exact sizes for which the whole tree is legal (over all of its violations)."""
-        from poly.legality import legal_sizes
+        from polyc.poly.legality import legal_sizes
 
         if self.rule == "delayed":  # the tree is not to blame
             return Condition(self.scop.context.subtract(self.sizes), self.scop.context)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.errors import ScheduleError
-from poly.expr import Span
-from poly.scop import Scop
-from poly.tree import Node, Promote
+from polyc.poly.access import Access, accesses
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Span
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node, Promote
 
 if TYPE_CHECKING:
-    from poly.witnesses.witness_script import Shown, Values
+    from polyc.poly.witnesses.witness_script import Shown, Values
 
 
 CALLER = "the caller"
@@ -24,7 +24,7 @@ CALLER = "the caller"
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What was refused: the tree, the rule that it breaks (`poly.witnesses.violation.Rule`), the loop or
+    """What was refused: the tree, the rule that it breaks (`polyc.poly.witnesses.violation.Rule`), the loop or
     promotion concerned."""
 
     scop: Scop
@@ -94,7 +94,7 @@ class Witness:
 
     @cached_property
     def _shown(self) -> Shown | None:
-        from poly.witnesses.witness_script import shown
+        from polyc.poly.witnesses.witness_script import shown
 
         return None if self.case is None else shown(self, self.case)
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from poly.access import accesses
-from poly.enumeration import Instance
-from poly.expr import loads
-from poly.witnesses.executions import (
+from polyc.poly.access import accesses
+from polyc.poly.enumeration import Instance
+from polyc.poly.expr import loads
+from polyc.poly.witnesses.executions import (
     DROP_BUFFER,
     NEW_BUFFER,
     Entry,
@@ -33,8 +33,8 @@ from poly.witnesses.executions import (
     enumerate_orders,
     own_update,
 )
-from poly.witnesses.script_text import Moment, Script, Values, moment_of
-from poly.witnesses.witness import Case, Witness, witnesses_at
+from polyc.poly.witnesses.script_text import Moment, Script, Values, moment_of
+from polyc.poly.witnesses.witness import Case, Witness, witnesses_at
 
 PAIRS = 400  # other violated pairs that are tried where the witness's own does not show
 
@@ -80,7 +80,7 @@ class _Search:
     @cached_property
     def others(self) -> Sequence[Witness]:
         """Other pairs that the refused tree breaks at these sizes."""
-        from poly.legality import violations
+        from polyc.poly.legality import violations
 
         found: list[Witness] = []
         for v in violations(self.case.scop, self.case.tree):

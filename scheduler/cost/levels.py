@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from poly.target import Target
+from polyc.poly.target import Target
 
 Place = Literal["registers", "L1", "L2", "L3", "memory"]
 PLACES: tuple[Place, ...] = ("registers", "L1", "L2", "L3", "memory")

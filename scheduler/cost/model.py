@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from poly.target import Target
+from polyc.poly.target import Target
 
 Level = Literal["l2", "l3", "memory"]
 LEVELS: tuple[Level, ...] = ("l2", "l3", "memory")

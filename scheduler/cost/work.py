@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from poly.expr import Const, Load, loads
-from poly.forms.affine import constant_of, set_space, to_pw_aff
-from poly.forms.ranges import bounds, points_of_box
-from poly.scop import Array, Scop, Statement
-from poly.target import Target
-from poly.tree import Band, Member, walk
-from scheduler.cost.model import Level, Work, at_level
-from scheduler.strategies.contractions.recognise import recognise, recognise_sweep
-from scheduler.strategies.contractions.strategy import MIN_EFFICIENCY
-from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from scheduler.strategies.vector_cost import (
+from polyc.poly.expr import Const, Load, loads
+from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.forms.ranges import bounds, points_of_box
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Member, walk
+from polyc.scheduler.cost.model import Level, Work, at_level
+from polyc.scheduler.strategies.contractions.recognise import recognise, recognise_sweep
+from polyc.scheduler.strategies.contractions.strategy import MIN_EFFICIENCY
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.strategies.vector_cost import (
     GATHER,
     SCATTER,
     access_cost,

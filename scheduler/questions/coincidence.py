@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.dependences import conflicts
-from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, Sequence
+from polyc.poly.dependences import conflicts
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Member, Node, Sequence
 
 
 @dataclass(frozen=True, slots=True)

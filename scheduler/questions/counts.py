@@ -8,15 +8,15 @@ from typing import Literal
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.closed_forms.counting import count_or_bound, parametric_image
-from poly.closed_forms.formula import Formula
-from poly.closed_forms.operations import operations
-from poly.closed_forms.pieces import CountingError
-from poly.errors import ScheduleError
-from poly.scop import Scop, Statement
-from poly.tree import Filter, Member, Node
-from scheduler.transformations.tree_edit import Path, locate, outer_members
+from polyc.poly.access import Access, accesses
+from polyc.poly.closed_forms.counting import count_or_bound, parametric_image
+from polyc.poly.closed_forms.formula import Formula
+from polyc.poly.closed_forms.operations import operations
+from polyc.poly.closed_forms.pieces import CountingError
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Filter, Member, Node
+from polyc.scheduler.transformations.tree_edit import Path, locate, outer_members
 
 What = Literal["flops", "instances", "loads", "stores", "bytes", "traffic"]
 WHATS: tuple[What, ...] = ("flops", "instances", "loads", "stores", "bytes", "traffic")

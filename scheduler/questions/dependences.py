@@ -8,13 +8,13 @@ from typing import get_args
 
 import islpy as isl
 
-from poly.dependences import Kind, flow
-from poly.errors import ArgumentError, ScheduleError
-from poly.expr import Span
-from poly.forms.canonical import map_text
-from poly.quota import quota
-from poly.rewriting.specialise import fix_params
-from poly.scop import Scop
+from polyc.poly.dependences import Kind, flow
+from polyc.poly.errors import ArgumentError, ScheduleError
+from polyc.poly.expr import Span
+from polyc.poly.forms.canonical import map_text
+from polyc.poly.quota import quota
+from polyc.poly.rewriting.specialise import fix_params
+from polyc.poly.scop import Scop
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OPERATIONS = 20_000_000

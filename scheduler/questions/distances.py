@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.dependences import conflicts
-from poly.scop import Scop
-from poly.tree import Member
+from polyc.poly.dependences import conflicts
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Member
 
 LARGEST = 64  # factors and shifts beyond this are no repair
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, Sequence, loop_names
-from scheduler.questions.coincidence import Pair, all_pairs, analyse, same_time
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names
+from polyc.scheduler.questions.coincidence import Pair, all_pairs, analyse, same_time
 
 
 def parallel_loops(scop: Scop, tree: Node, reductions: bool) -> tuple[str, ...]:

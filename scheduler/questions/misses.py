@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.access import accesses
-from poly.closed_forms.counting import count_or_bound, parametric_image
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Band, Filter, Node, Promote, Sequence
-from scheduler.arguments import positive
-from scheduler.questions.counts import Region, region
+from polyc.poly.access import accesses
+from polyc.poly.closed_forms.counting import count_or_bound, parametric_image
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Node, Promote, Sequence
+from polyc.scheduler.arguments import positive
+from polyc.scheduler.questions.counts import Region, region
 
 Misses = dict[str, float]
 PLACES = 4  # in an iteration, from which reuse is looked at

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from scheduler.core import Core
-from scheduler.texts.addressing import each_loop
-from scheduler.transformations import splitting, tiling, unrolling
+from polyc.scheduler.core import Core
+from polyc.scheduler.texts.addressing import each_loop
+from polyc.scheduler.transformations import splitting, tiling, unrolling
 
 
 class Blocks(Core):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.scop import Scop
-from scheduler.core import Core
-from scheduler.texts.diff import Difference, compare
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.scop import Scop
+from polyc.scheduler.core import Core
+from polyc.scheduler.texts.diff import Difference, compare
 
 
 class Files(Core):
@@ -18,7 +18,7 @@ class Files(Core):
 
         `Schedule.from_yaml(scop, text)` reads it back.
         """
-        from scheduler.texts.yaml_form import write
+        from polyc.scheduler.texts.yaml_form import write
 
         return write(self.scop, self.tree, self.trace)
 
@@ -30,7 +30,7 @@ class Files(Core):
         Raises: `ScheduleError` naming line and key; `IllegalSchedule` (with `.witness`) for a tree
         that breaks a dependence.
         """
-        from scheduler.texts.yaml_reading import Document
+        from polyc.scheduler.texts.yaml_reading import Document
 
         document = Document(text)
         schedule = cls(scop, scop.tree)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.legality import first_violation
-from scheduler.core import Core
-from scheduler.texts.addressing import each_loop
-from scheduler.transformations import fusion, ordering
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.legality import first_violation
+from polyc.scheduler.core import Core
+from polyc.scheduler.texts.addressing import each_loop
+from polyc.scheduler.transformations import fusion, ordering
 
 
 class Joining(Core):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from poly.tree import GpuAxis
-from scheduler.core import Core
-from scheduler.texts.addressing import each_loop
-from scheduler.transformations import marks
+from polyc.poly.tree import GpuAxis
+from polyc.scheduler.core import Core
+from polyc.scheduler.texts.addressing import each_loop
+from polyc.scheduler.transformations import marks
 
 
 class Marks(Core):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from poly.tree import Node
-from scheduler.core import Core, as_list
-from scheduler.texts.addressing import each_loop
-from scheduler.transformations import ordering
+from polyc.poly.tree import Node
+from polyc.scheduler.core import Core, as_list
+from polyc.scheduler.texts.addressing import each_loop
+from polyc.scheduler.transformations import ordering
 
 
 class Order(Core):
@@ -85,11 +85,11 @@ class Order(Core):
     def set_order(self, tree: Node | str, guarded: bool = False) -> Self:
         """Replace the whole tree by a proposal (a strategy's, or one loaded from a file).
 
-        Arguments: `tree`, a node or its JSON text (`poly.json_io.dump_tree`).
+        Arguments: `tree`, a node or its JSON text (`polyc.poly.json_io.dump_tree`).
         Before -> after: any tree -> `tree`.
         Refused when: it breaks a dependence or does not run every instance exactly once.
         """
-        from poly.json_io import dump_tree, load_tree
+        from polyc.poly.json_io import dump_tree, load_tree
 
         text = tree if isinstance(tree, str) else dump_tree(tree)
         return self._step(

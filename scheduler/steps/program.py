@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from poly.errors import IllegalSchedule
-from scheduler.core import Core
-from scheduler.transformations import inlining, rfactoring
+from polyc.poly.errors import IllegalSchedule
+from polyc.scheduler.core import Core
+from polyc.scheduler.transformations import inlining, rfactoring
 
 
 class Program(Core):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poly.closed_forms.formula import Formula, Ratio
-from poly.rewriting.specialise import specialise, specialise_tree
-from scheduler.core import Core, as_list
-from scheduler.questions import counts as questions_counts
-from scheduler.questions import dependences as questions_dependences
-from scheduler.questions import loops as questions_loops
-from scheduler.questions import misses as questions_misses
-from scheduler.questions.dependences import Dependence
+from polyc.poly.closed_forms.formula import Formula, Ratio
+from polyc.poly.rewriting.specialise import specialise, specialise_tree
+from polyc.scheduler.core import Core, as_list
+from polyc.scheduler.questions import counts as questions_counts
+from polyc.scheduler.questions import dependences as questions_dependences
+from polyc.scheduler.questions import loops as questions_loops
+from polyc.scheduler.questions import misses as questions_misses
+from polyc.scheduler.questions.dependences import Dependence
 
 
 class Questions(Core):
     """What the program computes and touches, what depends on what, and which loops are free.
 
-    Formulas (`poly.closed_forms.formula.Formula`) are exact for all sizes unless they say so, print as text
+    Formulas (`polyc.poly.closed_forms.formula.Formula`) are exact for all sizes unless they say so, print as text
     (`2*K*M*N`) and are called with sizes: `s.count("flops")(M=3, N=4, K=5)`.
     """
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.tree import Space
-from scheduler.core import Core
-from scheduler.transformations import storage
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.tree import Space
+from polyc.scheduler.core import Core
+from polyc.scheduler.transformations import storage
 
 
 class Storage(Core):

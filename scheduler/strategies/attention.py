@@ -20,20 +20,20 @@ from math import lcm
 
 import islpy as isl
 
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Band, LoopKind, Member, Node
-from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
-from scheduler.strategies.contractions.chains import Chain, row_operand, with_rows_joined
-from scheduler.strategies.contractions.recognise import extent
-from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from scheduler.strategies.contractions.tree import Maker
-from scheduler.strategies.joining import try_join
-from scheduler.strategies.planner import Planner, first_loops, parts
-from scheduler.strategies.sharing import shared_loop
-from scheduler.strategies.vectorising import vectorise
-from scheduler.transformations.storage import users
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, LoopKind, Member, Node
+from polyc.scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
+from polyc.scheduler.strategies.contractions.chains import Chain, row_operand, with_rows_joined
+from polyc.scheduler.strategies.contractions.recognise import extent
+from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.strategies.contractions.tree import Maker
+from polyc.scheduler.strategies.joining import try_join
+from polyc.scheduler.strategies.planner import Planner, first_loops, parts
+from polyc.scheduler.strategies.sharing import shared_loop
+from polyc.scheduler.strategies.vectorising import vectorise
+from polyc.scheduler.transformations.storage import users
 
 
 def attention(plan: Planner) -> None:

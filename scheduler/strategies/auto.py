@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Band, loop_names, walk
-from scheduler.schedule import Schedule
-from scheduler.strategies.attention import attention
-from scheduler.strategies.blocking import block
-from scheduler.strategies.contractions.chain_tree import rows_of_chain
-from scheduler.strategies.contractions.strategy import contractions
-from scheduler.strategies.joining import join
-from scheduler.strategies.pairs import pairs
-from scheduler.strategies.planner import Planner, first_loops
-from scheduler.strategies.row_values import row_values
-from scheduler.strategies.shrinking import shrink
-from scheduler.strategies.threading_loops import parallelise
-from scheduler.strategies.time_tiles import sweep
-from scheduler.strategies.transposing import transpose
-from scheduler.strategies.vectorising import vectorise
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, loop_names, walk
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.attention import attention
+from polyc.scheduler.strategies.blocking import block
+from polyc.scheduler.strategies.contractions.chain_tree import rows_of_chain
+from polyc.scheduler.strategies.contractions.strategy import contractions
+from polyc.scheduler.strategies.joining import join
+from polyc.scheduler.strategies.pairs import pairs
+from polyc.scheduler.strategies.planner import Planner, first_loops
+from polyc.scheduler.strategies.row_values import row_values
+from polyc.scheduler.strategies.shrinking import shrink
+from polyc.scheduler.strategies.threading_loops import parallelise
+from polyc.scheduler.strategies.time_tiles import sweep
+from polyc.scheduler.strategies.transposing import transpose
+from polyc.scheduler.strategies.vectorising import vectorise
 
 OPERATIONS = 20_000_000
 """isl operations for one Scop before it falls back to program order (seconds, by how long the numbers get)."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from math import prod
 
-from poly.expr import loads
-from poly.forms.affine import constant_of, set_space, to_pw_aff
-from poly.tree import Member
-from scheduler.strategies.planner import Planner, is_flat
-from scheduler.strategies.vector_cost import access_cost, iterator, widest_bits
-from scheduler.transformations.storage import touches
-from scheduler.transformations.tree_edit import is_dynamic
+from polyc.poly.expr import loads
+from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.tree import Member
+from polyc.scheduler.strategies.planner import Planner, is_flat
+from polyc.scheduler.strategies.vector_cost import access_cost, iterator, widest_bits
+from polyc.scheduler.transformations.storage import touches
+from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 ROW_BYTES = 4096
 ROWS = 64

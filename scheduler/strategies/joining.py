@@ -12,11 +12,11 @@ from typing import Any
 
 import islpy as isl
 
-from poly.expr import Var, walk
-from poly.scop import Statement
-from poly.tree import Member
-from scheduler.questions.coincidence import Pair, narrowed, same_time
-from scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
+from polyc.poly.expr import Var, walk
+from polyc.poly.scop import Statement
+from polyc.poly.tree import Member
+from polyc.scheduler.questions.coincidence import Pair, narrowed, same_time
+from polyc.scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
 
 MAX_STATEMENTS = 32
 HANDED_ON = 2048  # bytes at a time: of fewer, loads wait for the stores that they come right after (measured)

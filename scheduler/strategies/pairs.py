@@ -9,7 +9,7 @@
 
 As two nests the second one reads all that the first one made, which has left L2 by then. What a block is follows
 from the Scop: the loops that both have and that neither cuts into tiles, where each of their iterations fills its own
-part of what the first one reads (`frontend_dsl.library.depthwise_rows` is written so). Nothing here is trusted:
+part of what the first one reads (`polyc.frontend_dsl.library.depthwise_rows` is written so). Nothing here is trusted:
 legality decides.
 """
 
@@ -21,20 +21,20 @@ from math import prod
 
 import islpy as isl
 
-from poly.expr import Load, Var
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.group import Group, group_nests
-from scheduler.strategies.contractions.recognise import extent
-from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from scheduler.strategies.contractions.tree import Maker
-from scheduler.strategies.planner import Planner, first_loops
-from scheduler.strategies.sharing import shared_loop
-from scheduler.strategies.vectorising import vectorise
-from scheduler.transformations.guarding import renamed
-from scheduler.transformations.storage import buffer_name, users
+from polyc.poly.expr import Load, Var
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.contractions.group import Group, group_nests
+from polyc.scheduler.strategies.contractions.recognise import extent
+from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.strategies.contractions.tree import Maker
+from polyc.scheduler.strategies.planner import Planner, first_loops
+from polyc.scheduler.strategies.sharing import shared_loop
+from polyc.scheduler.strategies.vectorising import vectorise
+from polyc.scheduler.transformations.guarding import renamed
+from polyc.scheduler.transformations.storage import buffer_name, users
 
 Dims = dict[str, dict[str, str]]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
-from scheduler.decision import Decision, Outcome
-from scheduler.questions.coincidence import Carried, Pair, all_pairs, analyse
-from scheduler.schedule import Schedule
-from scheduler.strategies.vector_cost import constant_extent
-from scheduler.transformations.tree_edit import Path, chain_of, locate, outer_members, paths
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
+from polyc.scheduler.decision import Decision, Outcome
+from polyc.scheduler.questions.coincidence import Carried, Pair, all_pairs, analyse
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.vector_cost import constant_extent
+from polyc.scheduler.transformations.tree_edit import Path, chain_of, locate, outer_members, paths
 
 
 class Plan:

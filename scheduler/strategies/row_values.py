@@ -7,10 +7,10 @@ joined. Before loops get vector lanes, because a vector loop is joined with ever
 
 from __future__ import annotations
 
-from poly.expr import loads
-from poly.tree import Sequence
-from scheduler.strategies.joining import between, common_depth
-from scheduler.strategies.planner import Plan, Planner, first_loops, is_flat, loops_of, parts
+from polyc.poly.expr import loads
+from polyc.poly.tree import Sequence
+from polyc.scheduler.strategies.joining import between, common_depth
+from polyc.scheduler.strategies.planner import Plan, Planner, first_loops, is_flat, loops_of, parts
 
 SHORT = 4  # of rows that are this many vectors or fewer, one lane for each row is better
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from scheduler.strategies.planner import Plan
-from scheduler.transformations.storage import covering_places, footprint, promoted_below, users
+from polyc.scheduler.strategies.planner import Plan
+from polyc.scheduler.transformations.storage import covering_places, footprint, promoted_below, users
 
 
 def shrink(plan: Plan) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from poly.tree import Band, Member, Node, walk
-from scheduler.strategies.planner import Planner, first_loops
-from scheduler.strategies.vector_cost import operations
+from polyc.poly.tree import Band, Member, Node, walk
+from polyc.scheduler.strategies.planner import Planner, first_loops
+from polyc.scheduler.strategies.vector_cost import operations
 
 WORTH = 20_000.0  # scalar operations below which a parallel loop costs more than it brings
 CHUNK_VECTORS = 64

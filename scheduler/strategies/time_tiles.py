@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.forms.affine import constant_of, set_space, to_pw_aff
-from poly.tree import Member, Sequence
-from scheduler.cost.levels import Tile, place
-from scheduler.schedule import Schedule
-from scheduler.strategies.planner import Planner, first_loops, parts
-from scheduler.strategies.vector_cost import iterator
-from scheduler.transformations.storage import touches
-from scheduler.transformations.tree_edit import is_dynamic
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
+from polyc.poly.tree import Member, Sequence
+from polyc.scheduler.cost.levels import Tile, place
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.planner import Planner, first_loops, parts
+from polyc.scheduler.strategies.vector_cost import iterator
+from polyc.scheduler.transformations.storage import touches
+from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 SWEEPS = 16  # in a block: from there on what comes from far away is hidden behind the arithmetic (measured)
 FEWEST = 4  # sweeps that are worth it

@@ -20,15 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poly.expr import Load, loads
-from poly.scop import Statement
-from poly.tree import Member
-from scheduler.strategies.contractions.recognise import stride
-from scheduler.strategies.planner import Planner, is_flat
-from scheduler.strategies.vector_cost import GATHER, access_cost, iterator, lanes_for, operations
-from scheduler.strategies.vectorising import uniform
-from scheduler.transformations.storage import users
-from scheduler.transformations.tree_edit import is_dynamic, map_member
+from polyc.poly.expr import Load, loads
+from polyc.poly.scop import Statement
+from polyc.poly.tree import Member
+from polyc.scheduler.strategies.contractions.recognise import stride
+from polyc.scheduler.strategies.planner import Planner, is_flat
+from polyc.scheduler.strategies.vector_cost import GATHER, access_cost, iterator, lanes_for, operations
+from polyc.scheduler.strategies.vectorising import uniform
+from polyc.scheduler.transformations.storage import users
+from polyc.scheduler.transformations.tree_edit import is_dynamic, map_member
 
 BLOCK = 64  # iterations of both loops: some cache lines of each row, on fewer pages than the TLB has entries (measured)
 SHORTEST = 4  # iterations of each loop, or there is nothing to shuffle

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.tree import Band, Filter, Member, Node, walk
-from scheduler.strategies.contractions.several_vectors import several_vectors
-from scheduler.strategies.planner import Planner, first_loops, is_flat, parts
-from scheduler.strategies.vector_cost import iterator, lanes_for, vector_cost, work
-from scheduler.transformations.storage import footprint, users
-from scheduler.transformations.tree_edit import is_dynamic, locate
+from polyc.poly.tree import Band, Filter, Member, Node, walk
+from polyc.scheduler.strategies.contractions.several_vectors import several_vectors
+from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
+from polyc.scheduler.strategies.vector_cost import iterator, lanes_for, vector_cost, work
+from polyc.scheduler.transformations.storage import footprint, users
+from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
 GAIN = 0.9  # a vector loop must cost less than this share of the serial one
 DISTRIBUTION_GAIN = 0.7

@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Band, Node, loop_names, walk
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Node, loop_names, walk
 
 if TYPE_CHECKING:
-    from scheduler.core import Core
+    from polyc.scheduler.core import Core
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

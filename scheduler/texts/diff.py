@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import islpy as isl
 
-from poly.forms.affine_text import condition_source, value_source
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
-from scheduler.texts.yaml_form import on_instances
+from polyc.poly.forms.affine_text import condition_source, value_source
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
+from polyc.scheduler.texts.yaml_form import on_instances
 
 What = Literal[
     "tile", "order", "mark", "added", "removed", "values", "promoted", "promotion removed", "promotion changed",

@@ -6,11 +6,11 @@ import ast
 
 import islpy as isl
 
-from poly.dtypes import i64
-from poly.errors import ScheduleError
-from poly.expr import Binary, Expr, Unary, Var, const_int
-from poly.forms.affine import NotAffine, to_pw_aff
-from poly.scop import Scop
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Binary, Expr, Unary, Var, const_int
+from polyc.poly.forms.affine import NotAffine, to_pw_aff
+from polyc.poly.scop import Scop
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 

@@ -25,11 +25,11 @@ from typing import Any
 import islpy as isl
 import yaml
 
-from poly.forms.affine_text import condition_source, value_source
-from poly.scop import Scop
-from poly.text import print_statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
-from scheduler.step import Step
+from polyc.poly.forms.affine_text import condition_source, value_source
+from polyc.poly.scop import Scop
+from polyc.poly.text import print_statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+from polyc.scheduler.step import Step
 
 RESERVED = ("loop", "value", "run", "coincident")
 PROGRAM_STEPS = ("inline", "rfactor")

@@ -1,4 +1,4 @@
-"""Schedules back from YAML (`scheduler.texts.yaml_form`): every error names the line and the key."""
+"""Schedules back from YAML (`polyc.scheduler.texts.yaml_form`): every error names the line and the key."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, get_args
 import islpy as isl
 import yaml
 
-from poly.errors import ScheduleError
-from poly.forms.affine import set_space
-from poly.forms.affine_text import AffineTextError, read_condition, read_value
-from poly.scop import Scop
-from poly.tree import Band, Filter, GpuAxis, Leaf, Member, Node, Promote, Sequence
-from scheduler.texts.yaml_form import RESERVED
-from scheduler.transformations.storage import SPACES
+from polyc.poly.errors import ScheduleError
+from polyc.poly.forms.affine import set_space
+from polyc.poly.forms.affine_text import AffineTextError, read_condition, read_value
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, GpuAxis, Leaf, Member, Node, Promote, Sequence
+from polyc.scheduler.texts.yaml_form import RESERVED
+from polyc.scheduler.transformations.storage import SPACES
 
 KINDS = ("parallel", "vector", "unroll", *get_args(GpuAxis))
 TOP = ("operator", "sizes", "statements", "first", "tree")

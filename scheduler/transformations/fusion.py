@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.dependences import conflicts
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, loop_names
-from poly.tree import Sequence as SequenceNode
-from scheduler.transformations.tree_edit import (
+from polyc.poly.dependences import conflicts
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Member, Node, loop_names
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.transformations.tree_edit import (
     Path,
     fresh,
     joined_values,
@@ -127,6 +127,6 @@ def distribute(tree: Node, loop: str) -> Node:
 
 def _flatten_above(tree: Node, path: Path) -> Node:
     """Merge a Sequence that landed directly inside a filter of another one."""
-    from scheduler.transformations.tree_edit import flatten
+    from polyc.scheduler.transformations.tree_edit import flatten
 
     return flatten(tree) if path and isinstance(path[-1][0], Filter) else tree

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.forms.conditions import Condition
-from poly.legality import legal_sizes
-from poly.ordering.coverage import check_coverage
-from poly.scop import Scop
-from poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, walk
+from polyc.poly.forms.conditions import Condition
+from polyc.poly.legality import legal_sizes
+from polyc.poly.ordering.coverage import check_coverage
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, walk
 
 PREFIX = "else."
 AGAIN = "next."

@@ -13,19 +13,19 @@ from functools import reduce
 
 import islpy as isl
 
-from poly.access import Access, accesses
-from poly.dependences import value_flow_among
-from poly.errors import ScheduleError
-from poly.expr import Expr, Load, loads, substitute
-from poly.forms.affine_expr import choose, function_expr
-from poly.ordering.order import in_order
-from poly.reduction import identity
-from poly.rewriting.specialise import fold
-from poly.scop import Scop, Statement
-from poly.tree import Node, Promote, time_maps
-from poly.tree import Sequence as SequenceNode
-from poly.witnesses.violation import Violation
-from scheduler.transformations.tree_edit import restrict
+from polyc.poly.access import Access, accesses
+from polyc.poly.dependences import value_flow_among
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Expr, Load, loads, substitute
+from polyc.poly.forms.affine_expr import choose, function_expr
+from polyc.poly.ordering.order import in_order
+from polyc.poly.reduction import identity
+from polyc.poly.rewriting.specialise import fold
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Node, Promote, time_maps
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.poly.witnesses.violation import Violation
+from polyc.scheduler.transformations.tree_edit import restrict
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from poly.errors import ScheduleError
-from poly.tree import Band, GpuAxis, LoopKind, Node, is_bound, walk
-from scheduler.arguments import positive
-from scheduler.transformations.tree_edit import locate, map_member, outer_members
+from polyc.poly.errors import ScheduleError
+from polyc.poly.tree import Band, GpuAxis, LoopKind, Node, is_bound, walk
+from polyc.scheduler.arguments import positive
+from polyc.scheduler.transformations.tree_edit import locate, map_member, outer_members
 
 AXES: tuple[GpuAxis, ...] = get_args(GpuAxis)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poly.errors import ScheduleError
-from poly.tree import Band, Filter, Node, loop_names
-from poly.tree import Sequence as SequenceNode
-from scheduler.step import Step
-from scheduler.transformations.tree_edit import locate
+from polyc.poly.errors import ScheduleError
+from polyc.poly.tree import Band, Filter, Node, loop_names
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.step import Step
+from polyc.scheduler.transformations.tree_edit import locate
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Filter, Member, Node, loop_names
-from poly.tree import Sequence as SequenceNode
-from scheduler.arguments import integer
-from scheduler.transformations.tree_edit import (
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Filter, Member, Node, loop_names
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.arguments import integer
+from polyc.scheduler.transformations.tree_edit import (
     chain_of,
     locate,
     map_member,

@@ -19,19 +19,19 @@ from functools import reduce
 
 import islpy as isl
 
-from poly.access import Access, accesses, accumulator_of, array_elements
-from poly.dependences import conflicts
-from poly.dtypes import i64
-from poly.errors import ScheduleError
-from poly.expr import Binary, Expr, Load, Var, const_int
-from poly.forms.affine_expr import function_expr
-from poly.ordering.order import in_order
-from poly.reduction import identity
-from poly.rewriting.specialise import fold
-from poly.scop import Array, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, walk
-from poly.witnesses.violation import Violation
-from scheduler.transformations.tree_edit import (
+from polyc.poly.access import Access, accesses, accumulator_of, array_elements
+from polyc.poly.dependences import conflicts
+from polyc.poly.dtypes import i64
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Binary, Expr, Load, Var, const_int
+from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.ordering.order import in_order
+from polyc.poly.reduction import identity
+from polyc.poly.rewriting.specialise import fold
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, walk
+from polyc.poly.witnesses.violation import Violation
+from polyc.scheduler.transformations.tree_edit import (
     Spot,
     band_of,
     flatten,

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Band, Filter, Node, Promote, loop_names
-from scheduler.arguments import integer
-from scheduler.texts.size_expr import size_function
-from scheduler.transformations.tree_edit import (
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Node, Promote, loop_names
+from polyc.scheduler.arguments import integer
+from polyc.scheduler.texts.size_expr import size_function
+from polyc.scheduler.transformations.tree_edit import (
     Spot,
     band_of,
     flatten,

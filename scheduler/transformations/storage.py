@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.access import accesses, array_elements
-from poly.errors import ScheduleError
-from poly.expr import Expr, Var, loads
-from poly.expr import walk as walk_expr
-from poly.forms.affine import is_affine
-from poly.scop import Scop, Statement
-from poly.tree import Band, Layout, Member, Node, Promote, Space, walk
-from scheduler.transformations.tree_edit import Path, locate, outer_members, paths, put, used_names
+from polyc.poly.access import accesses, array_elements
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Expr, Var, loads
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.forms.affine import is_affine
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Layout, Member, Node, Promote, Space, walk
+from polyc.scheduler.transformations.tree_edit import Path, locate, outer_members, paths, put, used_names
 
 SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
 
@@ -62,7 +62,7 @@ def users(scop: Scop, array: str) -> frozenset[str]:
 
 def statements_below(scop: Scop, path: Path) -> frozenset[str]:
     """Statements that reach the end of a path (by the filters on it)."""
-    from poly.tree import Filter
+    from polyc.poly.tree import Filter
 
     alive = frozenset(scop.statements)
     for node, _ in path:
@@ -88,7 +88,7 @@ def covering_places(scop: Scop, tree: Node, array: str) -> Iterator[Place]:
 
 def _alone(scop: Scop, tree: Node, path: Path, need: frozenset[str]) -> bool:
     """No other branch holds instances of the users (a statement split by filters)."""
-    from poly.tree import Sequence
+    from polyc.poly.tree import Sequence
 
     for node, k in path:
         if isinstance(node, Sequence) and any(need & set(f.domain) for j, f in enumerate(node.filters) if j != k):

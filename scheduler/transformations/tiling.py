@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Member, Node, loop_names
-from scheduler.arguments import positive
-from scheduler.transformations.tree_edit import chain_of, locate, put, put_chain, refuse_dynamic, split_member, together
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Member, Node, loop_names
+from polyc.scheduler.arguments import positive
+from polyc.scheduler.transformations.tree_edit import (
+    chain_of,
+    locate,
+    put,
+    put_chain,
+    refuse_dynamic,
+    split_member,
+    together,
+)
 
 
 def split(scop: Scop, tree: Node, loop: str, size: int) -> Node:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from poly.errors import ScheduleError
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
-from poly.tree import Sequence as SequenceNode
-from scheduler.texts.addressing import unknown
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.texts.addressing import unknown
 
 Path = tuple[tuple[Node, int], ...]
 """From the root: (node, index of the child taken), ..."""
@@ -264,8 +264,8 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return
-    from poly.expr import Var
-    from poly.expr import walk as walk_expr
+    from polyc.poly.expr import Var
+    from polyc.poly.expr import walk as walk_expr
 
     for path, node in paths(tree):
         if not isinstance(node, Leaf):

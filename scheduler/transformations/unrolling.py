@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from poly.errors import ScheduleError
-from poly.scop import Scop
-from poly.tree import Band, Filter, Member, Node, loop_names
-from poly.tree import Sequence as SequenceNode
-from scheduler.arguments import positive
-from scheduler.transformations.splitting import new_name
-from scheduler.transformations.tree_edit import band_of, locate, put, refuse_dynamic, split_member
+from polyc.poly.errors import ScheduleError
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Member, Node, loop_names
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.arguments import positive
+from polyc.scheduler.transformations.splitting import new_name
+from polyc.scheduler.transformations.tree_edit import band_of, locate, put, refuse_dynamic, split_member
 
 
 def unroll_and_jam(scop: Scop, tree: Node, loop: str, factor: int) -> Node:

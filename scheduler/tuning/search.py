@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.tuning.space import Candidate
+from polyc.scheduler.tuning.space import Candidate
 
 
 @dataclass(frozen=True)

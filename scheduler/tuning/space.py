@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from poly.errors import PolycError, ScheduleError
-from poly.quota import quota
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Band, Member, walk
-from scheduler.cost.model import nominal, predict
-from scheduler.cost.work import work_of
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import OPERATIONS, STRATEGIES
-from scheduler.strategies.contractions.recognise import Contraction, extent, recognise
-from scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
-from scheduler.strategies.contractions.strategy import contractions
-from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from scheduler.strategies.planner import Planner
+from polyc.poly.errors import PolycError, ScheduleError
+from polyc.poly.quota import quota
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Member, walk
+from polyc.scheduler.cost.model import nominal, predict
+from polyc.scheduler.cost.work import work_of
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import OPERATIONS, STRATEGIES
+from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise
+from polyc.scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
+from polyc.scheduler.strategies.contractions.strategy import contractions
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.strategies.planner import Planner
 
 MOST_TILES = 10  # register tiles: the best by the model
 MOST_ROWS = 14

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emit.loop_ir.loops import (
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
     Broadcast,
@@ -17,8 +17,8 @@ from emit.loop_ir.loops import (
     Store,
     VLoad,
 )
-from poly.dtypes import DType, bool_, f32, f64, i32, i64
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, compare, const_int
+from polyc.poly.dtypes import DType, bool_, f32, f64, i32, i64
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, compare, const_int
 
 N = Var("N")
 I, J, K = Var("i"), Var("j"), Var("k")

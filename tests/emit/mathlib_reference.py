@@ -10,8 +10,8 @@ import llvmlite.binding as llvm
 import mpmath as mp
 import numpy as np
 
-from emit.loop_ir.loops import Broadcast, Let, Stmt, Store
-from poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary, Var
+from polyc.emit.loop_ir.loops import Broadcast, Let, Stmt, Store
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Select, Unary, Var
 
 Env = dict[str, Any]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from emit import targets
-from emit.c import cc
-from emit.c.source import to_c
-from emit.interpreter import interp
-from emit.kernel import NATIVE
-from emit.llvm import jit
-from emit.llvm.ir import to_llvm
-from emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
-from emit.run_time import threadpool
-from poly.binding import evaluate
-from poly.dtypes import ALL, DType, bool_, i64
-from poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
+from polyc.emit import targets
+from polyc.emit.c import cc
+from polyc.emit.c.source import to_c
+from polyc.emit.interpreter import interp
+from polyc.emit.kernel import NATIVE
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import to_llvm
+from polyc.emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, Ramp, Stmt, Store, VLoad
+from polyc.emit.run_time import threadpool
+from polyc.poly.binding import evaluate
+from polyc.poly.dtypes import ALL, DType, bool_, i64
+from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
 
 LENGTH = 48
 NARROW = ("f16", "bf16")

@@ -7,11 +7,11 @@ from typing import Any
 
 import islpy as isl
 
-from poly.dtypes import DType, f32
-from poly.expr import Binary, Const, Expr, Load, Var, const_int
-from poly.scop import Array, Scop, Statement
-from poly.target import Target
-from poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
+from polyc.poly.dtypes import DType, f32
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 
 TARGET = Target("test", "x86_64", "generic", "+avx2,+fma", 256, 16, 32768, 524288, 1 << 22, 64, 2, 2)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import random_ir
 
-from emit.c import cc
-from emit.loop_ir import verify
-from emit.loop_ir.loops import Function
-from poly.dtypes import ALL, bf16, f16, f32, f64
+from polyc.emit.c import cc
+from polyc.emit.loop_ir import verify
+from polyc.emit.loop_ir.loops import Function
+from polyc.poly.dtypes import ALL, bf16, f16, f32, f64
 
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler on this machine")
 BACK_ENDS = [

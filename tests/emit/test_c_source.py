@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import random_ir
 
-from emit import targets
-from emit.c import cc
-from emit.c.source import to_c
-from emit.compile import compile_kernel
-from emit.loop_ir.loops import Block, Function, Store, VLoad
-from poly.dtypes import DType, f32, f64
-from poly.errors import BuildError
-from poly.expr import Call
 from polyc import dims, inout, op
+from polyc.emit import targets
+from polyc.emit.c import cc
+from polyc.emit.c.source import to_c
+from polyc.emit.compile import compile_kernel
+from polyc.emit.loop_ir.loops import Block, Function, Store, VLoad
+from polyc.poly.dtypes import DType, f32, f64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Call
 
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler on this machine")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emit import cache
+from polyc.emit import cache
 
 
 @pytest.fixture(autouse=True)

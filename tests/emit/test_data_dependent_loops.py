@@ -13,9 +13,9 @@ from back_ends import difference, interpret, native
 from random_programs import HEADER
 
 import polyc
-from emit.loop_ir.printer import to_text
-from emit.lowering.lower import lower
-from emit.targets import host
+from polyc.emit.loop_ir.printer import to_text
+from polyc.emit.lowering.lower import lower
+from polyc.emit.targets import host
 
 CONDITIONS = (
     "k % 2 == 0", "(k + 1) % 3 == 0", "j < k + 1", "k != j", "2 * k > j + N", "k // 2 == j", "j + k < N",

@@ -10,11 +10,11 @@ CODE = """
 import sys
 sys.path[:0] = ["tests/emit"]
 import hand_ir, random_ir, test_kernel, hashlib
-from emit import targets
-from emit.c.source import to_c
-from emit.compile import compile_kernel
-from emit.llvm.ir import to_llvm
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.emit.c.source import to_c
+from polyc.emit.compile import compile_kernel
+from polyc.emit.llvm.ir import to_llvm
+from polyc.scheduler.strategies.auto import automatic
 
 texts = []
 for make in hand_ir.ALL.values():

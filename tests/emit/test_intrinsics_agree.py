@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import random_ir
 
-from emit.c import cc
-from emit.loop_ir.loops import Block, Function, Store, VLoad
-from emit.mathlib import expand_function
-from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32
-from poly.expr import Call, Load
-from poly.intrinsics import TABLE
+from polyc.emit.c import cc
+from polyc.emit.loop_ir.loops import Block, Function, Store, VLoad
+from polyc.emit.mathlib import expand_function
+from polyc.poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32
+from polyc.poly.expr import Call, Load
+from polyc.poly.intrinsics import TABLE
 
 BACK_ENDS = [
     pytest.param(random_ir.run_llvm, id="llvm"),

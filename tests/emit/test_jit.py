@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import random_ir
 
-from emit import targets
-from emit.llvm import jit
-from emit.llvm.ir import to_llvm
-from emit.loop_ir.loops import Alloc, Buffer, Function, Store
-from poly.dtypes import f32
-from poly.errors import BuildError
-from poly.expr import Call, Load, const_int
+from polyc.emit import targets
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import to_llvm
+from polyc.emit.loop_ir.loops import Alloc, Buffer, Function, Store
+from polyc.poly.dtypes import f32
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Call, Load, const_int
 
 HOST = targets.host()
 
@@ -81,7 +81,7 @@ def test_stack_and_heap() -> None:
         b = Buffer("S", f32, (const_int(size),), "local")
         store = Store("Y", (), Load("S", (const_int(0),), f32))
         fill = Store("S", (const_int(0),), hand_ir.num(1.0))
-        from emit.loop_ir.loops import Block
+        from polyc.emit.loop_ir.loops import Block
 
         body = Alloc(b, Block((fill, store)))
         return to_llvm(Function("s", (hand_ir.param("Y", f32, writable=True),), (), body), HOST)

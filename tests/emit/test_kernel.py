@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import polyc
-from emit import targets
-from emit.c import cc
-from emit.compile import compile_kernel
-from emit.kernel import Kernel
 from examples.matmul import matmul
-from poly.errors import ArgumentError, BuildError
 from polyc import dims, empty, f32, f64, i32, inout, op, zeros
+from polyc.emit import targets
+from polyc.emit.c import cc
+from polyc.emit.compile import compile_kernel
+from polyc.emit.kernel import Kernel
+from polyc.poly.errors import ArgumentError, BuildError
 
 N, K = dims("N K")
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler on this machine")
@@ -161,7 +161,7 @@ def test_sources_and_report() -> None:
 
 
 def test_an_unwritable_cache_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from emit import cache
+    from polyc.emit import cache
 
     blocked = tmp_path / "file"
     blocked.write_text("")

@@ -6,12 +6,12 @@ from __future__ import annotations
 import back_ends
 import numpy as np
 
-from emit.lowering.lower import build_loops, lower
-from emit.proof.proven import proven
-from emit.proof.read_back import WrongLoops
-from emit.targets import host
 from polyc import dims, f64, inout, op
-from scheduler.schedule import Schedule
+from polyc.emit.lowering.lower import build_loops, lower
+from polyc.emit.proof.proven import proven
+from polyc.emit.proof.read_back import WrongLoops
+from polyc.emit.targets import host
+from polyc.scheduler.schedule import Schedule
 
 N = dims("N")
 

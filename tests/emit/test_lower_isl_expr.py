@@ -8,10 +8,10 @@ import islpy as isl
 import numpy as np
 import pytest
 
-from emit.interpreter import interp
-from emit.loop_ir.loops import Buffer, Function, Store
-from emit.lowering.isl_expr import to_expr
-from poly.expr import Expr, Var
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import Buffer, Function, Store
+from polyc.emit.lowering.isl_expr import to_expr
+from polyc.poly.expr import Expr, Var
 
 NAMES = {n: Var(n) for n in "NMK"}
 POINTS = list(itertools.product((-7, -1, 0, 3, 8), (1, 2, 9), (0, 5)))

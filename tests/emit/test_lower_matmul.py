@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scops import TARGET, matmul, member, only, tiled_matmul
 
-from emit.interpreter import interp
-from emit.loop_ir.loops import Alloc, Block, Broadcast, For, Function, If, Let, Ramp, Store, VLoad, walk
-from emit.loop_ir.printer import to_text
-from emit.lowering.lower import build_loops, lower
-from emit.proof.proven import prove
-from poly.dtypes import f64
-from poly.errors import BuildError
-from poly.expr import Call, Const, Load
-from poly.expr import walk as walk_expr
-from poly.tree import Band, Filter, Leaf, Promote, Sequence
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import Alloc, Block, Broadcast, For, Function, If, Let, Ramp, Store, VLoad, walk
+from polyc.emit.loop_ir.printer import to_text
+from polyc.emit.lowering.lower import build_loops, lower
+from polyc.emit.proof.proven import prove
+from polyc.poly.dtypes import f64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Call, Const, Load
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.tree import Band, Filter, Leaf, Promote, Sequence
 
 SIZES = [(6, 16, 3), (12, 32, 4), (7, 19, 5), (5, 15, 3), (1, 1, 1), (13, 40, 2)]
 

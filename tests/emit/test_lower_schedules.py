@@ -10,16 +10,16 @@ import pytest
 from scops import TARGET, member
 from small_operators import softmax
 
-from emit.c.cc import find_compiler
-from emit.compile import compile_kernel
-from emit.interpreter import interp
-from emit.loop_ir.loops import Alloc, For, Ramp, Store, walk
-from emit.lowering.lower import build_loops, lower
-from emit.mathlib import expand_function
-from poly.binding import bind_sizes
-from poly.tree import Band, Filter, Leaf, Promote, Sequence
 from polyc import dims, empty, f32, grid, op
-from scheduler.strategies.auto import automatic
+from polyc.emit.c.cc import find_compiler
+from polyc.emit.compile import compile_kernel
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import Alloc, For, Ramp, Store, walk
+from polyc.emit.lowering.lower import build_loops, lower
+from polyc.emit.mathlib import expand_function
+from polyc.poly.binding import bind_sizes
+from polyc.poly.tree import Band, Filter, Leaf, Promote, Sequence
+from polyc.scheduler.strategies.auto import automatic
 
 M, N, K = dims("M N K")
 RNG = np.random.default_rng(3)

@@ -7,13 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit.interpreter import interp
-from emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, HReduce, If, Let, Ramp, Store, VLoad
-from emit.loop_ir.printer import expr_text, to_text
-from emit.loop_ir.verify import verify
-from poly.dtypes import bf16, bool_, f32, f64, i32, i64, u8
-from poly.errors import ArgumentError, BuildError
-from poly.expr import Binary, Call, Cast, Const, Load, Select, Unary, Var, const_int
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Block,
+    Broadcast,
+    Buffer,
+    For,
+    Function,
+    HReduce,
+    If,
+    Let,
+    Ramp,
+    Store,
+    VLoad,
+)
+from polyc.emit.loop_ir.printer import expr_text, to_text
+from polyc.emit.loop_ir.verify import verify
+from polyc.poly.dtypes import bf16, bool_, f32, f64, i32, i64, u8
+from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.expr import Binary, Call, Cast, Const, Load, Select, Unary, Var, const_int
 
 N = Var("N")
 I = Var("i")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from mathlib_reference import evaluate, run, ulp_errors
 
-from emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
-from emit.loop_ir.verify import verify
-from emit.mathlib import BASIC, coefficients, expand_function
-from emit.mathlib.trig import RANGE
-from poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var
-from poly.expr import walk as nodes
-from poly.intrinsics import TABLE
+from polyc.emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Stmt, Store, VLoad, walk
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.mathlib import BASIC, coefficients, expand_function
+from polyc.emit.mathlib.trig import RANGE
+from polyc.poly.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var
+from polyc.poly.expr import walk as nodes
+from polyc.poly.intrinsics import TABLE
 
 UNARY = "exp exp_nonpositive expm1 log log1p tanh sigmoid erf sinh cosh rsqrt sin cos tan asin acos atan".split()
 
@@ -235,7 +235,7 @@ def test_the_reference_fma_rounds_once() -> None:
 
 @pytest.mark.parametrize("name", ["SIN_F32", "COS_F64", "EXP_F32"])
 def test_the_committed_coefficients_are_the_generated_ones(name: str) -> None:
-    from emit.mathlib.fit import fit, jobs
+    from polyc.emit.mathlib.fit import fit, jobs
 
     job = next(j for j in jobs() if j.name == name)
     assert tuple(fit(job)[0]) == getattr(coefficients, name)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit.c import cc
-from emit.compile import compile_kernel
 from polyc import dims, empty, exp, f32, inout, op
+from polyc.emit.c import cc
+from polyc.emit.compile import compile_kernel
 
 R, N = dims("R N")
 

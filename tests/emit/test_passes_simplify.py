@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit.interpreter import interp
-from emit.loop_ir.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
-from emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
-from emit.loop_ir.printer import expr_text
-from emit.loop_ir.rewrite import unique_names
-from emit.loop_ir.verify import verify
-from emit.passes.fma import contract
-from emit.passes.share import share_loads
-from emit.passes.simplify import simplify, simplify_expr
-from emit.passes.tiles import separate_tiles
-from emit.passes.unroll import unroll
-from poly.dtypes import bool_, f32, i8, i64
-from poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, substitute
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
+from polyc.emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
+from polyc.emit.loop_ir.printer import expr_text
+from polyc.emit.loop_ir.rewrite import unique_names
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.passes.fma import contract
+from polyc.emit.passes.share import share_loads
+from polyc.emit.passes.simplify import simplify, simplify_expr
+from polyc.emit.passes.tiles import separate_tiles
+from polyc.emit.passes.unroll import unroll
+from polyc.poly.dtypes import bool_, f32, i8, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, substitute
 
 RANGES = {"a": (0, 7), "b": (-3, 5), "c": (None, None)}
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scops import TARGET
 
-from emit.interpreter import interp
-from emit.loop_ir.loops import For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
-from emit.loop_ir.rewrite import stmt_exprs
-from emit.lowering.lower import lower
-from poly.binding import bind_sizes
-from poly.expr import walk as walk_expr
-from poly.tree import Band, Node, Promote
 from polyc import dims, empty, f32, f64, i32, i64, inout, max, op
-from scheduler.schedule import Schedule
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.lowering.lower import lower
+from polyc.poly.binding import bind_sizes
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.tree import Band, Node, Promote
+from polyc.scheduler.schedule import Schedule
 
 M, N, K = dims("M N K")
 
@@ -107,7 +107,7 @@ def test_full_chunks_and_one_masked(n: int) -> None:
 )
 def test_constant_extents(n: int, masked: int, stores: int) -> None:
     """The last vector ends where the loop ends: some elements are computed twice."""
-    from poly.rewriting.specialise import specialise
+    from polyc.poly.rewriting.specialise import specialise
 
     scop = specialise(saxpy.scop(), {"N": n})
     fn = lower(scop, mark(scop.tree, {"i": "vector"}), "f", TARGET)
@@ -119,7 +119,7 @@ def test_constant_extents(n: int, masked: int, stores: int) -> None:
 
 @pytest.mark.parametrize(("n", "masked", "stores"), [(22, 0, 4), (23, 1, 3), (133, 1, 2)])
 def test_what_is_updated_in_place_is_not_computed_twice(n: int, masked: int, stores: int) -> None:
-    from poly.rewriting.specialise import specialise
+    from polyc.poly.rewriting.specialise import specialise
 
     @op
     def grow(Z: inout(f32[N])) -> None:
@@ -358,7 +358,7 @@ def total(X: f64[N]) -> f64[()]:
 def test_a_sum_uses_several_accumulators(n: int) -> None:
     fn = agree(total, {"i": "vector"}, RNG.standard_normal(n), exact=False)
     assert sum(isinstance(e, HReduce) for e in expressions(fn)) == 1
-    from emit.loop_ir.loops import Alloc
+    from polyc.emit.loop_ir.loops import Alloc
 
     assert sum(isinstance(s, Alloc) for s in walk(fn.body)) == 4
 
@@ -396,7 +396,7 @@ def test_an_element_that_changes_inside_is_combined_in_place() -> None:
 
 
 def test_unrolled_rows_get_an_accumulator_each() -> None:
-    from poly.rewriting.specialise import specialise
+    from polyc.poly.rewriting.specialise import specialise
 
     scop = specialise(dots.scop(), {"M": 3})
     fn = lower(scop, mark(scop.tree, {"j": "vector", "i": "unroll"}), "f", TARGET)
@@ -506,7 +506,7 @@ def filtered(W: f32[N, N], X: f32[N], R: inout(f32[N, N])) -> f32[N]:
 
 @pytest.mark.parametrize("n", [9, 15, 23, 133])
 def test_what_an_iteration_begins_itself_may_be_computed_twice(n: int) -> None:
-    from poly.rewriting.specialise import specialise
+    from polyc.poly.rewriting.specialise import specialise
 
     scop = specialise(filtered.scop(), {"N": n})
     fn = lower(scop, mark(scop.tree, {"j": "vector"}), "f", TARGET)
@@ -515,7 +515,7 @@ def test_what_an_iteration_begins_itself_may_be_computed_twice(n: int) -> None:
 
 
 def test_what_other_iterations_wrote_is_not_computed_twice() -> None:
-    from poly.rewriting.specialise import specialise
+    from polyc.poly.rewriting.specialise import specialise
 
     @op
     def shifted(X: f32[N], R: inout(f32[N, N])) -> None:

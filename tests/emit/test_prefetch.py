@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.compile import compile_kernel
-from emit.loop_ir.loops import Function, Prefetch, walk
-from emit.loop_ir.printer import to_text
-from emit.loop_ir.verify import verify
-from emit.lowering.lower import lower
-from emit.passes.prefetch import prefetch_panels
 from polyc import empty, exp, f32, grid, op
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.emit.loop_ir.loops import Function, Prefetch, walk
+from polyc.emit.loop_ir.printer import to_text
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.lowering.lower import lower
+from polyc.emit.passes.prefetch import prefetch_panels
+from polyc.scheduler.strategies.auto import automatic
 
 V3 = targets.get("x86-64-v3")
 

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import compile as compiling
-from emit import targets
-from emit.compile import compile_kernel
-from emit.loop_ir.loops import Alloc, For, Function, Ramp, Store, VLoad, walk
-from emit.loop_ir.rewrite import Names, stmt_exprs
-from emit.loop_ir.verify import verify
-from emit.lowering.lower import lower
-from emit.mathlib import expand_function
-from emit.passes import stages
-from emit.passes.stages import STRIP, cut_into_stages
-from poly import dtypes
-from poly.expr import Binary, const_int
-from poly.expr import walk as nodes
-from poly.scop import Scop
 from polyc import dims, empty, erf, exp, f32, f64, inout, op, sigmoid, tanh
-from scheduler.strategies.auto import automatic
+from polyc.emit import compile as compiling
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.emit.loop_ir.loops import Alloc, For, Function, Ramp, Store, VLoad, walk
+from polyc.emit.loop_ir.rewrite import Names, stmt_exprs
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.lowering.lower import lower
+from polyc.emit.mathlib import expand_function
+from polyc.emit.passes import stages
+from polyc.emit.passes.stages import STRIP, cut_into_stages
+from polyc.poly import dtypes
+from polyc.poly.expr import Binary, const_int
+from polyc.poly.expr import walk as nodes
+from polyc.poly.scop import Scop
+from polyc.scheduler.strategies.auto import automatic
 
 N, M = dims("N M")
 

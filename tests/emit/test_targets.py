@@ -6,10 +6,10 @@ from pathlib import Path
 import hand_ir
 import pytest
 
-from emit import targets
-from emit.llvm import jit
-from emit.llvm.ir import to_llvm
-from poly.errors import BuildError
+from polyc.emit import targets
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import to_llvm
+from polyc.poly.errors import BuildError
 
 
 def test_this_machine_is_described() -> None:

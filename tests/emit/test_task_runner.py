@@ -9,10 +9,10 @@ import threading
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.llvm import jit
-from emit.run_time import threadpool
-from emit.run_time.task_runner import TASKS_AT, graph_words
+from polyc.emit import targets
+from polyc.emit.llvm import jit
+from polyc.emit.run_time import threadpool
+from polyc.emit.run_time.task_runner import TASKS_AT, graph_words
 
 # A task takes the time at its start and its end from one clock, and between them adds 1 to each of its 64 cells in a
 # parallel loop. context: [0] the clock, then for each task its start, its end, and 64 cells.

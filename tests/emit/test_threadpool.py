@@ -7,9 +7,9 @@ import threading
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.llvm import jit
-from emit.run_time import threadpool
+from polyc.emit import targets
+from polyc.emit.llvm import jit
+from polyc.emit.run_time import threadpool
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from hand_ir import Alloc, Block, Buffer, Function, Ramp, Store, VLoad, num, param, ramp, splat
 
-from emit import targets
-from emit.interpreter import interp
-from emit.loop_ir.loops import walk
-from emit.loop_ir.rewrite import stmt_exprs
-from emit.lowering.lower import lower
-from emit.passes.whole_lanes import whole_lanes
-from frontend_dsl.library.convolution import make_pointwise
-from poly.dtypes import bool_
-from poly.dtypes import f32 as single
-from poly.expr import Binary, Expr, Select, const_int
-from poly.expr import walk as walk_expr
 from polyc import empty, f32, grid, max, op
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.lowering.lower import lower
+from polyc.emit.passes.whole_lanes import whole_lanes
+from polyc.frontend_dsl.library.convolution import make_pointwise
+from polyc.poly.dtypes import bool_
+from polyc.poly.dtypes import f32 as single
+from polyc.poly.expr import Binary, Expr, Select, const_int
+from polyc.poly.expr import walk as walk_expr
+from polyc.scheduler.strategies.auto import automatic
 
 V3 = targets.get("x86-64-v3")
 

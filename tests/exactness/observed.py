@@ -12,8 +12,8 @@ from typing import Any
 import islpy as isl
 from recorder import Event
 
-from poly.rewriting.specialise import fix_params
-from poly.scop import Scop, Statement
+from polyc.poly.rewriting.specialise import fix_params
+from polyc.poly.scop import Scop, Statement
 
 Instance = tuple[str, tuple[int, ...]]
 Element = tuple[str, tuple[int, ...]]

@@ -16,12 +16,12 @@ from observed import Instance, Observed, Pair, base, carried_start, instance_pai
 from recorder import Recorder
 
 from examples import polybench
-from poly.access import accesses
-from poly.dependences import flow
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
-from poly.tree import Band, Filter, Leaf, Node, Sequence
-from scheduler.schedule import Schedule
+from polyc.poly.access import accesses
+from polyc.poly.dependences import flow
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Filter, Leaf, Node, Sequence
+from polyc.scheduler.schedule import Schedule
 
 SMALL = {"TSTEPS": 3, "TMAX": 3, "N": 6, "M": 5, "NI": 4, "NJ": 5, "NK": 3, "NL": 4, "NM": 3, "NQ": 3, "NR": 2,
          "NP": 4, "W": 5, "H": 4, "NX": 5, "NY": 4}  # fmt: skip
@@ -250,7 +250,7 @@ def test_parallel_loops_are_the_same_for_symbolic_sizes(name: str) -> None:
 
 def tiled(s: Schedule) -> Schedule:
     """The first permutable band in blocks of 2, if there is one."""
-    from poly.errors import ScheduleError
+    from polyc.poly.errors import ScheduleError
 
     for band in s.permutable_bands():
         try:

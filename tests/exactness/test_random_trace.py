@@ -16,10 +16,10 @@ from observed import Instance, Observed, instance_pairs, pairs, points
 from random_programs import generate
 from recorder import Recorder
 
-from poly.access import accesses
-from poly.dependences import flow
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
+from polyc.poly.access import accesses
+from polyc.poly.dependences import flow
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
 
 KINDS = ("RAW", "WAR", "WAW")
 MOST_PAIRS = 20_000  # of a relation with data-dependent subscripts

@@ -11,14 +11,14 @@ import ml_dtypes  # noqa: F401  (bf16 arithmetic)
 import numpy as np
 import pytest
 
-from frontend_dsl import DslError
-from frontend_dsl.annotations import evaluate_size
-from frontend_dsl.functions import poison
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.intrinsics import TABLE
-from poly.scop import Scop, Statement
-from poly.tree import time_maps
-from poly.verify import verify
+from polyc.frontend_dsl import DslError
+from polyc.frontend_dsl.annotations import evaluate_size
+from polyc.frontend_dsl.functions import poison
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.intrinsics import TABLE
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import time_maps
+from polyc.poly.verify import verify
 
 RNG = np.random.default_rng(7)
 

@@ -170,8 +170,8 @@ def source(seed: int) -> str:
 
 def load(seed: int) -> Any:
     """The operator of program number `seed`."""
-    import frontend_dsl
-    from poly.dtypes import f64, i64
+    from polyc import frontend_dsl
+    from polyc.poly.dtypes import f64, i64
 
     text, name = source(seed), f"<random program {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

@@ -7,7 +7,7 @@ import pytest
 from random_source import load
 
 import polyc  # noqa: F401  (wires the back ends)
-from frontend_dsl import DslError
+from polyc.frontend_dsl import DslError
 
 
 def agrees(seed: int) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from brute_force import check
 
-from frontend_dsl import DslError, dims, empty, exp, grid, inout, op, tanh, zeros
-from poly.dtypes import f32, f64, i64
+from polyc.frontend_dsl import DslError, dims, empty, exp, grid, inout, op, tanh, zeros
+from polyc.poly.dtypes import f32, f64, i64
 
 M, N, K = dims("M N K")
 RNG = np.random.default_rng(11)

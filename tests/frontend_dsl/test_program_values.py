@@ -5,9 +5,9 @@ import pytest
 from brute_force import RNG, check, check_refused, rand, run
 
 from examples.matmul import matmul
-from frontend_dsl import DslError, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
-from poly.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, u8
-from poly.errors import ArgumentError
+from polyc.frontend_dsl import DslError, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
+from polyc.poly.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, u8
+from polyc.poly.errors import ArgumentError
 
 L, M, N, K = dims("L M N K")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from brute_force import check, check_refused, rand
 
-from frontend_dsl import dims, empty, grid, inout, op, zeros
-from poly.dtypes import f32, f64, i32, i64
-from poly.errors import ArgumentError
+from polyc.frontend_dsl import dims, empty, grid, inout, op, zeros
+from polyc.poly.dtypes import f32, f64, i32, i64
+from polyc.poly.errors import ArgumentError
 
 M, N, K = dims("M N K")
 

@@ -7,7 +7,7 @@ import pytest
 from brute_force import run
 from random_source import load
 
-from frontend_dsl import DslError
+from polyc.frontend_dsl import DslError
 
 
 def compare(seed: int) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import frontend_dsl
-from frontend_dsl import DslError
-from poly.dtypes import f32, f64
+from polyc import frontend_dsl
+from polyc.frontend_dsl import DslError
+from polyc.poly.dtypes import f32, f64
 
 
 def define(text: str, name: str | None) -> dict[str, Any]:

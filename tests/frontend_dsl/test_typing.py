@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from brute_force import value
 
-from frontend_dsl.functions import INTRINSICS
-from frontend_dsl.values import PYTHON, Sym, TypeProblem, arithmetic, compare, intrinsic, to_sym
-from poly.dtypes import ALL, DType
-from poly.expr import Load
-from poly.intrinsics import TABLE
+from polyc.frontend_dsl.functions import INTRINSICS
+from polyc.frontend_dsl.values import PYTHON, Sym, TypeProblem, arithmetic, compare, intrinsic, to_sym
+from polyc.poly.dtypes import ALL, DType
+from polyc.poly.expr import Load
+from polyc.poly.intrinsics import TABLE
 
 VALUES = {"bool": [True, False], "int": [3, -2], "uint": [3, 2], "float": [1.3, -2.7]}
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "==", "<")

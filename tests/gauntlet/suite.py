@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import polyc
-from poly.errors import IllegalSchedule
-from poly.scop import Scop
+from polyc.poly.errors import IllegalSchedule
+from polyc.poly.scop import Scop
 
 CASES = Path(__file__).parent / "cases"
 Case = Mapping[str, Any]

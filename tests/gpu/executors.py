@@ -12,12 +12,12 @@ from typing import Any
 import back_ends
 import numpy as np
 
-from emit.gpu import shim, targets
-from emit.gpu.devices import DeviceError, Pointer, open_device
-from emit.gpu.devices import LaunchSpec as Spec
-from emit.gpu.program import Program, sequence
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function
+from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu.devices import DeviceError, Pointer, open_device
+from polyc.emit.gpu.devices import LaunchSpec as Spec
+from polyc.emit.gpu.program import Program, sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
 
 CUDA, OPENCL = targets.get("sm_80"), targets.get("opencl")
 

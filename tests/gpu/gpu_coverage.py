@@ -28,15 +28,15 @@ import simt  # noqa: E402
 from differential import Failure, private_cache  # noqa: E402
 from library_cases import CASES  # noqa: E402
 
-from emit.gpu import shim  # noqa: E402
-from emit.gpu.lower import lower_gpu  # noqa: E402
-from emit.gpu.source import to_gpu  # noqa: E402
-from emit.loop_ir.loops import Function  # noqa: E402
-from emit.mathlib import expand_function  # noqa: E402
 from examples import polybench  # noqa: E402
-from poly.scop import Scop  # noqa: E402
-from poly.target import GpuTarget  # noqa: E402
-from scheduler.strategies.gpu.automatic import automatic_gpu  # noqa: E402
+from polyc.emit.gpu import shim  # noqa: E402
+from polyc.emit.gpu.lower import lower_gpu  # noqa: E402
+from polyc.emit.gpu.source import to_gpu  # noqa: E402
+from polyc.emit.loop_ir.loops import Function  # noqa: E402
+from polyc.emit.mathlib import expand_function  # noqa: E402
+from polyc.poly.scop import Scop  # noqa: E402
+from polyc.poly.target import GpuTarget  # noqa: E402
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu  # noqa: E402
 
 SIZES = ((3, 5, 7), (7, 19, 11), (13, 41, 37))
 PRIMES = ((7, 5, 11, 3, 13), (19, 13, 11, 17, 23), (41, 37, 43, 31, 29))  # extents of PolyBench, by parameter

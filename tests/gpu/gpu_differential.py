@@ -14,17 +14,17 @@ from differential import Failure, exact_when_reordered, oracle
 from random_programs import Program
 from random_schedules import random_schedule
 
-from emit.gpu import shim
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function
-from emit.loop_ir.verify import verify
-from emit.mathlib import expand_function
-from emit.proof.read_back import WrongLoops
-from poly.errors import BuildError
-from poly.target import GpuTarget
-from scheduler.schedule import Schedule
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import shim
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.mathlib import expand_function
+from polyc.emit.proof.read_back import WrongLoops
+from polyc.poly.errors import BuildError
+from polyc.poly.target import GpuTarget
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 BACK_ENDS = ("interp", "cuda", "opencl")
 UNPROVED = {112}  # program order is refused on the CPU, too: the proof does not see through a constant condition

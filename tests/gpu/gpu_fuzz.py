@@ -26,7 +26,7 @@ from differential import Failure, private_cache  # noqa: E402
 from gpu_differential import BACK_ENDS, UNPROVED, Outcome  # noqa: E402
 from random_programs import generate  # noqa: E402
 
-from emit.gpu import shim  # noqa: E402
+from polyc.emit.gpu import shim  # noqa: E402
 
 
 def opencl_here() -> str:

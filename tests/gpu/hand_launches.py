@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emit.loop_ir.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Ramp, Stmt, Store, VLoad, walk
-from emit.loop_ir.rewrite import with_bodies
-from poly.dtypes import bool_, f32, i64
-from poly.expr import Binary, Call, Const, Expr, Load, Select, Var, compare, const_int
+from polyc.emit.loop_ir.loops import (
+    Alloc,
+    Barrier,
+    Block,
+    Buffer,
+    For,
+    Function,
+    If,
+    Launch,
+    Ramp,
+    Stmt,
+    Store,
+    VLoad,
+    walk,
+)
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.poly.dtypes import bool_, f32, i64
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Var, compare, const_int
 
 M, N, K = Var("M"), Var("N"), Var("K")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from frontend_dsl import sigmoid, tanh
-from frontend_dsl.library import (
+from polyc.frontend_dsl import sigmoid, tanh
+from polyc.frontend_dsl.library import (
     convolution,
     einsum,
     elementwise,
@@ -27,9 +27,9 @@ from frontend_dsl.library import (
     transposed,
     winograd,
 )
-from frontend_dsl.library.recurrent import Form
-from frontend_dsl.library.resize import Filter
-from poly.dtypes import bool_, f32, f64, i8, i32, i64, u8
+from polyc.frontend_dsl.library.recurrent import Form
+from polyc.frontend_dsl.library.resize import Filter
+from polyc.poly.dtypes import bool_, f32, f64, i8, i32, i64, u8
 
 one, two, none = (1, 1), (2, 2), (0, 0)
 Maker = Callable[[int, int, int], Any]

@@ -1,5 +1,5 @@
 """Runs recorded launches under `oclgrind`, in a process without isl: the tool brings an isl of its own that would
-be taken for islpy's. Arguments: a folder with `launches.json` (`emit.gpu.program.Recorded`) and `NAME.npy`.
+be taken for islpy's. Arguments: a folder with `launches.json` (`polyc.emit.gpu.program.Recorded`) and `NAME.npy`.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ import sys
 
 import numpy as np
 
-from emit.gpu import devices, nvidia, shim
-from emit.gpu.arrays import DeviceArray, to_device
-from emit.gpu.devices import LANGUAGES, Device
-from emit.gpu.program import KernelText
-from poly.target import GpuTarget
+from polyc.emit.gpu import devices, nvidia, shim
+from polyc.emit.gpu.arrays import DeviceArray, to_device
+from polyc.emit.gpu.devices import LANGUAGES, Device
+from polyc.emit.gpu.program import KernelText
+from polyc.poly.target import GpuTarget
 
 
 def use(interface: str) -> Device:
@@ -23,8 +23,10 @@ def use(interface: str) -> Device:
     def code(program: KernelText, target: GpuTarget) -> bytes:
         return shim.build(program, shared=True)
 
-    importlib.import_module({"pycuda": "emit.gpu.pycuda_device", "cuda-bindings": "emit.gpu.cuda_device"}[interface])
-    for name in ("emit.gpu.pycuda_device", "emit.gpu.cuda_device"):
+    importlib.import_module(
+        {"pycuda": "polyc.emit.gpu.pycuda_device", "cuda-bindings": "polyc.emit.gpu.cuda_device"}[interface]
+    )
+    for name in ("polyc.emit.gpu.pycuda_device", "polyc.emit.gpu.cuda_device"):
         if name in sys.modules:
             sys.modules[name].cubin_for = code  # type: ignore[attr-defined]
     nvidia.compiler = lambda: None  # NVRTC looks into the driver and crashes on the stand-in
@@ -72,7 +74,7 @@ def model(device: Device) -> None:
     from tiny_models import network, with_host_steps
 
     import polyc
-    from graph_driver.execution.watching import Watch
+    from polyc.graph_driver.execution.watching import Watch
 
     for proto, graphs in ((network(), 1), (with_host_steps(), 2)):
         gpu, cpu = polyc.compile_model(proto, target="cuda"), polyc.compile_model(proto)
@@ -113,7 +115,7 @@ def package(device: Device) -> None:
         polyc.compile_model(proto, target="cuda").save(folder)
         polyc.compile_model(proto, target="sm_90").save(f"{folder}/newer")
         for name in ("pycuda_device", "cuda_device"):
-            if module := sys.modules.get(f"emit.gpu.{name}"):
+            if module := sys.modules.get(f"polyc.emit.gpu.{name}"):
                 del module.cubin_for  # type: ignore[attr-defined]
         got = polyc.load(folder)(x)
         np.testing.assert_array_equal(got["y"], polyc.compile_model(proto)(x)["y"])

@@ -10,21 +10,21 @@ from typing import Any, get_args
 import back_ends
 import numpy as np
 
-from emit.gpu import targets
-from emit.gpu.lower import lower_gpu
-from emit.interpreter.interp import DataRace as Race
-from emit.interpreter.interp import DivergentBarrier as Divergence
-from emit.interpreter.interp import run
-from emit.loop_ir.loops import Barrier, Block, Function, If, Launch, Stmt
-from emit.loop_ir.loops import walk as walk_loops
-from emit.loop_ir.rewrite import with_bodies
-from emit.loop_ir.verify import verify
-from emit.mathlib import expand_function
-from poly.errors import ScheduleError
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
-from poly.tree import Band, GpuAxis, Node, is_bound, walk
-from scheduler.schedule import Schedule
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.interpreter.interp import DataRace as Race
+from polyc.emit.interpreter.interp import DivergentBarrier as Divergence
+from polyc.emit.interpreter.interp import run
+from polyc.emit.loop_ir.loops import Barrier, Block, Function, If, Launch, Stmt
+from polyc.emit.loop_ir.loops import walk as walk_loops
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.mathlib import expand_function
+from polyc.poly.errors import ScheduleError
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, GpuAxis, Node, is_bound, walk
+from polyc.scheduler.schedule import Schedule
 
 TARGET = targets.get("sm_80")
 ORDERS: tuple[dict[str, Any], ...] = ({"races": True}, {"reverse": True}, {"shuffle": 1})

@@ -11,15 +11,15 @@ import traffic
 from executors import OPENCL
 from texts import CUDA, needs_nvidia, needs_opencl, needs_shim, on_opencl, on_shim
 
-from emit.gpu import shim, targets
-from emit.gpu.kernel import compile_gpu
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, Function, WarpReduce, walk
-from emit.mathlib import expand_function
 from polyc import empty, exp, f32, grid, op
-from scheduler.schedule import Schedule
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu.kernel import compile_gpu
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, Function, WarpReduce, walk
+from polyc.emit.mathlib import expand_function
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 Sizes = tuple[int, int, int, int, int]
 

@@ -14,22 +14,22 @@ from onnx import helper
 from texts import needs_nvidia, needs_opencl, needs_shim, on_shim
 from tiny_models import model_of
 
-from emit.gpu import shim, targets
-from emit.gpu.kernel import compile_gpu
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.mathlib import expand_function
-from graph_driver.checking.check import compare, random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.fusion.groups import form_groups, translate
-from graph_driver.importing.importer import import_model
-from graph_driver.model import Model
-from graph_driver.operators import lookup
-from graph_driver.passes.manager import run
-from poly.scop import Scop
-from scheduler.schedule import Schedule
-from scheduler.strategies.gpu.attention_cost import Moved
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu.kernel import compile_gpu
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.mathlib import expand_function
+from polyc.graph_driver.checking.check import compare, random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.fusion.groups import form_groups, translate
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes.manager import run
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.gpu.attention_cost import Moved
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 CUDA = targets.get("sm_80")
 REASON = "rows of scores at a time stay in a block"

@@ -12,13 +12,13 @@ from programs import ALL
 from small_operators import product
 from texts import CUDA, needs_shim, on_shim
 
-from emit.gpu.banks import conflict_free_rows, shared_accesses, turns
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, Buffer, Function, Launch, Ramp, Store, VLoad, walk
-from frontend_dsl.library import convolution, normalization
-from poly.dtypes import f32, i64
-from poly.expr import Binary, Const, Expr, Load, Var, const_int
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu.banks import conflict_free_rows, shared_accesses, turns
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, Buffer, Function, Launch, Ramp, Store, VLoad, walk
+from polyc.frontend_dsl.library import convolution, normalization
+from polyc.poly.dtypes import f32, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 T, ZERO = Var("t"), const_int(0)
 

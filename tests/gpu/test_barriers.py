@@ -8,10 +8,10 @@ import simt
 from programs import ALL, arguments
 from small_operators import M, N, product
 
-from emit.loop_ir.loops import Barrier, walk
-from poly.errors import BuildError
 from polyc import empty, f32, grid, op
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.loop_ir.loops import Barrier, walk
+from polyc.poly.errors import BuildError
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 def barriers(schedule: simt.Schedule) -> int:

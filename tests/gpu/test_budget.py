@@ -6,7 +6,7 @@ import pytest
 import simt
 from programs import ALL
 
-from poly.errors import BuildError
+from polyc.poly.errors import BuildError
 
 
 def tiled(rows: int, columns: int, depth: int) -> simt.Schedule:

@@ -13,10 +13,10 @@ from texts import needs_nvidia, needs_opencl
 from tiny_models import network, recurrent, with_host_steps
 
 import polyc
-from emit.gpu import devices
-from emit.gpu.devices import open_device
-from graph_driver.cli import main
-from poly.dtypes import BY_NAME
+from polyc.emit.gpu import devices
+from polyc.emit.gpu.devices import open_device
+from polyc.graph_driver.cli import main
+from polyc.poly.dtypes import BY_NAME
 
 MATMUL = str(Path(__file__).resolve().parents[2] / "examples" / "matmul.py") + ":matmul"
 

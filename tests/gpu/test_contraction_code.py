@@ -12,12 +12,12 @@ import simt
 from programs import ALL, arguments
 from small_operators import product
 
-from emit.gpu import targets
-from emit.gpu.program import sequence
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, For, If, Launch, Stmt, Store, VLoad, walk
-from poly.errors import BuildError
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.program import sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, For, If, Launch, Stmt, Store, VLoad, walk
+from polyc.poly.errors import BuildError
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 def launch_of(operator: Any) -> Launch:
@@ -63,7 +63,7 @@ def test_full_panels_have_a_loop_of_their_own() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("size", [(130, 67, 21), (61, 129, 8), (257, 140, 3)])
 def test_large_tiles_at_their_edges(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    from scheduler.strategies.gpu import contraction as gpu_contraction
+    from polyc.scheduler.strategies.gpu import contraction as gpu_contraction
 
     monkeypatch.setattr(gpu_contraction, "TILES", gpu_contraction.TILES[:1])
     monkeypatch.setattr(gpu_contraction, "SMALLEST", 1)

@@ -11,17 +11,17 @@ import traffic
 from executors import OPENCL
 from texts import CUDA, needs_nvidia, needs_opencl, needs_shim, on_opencl, on_shim
 
-from emit.gpu import targets
-from emit.gpu.kernel import compile_gpu
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, Function, Store, walk
-from emit.mathlib import expand_function
-from frontend_dsl.library.convolution import make_conv2d
-from poly.dtypes import f32
-from scheduler.schedule import Schedule
-from scheduler.strategies.gpu import contraction as gpu_contraction
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.kernel import compile_gpu
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, Function, Store, walk
+from polyc.emit.mathlib import expand_function
+from polyc.frontend_dsl.library.convolution import make_conv2d
+from polyc.poly.dtypes import f32
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.gpu import contraction as gpu_contraction
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 CASES = {  # batch, channels, size, window, strides, dilations, pads before and after, bias
     "same": (1, (5, 37), (13, 19), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True),

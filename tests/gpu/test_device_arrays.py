@@ -11,13 +11,13 @@ from texts import needs_opencl
 from tiny_models import network, with_host_steps
 
 import polyc
-from emit.gpu import dlpack
-from emit.gpu.arrays import DeviceArray, on_a_device, to_device
-from emit.gpu.devices import DeviceError, open_device
-from graph_driver.execution.poison import differs, poisoned_run
-from poly.dtypes import ALL, BY_NAME
-from poly.errors import ArgumentError
 from polyc import empty, f32, grid, op
+from polyc.emit.gpu import dlpack
+from polyc.emit.gpu.arrays import DeviceArray, on_a_device, to_device
+from polyc.emit.gpu.devices import DeviceError, open_device
+from polyc.graph_driver.execution.poison import differs, poisoned_run
+from polyc.poly.dtypes import ALL, BY_NAME
+from polyc.poly.errors import ArgumentError
 
 
 @op

@@ -17,12 +17,12 @@ from small_operators import softmax
 from texts import needs_opencl, needs_shim
 
 import polyc
-from emit.gpu import devices
-from emit.gpu.arrays import DeviceArray, to_device
-from emit.gpu.devices import DeviceError, open_device
 from examples.matmul import matmul
-from poly.errors import ArgumentError
 from polyc import bf16, bool_, dims, empty, f16, f32, grid, i32, inout, op, where
+from polyc.emit.gpu import devices
+from polyc.emit.gpu.arrays import DeviceArray, to_device
+from polyc.emit.gpu.devices import DeviceError, open_device
+from polyc.poly.errors import ArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent

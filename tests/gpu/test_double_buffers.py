@@ -13,16 +13,16 @@ import texts
 from small_operators import product
 from texts import needs_shim
 
-from emit.gpu import targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.shim import ShimError
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, Barrier, Function, Stmt, Store, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.loop_ir.verify import verify
-from poly.errors import BuildError
-from poly.expr import Const
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.shim import ShimError
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Function, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.verify import verify
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Const
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 SIZE = (10, 72, 40)
 

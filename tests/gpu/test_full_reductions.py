@@ -11,11 +11,11 @@ import texts
 from small_operators import M, N
 from texts import needs_shim
 
-from emit.gpu import targets
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Launch
 from polyc import empty, f32, grid, op
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Launch
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 @op

@@ -7,10 +7,10 @@ import pytest
 import simt
 from programs import ALL, arguments
 
-from emit.loop_ir.loops import Alloc
 from examples import polybench
-from poly.expr import const_int
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.loop_ir.loops import Alloc
+from polyc.poly.expr import const_int
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9), (10, 72, 20)]  # they divide nothing; rows of whole 16 bytes
 CASES = [

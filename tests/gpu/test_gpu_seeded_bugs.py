@@ -12,13 +12,13 @@ import simt
 from programs import arguments
 from small_operators import product
 
-from emit.interpreter.interp import OutOfBounds
-from emit.loop_ir.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk
-from emit.loop_ir.rewrite import with_bodies
-from frontend_dsl.library.normalization import make_softmax_rows
-from poly.dtypes import f32
-from poly.expr import Binary, Expr, Var, const_int, substitute
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.interpreter.interp import OutOfBounds
+from polyc.emit.loop_ir.loops import Barrier, For, Function, If, Launch, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.frontend_dsl.library.normalization import make_softmax_rows
+from polyc.poly.dtypes import f32
+from polyc.poly.expr import Binary, Expr, Var, const_int, substitute
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 def changed(s: Stmt, target: Stmt, new: Stmt) -> Stmt:

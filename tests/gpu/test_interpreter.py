@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import simt
 
-from emit.interpreter.interp import run
-from emit.loop_ir.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Stmt, Store
-from emit.loop_ir.verify import verify
-from poly.dtypes import bool_, f32, i64
-from poly.errors import BuildError
-from poly.expr import Binary, Const, Load, Var, const_int
+from polyc.emit.interpreter.interp import run
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, Buffer, For, Function, If, Launch, Stmt, Store
+from polyc.emit.loop_ir.verify import verify
+from polyc.poly.dtypes import bool_, f32, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Const, Load, Var, const_int
 
 T, B = Var("t"), Var("b")
 ONE = Const(1.0, f32)

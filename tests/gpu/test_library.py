@@ -10,9 +10,9 @@ import pytest
 import simt
 from texts import needs_nvidia
 
-from emit.gpu import targets
-from emit.gpu.kernel import compile_gpu
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.kernel import compile_gpu
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 sys.path.append(str(Path(__file__).parents[1] / "library"))
 from test_library_python import CASES, drawn

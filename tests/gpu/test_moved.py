@@ -11,14 +11,14 @@ import test_traffic
 import traffic
 from programs import ALL, arguments
 
-from emit.gpu import targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.moved import Memory, Way, blocks, moved
-from emit.gpu.program import sequence
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function, Launch, walk
-from emit.mathlib import expand_function
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.moved import Memory, Way, blocks, moved
+from polyc.emit.gpu.program import sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function, Launch, walk
+from polyc.emit.mathlib import expand_function
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 ROWS = ("softmax", "layer_norm")
 needs_oclgrind = pytest.mark.skipif(bool(traffic.missing()), reason=traffic.missing())

@@ -11,11 +11,11 @@ import hand_launches
 import pytest
 from texts import needs_nvidia
 
-from emit.gpu import nvidia, targets
-from emit.gpu.resources import blocks_per_sm, lines, read_log
-from emit.gpu.source import to_gpu
 from examples.matmul import matmul
-from poly.errors import BuildError
+from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu.resources import blocks_per_sm, lines, read_log
+from polyc.emit.gpu.source import to_gpu
+from polyc.poly.errors import BuildError
 
 NVIDIA = [n for n in targets.names() if n.startswith("sm_")]
 

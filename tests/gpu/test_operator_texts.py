@@ -11,14 +11,14 @@ import texts
 from programs import ALL, arguments
 from texts import needs_nvidia, needs_opencl, needs_shim
 
-from emit.gpu import nvidia, shim, targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function
-from emit.mathlib import expand_function
-from poly.scop import Scop
-from poly.target import GpuTarget
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import nvidia, shim, targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.mathlib import expand_function
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9)]
 FIRST = [pytest.param(name, 0, marks=() if name in ("matmul", "softmax") else pytest.mark.long) for name in ALL]

@@ -7,15 +7,15 @@ import pytest
 import texts
 from texts import needs_nvidia, needs_opencl, needs_shim
 
-from emit.gpu import nvidia, targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function
-from emit.mathlib import expand_function
 from examples import polybench
-from poly.scop import Scop
-from poly.target import GpuTarget
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.mathlib import expand_function
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 QUICK = ("gemm", "atax")
 NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in polybench.MODULES]

@@ -10,9 +10,9 @@ import pytest
 import simt
 from random_programs import generate
 
-from emit.proof.read_back import WrongLoops
-from poly.errors import BuildError
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.proof.read_back import WrongLoops
+from polyc.poly.errors import BuildError
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 UNPROVED = {112}  # program order is refused, too: the proof does not see through a constant condition
 

@@ -11,18 +11,18 @@ import simt
 from programs import ALL
 from texts import CUDA, needs_nvidia, needs_shim, on_shim
 
-from emit.gpu import shim, targets
-from emit.gpu.kernel import compile_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, Barrier, Buffer, For, Function, Launch, Store, WarpReduce, walk
-from emit.loop_ir.rewrite import stmt_exprs
-from emit.loop_ir.verify import verify
-from frontend_dsl.library import normalization, reduction
-from poly.dtypes import f32, f64, i64
-from poly.errors import BuildError
-from poly.expr import Load, Var, const_int
-from poly.expr import walk as walk_expr
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu.kernel import compile_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Buffer, For, Function, Launch, Store, WarpReduce, walk
+from polyc.emit.loop_ir.rewrite import stmt_exprs
+from polyc.emit.loop_ir.verify import verify
+from polyc.frontend_dsl.library import normalization, reduction
+from polyc.poly.dtypes import f32, f64, i64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Load, Var, const_int
+from polyc.poly.expr import walk as walk_expr
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 def lowered(operator: Any) -> tuple[Any, Function]:

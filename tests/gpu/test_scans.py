@@ -11,12 +11,12 @@ import traffic
 from executors import OPENCL
 from texts import CUDA, needs_shim, on_shim
 
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.mathlib import expand_function
-from frontend_dsl.library.reduction import make_cumulative
-from poly.dtypes import f32
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.mathlib import expand_function
+from polyc.frontend_dsl.library.reduction import make_cumulative
+from polyc.poly.dtypes import f32
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 FORMS = {"sum": (False, False), "reversed": (False, True), "exclusive": (True, False), "both": (True, True)}
 

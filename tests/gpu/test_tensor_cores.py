@@ -17,17 +17,17 @@ from sass import needs_disassembler
 from small_operators import K, M, N, product
 from texts import needs_nvidia, needs_shim
 
-from emit.gpu import targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function, If, Launch, Stmt, WarpProduct, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.loop_ir.verify import verify
-from poly.dtypes import BY_NAME
-from poly.errors import BuildError
-from poly.expr import Binary, Var, const_int
 from polyc import bf16, empty, f16, f32, grid, op
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function, If, Launch, Stmt, WarpProduct, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.verify import verify
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Var, const_int
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 
 @op

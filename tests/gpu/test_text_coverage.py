@@ -13,10 +13,10 @@ import simt
 from executors import OPENCL, opencl_here
 from random_programs import generate
 
-from emit.gpu import shim
-from emit.gpu.lower import lower_gpu
 from examples import polybench
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import shim
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 WHERE = tuple(n for n, missing in (("cuda", shim.compiler() is None), ("opencl", bool(opencl_here()))) if not missing)
 pytestmark = pytest.mark.skipif(not WHERE, reason="neither a C++ compiler nor an OpenCL device: GPU text cannot run")

@@ -12,15 +12,15 @@ import pytest
 import random_ir
 from texts import CUDA, OPENCL, needs_opencl, needs_shim, on_device
 
-from emit.gpu import shim
-from emit.gpu.program import Recorded, sequence
-from emit.gpu.source import to_gpu, to_gpu_lines
-from emit.loop_ir.loops import Alloc, Buffer, For, Function, Launch, Stmt, Store, walk
-from emit.loop_ir.rewrite import with_bodies
-from emit.loop_ir.verify import verify
-from poly.dtypes import ALL, bf16, f16, f32, f64
-from poly.errors import BuildError
-from poly.expr import Load, Var, const_int
+from polyc.emit.gpu import shim
+from polyc.emit.gpu.program import Recorded, sequence
+from polyc.emit.gpu.source import to_gpu, to_gpu_lines
+from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Launch, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.verify import verify
+from polyc.poly.dtypes import ALL, bf16, f16, f32, f64
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Load, Var, const_int
 
 
 def test_a_kernel_in_cuda() -> None:

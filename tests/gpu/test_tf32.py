@@ -17,16 +17,16 @@ from sass import needs_disassembler
 from small_operators import K, M, N, matmul, product
 from texts import needs_nvidia, needs_shim
 
-from emit.gpu import targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function, WarpProduct, walk
-from graph_driver import cli
-from graph_driver.compile_model import compile_model
-from poly.errors import BuildError
-from poly.tf32 import rounded_to_tf32
 from polyc import empty, f32, grid, op
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function, WarpProduct, walk
+from polyc.graph_driver import cli
+from polyc.graph_driver.compile_model import compile_model
+from polyc.poly.errors import BuildError
+from polyc.poly.tf32 import rounded_to_tf32
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 TOLERANCE = 2.0**-10  # two operands, each rounded to 11 bits, of sums of their absolute products
 

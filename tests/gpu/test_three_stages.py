@@ -16,19 +16,19 @@ from sass import needs_disassembler
 from small_operators import product
 from texts import needs_nvidia, needs_shim
 
-from emit.gpu import targets
-from emit.gpu.lower import lower_gpu
-from emit.gpu.shim import ShimError
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, Function, If, Stmt, walk
-from emit.loop_ir.printer import to_text
-from emit.loop_ir.rewrite import with_bodies
-from emit.loop_ir.verify import verify
-from poly.dtypes import bool_
-from poly.errors import BuildError
-from poly.expr import Binary, Var, const_int
 from polyc import f16
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.shim import ShimError
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, Function, If, Stmt, walk
+from polyc.emit.loop_ir.printer import to_text
+from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.verify import verify
+from polyc.poly.dtypes import bool_
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Var, const_int
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 M, N, K = 128, 64, 128  # one block, four panels
 

@@ -11,13 +11,13 @@ import traffic
 from executors import OPENCL
 from programs import ALL, arguments
 
-from emit.gpu.lower import lower_gpu
-from emit.gpu.program import sequence
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Barrier, Function, walk
-from emit.mathlib import expand_function
-from poly.scop import Scop
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.program import sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Barrier, Function, walk
+from polyc.emit.mathlib import expand_function
+from polyc.poly.scop import Scop
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 pytestmark = pytest.mark.skipif(bool(traffic.missing()), reason=traffic.missing())
 

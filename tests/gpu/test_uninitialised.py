@@ -11,15 +11,15 @@ import pytest
 from executors import CUDA, OPENCL
 from texts import needs_opencl
 
-from emit.gpu.devices import LaunchSpec, Pointer, open_device
-from emit.gpu.lower import lower_gpu
-from emit.gpu.program import sequence
-from emit.gpu.source import to_gpu
-from emit.loop_ir.loops import Function
-from emit.mathlib import expand_function
-from poly.target import GpuTarget
 from polyc import empty, f32, grid, op, sigmoid
-from scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.emit.gpu.devices import LaunchSpec, Pointer, open_device
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.program import sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.mathlib import expand_function
+from polyc.poly.target import GpuTarget
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 ROWS, COLUMNS, INNER = 16, 104, 24  # of blocks with 32 threads along a row the last has 8 at work
 

@@ -16,13 +16,13 @@ from hand_launches import num, without_barrier
 from sass import needs_disassembler
 from texts import needs_nvidia, needs_shim
 
-from emit.gpu import targets
-from emit.gpu.moved import moved
-from emit.gpu.nvidia import compile_cubin
-from emit.gpu.shim import run_on_shim
-from emit.gpu.source import to_gpu
-from emit.interpreter.launch import DataRace
-from emit.loop_ir.loops import (
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.moved import moved
+from polyc.emit.gpu.nvidia import compile_cubin
+from polyc.emit.gpu.shim import run_on_shim
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.interpreter.launch import DataRace
+from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
     Block,
@@ -36,14 +36,14 @@ from emit.loop_ir.loops import (
     WarpgroupProduct,
     walk,
 )
-from emit.loop_ir.printer import to_text
-from emit.loop_ir.rewrite import unique_names, with_bodies
-from emit.loop_ir.verify import verify
-from emit.passes.simplify import simplify
-from emit.passes.unroll import unroll
-from poly.dtypes import BY_NAME, DType, bf16, f16, f32
-from poly.errors import BuildError
-from poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.emit.loop_ir.printer import to_text
+from polyc.emit.loop_ir.rewrite import unique_names, with_bodies
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.passes.simplify import simplify
+from polyc.emit.passes.unroll import unroll
+from polyc.poly.dtypes import BY_NAME, DType, bf16, f16, f32
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
 
 M, N, K = Var("M"), Var("N"), Var("K")
 STEPS = 2  # of 16 elements of the reduction in a panel

@@ -16,11 +16,11 @@ from typing import Any
 import back_ends
 import numpy as np
 
-from emit.gpu.program import Recorded, sequence
-from emit.gpu.source import to_gpu
-from emit.gpu.targets import get
-from emit.loop_ir.loops import Function
-from poly.scop import Scop
+from polyc.emit.gpu.program import Recorded, sequence
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.targets import get
+from polyc.emit.loop_ir.loops import Function
+from polyc.poly.scop import Scop
 
 JOB = Path(__file__).with_name("oclgrind_job.py")
 SPACES = {"AS1": "global", "AS3": "local"}

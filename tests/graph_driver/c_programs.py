@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from emit.c import cc
-from graph_driver.model import Model
+from polyc.emit.c import cc
+from polyc.graph_driver.model import Model
 
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
 

@@ -10,9 +10,9 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-from graph_driver.checking.check import compare, random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.model import Model
+from polyc.graph_driver.checking.check import compare, random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.model import Model
 
 
 def node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:

@@ -73,8 +73,8 @@ class _Info(ctypes.Structure):
 
 def measure(path: str, threads: int) -> dict[str, Any]:
     """The counts for one model."""
-    from graph_driver.checking.check import random_input
-    from graph_driver.compile_model import compile_model
+    from polyc.graph_driver.checking.check import random_input
+    from polyc.graph_driver.compile_model import compile_model
 
     process = ctypes.CDLL(None)
     process.mallinfo2.restype = _Info

@@ -68,8 +68,8 @@ VERDICTS = ("ran", "one line", "unclear", "killed", "timeout")
 
 
 def run_child(argv: list[str], seconds: float) -> tuple[int, str]:
-    """`graph_driver.cli.main(argv)` in a fork of this process, with limits on time and memory."""
-    from graph_driver import cli
+    """`polyc.graph_driver.cli.main(argv)` in a fork of this process, with limits on time and memory."""
+    from polyc.graph_driver import cli
 
     reader, writer = os.pipe()
     child = os.fork()
@@ -131,10 +131,10 @@ def _shown(seed: int, outcome: Outcome) -> Outcome:
 def campaign(seeds: range, folder: Path) -> dict[int, Outcome]:
     """Outcomes by seed; the seed chooses the model too."""
     # What all children need is imported before they are forked.
-    import graph_driver.cli.run
-    from graph_driver.operators import lookup
+    import polyc.graph_driver.cli.run
+    from polyc.graph_driver.operators import lookup
 
-    assert graph_driver.cli.run is not None and lookup("", "Conv") is not None
+    assert polyc.graph_driver.cli.run is not None and lookup("", "Conv") is not None
     sources = [make().SerializeToString() for make in SOURCES]
     return {seed: _shown(seed, attack(sources[seed % len(sources)], folder, seed)) for seed in seeds}
 
@@ -153,10 +153,10 @@ def attack_plan(source: Path, folder: Path, seed: int, seconds: float = SECONDS)
 
 def campaign_of_plans(seeds: range, folder: Path) -> dict[int, Outcome]:
     """Outcomes by seed; the seed chooses the model and the damage."""
-    import graph_driver.cli.run
-    from graph_driver.compile_model import compile_model
+    import polyc.graph_driver.cli.run
+    from polyc.graph_driver.compile_model import compile_model
 
-    assert graph_driver.cli.run is not None
+    assert polyc.graph_driver.cli.run is not None
     sources = []
     for k, make in enumerate((*SOURCES, lambda: branching(np.random.default_rng(7), 10))):
         sources.append(folder / f"source{k}")

@@ -11,10 +11,10 @@ from onnx import TensorProto, helper
 from test_graph_passes import evaluate
 from tiny_models import model_of
 
-from graph_driver.importing.importer import import_model
-from graph_driver.ir import Graph
-from graph_driver.passes.algebra import RULES
-from graph_driver.passes.rewriting import rewrite
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.passes.algebra import RULES
+from polyc.graph_driver.passes.rewriting import rewrite
 
 SHAPE = (24, 15)
 F, I, B, D = TensorProto.FLOAT, TensorProto.INT32, TensorProto.BOOL, TensorProto.DOUBLE

@@ -11,8 +11,8 @@ import pytest
 from compared import checked, labels, node
 from tiny_models import model_of
 
-from emit import targets
-from graph_driver.model import Model
+from polyc.emit import targets
+from polyc.graph_driver.model import Model
 
 HEADS, WIDTH = 3, 16
 LENGTH = isqrt(targets.host().l2 // (4 * HEADS)) + 5  # scores of all heads just leave L2

@@ -10,10 +10,10 @@ import pytest
 from benchmarks import ranking, tiles
 from benchmarks.cases import gemms_of
 from benchmarks.hunting.kinds import KINDS, case_of
-from emit import targets
 from examples.matmul import matmul
-from graph_driver.compile_model import compile_model
-from scheduler.strategies.contractions import tile_plan
+from polyc.emit import targets
+from polyc.graph_driver.compile_model import compile_model
+from polyc.scheduler.strategies.contractions import tile_plan
 
 
 def test_a_grid_has_the_tile_that_is_asked_for() -> None:

@@ -14,13 +14,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from emit import targets
-from emit.interpreter.interp import run
-from frontend_dsl.library.pairs import make_bf16_matmul, make_pack_bf16
-from graph_driver.compile_operator import compile_operator
-from graph_driver.importing.importer import import_model
-from graph_driver.passes import manager
-from graph_driver.passes.bf16_pairs import packed_words, use_bf16_pairs
+from polyc.emit import targets
+from polyc.emit.interpreter.interp import run
+from polyc.frontend_dsl.library.pairs import make_bf16_matmul, make_pack_bf16
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.passes.bf16_pairs import packed_words, use_bf16_pairs
 
 RNG = np.random.default_rng(23)
 BF16 = ml_dtypes.bfloat16
@@ -120,8 +120,8 @@ def test_what_replaces_them_computes_the_same(
     kind: str, attrs: dict[str, Any], made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On this machine, as if it had the instruction: the products in pairs are then made of multiply-adds."""
-    import graph_driver.passes.bf16_pairs as module
     import polyc
+    import polyc.graph_driver.passes.bf16_pairs as module
 
     model = network(kind, **attrs).SerializeToString()
     x = halves(*([1, 6, 5, 5] if kind == "Conv" else [4, 6]))

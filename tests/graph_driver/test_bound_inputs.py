@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import polyc
-from graph_driver.cli import main
+from polyc.graph_driver.cli import main
 
 RATES = onnx.parser.parse_model("""
 <ir_version: 8, opset_import: ["" : 18]>

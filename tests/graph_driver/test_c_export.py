@@ -13,13 +13,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tiny_models import model_of, network, recurrent, with_host_steps
 
-from emit.c import cc
-from graph_driver import cli
-from graph_driver.artifacts.c_export import export_c
-from graph_driver.checking.check import random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.options import CompileOptions
-from poly.errors import BuildError, ModelError
+from polyc.emit.c import cc
+from polyc.graph_driver import cli
+from polyc.graph_driver.artifacts.c_export import export_c
+from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.options import CompileOptions
+from polyc.poly.errors import BuildError, ModelError
 
 pytestmark = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")
 

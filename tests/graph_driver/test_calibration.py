@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from emit import cache, targets
-from graph_driver import calibration
-from scheduler.cost.model import LEVELS, Machine, nominal
+from polyc.emit import cache, targets
+from polyc.graph_driver import calibration
+from polyc.scheduler.cost.model import LEVELS, Machine, nominal
 
 
 def test_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from onnx import helper
 from tiny_models import model_of, network, with_host_steps
 
-from graph_driver import cli
+from polyc.graph_driver import cli
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def environment(**more: str) -> dict[str, str]:
 def test_an_unwritable_cache_is_only_a_note(model: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     done = subprocess.run(
-        [sys.executable, "-m", "graph_driver.cli", "run", str(model), "--threads", "1", "--check"],
+        [sys.executable, "-m", "polyc.graph_driver.cli", "run", str(model), "--threads", "1", "--check"],
         env=environment(POLYC_CACHE=str(tmp_path / "file" / "cache")), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == "" and "cache" in done.stdout
@@ -202,7 +202,7 @@ def children(pid: int) -> list[str]:
 def test_interrupting_a_compilation(model: Path, tmp_path: Path) -> None:
     """Ctrl-C goes to the whole process group: one line, no traceback, no process left."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "graph_driver.cli", "run", str(model), "--threads", "1"],
+        [sys.executable, "-m", "polyc.graph_driver.cli", "run", str(model), "--threads", "1"],
         env=environment(POLYC_CACHE=str(tmp_path / "cache")), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
@@ -221,6 +221,6 @@ def test_interrupting_a_compilation(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_traceback(model: Path) -> None:
-    command = f"{sys.executable} -m graph_driver.cli inspect {model} --stage graph | head -c 1 >/dev/null"
+    command = f"{sys.executable} -m polyc.graph_driver.cli inspect {model} --stage graph | head -c 1 >/dev/null"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment())
     assert done.stderr == ""

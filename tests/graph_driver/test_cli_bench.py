@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from graph_driver.cli import main
+from polyc.graph_driver.cli import main
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tiny_models import network, with_host_steps
 
 from examples.matmul import matmul
-from graph_driver import cli
+from polyc.graph_driver import cli
 
 MATMUL = "examples/matmul.py:matmul"
 

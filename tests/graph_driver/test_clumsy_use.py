@@ -14,7 +14,7 @@ from tiny_models import model_of
 
 import polyc
 from examples.matmul import matmul
-from graph_driver.cli import main
+from polyc.graph_driver.cli import main
 
 MATMUL = f"{Path(__file__).parents[2] / 'examples' / 'matmul.py'}:matmul"
 

@@ -13,12 +13,12 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver import cli
-from graph_driver.compile_model import compile_model
-from graph_driver.execution.poison import differs, poisoned_run
-from graph_driver.memory import PLANNERS, Placement, check_placement
-from graph_driver.model import Model, load
-from poly.errors import ArgumentError
+from polyc.graph_driver import cli
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.execution.poison import differs, poisoned_run
+from polyc.graph_driver.memory import PLANNERS, Placement, check_placement
+from polyc.graph_driver.model import Model, load
+from polyc.poly.errors import ArgumentError
 
 SIZES = {"a": 3, "b": 50, "c": 17}
 GRADIENTS = [f"g{n}" for n in SIZES]

@@ -9,8 +9,8 @@ from onnx import helper as h
 from onnx.reference import ReferenceEvaluator
 
 import polyc
-from graph_driver.execution.control import ControlNode
-from poly.errors import BuildError
+from polyc.graph_driver.execution.control import ControlNode
+from polyc.poly.errors import BuildError
 
 F, I, B = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
 

@@ -11,9 +11,9 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver.compile_model import compile_model
-from graph_driver.importing.importer import import_model
-from graph_driver.passes.directions import split_directions
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.passes.directions import split_directions
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 rng = np.random.default_rng()

@@ -22,12 +22,12 @@ from counted_runs import COUNTER
 from onnx import helper
 from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
-from emit.c.cc import build_shared, find_compiler
-from graph_driver.checking.check import random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.execution.poison import differs, poisoned_run
-from graph_driver.model import Model
-from poly.errors import ArgumentError
+from polyc.emit.c.cc import build_shared, find_compiler
+from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.execution.poison import differs, poisoned_run
+from polyc.graph_driver.model import Model
+from polyc.poly.errors import ArgumentError
 
 
 def feeds_of(model: Model, seed: int = 1) -> dict[str, np.ndarray]:
@@ -180,7 +180,7 @@ def test_calls_are_quick() -> None:
 
 
 def test_a_profile_is_a_chrome_trace_with_work_and_traffic(net: Model, tmp_path: Any) -> None:
-    from graph_driver.execution.profile import profile, write_profile
+    from polyc.graph_driver.execution.profile import profile, write_profile
 
     write_profile(net, feeds_of(net), tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())

@@ -14,15 +14,15 @@ from onnx import helper
 from tiny_models import model_of
 
 import polyc
-from emit import targets
-from emit.c import cc
-from graph_driver import cli
-from graph_driver.compile_model import compile_model
-from graph_driver.external import DOMAIN, _registered
-from graph_driver.importing.importer import import_model
-from graph_driver.model import load
-from graph_driver.selection.select import select
-from poly.errors import ArgumentError, BuildError
+from polyc.emit import targets
+from polyc.emit.c import cc
+from polyc.graph_driver import cli
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.external import DOMAIN, _registered
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.model import load
+from polyc.graph_driver.selection.select import select
+from polyc.poly.errors import ArgumentError, BuildError
 
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")
 

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import polyc
-from graph_driver import onnx_backend
-from graph_driver.importing.importer import import_model
-from graph_driver.importing.shape_operands import deciding_inputs
+from polyc.graph_driver import onnx_backend
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.importing.shape_operands import deciding_inputs
 
 rng = np.random.default_rng(5)
 OPSET = 21

@@ -11,15 +11,15 @@ import pytest
 from compared import checked, labels, node
 from tiny_models import model_of
 
-from emit import targets
-from graph_driver.cli import main
-from graph_driver.compile_model import compile_model, import_with
-from graph_driver.fusion.blocking import blocked_pairs
-from graph_driver.options import CompileOptions
-from graph_driver.platforms import platform_of
-from graph_driver.selection.select import select
-from graph_driver.stages import formed, optimise
-from scheduler.strategies.planner import first_loops
+from polyc.emit import targets
+from polyc.graph_driver.cli import main
+from polyc.graph_driver.compile_model import compile_model, import_with
+from polyc.graph_driver.fusion.blocking import blocked_pairs
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import platform_of
+from polyc.graph_driver.selection.select import select
+from polyc.graph_driver.stages import formed, optimise
+from polyc.scheduler.strategies.planner import first_loops
 
 rng = np.random.default_rng()
 
@@ -99,7 +99,7 @@ def test_a_pair_of_nodes_is_one_nest() -> None:
     graph = import_with(model_of(nodes, {"x": [9, 70]}, {"y": None}, {}, opset=13), platform, options)
     optimise(graph, platform, options)
     (group,) = formed(graph, platform, options)[1]
-    from scheduler.strategies.auto import automatic
+    from polyc.scheduler.strategies.auto import automatic
 
     assert group.scop is not None and len(first_loops(automatic(group.scop, targets.host()).tree)) == 1
     apart = formed(graph, platform, CompileOptions(threads=1, fuse=False))[1]

@@ -7,10 +7,10 @@ import pytest
 from onnx import helper
 from tiny_models import model_of, network
 
-from graph_driver.execution.reference import HostNode
-from graph_driver.importing.importer import import_model
-from graph_driver.ir import Graph
-from graph_driver.passes import manager
+from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.passes import manager
 
 
 def evaluate(graph: Graph, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import polyc
-from graph_driver.checking.check import random_input
-from graph_driver.cli import main
+from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.cli import main
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from onnx import helper as h
 from onnx import numpy_helper
 
 import polyc
-from graph_driver.importing.importer import import_model
-from graph_driver.passes.integer_products import compute_integer_products_in_f32
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.passes.integer_products import compute_integer_products_in_f32
 
 
 def product(

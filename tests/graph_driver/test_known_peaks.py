@@ -7,14 +7,14 @@ from pathlib import Path
 import onnx
 import pytest
 
-from graph_driver import memory
-from graph_driver.fusion.groups import form_groups, translate
-from graph_driver.importing.importer import import_model
-from graph_driver.operators import lookup
-from graph_driver.passes import manager
-from graph_driver.planning.overwriting import overwrite
-from graph_driver.planning.plan import Plan, build_plan
-from graph_driver.planning.verify_plan import check_plan
+from polyc.graph_driver import memory
+from polyc.graph_driver.fusion.groups import form_groups, translate
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.planning.overwriting import overwrite
+from polyc.graph_driver.planning.plan import Plan, build_plan
+from polyc.graph_driver.planning.verify_plan import check_plan
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

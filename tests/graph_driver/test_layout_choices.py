@@ -14,17 +14,17 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from emit import targets
-from graph_driver.fusion import groups
-from graph_driver.importing.importer import import_model
-from graph_driver.layouts.choose import Chosen, choose_formats
-from graph_driver.operators import lookup
-from graph_driver.passes import manager
-from poly.rewriting.relayout import relayout
-from poly.target import Target
-from poly.tree import Promote, walk
-from scheduler.strategies.auto import automatic
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.emit import targets
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.layouts.choose import Chosen, choose_formats
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes import manager
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.target import Target
+from polyc.poly.tree import Promote, walk
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 def machine() -> Target:

@@ -13,15 +13,15 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from tiny_models import model_of
 
-from emit import targets
-from graph_driver import cli
-from graph_driver.compile_model import compile_model
-from graph_driver.layouts.formats import blocked
-from poly.expr import const_int
-from poly.scop import Scop
-from poly.tree import Band, Node, Sequence
-from scheduler.schedule import Schedule
-from scheduler.strategies import auto
+from polyc.emit import targets
+from polyc.graph_driver import cli
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.layouts.formats import blocked
+from polyc.poly.expr import const_int
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Node, Sequence
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies import auto
 
 BLOCK = blocked(targets.host(), 32).block
 

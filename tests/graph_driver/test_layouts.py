@@ -14,19 +14,19 @@ from onnx.reference import ReferenceEvaluator
 from tiny_models import model_of
 
 import polyc
-from emit import targets
-from graph_driver import cli
-from graph_driver.compile_model import compile_model
-from graph_driver.fusion import groups
-from graph_driver.importing.importer import import_model
-from graph_driver.layouts import choose
-from graph_driver.layouts.choose import choose_formats
-from graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, LAYOUTS, blocked
-from graph_driver.layouts.offers import Offers
-from graph_driver.operators import lookup
-from graph_driver.passes import manager
-from graph_driver.selection.solve import Option, Problem, Task, brute_force, solve
-from poly.target import Target
+from polyc.emit import targets
+from polyc.graph_driver import cli
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.layouts import choose
+from polyc.graph_driver.layouts.choose import choose_formats
+from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, LAYOUTS, blocked
+from polyc.graph_driver.layouts.offers import Offers
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.selection.solve import Option, Problem, Task, brute_force, solve
+from polyc.poly.target import Target
 
 BLOCK = blocked(targets.host(), 32).block
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_driver.memory import (
+from polyc.graph_driver.memory import (
     PLANNERS,
     Lifetime,
     Placement,

@@ -16,13 +16,13 @@ from symbolic_models import attention, perceptron
 from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
 import polyc
-from graph_driver import cli
-from graph_driver.checking.check import random_input
-from graph_driver.execution.parts import cut
-from graph_driver.execution.poison import differs
-from graph_driver.execution.watching import Watch
-from graph_driver.model import KEPT_PARTS, Model, load
-from poly.errors import ArgumentError
+from polyc.graph_driver import cli
+from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.execution.parts import cut
+from polyc.graph_driver.execution.poison import differs
+from polyc.graph_driver.execution.watching import Watch
+from polyc.graph_driver.model import KEPT_PARTS, Model, load
+from polyc.poly.errors import ArgumentError
 
 Feeds = dict[str, Any]
 

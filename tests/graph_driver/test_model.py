@@ -16,17 +16,17 @@ from onnx import TensorProto, helper
 from tiny_models import model_of, network, with_host_steps
 
 import polyc
-from graph_driver import memory
-from graph_driver.checking.check import compare, random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.fusion import groups
-from graph_driver.importing.importer import import_model
-from graph_driver.model import Model
-from graph_driver.operators import lookup
-from graph_driver.passes import manager
-from graph_driver.planning.plan import Plan
-from graph_driver.planning.verify_plan import check_plan
-from poly.errors import ArgumentError, BuildError, ModelError
+from polyc.graph_driver import memory
+from polyc.graph_driver.checking.check import compare, random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 
 def feeds_of(model: Model, seed: int = 1) -> dict[str, np.ndarray]:
@@ -254,7 +254,7 @@ def test_memory_limit() -> None:
 
 
 def test_a_model_larger_than_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph_driver.importing import limits
+    from polyc.graph_driver.importing import limits
 
     monkeypatch.setattr(limits, "physical_memory", lambda: 2000)
     with pytest.raises(ModelError, match="this machine has 2.00 kB"):

@@ -12,18 +12,18 @@ import onnx
 import pytest
 from tiny_models import model_of
 
-from emit.c.cc import find_compiler
-from graph_driver import cli, memory
-from graph_driver.artifacts.c_export import export_c
-from graph_driver.artifacts.package import is_package
-from graph_driver.cli.compile import OF_COMPILING
-from graph_driver.cli.models import document_of_model, model_stage
-from graph_driver.compile_model import compile_model, compile_with
-from graph_driver.options import CompileOptions
-from graph_driver.passes.manager import PASSES
-from graph_driver.platforms import KINDS, c_sources, platform_of
-from graph_driver.tuning import use
-from poly.errors import ArgumentError, ModelError, OptionError
+from polyc.emit.c.cc import find_compiler
+from polyc.graph_driver import cli, memory
+from polyc.graph_driver.artifacts.c_export import export_c
+from polyc.graph_driver.artifacts.package import is_package
+from polyc.graph_driver.cli.compile import OF_COMPILING
+from polyc.graph_driver.cli.models import document_of_model, model_stage
+from polyc.graph_driver.compile_model import compile_model, compile_with
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.passes.manager import PASSES
+from polyc.graph_driver.platforms import KINDS, c_sources, platform_of
+from polyc.graph_driver.tuning import use
+from polyc.poly.errors import ArgumentError, ModelError, OptionError
 
 
 def perceptron() -> onnx.ModelProto:
@@ -134,7 +134,7 @@ def test_the_named_planner_makes_the_plan(where: str) -> None:
 
 
 def test_c_sources_take_the_named_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph_driver.memory import choose
+    from polyc.graph_driver.memory import choose
 
     taken: list[str] = []
     for name, plan in memory.PLANNERS.items():

@@ -9,8 +9,8 @@ import numpy as np
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver.compile_model import compile_model
-from graph_driver.memory.order import BEAM, Item, best_order, peak_of
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.memory.order import BEAM, Item, best_order, peak_of
 
 
 def random_items(rng: np.random.Generator, count: int) -> tuple[list[Item], dict[str, int]]:

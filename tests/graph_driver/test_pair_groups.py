@@ -8,9 +8,9 @@ import pytest
 from compared import checked, labels, node
 from tiny_models import model_of
 
-from emit import targets
-from graph_driver.compile_model import compile_model
-from graph_driver.model import Model
+from polyc.emit import targets
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.model import Model
 
 WIDTH = 63
 

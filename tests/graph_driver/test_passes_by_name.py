@@ -14,15 +14,15 @@ from onnx import TensorProto, helper
 from test_graph_passes import evaluate
 from tiny_models import model_of, network, recurrent
 
-from graph_driver import cli
-from graph_driver.importing.importer import import_model
-from graph_driver.ir import Graph
-from graph_driver.passes import manager
-from graph_driver.passes.common import share_common
-from graph_driver.passes.differential import differential
-from graph_driver.passes.manager import BY_NAME, PASSES, Pass, select
-from graph_driver.passes.transforms import cancel_transforms
-from poly.errors import ArgumentError
+from polyc.graph_driver import cli
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.passes.common import share_common
+from polyc.graph_driver.passes.differential import differential
+from polyc.graph_driver.passes.manager import BY_NAME, PASSES, Pass, select
+from polyc.graph_driver.passes.transforms import cancel_transforms
+from polyc.poly.errors import ArgumentError
 
 
 def test_names_and_tags() -> None:

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import polyc
-from graph_driver.cli import main
-from graph_driver.ir import Graph
-from poly.dtypes import bf16, f16, f32
-from poly.errors import ArgumentError, ModelError
+from polyc.graph_driver.cli import main
+from polyc.graph_driver.ir import Graph
+from polyc.poly.dtypes import bf16, f16, f32
+from polyc.poly.errors import ArgumentError, ModelError
 
 F = TensorProto.FLOAT
 

@@ -11,8 +11,8 @@ import pytest
 from compared import checked, feeds_of, labels, node
 from tiny_models import model_of
 
-from graph_driver.importing.importer import import_model
-from graph_driver.passes import manager
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.passes import manager
 
 rng = np.random.default_rng(5)
 
@@ -178,9 +178,9 @@ def test_more_random_graphs(seed: int) -> None:
 def test_kernel_counts_of_networks(name: str, kernels: int) -> None:
     from pathlib import Path
 
-    from emit.targets import host
-    from graph_driver.fusion.groups import form_groups, translate
-    from graph_driver.operators import lookup
+    from polyc.emit.targets import host
+    from polyc.graph_driver.fusion.groups import form_groups, translate
+    from polyc.graph_driver.operators import lookup
 
     graph = import_model(Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx")
     manager.run(graph)

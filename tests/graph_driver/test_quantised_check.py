@@ -8,10 +8,10 @@ import pytest
 from onnx import helper as h
 from onnx import numpy_helper
 
-from graph_driver.checking.check import onnxruntime_outputs, reference_outputs
-from graph_driver.checking.quantised_noise import FACTOR, allowances, quantises
-from graph_driver.checking.unsigned_weights import without_signed_weights
-from graph_driver.cli import main
+from polyc.graph_driver.checking.check import onnxruntime_outputs, reference_outputs
+from polyc.graph_driver.checking.quantised_noise import FACTOR, allowances, quantises
+from polyc.graph_driver.checking.unsigned_weights import without_signed_weights
+from polyc.graph_driver.cli import main
 
 U8, I8, I32, F = onnx.TensorProto.UINT8, onnx.TensorProto.INT8, onnx.TensorProto.INT32, onnx.TensorProto.FLOAT
 

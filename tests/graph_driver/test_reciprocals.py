@@ -12,12 +12,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 import polyc
-from emit import targets
-from frontend_dsl.library.quantization import make_quantize_by_reciprocal
-from graph_driver.compile_operator import compile_operator
-from graph_driver.importing.importer import import_model
-from graph_driver.passes.reciprocals import _fma, reciprocal_parts, use_reciprocals
-from poly.dtypes import u8
+from polyc.emit import targets
+from polyc.frontend_dsl.library.quantization import make_quantize_by_reciprocal
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.passes.reciprocals import _fma, reciprocal_parts, use_reciprocals
+from polyc.poly.dtypes import u8
 
 RNG = np.random.default_rng(17)
 KINDS: dict[str, Any] = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16}
@@ -98,7 +98,7 @@ def test_there_is_no_division_in_the_assembly() -> None:
 
 def test_parts_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rest of the reciprocal codes differ, and the trial sees it."""
-    import graph_driver.passes.reciprocals as module
+    import polyc.graph_driver.passes.reciprocals as module
 
     seen = [reciprocal_parts(s.reshape(()), 8) is not None for s in scales(20)]
     assert all(seen)

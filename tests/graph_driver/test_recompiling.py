@@ -11,13 +11,13 @@ import pytest
 from onnx import helper
 from tiny_models import model_of, network
 
-from emit import targets
-from graph_driver import cli
-from graph_driver.artifacts import package
-from graph_driver.compile_model import compile_model
-from graph_driver.model import load
-from graph_driver.planning.verify_plan import check_plan
-from poly.errors import BuildError
+from polyc.emit import targets
+from polyc.graph_driver import cli
+from polyc.graph_driver.artifacts import package
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.model import load
+from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.poly.errors import BuildError
 
 FOREIGN = ["aarch64", "x86-64-v4"]
 

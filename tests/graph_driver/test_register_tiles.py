@@ -11,18 +11,18 @@ from onnx import TensorProto, helper
 
 from benchmarks.cases import Case, convolutions, gemms, make_case, normal
 from benchmarks.cliffs import Shape, convolution
-from emit import targets
-from frontend_dsl.library.pairs import make_pair_matmul
-from graph_driver.compile_model import import_with
-from graph_driver.compile_operator import compile_operator
-from graph_driver.options import CompileOptions
-from graph_driver.platforms import platform_of
-from graph_driver.stages import formed, optimise
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.strategies.auto import automatic
-from scheduler.strategies.contractions import tile_plan
-from scheduler.strategies.contractions.register_tile import RegisterTile
+from polyc.emit import targets
+from polyc.frontend_dsl.library.pairs import make_pair_matmul
+from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import platform_of
+from polyc.graph_driver.stages import formed, optimise
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.contractions import tile_plan
+from polyc.scheduler.strategies.contractions.register_tile import RegisterTile
 
 PRODUCTS = re.compile(r"^\s+(vfn?madd|vpmaddwd|vpdpwssd|fmla|vfmla)")
 LABEL = re.compile(r"^(\.?L\w+):")

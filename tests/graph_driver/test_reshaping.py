@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from graph_driver.fusion.reshaping import blocks, operand_shape
+from polyc.graph_driver.fusion.reshaping import blocks, operand_shape
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from compared import checked, labels, node
 from tiny_models import model_of
 
-from graph_driver.compile_model import compile_model
-from graph_driver.model import Model
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.model import Model
 
 rng = np.random.default_rng()
 

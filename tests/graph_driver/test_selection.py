@@ -7,13 +7,13 @@ import pytest
 from onnx import helper
 from tiny_models import model_of, network
 
-from emit import targets
-from graph_driver.importing.importer import import_model
-from graph_driver.ir import Graph
-from graph_driver.passes import manager
-from graph_driver.selection.candidates import CANDIDATES
-from graph_driver.selection.select import select
-from graph_driver.selection.solve import Option, Problem, Task, brute_force, solve
+from polyc.emit import targets
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.selection.candidates import CANDIDATES
+from polyc.graph_driver.selection.select import select
+from polyc.graph_driver.selection.solve import Option, Problem, Task, brute_force, solve
 
 FORMATS = [("f32", "row-major"), ("f32", "channels-last"), ("f16", "row-major")]
 

@@ -12,9 +12,9 @@ from onnx import helper
 from tiny_models import model_of
 
 import polyc
-from graph_driver.checking.check import compare, random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.model import Model
+from polyc.graph_driver.checking.check import compare, random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.model import Model
 
 rng = np.random.default_rng(8)
 
@@ -120,7 +120,7 @@ def test_what_must_be_copied_is(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("limit", [1000])
 def test_a_limit_below_the_plan_names_what_is_alive(limit: int) -> None:
-    from poly.errors import ModelError
+    from polyc.poly.errors import ModelError
 
     with pytest.raises(ModelError, match=r"more than the memory limit of 1.00 kB; alive at step \d+ .*'a' "):
         compile_model(residual(), threads=1, memory_limit=limit)
@@ -129,8 +129,8 @@ def test_a_limit_below_the_plan_names_what_is_alive(limit: int) -> None:
 def test_the_checker_sees_a_value_that_was_overwritten() -> None:
     from dataclasses import replace
 
-    from graph_driver.memory import PlanError
-    from graph_driver.planning.verify_plan import check_plan
+    from polyc.graph_driver.memory import PlanError
+    from polyc.graph_driver.planning.verify_plan import check_plan
 
     plan = checked(residual()).plan
     symbols = {s.symbol for s in plan.steps}

@@ -11,11 +11,11 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver.compile_model import compile_model
-from graph_driver.importing.importer import import_model
-from graph_driver.model import Model
-from graph_driver.passes import manager, siblings
-from graph_driver.platforms import platform_of
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.passes import manager, siblings
+from polyc.graph_driver.platforms import platform_of
 
 rng = np.random.default_rng()
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_driver.dynamic.arena import largest, stacked
-from graph_driver.dynamic.size import Size, SizeError, evaluate, from_data, size_of, to_data
-from graph_driver.dynamic.symbols import GuardError, Symbols
-from graph_driver.memory import Lifetime, Placement, check_placement, greedy_by_size
-from poly.errors import ArgumentError
+from polyc.graph_driver.dynamic.arena import largest, stacked
+from polyc.graph_driver.dynamic.size import Size, SizeError, evaluate, from_data, size_of, to_data
+from polyc.graph_driver.dynamic.symbols import GuardError, Symbols
+from polyc.graph_driver.memory import Lifetime, Placement, check_placement, greedy_by_size
+from polyc.poly.errors import ArgumentError
 
 NAMES = ("a", "b", "c")
 

@@ -12,9 +12,9 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
-from graph_driver.compile_model import compile_model
-from graph_driver.dynamic.model import DynamicModel
-from poly.errors import ArgumentError
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.poly.errors import ArgumentError
 
 Rng = np.random.Generator
 Feeds = dict[str, np.ndarray]

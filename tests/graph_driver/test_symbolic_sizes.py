@@ -15,13 +15,13 @@ from symbolic_models import attention, convolutions, perceptron, table
 from tiny_models import model_of
 
 import polyc
-from graph_driver import kernels
-from graph_driver.cli import main
-from graph_driver.compile_model import compile_model
-from graph_driver.dynamic.model import KEPT_SIZES, KEPT_SPECIALISED, DynamicModel
-from graph_driver.model import Model
-from graph_driver.planning.verify_plan import check_plan
-from poly.errors import ArgumentError, BuildError, ModelError
+from polyc.graph_driver import kernels
+from polyc.graph_driver.cli import main
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.dynamic.model import KEPT_SIZES, KEPT_SPECIALISED, DynamicModel
+from polyc.graph_driver.model import Model
+from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 MODELS = {"perceptron": perceptron, "convolutions": convolutions, "attention": attention}
 
@@ -151,7 +151,7 @@ def test_a_directory_keeps_the_formulas(compiled: dict[str, DynamicModel], tmp_p
 
 
 def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, DynamicModel], tmp_path: Path) -> None:
-    from graph_driver.artifacts import package
+    from polyc.graph_driver.artifacts import package
 
     compiled["convolutions"].save(tmp_path / "m")
     file = tmp_path / "m" / package.MANIFEST

@@ -14,14 +14,14 @@ import pytest
 from onnx import helper
 from tiny_models import branching, model_of, recurrent, with_host_steps
 
-from graph_driver.checking.check import random_input
-from graph_driver.compile_model import compile_model
-from graph_driver.execution.execute import Executor
-from graph_driver.memory import PlanError
-from graph_driver.model import Model, load
-from graph_driver.planning.plan import Plan
-from graph_driver.planning.tasks import dependences, width
-from graph_driver.planning.verify_plan import check_plan, check_tasks
+from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.execution.execute import Executor
+from polyc.graph_driver.memory import PlanError
+from polyc.graph_driver.model import Model, load
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.tasks import dependences, width
+from polyc.graph_driver.planning.verify_plan import check_plan, check_tasks
 
 
 def feeds_of(model: Model, seed: int = 1) -> dict[str, Any]:

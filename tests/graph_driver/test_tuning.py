@@ -11,18 +11,18 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import polyc
-from emit import targets
 from examples.matmul import matmul
-from graph_driver.cli import main
-from graph_driver.compile_operator import compile_operator
-from graph_driver.tuning import database, use
-from graph_driver.tuning.database import Record
-from graph_driver.tuning.trial import Job, Times, run_apart, timed
-from graph_driver.tuning.tune import CONFIRMED, tune_kernel
-from poly import json_io
-from poly.rewriting.specialise import specialise
-from scheduler.strategies.auto import automatic
-from scheduler.tuning.search import Outcome
+from polyc.emit import targets
+from polyc.graph_driver.cli import main
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.tuning import database, use
+from polyc.graph_driver.tuning.database import Record
+from polyc.graph_driver.tuning.trial import Job, Times, run_apart, timed
+from polyc.graph_driver.tuning.tune import CONFIRMED, tune_kernel
+from polyc.poly import json_io
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.tuning.search import Outcome
 
 HOST = targets.host()
 SCOP = specialise(matmul.scop(), {"M": 24, "N": 20, "K": 28})

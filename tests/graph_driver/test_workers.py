@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from tiny_models import network
 
-from emit import cache as disk
-from emit import targets
-from graph_driver import kernels, worker
-from graph_driver.compile_model import compile_model
-from graph_driver.fusion import groups
-from graph_driver.importing.importer import import_model
-from graph_driver.model import load
-from graph_driver.operators import lookup
-from graph_driver.passes import manager
-from graph_driver.worker import Compiled, Job
+from polyc.emit import cache as disk
+from polyc.emit import targets
+from polyc.graph_driver import kernels, worker
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.model import load
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.worker import Compiled, Job
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_killed_compilation_leaves_no_broken_cache(
 ) -> None:
     model, cache, out = tmp_path / "net.onnx", tmp_path / "cache", tmp_path / "out"
     model.write_bytes(network().SerializeToString())
-    argv = [sys.executable, "-m", "graph_driver.cli", "compile", str(model), "-o", str(out), "--threads", "1"]
+    argv = [sys.executable, "-m", "polyc.graph_driver.cli", "compile", str(model), "-o", str(out), "--threads", "1"]
     environment = dict(os.environ) | {"POLYC_CACHE": str(cache)}
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
     time.sleep(seconds)
@@ -103,8 +103,8 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
 
 
 def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph_driver.artifacts import memo
-    from graph_driver.checking.check import compare, random_input
+    from polyc.graph_driver.artifacts import memo
+    from polyc.graph_driver.checking.check import compare, random_input
 
     expected = compile_model(network(), threads=1)
     monkeypatch.setattr(memo, "find", lambda *_: None)

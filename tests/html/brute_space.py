@@ -6,10 +6,10 @@ from typing import Any
 
 import islpy as isl
 
-from poly.dependences import flow
-from poly.rewriting.specialise import specialise, specialise_tree
-from poly.scop import Scop
-from poly.tree import Node, time_maps
+from polyc.poly.dependences import flow
+from polyc.poly.rewriting.specialise import specialise, specialise_tree
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node, time_maps
 
 
 def _point(p: isl.Point, kind: Any = isl.dim_type.set) -> tuple[int, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from emit import targets
-from graph_driver.cli.inspect import load_operator
-from graph_driver.compile_operator import auto_schedule
-from graph_driver.html.operator_page import operator_document
+from polyc.emit import targets
+from polyc.graph_driver.cli.inspect import load_operator
+from polyc.graph_driver.compile_operator import auto_schedule
+from polyc.graph_driver.html.operator_page import operator_document
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 POLYBENCH = sorted(f.stem for f in (EXAMPLES / "polybench").glob("*.py") if f.stem not in ("__init__", "data"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from browser import checked, opened
 
-from emit.gpu import nvidia, targets
-from graph_driver.cli import main
-from graph_driver.compile_operator import gpu_schedule
-from graph_driver.html.operator_page import operator_document
-from graph_driver.html.page import page
+from polyc.emit.gpu import nvidia, targets
+from polyc.graph_driver.cli import main
+from polyc.graph_driver.compile_operator import gpu_schedule
+from polyc.graph_driver.html.operator_page import operator_document
+from polyc.graph_driver.html.page import page
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "gpu"))

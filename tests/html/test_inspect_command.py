@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from operators import EXAMPLES, scop_of
 
-from graph_driver import cli
+from polyc.graph_driver import cli
 
 MATMUL = f"{EXAMPLES / 'matmul.py'}:matmul"
 JACOBI = f"{EXAMPLES / 'polybench' / 'jacobi_1d.py'}:jacobi_1d"

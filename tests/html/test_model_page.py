@@ -16,11 +16,11 @@ from onnx import helper
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "graph_driver"))
 from tiny_models import model_of, network, with_host_steps
 
-from graph_driver import cli
-from graph_driver.cli.models import document_of_model
-from graph_driver.compile_model import compile_model
-from graph_driver.html.layers import GAP, drawn
-from graph_driver.options import CompileOptions
+from polyc.graph_driver import cli
+from polyc.graph_driver.cli.models import document_of_model
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.html.layers import GAP, drawn
+from polyc.graph_driver.options import CompileOptions
 
 
 def saved(model: Any, folder: Path) -> Path:

@@ -11,7 +11,7 @@ from browser import checked, opened
 from brute_space import edges, order
 from operators import POLYBENCH, automatic, document, skewed_jacobi, tiled_matmul
 
-from graph_driver.html.page import page
+from polyc.graph_driver.html.page import page
 
 SHOWN: dict[str, Callable[[], Any]] = {"tiled": tiled_matmul, "skewed": skewed_jacobi}
 
@@ -61,8 +61,8 @@ def hostile(A: f32[N]) -> f32[N]:
 
 
 def test_nothing_in_a_source_file_acts(tmp_path: Path) -> None:
-    from graph_driver.cli.inspect import load_operator
-    from graph_driver.compile_operator import auto_schedule
+    from polyc.graph_driver.cli.inspect import load_operator
+    from polyc.graph_driver.compile_operator import auto_schedule
 
     (tmp_path / "bad.py").write_text(HOSTILE, encoding="utf-8")
     schedule = auto_schedule(load_operator(f"{tmp_path / 'bad.py'}:hostile").scop())

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from operators import automatic, document, scop_of, skewed_jacobi, tiled_matmul
 
-from emit import targets
-from emit.listing import assembly_lines, listing
-from emit.llvm import jit
-from emit.llvm.ir import to_llvm
-from emit.loop_ir.loops import Function, Store, walk
-from emit.lowering.lower import lower
-from emit.mathlib import expand_function
-from poly.tree import loop_names
+from polyc.emit import targets
+from polyc.emit.listing import assembly_lines, listing
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import to_llvm
+from polyc.emit.loop_ir.loops import Function, Store, walk
+from polyc.emit.lowering.lower import lower
+from polyc.emit.mathlib import expand_function
+from polyc.poly.tree import loop_names
 
 SCHEDULES: dict[str, Any] = {
     "matmul": lambda: automatic("matmul"),

@@ -11,10 +11,10 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import polyc  # noqa: F401  (wires the packages)
-from emit.compile import compile_kernel
-from graph_driver.operators import NodeContext, OperatorScop, TensorInfo, lookup
-from poly.dtypes import from_numpy
-from poly.verify import verify
+from polyc.emit.compile import compile_kernel
+from polyc.graph_driver.operators import NodeContext, OperatorScop, TensorInfo, lookup
+from polyc.poly.dtypes import from_numpy
+from polyc.poly.verify import verify
 
 rng = np.random.default_rng(7)
 

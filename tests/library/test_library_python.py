@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import polyc  # noqa: F401  (wires the packages)
-from emit.compile import compile_kernel
-from frontend_dsl import dot_pairs, sigmoid, tanh
-from frontend_dsl.library import (
+from polyc.emit.compile import compile_kernel
+from polyc.frontend_dsl import dot_pairs, sigmoid, tanh
+from polyc.frontend_dsl.library import (
     convolution,
     depthwise_rows,
     depthwise_strided,
@@ -31,8 +31,8 @@ from frontend_dsl.library import (
     spectral,
     transposed,
 )
-from graph_driver.compile_operator import compile_operator
-from poly.dtypes import f32, f64, i8, i32, i64, u8
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.poly.dtypes import f32, f64, i8, i32, i64, u8
 
 rng = np.random.default_rng(3)
 one, two, none = (1, 1), (2, 2), (0, 0)

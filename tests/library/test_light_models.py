@@ -5,10 +5,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from graph_driver.fusion import groups
-from graph_driver.importing.importer import import_model
-from graph_driver.operators import lookup, supported
-from graph_driver.passes import manager
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.operators import lookup, supported
+from polyc.graph_driver.passes import manager
 
 MODELS = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
 

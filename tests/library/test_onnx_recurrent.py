@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_case import built, f32, run
 
-from graph_driver.operators import Unsupported
+from polyc.graph_driver.operators import Unsupported
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5

@@ -7,7 +7,7 @@ import pytest
 from onnx_case import built, check, f32, ints, positive
 from test_onnx_windows import both
 
-from graph_driver.operators import Unsupported
+from polyc.graph_driver.operators import Unsupported
 
 REDUCTIONS = "ReduceSum ReduceMean ReduceProd ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum " \
     "ReduceLogSumExp"  # fmt: skip

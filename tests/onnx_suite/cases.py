@@ -46,7 +46,7 @@ def all_cases() -> list[Any]:
 
     Making them takes several seconds, so they are kept in polyc's cache folder.
     """
-    from emit import cache
+    from polyc.emit import cache
 
     key = cache.make_key("onnx-node-suite", onnx.__version__)
     body, _ = cache.cached(key, lambda: pickle.dumps(_made()), ".cases")

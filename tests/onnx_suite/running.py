@@ -42,8 +42,8 @@ def run_case(case: Any) -> Outcome:
     """Compile and run one case in this process and compare with the suite's outputs."""
     from onnx.backend.test.runner import Runner
 
-    from graph_driver import onnx_backend
-    from poly.errors import PolycError
+    from polyc.graph_driver import onnx_backend
+    from polyc.poly.errors import PolycError
 
     start = time.thread_time()
     rep = None
@@ -153,7 +153,7 @@ class _Child:
 
 
 def _serve(cases: Sequence[Any], pipe: Connection) -> None:
-    from graph_driver import kernels
+    from polyc.graph_driver import kernels
 
     np.seterr(all="ignore")
     kernels.IN_PROCESS = 1 << 30  # a compiler process for each case would cost more than its kernels

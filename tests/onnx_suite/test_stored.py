@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx.backend.test.runner import Runner
 
-from graph_driver import onnx_backend
+from polyc.graph_driver import onnx_backend
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 # Neither polyc nor onnx.reference has the operator Gradient (of training).

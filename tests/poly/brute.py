@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.access import accumulator_of
-from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var, walk
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Leaf, Node, Sequence
+from polyc.poly.access import accumulator_of
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Node, Sequence
 
 Instance = tuple[str, tuple[int, ...]]
 Time = tuple[int, ...]

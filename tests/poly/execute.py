@@ -8,9 +8,9 @@ from typing import Any
 import brute
 import numpy as np
 
-from poly.dtypes import i64
-from poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.scop import Scop
+from polyc.poly.dtypes import i64
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.scop import Scop
 
 
 def execute(scop: Scop, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

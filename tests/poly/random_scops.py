@@ -8,10 +8,10 @@ from dataclasses import replace
 import islpy as isl
 import small_scops as scops
 
-from poly.dtypes import bool_, f32, i64
-from poly.expr import Binary, Cast, Expr, Load, Select, Unary, Var, const_int
-from poly.scop import Array, DynamicBound, Scop, Statement
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Sequence, loop_dim
+from polyc.poly.dtypes import bool_, f32, i64
+from polyc.poly.expr import Binary, Cast, Expr, Load, Select, Unary, Var, const_int
+from polyc.poly.scop import Array, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Sequence, loop_dim
 
 ARRAYS = {"A": 1, "B": 2, "s": 0}
 
@@ -84,7 +84,7 @@ def statement(r: random.Random, name: str, depth: int) -> Statement:
 
 
 def _loads(e: Expr) -> list[Load]:
-    from poly.expr import loads
+    from polyc.poly.expr import loads
 
     return list(loads(e))
 

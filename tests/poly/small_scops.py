@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
-from poly.dtypes import DType, f32, i64
-from poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int
-from poly.scop import Array, DynamicBound, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
-from poly.tree import Sequence as Seq
+from polyc.poly.dtypes import DType, f32, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int
+from polyc.poly.scop import Array, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
+from polyc.poly.tree import Sequence as Seq
 
 
 def index(text: str) -> Expr:

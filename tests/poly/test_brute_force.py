@@ -10,12 +10,12 @@ import pytest
 import random_scops
 import small_scops as scops
 
-from poly.dependences import conflicts, flow
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.legality import check, check_parallel, is_legal
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
-from poly.tree import Band, Node
+from polyc.poly.dependences import conflicts, flow
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.legality import check, check_parallel, is_legal
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Node
 
 HAND = [
     (scops.matmul, {"M": 2, "N": 2, "K": 3}),

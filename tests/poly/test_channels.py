@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from execute import execute
 
-from frontend_dsl.library.convolution import make_conv2d, make_depthwise, make_pointwise
-from frontend_dsl.library.elementwise import make_binary
-from frontend_dsl.library.pooling import make_max_pool
-from poly.dtypes import f32
-from poly.errors import ScopError
-from poly.legality import check
-from poly.rewriting.channels import LAST, Channels, store_channels
-from poly.rewriting.relayout import lay_out, taken_out
-from poly.scop import Scop
-from poly.verify import verify
+from polyc.frontend_dsl.library.convolution import make_conv2d, make_depthwise, make_pointwise
+from polyc.frontend_dsl.library.elementwise import make_binary
+from polyc.frontend_dsl.library.pooling import make_max_pool
+from polyc.poly.dtypes import f32
+from polyc.poly.errors import ScopError
+from polyc.poly.legality import check
+from polyc.poly.rewriting.channels import LAST, Channels, store_channels
+from polyc.poly.rewriting.relayout import lay_out, taken_out
+from polyc.poly.scop import Scop
+from polyc.poly.verify import verify
 
 
 def shape_of(scop: Scop, name: str) -> tuple[int, ...]:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import polyc  # noqa: F401  (wires the packages)
-from emit.compile import compile_kernel
-from frontend_dsl.library.elementwise import make_binary, make_unary
-from frontend_dsl.library.movement import make_transpose
-from frontend_dsl.library.reduction import make_reduce
-from frontend_dsl.library.scalar import add, negative
-from poly.dtypes import f32
-from poly.expr import Const
-from poly.rewriting.collapse import collapse
-from poly.scop import Scop
-from poly.verify import verify
+from polyc.emit.compile import compile_kernel
+from polyc.frontend_dsl.library.elementwise import make_binary, make_unary
+from polyc.frontend_dsl.library.movement import make_transpose
+from polyc.frontend_dsl.library.reduction import make_reduce
+from polyc.frontend_dsl.library.scalar import add, negative
+from polyc.poly.dtypes import f32
+from polyc.poly.expr import Const
+from polyc.poly.rewriting.collapse import collapse
+from polyc.poly.scop import Scop
+from polyc.poly.verify import verify
 
 rng = np.random.default_rng(5)
 

@@ -10,15 +10,15 @@ import small_scops as scops
 from execute import execute
 from small_scops import add, mul, ref
 
-from poly.dtypes import f32
-from poly.errors import ScopError
-from poly.expr import Const
-from poly.legality import check
-from poly.rewriting.compose import compose, rename
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
-from poly.tree import Leaf, loop_names
-from poly.verify import verify
+from polyc.poly.dtypes import f32
+from polyc.poly.errors import ScopError
+from polyc.poly.expr import Const
+from polyc.poly.legality import check
+from polyc.poly.rewriting.compose import compose, rename
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Leaf, loop_names
+from polyc.poly.verify import verify
 
 
 def bias() -> Scop:
@@ -110,7 +110,7 @@ def test_rename_is_simultaneous_and_keeps_the_meaning() -> None:
 
 def test_order_of_parts_is_kept_by_legality() -> None:
     scop = chain()
-    from poly.tree import Sequence
+    from polyc.poly.tree import Sequence
 
     assert isinstance(scop.tree, Sequence)
     back = Sequence(scop.tree.filters[::-1])

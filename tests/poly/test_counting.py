@@ -9,13 +9,13 @@ import islpy as isl
 import pytest
 
 from examples import polybench
-from poly.closed_forms.counting import count_image, count_or_bound, count_set
-from poly.closed_forms.formula import Formula
-from poly.closed_forms.pieces import CountingError
-from poly.errors import ArgumentError
-from poly.rewriting.specialise import fix_params
-from scheduler.questions.counts import region
-from scheduler.schedule import Schedule
+from polyc.poly.closed_forms.counting import count_image, count_or_bound, count_set
+from polyc.poly.closed_forms.formula import Formula
+from polyc.poly.closed_forms.pieces import CountingError
+from polyc.poly.errors import ArgumentError
+from polyc.poly.rewriting.specialise import fix_params
+from polyc.scheduler.questions.counts import region
+from polyc.scheduler.schedule import Schedule
 
 KNOWN = {
     "[M,N,K] -> { [i,j,k] : 0<=i<M and 0<=j<N and 0<=k<K }": "K*M*N",
@@ -140,7 +140,7 @@ def isl_points(context: isl.Set, values: dict[str, int], loops: list[str]) -> li
 
 
 def touched(s: Schedule, at: str, array: str, values: dict[str, int]) -> int:
-    from poly.access import accesses
+    from polyc.poly.access import accesses
 
     here = region(s.scop, s.tree, at)
     elements: isl.Set | None = None

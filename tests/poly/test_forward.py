@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyc
-from poly.errors import ScopError
-from poly.rewriting.compose import compose
-from poly.rewriting.forward import forward
-from poly.rewriting.forward_cost import reads_per_element, work_of
-from poly.rewriting.panels import stored_in_order
-from poly.rewriting.relayout import relayout
-from poly.rewriting.reshape import reshaped
-from poly.scop import Scop
-from poly.verify import verify
 from polyc import empty, f32, grid, op
+from polyc.poly.errors import ScopError
+from polyc.poly.rewriting.compose import compose
+from polyc.poly.rewriting.forward import forward
+from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
+from polyc.poly.rewriting.panels import stored_in_order
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.rewriting.reshape import reshaped
+from polyc.poly.scop import Scop
+from polyc.poly.verify import verify
 
 
 def producer(n: int, m: int, shift: int) -> Scop:

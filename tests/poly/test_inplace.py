@@ -8,11 +8,11 @@ from execute import execute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poly.errors import ScopError
-from poly.inplace import clash, merged
-from poly.scop import Scop
-from poly.verify import verify
 from polyc import empty, f32, grid, op
+from polyc.poly.errors import ScopError
+from polyc.poly.inplace import clash, merged
+from polyc.poly.scop import Scop
+from polyc.poly.verify import verify
 
 
 def shifted(n: int, m: int, a: int, b: int, reverse: bool, flip: bool) -> Scop:

@@ -9,12 +9,12 @@ import pytest
 from random_schedules import PROPOSALS, apply
 
 from examples import polybench
-from poly.errors import ScheduleError
-from poly.legality import is_legal
-from poly.ordering.narrowing import Facts
-from poly.scop import Scop
-from poly.tree import Node
-from scheduler.schedule import Schedule
+from polyc.poly.errors import ScheduleError
+from polyc.poly.legality import is_legal
+from polyc.poly.ordering.narrowing import Facts
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node
+from polyc.scheduler.schedule import Schedule
 
 STEPS = ("tile", "tile", "split", "strip_mine", "interchange", "skew", "shift", "fuse", "reverse", "parallel", "peel")
 KERNELS = ("lu", "cholesky", "ludcmp", "trisolv", "symm", "jacobi-1d", "seidel-2d", "nussinov", "gemm", "durbin")

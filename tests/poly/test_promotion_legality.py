@@ -8,12 +8,12 @@ import pytest
 import small_scops as scops
 from small_scops import ref
 
-from poly.dtypes import bool_, f32
-from poly.errors import IllegalSchedule
-from poly.expr import Binary, Const
-from poly.legality import check, check_promotions
-from poly.scop import Scop
-from poly.tree import Band, Leaf, Node, Promote
+from polyc.poly.dtypes import bool_, f32
+from polyc.poly.errors import IllegalSchedule
+from polyc.poly.expr import Binary, Const
+from polyc.poly.legality import check, check_promotions
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Leaf, Node, Promote
 
 
 def stages(reach: str = "i", kind: str = "local") -> Scop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import islpy as isl
 import numpy as np
 
-from poly.forms.ranges import bounds, largest, points_of_box, value_range
+from polyc.poly.forms.ranges import bounds, largest, points_of_box, value_range
 
 
 def random_domain(rng: np.random.Generator) -> isl.Set:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poly.binding import evaluate
-from poly.expr import Var
-from poly.rewriting.relayout import laid_out_index, lay_out
+from polyc.poly.binding import evaluate
+from polyc.poly.expr import Var
+from polyc.poly.rewriting.relayout import laid_out_index, lay_out
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,21 +13,21 @@ import small_scops as scops
 from execute import execute
 from small_scops import index, ref
 
-from poly.binding import bind_sizes
-from poly.cache import per_scop
-from poly.dependences import flow
-from poly.dtypes import f32, f64, i64
-from poly.errors import ArgumentError, ScopError
-from poly.expr import Cast, Const, Span, Var, walk
-from poly.json_io import dump_tree, dumps, load_tree, loads
-from poly.legality import check
-from poly.quota import QuotaExceeded, quota
-from poly.rewriting.compose import rename
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
-from poly.text import print_scop, print_tree
-from poly.tree import Band, Filter, Leaf, Promote, Sequence
-from poly.verify import verify
+from polyc.poly.binding import bind_sizes
+from polyc.poly.cache import per_scop
+from polyc.poly.dependences import flow
+from polyc.poly.dtypes import f32, f64, i64
+from polyc.poly.errors import ArgumentError, ScopError
+from polyc.poly.expr import Cast, Const, Span, Var, walk
+from polyc.poly.json_io import dump_tree, dumps, load_tree, loads
+from polyc.poly.legality import check
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.rewriting.compose import rename
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.poly.text import print_scop, print_tree
+from polyc.poly.tree import Band, Filter, Leaf, Promote, Sequence
+from polyc.poly.verify import verify
 
 KERNELS = [scops.matmul, scops.lu, scops.seidel]
 
@@ -270,7 +270,7 @@ def test_the_cache_follows_the_object_not_its_address() -> None:
 
 
 def test_quota_stops_isl_and_recovers() -> None:
-    from poly.dependences import conflicts
+    from polyc.poly.dependences import conflicts
 
     with pytest.raises(QuotaExceeded, match="within 5 operations"):
         with quota(5):

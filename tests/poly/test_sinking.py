@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.compile import compile_kernel
-from poly.errors import ScopError
-from poly.rewriting.sinking import sink, sunk
-from poly.scop import Scop
 from polyc import empty, f32, grid, op
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.poly.errors import ScopError
+from polyc.poly.rewriting.sinking import sink, sunk
+from polyc.poly.scop import Scop
 
 
 @op

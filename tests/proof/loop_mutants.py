@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from emit.loop_ir.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
-from emit.loop_ir.rewrite import substitute_stmt, with_bodies
-from poly.dtypes import bool_, i64
-from poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import substitute_stmt, with_bodies
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int
 
 Change = tuple[str, str, Stmt]  # kind, what, the statement afterwards
 
@@ -188,6 +188,6 @@ def _is_copy(s: Stmt) -> bool:
 
 def str_of(e: Expr) -> str:
     """The expression as text."""
-    from emit.loop_ir.printer import expr_text
+    from polyc.emit.loop_ir.printer import expr_text
 
     return expr_text(e)

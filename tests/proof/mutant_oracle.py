@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from emit.interpreter import interp
-from emit.loop_ir.loops import Alloc, For, Function, walk
-from emit.loop_ir.rewrite import unique_names
-from emit.loop_ir.verify import verify
-from emit.lowering.dynamic import real_bounds
-from emit.pipeline import run_passes
-from poly.errors import BuildError
-from poly.expr import Expr
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Node
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import Alloc, For, Function, walk
+from polyc.emit.loop_ir.rewrite import unique_names
+from polyc.emit.loop_ir.verify import verify
+from polyc.emit.lowering.dynamic import real_bounds
+from polyc.emit.pipeline import run_passes
+from polyc.poly.errors import BuildError
+from polyc.poly.expr import Expr
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Node
 
 TARGET = Target("test", "x86_64", "generic", "+avx2,+fma", 256, 16, 32768, 524288, 1 << 22, 64, 2, 2)
 Arrays = dict[str, np.ndarray]

@@ -18,15 +18,15 @@ from mutant_oracle import TARGET, Case, Run
 from random_programs import generate
 from random_schedules import random_schedule
 
-from emit.interpreter.interp import poisoned
-from emit.lowering.lower import build_loops
 from examples import polybench
-from poly.binding import bind_sizes, evaluate
-from poly.scop import Array
-from poly.tree import Promote
 from polyc import dims, empty, exp, f32, f64, grid, inout, op
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit.interpreter.interp import poisoned
+from polyc.emit.lowering.lower import build_loops
+from polyc.poly.binding import bind_sizes, evaluate
+from polyc.poly.scop import Array
+from polyc.poly.tree import Promote
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 M, N, K = dims("M N K")
 

@@ -16,9 +16,9 @@ from loop_mutants import Mutant
 from mutant_oracle import Case, IllFormed, fault
 from proof_cases import by_hand, of_library, of_polybench, of_random_programs, sampled
 
-from emit.proof.proven import prove
-from emit.proof.read_back import WrongLoops
 from examples import polybench
+from polyc.emit.proof.proven import prove
+from polyc.emit.proof.read_back import WrongLoops
 
 
 @dataclass

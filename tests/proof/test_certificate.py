@@ -14,12 +14,12 @@ from loop_mutants import mutants
 from mutant_oracle import Case, IllFormed, fault
 from proof_cases import by_hand, of_library, of_polybench, of_random_programs, sampled
 
-from emit.proof.certificate import certificate
-from emit.proof.checker.check import check
-from emit.proof.checker.text import Rejected
 from examples import polybench
-from poly.errors import BuildError
 from polyc import dims, f64, i64, inout, op
+from polyc.emit.proof.certificate import certificate
+from polyc.emit.proof.checker.check import check
+from polyc.emit.proof.checker.text import Rejected
+from polyc.poly.errors import BuildError
 
 CHECKER = Path(__file__).parents[2] / "emit" / "proof" / "checker"
 
@@ -140,7 +140,7 @@ def test_data_dependent_loops_have_no_certificate() -> None:
                 A[i] += f64(k)
 
     case_scop = rows.scop()
-    from emit.lowering.lower import build_loops
+    from polyc.emit.lowering.lower import build_loops
 
     with pytest.raises(BuildError, match="no certificate for 'rows': it has data-dependent loops"):
         certificate(case_scop, build_loops(case_scop, case_scop.tree, "f"))

@@ -14,25 +14,25 @@ from proof_cases import by_hand, guarded, library, matmul, of_library, of_polybe
 from random_programs import generate
 from random_schedules import random_schedule
 
-from emit.interpreter import interp
-from emit.loop_ir.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
-from emit.loop_ir.printer import expr_text
-from emit.loop_ir.rewrite import unique_names, with_bodies
-from emit.lowering import lower
-from emit.lowering.lower import build_loops
-from emit.passes.simplify import simplify
-from emit.passes.tiles import separate_tiles
-from emit.passes.unroll import unroll
-from emit.proof import proven as entry
-from emit.proof.proven import prove, proven
-from emit.proof.read_back import WrongLoops
 from examples import polybench
-from frontend_dsl.library import pooling
-from poly.errors import IllegalSchedule
-from poly.expr import Binary, Const, Expr, Load, Select, const_int
 from polyc import dims, empty, f32, f64, inout, op
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.printer import expr_text
+from polyc.emit.loop_ir.rewrite import unique_names, with_bodies
+from polyc.emit.lowering import lower
+from polyc.emit.lowering.lower import build_loops
+from polyc.emit.passes.simplify import simplify
+from polyc.emit.passes.tiles import separate_tiles
+from polyc.emit.passes.unroll import unroll
+from polyc.emit.proof import proven as entry
+from polyc.emit.proof.proven import prove, proven
+from polyc.emit.proof.read_back import WrongLoops
+from polyc.frontend_dsl.library import pooling
+from polyc.poly.errors import IllegalSchedule
+from polyc.poly.expr import Binary, Const, Expr, Load, Select, const_int
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 # ---- no false alarm ------------------------------------------------------------------------
 

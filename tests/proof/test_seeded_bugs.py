@@ -11,7 +11,7 @@ from mutant_oracle import fault
 from proof_cases import by_hand, case, matmul, of_random_programs, real, seidel, stencil
 from seeded_bugs import Tally, all_cases, judge, judged
 
-from scheduler.schedule import Schedule
+from polyc.scheduler.schedule import Schedule
 
 # What must be among the bugs; "buffer hoisted" and "vector mark" are rarely wrong in effect.
 KINDS = {

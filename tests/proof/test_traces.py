@@ -7,9 +7,9 @@ import pytest
 from mutant_oracle import Case
 from proof_cases import by_hand, of_polybench, of_random_programs
 
-from emit.interpreter import interp
 from examples import polybench
-from poly.tree import time_maps
+from polyc.emit.interpreter import interp
+from polyc.poly.tree import time_maps
 
 Instance = tuple[str, tuple[int, ...]]
 

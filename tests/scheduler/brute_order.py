@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.expr import Binary, Const, Expr, Unary, Var, loads
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Member, Node, Promote, Sequence, concurrency
+from polyc.poly.expr import Binary, Const, Expr, Unary, Var, loads
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, Member, Node, Promote, Sequence, concurrency
 
 Point = tuple[int, ...]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from poly.dtypes import f64, i64
-from poly.expr import Binary, Const, Expr, Load, Unary, Var
-from poly.scop import Array, Scop, Statement
-from poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
+from polyc.poly.dtypes import f64, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var
+from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
 
 
 @dataclass

@@ -6,7 +6,7 @@ import random
 
 from scop_builder import Loop, Stmt, build
 
-from poly.scop import Scop
+from polyc.poly.scop import Scop
 
 EXTENT = 4
 

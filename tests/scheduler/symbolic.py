@@ -13,9 +13,9 @@ from typing import Any
 import brute_order
 from brute_order import Instance
 
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from poly.scop import Scop
-from poly.tree import Node
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node
 
 Value = Any
 

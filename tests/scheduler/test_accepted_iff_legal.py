@@ -9,9 +9,9 @@ import brute_order
 import pytest
 from static_programs import program
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.scop import Scop
-from scheduler.schedule import Schedule
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
 
 PROGRAMS = 60
 

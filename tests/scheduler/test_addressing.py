@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import scop_builder as sb
 
-from poly.errors import ScheduleError
-from poly.tree import Band, walk
-from scheduler.schedule import Schedule
+from polyc.poly.errors import ScheduleError
+from polyc.poly.tree import Band, walk
+from polyc.scheduler.schedule import Schedule
 
 
 def start(make) -> Schedule:

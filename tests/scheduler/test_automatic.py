@@ -7,15 +7,15 @@ import time
 import pytest
 import scop_builder as sb
 
-from frontend_dsl.library.convolution import make_depthwise
-from poly.dtypes import f32
-from poly.legality import check
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Band, Promote, walk
-from scheduler.schedule import Schedule
-from scheduler.strategies import auto
-from scheduler.strategies.auto import automatic, marked
+from polyc.frontend_dsl.library.convolution import make_depthwise
+from polyc.poly.dtypes import f32
+from polyc.poly.legality import check
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Promote, walk
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies import auto
+from polyc.scheduler.strategies.auto import automatic, marked
 
 CPU = Target("test", "x86_64-linux-gnu", "x86-64-v3", "", 256, 16, 32768, 1 << 20, 1 << 24, 64, 2, 4)
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.compile import compile_kernel
-from frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_pointwise_rows
-from poly.dtypes import f32
-from poly.rewriting.channels import LAST, Channels, store_channels
-from poly.rewriting.compose import compose
-from poly.rewriting.relayout import lay_out, relayout
-from poly.scop import Scop
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic, blocks_of_pairs
-from scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_pointwise_rows
+from polyc.poly.dtypes import f32
+from polyc.poly.rewriting.channels import LAST, Channels, store_channels
+from polyc.poly.rewriting.compose import compose
+from polyc.poly.rewriting.relayout import lay_out, relayout
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic, blocks_of_pairs
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 @dataclass(frozen=True)

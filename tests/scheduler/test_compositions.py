@@ -11,17 +11,17 @@ import scop_builder as sb
 from random_programs import generate
 from random_schedules import PROPOSALS, WEIGHTS, apply
 
-from emit.compile import source_text
-from emit.lowering.lower import lower
-from emit.targets import host
-from poly.errors import ScheduleError
-from poly.json_io import dump_tree
-from poly.legality import check
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
-from scheduler.schedule import Schedule
-from scheduler.strategies import auto
-from scheduler.strategies.auto import automatic
+from polyc.emit.compile import source_text
+from polyc.emit.lowering.lower import lower
+from polyc.emit.targets import host
+from polyc.poly.errors import ScheduleError
+from polyc.poly.json_io import dump_tree
+from polyc.poly.legality import check
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies import auto
+from polyc.scheduler.strategies.auto import automatic
 
 
 def ten_steps(seed: int) -> Schedule:

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 import polyc
-from emit import targets
-from emit.compile import compile_kernel
 from examples.matmul import matmul
-from frontend_dsl.library.convolution import make_pointwise
-from frontend_dsl.library.matrix import make_matmul
-from graph_driver.compile_operator import compile_operator
-from poly.dtypes import f32 as single
-from poly.rewriting.relayout import lay_out, relayout
-from poly.scop import Scop
-from poly.tree import Band, Promote, walk
 from polyc import dims, empty, f32, f64, grid, i64, op
-from scheduler.strategies.auto import automatic
-from scheduler.strategies.contractions.recognise import recognise
-from scheduler.strategies.contractions.register_tile import choose
-from scheduler.strategies.contractions.tile_plan import constant_layouts, plan_tile
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.frontend_dsl.library.convolution import make_pointwise
+from polyc.frontend_dsl.library.matrix import make_matmul
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.poly.dtypes import f32 as single
+from polyc.poly.rewriting.relayout import lay_out, relayout
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Band, Promote, walk
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.contractions.recognise import recognise
+from polyc.scheduler.strategies.contractions.register_tile import choose
+from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts, plan_tile
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from emit import targets
 from examples.matmul import matmul
-from poly.rewriting.specialise import specialise
 from polyc import dims, empty, exp, f32, grid, i64, op
-from scheduler.cost.model import LEVELS, Machine, Work, at_level, nominal, predict
-from scheduler.cost.work import work_of
+from polyc.emit import targets
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.cost.model import LEVELS, Machine, Work, at_level, nominal, predict
+from polyc.scheduler.cost.work import work_of
 
 M, N = dims("M N")
 V3 = targets.get("x86-64-v3")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from back_ends import execute
 
-from emit.lowering.lower import lower
-from emit.targets import host
-from poly.errors import ScheduleError
 from polyc import dims, f32, i32, inout, op, zeros
-from scheduler.schedule import Schedule
+from polyc.emit.lowering.lower import lower
+from polyc.emit.targets import host
+from polyc.poly.errors import ScheduleError
+from polyc.scheduler.schedule import Schedule
 
 N, M, K = dims("N M K")
 

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from benchmarks.cases import Case, convolutions, gemms
-from emit import targets
 from examples.matmul import matmul
 from examples.polybench.jacobi_2d import jacobi_2d
-from graph_driver.compile_model import import_with
-from graph_driver.options import CompileOptions
-from graph_driver.platforms import platform_of
-from graph_driver.stages import formed, optimise
-from poly.rewriting.specialise import specialise
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.cost.levels import Tile, capacities, place
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import platform_of
+from polyc.graph_driver.stages import formed, optimise
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.cost.levels import Tile, capacities, place
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 V3 = targets.get("x86-64-v3")
 TARGETS = ("x86-64-v3", "x86-64-v4", "aarch64")

@@ -4,14 +4,14 @@ from math import ceil
 
 import pytest
 
-from emit import targets
 from examples.matmul import matmul
-from poly.rewriting.specialise import specialise
-from poly.tree import Band, walk
 from polyc import dims, empty, f32, grid, op
-from scheduler.strategies.auto import automatic, marked
-from scheduler.strategies.contractions.tree import _even_block
-from scheduler.strategies.sharing import balance, shared_loop
+from polyc.emit import targets
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.tree import Band, walk
+from polyc.scheduler.strategies.auto import automatic, marked
+from polyc.scheduler.strategies.contractions.tree import _even_block
+from polyc.scheduler.strategies.sharing import balance, shared_loop
 
 M, N, K = dims("M N K")
 LARGE = 1e9

@@ -8,18 +8,18 @@ from collections import Counter, OrderedDict
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.interpreter import interp
-from emit.lowering.lower import build_loops
 from examples.matmul import matmul
-from poly.access import accesses
-from poly.binding import evaluate
-from poly.errors import ScheduleError
-from poly.expr import Var
-from poly.rewriting.specialise import specialise
 from polyc import dims, empty, f32, grid, op
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.emit.interpreter import interp
+from polyc.emit.lowering.lower import build_loops
+from polyc.poly.access import accesses
+from polyc.poly.binding import evaluate
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Var
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 N = dims("N")
 WITHIN = 0.25

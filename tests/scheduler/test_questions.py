@@ -7,10 +7,10 @@ import pytest
 
 from examples import polybench
 from examples.matmul import matmul
-from poly.closed_forms.pieces import CountingError
-from poly.errors import ArgumentError, ScheduleError
 from polyc import dims, empty, f32, f64, i64, op
-from scheduler.schedule import Schedule
+from polyc.poly.closed_forms.pieces import CountingError
+from polyc.poly.errors import ArgumentError, ScheduleError
+from polyc.scheduler.schedule import Schedule
 
 N, M = dims("N M")
 

@@ -14,9 +14,9 @@ import scop_builder as sb
 from gauntlet import suite
 
 from examples import polybench
-from poly.errors import IllegalSchedule, ScheduleError
-from scheduler.repair import Repair
-from scheduler.schedule import Schedule
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.scheduler.repair import Repair
+from polyc.scheduler.schedule import Schedule
 
 
 def refusal(schedule: Schedule, name: str, **args: Any) -> IllegalSchedule:

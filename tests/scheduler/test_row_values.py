@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emit import targets
-from poly.rewriting.specialise import specialise
 from polyc import dims, empty, f32, grid, op, sqrt
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
-from scheduler.strategies.planner import first_loops
+from polyc.emit import targets
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.planner import first_loops
 
 M, N = dims("M N")
 V3 = targets.get("x86-64-v3")

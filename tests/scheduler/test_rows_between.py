@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.compile import compile_kernel
 from polyc import empty, exp, f32, grid, op
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 Sizes = tuple[int, int, int, int, int]
 

@@ -11,11 +11,11 @@ from random_schedules import random_schedule
 
 from examples import polybench
 from examples.matmul import matmul
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.forms.affine import set_space
-from poly.forms.affine_text import AffineTextError, condition_source, read_condition, read_value, value_source
-from poly.tree import Band, time_maps, walk
-from scheduler.schedule import Schedule
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.forms.affine import set_space
+from polyc.poly.forms.affine_text import AffineTextError, condition_source, read_condition, read_value, value_source
+from polyc.poly.tree import Band, time_maps, walk
+from polyc.scheduler.schedule import Schedule
 
 
 def tiled() -> Schedule:
@@ -68,7 +68,7 @@ def test_the_text_is_the_golden_one_and_reads_back() -> None:
 
 
 def test_the_same_text_fits_other_sizes() -> None:
-    from poly.rewriting.specialise import specialise
+    from polyc.poly.rewriting.specialise import specialise
 
     small = specialise(matmul.scop(), {"M": 5, "N": 7, "K": 3})
     assert Schedule.from_yaml(small, GOLDEN).loops == tiled().loops
@@ -76,8 +76,8 @@ def test_the_same_text_fits_other_sizes() -> None:
 
 @pytest.mark.parametrize("name", polybench.MODULES)
 def test_automatic_schedules_of_polybench_come_back(name: str) -> None:
-    from emit.targets import host
-    from scheduler.strategies.auto import automatic
+    from polyc.emit.targets import host
+    from polyc.scheduler.strategies.auto import automatic
 
     scop = kernel_scop(name)
     schedule = automatic(scop, host(), 2)  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from pathlib import Path
 import gallery
 import pytest
 
-from poly.legality import check
-from scheduler.schedule import STEPS
+from polyc.poly.legality import check
+from polyc.scheduler.schedule import STEPS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedules.md"
 EXAMPLES = [e for g in gallery.GROUPS for e in g.examples]

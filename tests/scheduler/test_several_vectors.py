@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emit import targets
 from polyc import dot_pairs, empty, f32, grid, i16, i32, op, widen_pairs
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.scheduler.strategies.auto import automatic
 
 STEPS = 5
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import targets
 from examples.polybench import heat_3d, jacobi_2d
-from graph_driver.compile_operator import compile_operator
-from poly.rewriting.specialise import specialise
 from polyc import dims, f64, inout, op
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 N = dims("N")
 SMALL = replace(targets.get("x86-64-v3"), l2=2048)  # so that small arrays do not fit

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import scop_builder as sb
 
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.json_io import dump_tree
-from poly.tree import Band, Promote, walk
-from scheduler.schedule import STEPS, Schedule
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.json_io import dump_tree
+from polyc.poly.tree import Band, Promote, walk
+from polyc.scheduler.schedule import STEPS, Schedule
 
 
 def start(make) -> Schedule:

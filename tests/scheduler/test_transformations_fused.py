@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from examples import polybench
-from poly.json_io import dumps, loads
-from poly.verify import verify
 from polyc import dims, empty, f64, grid, op
-from scheduler.schedule import Schedule
+from polyc.poly.json_io import dumps, loads
+from polyc.poly.verify import verify
+from polyc.scheduler.schedule import Schedule
 
 M, N, K = dims("M N K")
 
@@ -71,14 +71,14 @@ def reductions(s: Schedule) -> list[str]:
 
 
 def around(s: Schedule, statement: str) -> list[str]:
-    from scheduler.strategies.planner import loops_of
+    from polyc.scheduler.strategies.planner import loops_of
 
     return [m.name for m in loops_of(s.tree, statement)]
 
 
 def statement(s: Schedule, op: str) -> str:
     """The update of the matrix product."""
-    from poly.expr import Binary
+    from polyc.poly.expr import Binary
 
     return next(
         x.name for x in s.scop.statements.values()

@@ -17,9 +17,9 @@ from random_programs import Program, generate
 from random_schedules import PROPOSALS, apply
 from static_programs import program, with_locals, with_sums
 
-from poly.errors import IllegalSchedule, ScheduleError
-from scheduler.schedule import STEPS, Schedule
-from scheduler.transformations import inlining, rfactoring
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.scheduler.schedule import STEPS, Schedule
+from polyc.scheduler.transformations import inlining, rfactoring
 
 SEEDS = st.integers(0, 10**6)
 QUICK = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emit import targets
-from emit.compile import compile_kernel
-from frontend_dsl.library.movement import make_transpose
-from poly.dtypes import DType, f16, f64, i8
-from poly.tree import Promote, walk
 from polyc import dims, empty, f32, max, op, zeros
-from scheduler.schedule import Schedule
-from scheduler.strategies.auto import automatic
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.frontend_dsl.library.movement import make_transpose
+from polyc.poly.dtypes import DType, f16, f64, i8
+from polyc.poly.tree import Promote, walk
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 V3 = targets.get("x86-64-v3")
 HERE = targets.get(None)

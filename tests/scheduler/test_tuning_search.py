@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from emit import targets
 from examples.matmul import matmul
-from poly import legality
-from poly.errors import PolycError, ScheduleError
-from poly.rewriting.specialise import specialise
 from polyc import dims, empty, f32, grid, op
-from scheduler.schedule import Schedule
-from scheduler.tuning.search import Outcome, best_of, search
-from scheduler.tuning.space import Candidate, candidates
+from polyc.emit import targets
+from polyc.poly import legality
+from polyc.poly.errors import PolycError, ScheduleError
+from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.tuning.search import Outcome, best_of, search
+from polyc.scheduler.tuning.space import Candidate, candidates
 
 M, N = dims("M N")
 V3 = targets.get("x86-64-v3")

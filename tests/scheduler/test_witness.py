@@ -21,15 +21,15 @@ from random_programs import generate
 from random_schedules import PROPOSALS, apply
 
 import polyc
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.forms.conditions import Condition
-from poly.legality import is_legal, legal_sizes
-from poly.quota import QuotaExceeded, quota
-from poly.rewriting.specialise import specialise, specialise_tree
-from poly.scop import Scop
-from poly.tree import Node
 from polyc import dims, f64, inout, op
-from scheduler.schedule import Schedule
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.forms.conditions import Condition
+from polyc.poly.legality import is_legal, legal_sizes
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.rewriting.specialise import specialise, specialise_tree
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node
+from polyc.scheduler.schedule import Schedule
 
 N, M = dims("N M")
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from random_programs import generate
 from random_schedules import PROPOSALS, apply
 
-from poly.access import accesses
-from poly.errors import IllegalSchedule, ScheduleError
-from poly.expr import loads
-from poly.quota import QuotaExceeded, quota
-from scheduler.schedule import Schedule
+from polyc.poly.access import accesses
+from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.expr import loads
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.scheduler.schedule import Schedule
 
 OPERATIONS = 2_000_000
 # `contract` finds a place further out instead of refusing, in every random program so far: see test_witness.py

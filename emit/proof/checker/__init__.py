@@ -1,4 +1,4 @@
-"""Checks certificates of generated loops: `python -m emit.proof.checker FILE`.
+"""Checks certificates of generated loops: `python -m polyc.emit.proof.checker FILE`.
 
 This folder needs islpy and nothing of polyc; it runs as well from anywhere else. The loops are
 parsed anew. With isl it decides for all sizes that every instance runs exactly once, that all

@@ -1,4 +1,4 @@
-"""`python -m emit.proof.checker FILE...`"""
+"""`python -m polyc.emit.proof.checker FILE...`"""
 
 import sys
 from pathlib import Path

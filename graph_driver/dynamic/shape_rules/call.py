@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from graph_driver.dynamic.size import Extent
-from graph_driver.dynamic.symbols import Symbols
-from graph_driver.ir import Tensor
-from poly.errors import PolycError
+from polyc.graph_driver.dynamic.size import Extent
+from polyc.graph_driver.dynamic.symbols import Symbols
+from polyc.graph_driver.ir import Tensor
+from polyc.poly.errors import PolycError
 
 Shape = tuple[Extent, ...]
 

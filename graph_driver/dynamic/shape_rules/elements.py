@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graph_driver.dynamic.shape_rules.call import Call, NoRule, Shape, rule
-from graph_driver.dynamic.size import Extent
+from polyc.graph_driver.dynamic.shape_rules.call import Call, NoRule, Shape, rule
+from polyc.graph_driver.dynamic.size import Extent
 
 
 def broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from graph_driver.dynamic.shape_rules.call import Call, NoRule, Shape, rule
-from graph_driver.dynamic.shape_rules.elements import broadcast
-from graph_driver.dynamic.size import Extent
+from polyc.graph_driver.dynamic.shape_rules.call import Call, NoRule, Shape, rule
+from polyc.graph_driver.dynamic.shape_rules.elements import broadcast
+from polyc.graph_driver.dynamic.size import Extent
 
 
 @rule("Transpose")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph_driver.dynamic.shape_rules.call import Call, Shape, rule
+from polyc.graph_driver.dynamic.shape_rules.call import Call, Shape, rule
 
 
 @rule(

@@ -7,15 +7,15 @@ from typing import Generic, Literal, TypeVar
 
 import islpy as isl
 
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
-from poly.tree import Filter, Node, Promote, loop_dim, loop_names
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.chains import Chain, find_chain
-from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.planner import Plan, first_loops
-from scheduler.transformations.guarding import renamed
-from scheduler.transformations.storage import buffer_name
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Filter, Node, Promote, loop_dim, loop_names
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.contractions.chains import Chain, find_chain
+from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.planner import Plan, first_loops
+from polyc.scheduler.transformations.guarding import renamed
+from polyc.scheduler.transformations.storage import buffer_name
 
 P = TypeVar("P", bound=Plan)
 CHAIN_OPERATIONS = 20_000_000  # of isl, to find out whether a chain becomes one nest

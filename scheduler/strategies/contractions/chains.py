@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from poly.expr import loads
-from scheduler.strategies.contractions.group import Group, group_nests
-from scheduler.strategies.contractions.recognise import Operand
-from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.joining import try_join
-from scheduler.strategies.planner import Plan, first_loops
+from polyc.poly.expr import loads
+from polyc.scheduler.strategies.contractions.group import Group, group_nests
+from polyc.scheduler.strategies.contractions.recognise import Operand
+from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.joining import try_join
+from polyc.scheduler.strategies.planner import Plan, first_loops
 
 
 @dataclass(frozen=True)

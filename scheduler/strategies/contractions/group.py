@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from poly.expr import Load, Var, loads
-from poly.scop import Scop, Statement
-from scheduler.strategies.contractions.recognise import (
+from polyc.poly.expr import Load, Var, loads
+from polyc.poly.scop import Scop, Statement
+from polyc.scheduler.strategies.contractions.recognise import (
     Contraction,
     recognise,
     recognise_sweep,

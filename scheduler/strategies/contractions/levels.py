@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from poly.expr import Const, Load
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.cost.levels import Placed, Tile, place
-from scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from scheduler.strategies.contractions.tile_plan import TilePlan
+from polyc.poly.expr import Const, Load
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.cost.levels import Placed, Tile, place
+from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan
 
 
 def tile_levels(scop: Scop, plan: TilePlan, target: Target, block: int | None) -> list[Placed]:

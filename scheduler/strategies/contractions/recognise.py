@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
-from poly.forms.ranges import largest
-from poly.scop import Statement
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
+from polyc.poly.forms.ranges import largest
+from polyc.poly.scop import Statement
 
 PAIR_PRODUCTS = ("dot_pairs", "dot_bf16")  # two products and their sum
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from poly.target import Target
+from polyc.poly.target import Target
 
 FMA_LATENCY = 4.25  # cycles (4 on every x86-64 and Arm core of the last decade, and some disorder)
 LOADS_PER_CYCLE = 2

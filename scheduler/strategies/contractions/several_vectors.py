@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poly.expr import loads
-from poly.scop import Statement
-from poly.tree import Band, Member, Node, loop_names, walk
-from scheduler.schedule import Schedule
-from scheduler.strategies.contractions.recognise import Contraction, extent, recognise, stride, variables
-from scheduler.strategies.contractions.register_tile import MOST_VECTORS, SPARE_REGISTERS, efficiency
-from scheduler.strategies.planner import Planner, first_loops, is_flat, parts
-from scheduler.strategies.vector_cost import iterator
-from scheduler.transformations.storage import users
-from scheduler.transformations.tree_edit import chain_of, locate
+from polyc.poly.expr import loads
+from polyc.poly.scop import Statement
+from polyc.poly.tree import Band, Member, Node, loop_names, walk
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise, stride, variables
+from polyc.scheduler.strategies.contractions.register_tile import MOST_VECTORS, SPARE_REGISTERS, efficiency
+from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
+from polyc.scheduler.strategies.vector_cost import iterator
+from polyc.scheduler.transformations.storage import users
+from polyc.scheduler.transformations.tree_edit import chain_of, locate
 
 LEAST_STEPS = 16  # of the reduction
 MOST_ROWS = 8

@@ -8,16 +8,16 @@ from typing import Any
 
 import islpy as isl
 
-from poly.scop import Scop
-from poly.target import Target
-from poly.tree import Filter, Node, Sequence
-from scheduler.cost.levels import Placed
-from scheduler.strategies.contractions.group import Group, group_nests
-from scheduler.strategies.contractions.levels import tile_levels
-from scheduler.strategies.contractions.recognise import Contraction
-from scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from scheduler.strategies.contractions.tree import Maker, build
-from scheduler.strategies.planner import Plan, Planner
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Filter, Node, Sequence
+from polyc.scheduler.cost.levels import Placed
+from polyc.scheduler.strategies.contractions.group import Group, group_nests
+from polyc.scheduler.strategies.contractions.levels import tile_levels
+from polyc.scheduler.strategies.contractions.recognise import Contraction
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.strategies.contractions.tree import Maker, build
+from polyc.scheduler.strategies.planner import Plan, Planner
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from poly.expr import Const, Load, Var, loads
-from poly.rewriting.relayout import Layout
-from poly.scop import Scop
-from poly.target import Target
-from scheduler.strategies.contractions.recognise import (
+from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.scheduler.strategies.contractions.recognise import (
     Contraction,
     Operand,
     extent,
@@ -22,7 +22,7 @@ from scheduler.strategies.contractions.recognise import (
     stride,
     variables,
 )
-from scheduler.strategies.contractions.register_tile import RegisterTile, choose
+from polyc.scheduler.strategies.contractions.register_tile import RegisterTile, choose
 
 SCATTER_CYCLES_PER_ELEMENT = 2.0
 SCATTER_APART = 8.0  # the same where the lanes' lines do not stay in L1 together until they are full (measured)

@@ -18,19 +18,19 @@ from math import prod
 
 import islpy as isl
 
-from poly.expr import Const, Load, Var, loads
-from poly.scop import Scop, Statement
-from poly.target import Target
-from poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Space, loop_dim
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.group import Group, used_outside
-from scheduler.strategies.contractions.recognise import (
+from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.target import Target
+from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Space, loop_dim
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.contractions.group import Group, used_outside
+from polyc.scheduler.strategies.contractions.recognise import (
     extent,
     slope,
 )
-from scheduler.strategies.contractions.register_tile import SPARE_REGISTERS
-from scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension
-from scheduler.strategies.sharing import shared_loop
+from polyc.scheduler.strategies.contractions.register_tile import SPARE_REGISTERS
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension
+from polyc.scheduler.strategies.sharing import shared_loop
 
 ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
 UNROLL_INNER = 9

@@ -20,18 +20,18 @@ from math import prod
 
 import islpy as isl
 
-from poly.tree import Band, GpuAxis, Member, Node, loop_names
-from scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
-from scheduler.strategies.contractions.chains import Chain, operands, with_rows_joined
-from scheduler.strategies.contractions.group import Group, used_outside
-from scheduler.strategies.contractions.recognise import Operand, extent
-from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.gpu.attention_cost import moved
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.gpu.rows import SHUFFLES, spread
-from scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
-from scheduler.strategies.planner import first_loops, is_flat
-from scheduler.transformations.storage import users
+from polyc.poly.tree import Band, GpuAxis, Member, Node, loop_names
+from polyc.scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
+from polyc.scheduler.strategies.contractions.chains import Chain, operands, with_rows_joined
+from polyc.scheduler.strategies.contractions.group import Group, used_outside
+from polyc.scheduler.strategies.contractions.recognise import Operand, extent
+from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.gpu.attention_cost import moved
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.rows import SHUFFLES, spread
+from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
+from polyc.scheduler.strategies.planner import first_loops, is_flat
+from polyc.scheduler.transformations.storage import users
 
 ACROSS = 16  # threads of a row, and rows of threads
 ROWS = (64, 32, 16)  # of scores for one block; 16 without shuffles, as partial results take 16 elements of each row

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from poly.quota import QuotaExceeded, quota
-from poly.scop import Scop
-from poly.target import GpuTarget
-from scheduler.schedule import Schedule
-from scheduler.strategies.contractions.chain_tree import rows_of_chain
-from scheduler.strategies.gpu.attention import attention
-from scheduler.strategies.gpu.contraction import gpu_contractions
-from scheduler.strategies.gpu.kept import keep_rows
-from scheduler.strategies.gpu.mapping import bind_nests
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.gpu.storage import keep_near
-from scheduler.strategies.joining import join
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.contractions.chain_tree import rows_of_chain
+from polyc.scheduler.strategies.gpu.attention import attention
+from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
+from polyc.scheduler.strategies.gpu.kept import keep_rows
+from polyc.scheduler.strategies.gpu.mapping import bind_nests
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.storage import keep_near
+from polyc.scheduler.strategies.joining import join
 
 OPERATIONS = 40_000_000
 """isl operations for one Scop (about four seconds)."""

@@ -22,24 +22,24 @@ from typing import Any
 
 import islpy as isl
 
-from poly.expr import Var
-from poly.scop import Scop
-from poly.target import GpuTarget
-from poly.tree import Filter, Node
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.group import Group, group_nests
-from scheduler.strategies.contractions.recognise import Contraction, extent
-from scheduler.strategies.contractions.strategy import top_filters
-from scheduler.strategies.gpu.convolution import (
+from polyc.poly.expr import Var
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import Filter, Node
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.contractions.group import Group, group_nests
+from polyc.scheduler.strategies.contractions.recognise import Contraction, extent
+from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.gpu.convolution import (
     PIXEL_THREADS,
     ROW_THREADS,
     Convolution,
     ConvolutionMaker,
     convolution,
 )
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.gpu.tensor import TensorMaker, tensor_tile
-from scheduler.strategies.gpu.tiles import UNKNOWN, BlockTile, Maker, TiledContraction
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.tensor import TensorMaker, tensor_tile
+from polyc.scheduler.strategies.gpu.tiles import UNKNOWN, BlockTile, Maker, TiledContraction
 
 OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate
 SMALLEST = 8  # iterations below which a dimension is not worth a tile

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from poly.expr import Var, loads
-from poly.scop import Scop, Statement
-from poly.target import GpuTarget
-from poly.tree import Band, GpuAxis, Leaf, LoopKind, Member, Node, Promote
-from scheduler.strategies.contractions.group import Group, used_outside
-from scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from scheduler.strategies.gpu.tiles import BlockTile, Maker, TiledContraction
+from polyc.poly.expr import Var, loads
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import Band, GpuAxis, Leaf, LoopKind, Member, Node, Promote
+from polyc.scheduler.strategies.contractions.group import Group, used_outside
+from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
+from polyc.scheduler.strategies.gpu.tiles import BlockTile, Maker, TiledContraction
 
 PIXEL_THREADS = 16
 ROW_THREADS = 8

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from poly.expr import Load, const_int, loads
-from poly.tree import Member
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.vector_cost import access_cost, iterator
+from polyc.poly.expr import Load, const_int, loads
+from polyc.poly.tree import Member
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.vector_cost import access_cost, iterator
 
 
 def cost_along(plan: GpuPlan, loop: Member, stmts: Iterable[str]) -> float:

@@ -3,7 +3,7 @@
 Softmax and norms go over a row several times. Where a block takes a row (`gpu_rows`), the row is copied to shared
 memory once, used there, and results are copied out once. Which elements a block touches, in how many passes, and
 whether anything has to be copied in follows from the access relations; a pass of the emitter
-(`emit.gpu.private`) moves to registers what one thread alone uses. Rows whose length comes with the call have two
+(`polyc.emit.gpu.private`) moves to registers what one thread alone uses. Rows whose length comes with the call have two
 versions: one for rows that fit, and the passes over device memory for all others.
 """
 
@@ -15,15 +15,15 @@ from math import prod
 
 import islpy as isl
 
-from poly.errors import ScheduleError
-from poly.forms.conditions import Condition
-from poly.tree import Band, Member, Node, Promote
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.planner import is_flat
-from scheduler.transformations.guarding import versions
-from scheduler.transformations.storage import buffer_name, check_affine, promoted_below, spread, touches
-from scheduler.transformations.tree_edit import Path, outer_members, paths, put
+from polyc.poly.errors import ScheduleError
+from polyc.poly.forms.conditions import Condition
+from polyc.poly.tree import Band, Member, Node, Promote
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.planner import is_flat
+from polyc.scheduler.transformations.guarding import versions
+from polyc.scheduler.transformations.storage import buffer_name, check_affine, promoted_below, spread, touches
+from polyc.scheduler.transformations.tree_edit import Path, outer_members, paths, put
 
 RESERVED = 4096  # bytes of shared memory for the partial results of reductions
 LARGEST = 4096  # elements of a row whose length comes with the call: 16 for each of 256 threads

@@ -11,17 +11,17 @@ from typing import Any
 
 import islpy as isl
 
-from poly.expr import loads
-from poly.tree import GpuAxis, Member
-from scheduler.strategies.contractions.recognise import variables
-from scheduler.strategies.gpu.cost import cost_along
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.gpu.reduction import bind_reduction
-from scheduler.strategies.gpu.rows import bind_rows
-from scheduler.strategies.gpu.scan import bind_scan
-from scheduler.strategies.planner import first_loops, is_flat
-from scheduler.strategies.vector_cost import access_cost, iterator
-from scheduler.transformations.tree_edit import is_dynamic
+from polyc.poly.expr import loads
+from polyc.poly.tree import GpuAxis, Member
+from polyc.scheduler.strategies.contractions.recognise import variables
+from polyc.scheduler.strategies.gpu.cost import cost_along
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.reduction import bind_reduction
+from polyc.scheduler.strategies.gpu.rows import bind_rows
+from polyc.scheduler.strategies.gpu.scan import bind_scan
+from polyc.scheduler.strategies.planner import first_loops, is_flat
+from polyc.scheduler.strategies.vector_cost import access_cost, iterator
+from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 ROW_THREADS = 256  # threads of a block along one loop
 TILE_THREADS = (32, 8)  # along two

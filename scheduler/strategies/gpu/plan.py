@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from poly.quota import QuotaExceeded, quota
-from poly.target import GpuTarget
-from poly.tree import Member
-from scheduler.schedule import Schedule
-from scheduler.strategies.planner import Plan
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.target import GpuTarget
+from polyc.poly.tree import Member
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.planner import Plan
 
 ATTEMPT = 4_000_000  # isl operations for one step: half a second
 SECONDS = 60  # of processor time for one plan

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from poly.tree import Member, Node
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.gpu.rows import MOST, bind_nested, spread
-from scheduler.strategies.planner import is_flat
-from scheduler.transformations.tree_edit import is_dynamic
+from polyc.poly.tree import Member, Node
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.rows import MOST, bind_nested, spread
+from polyc.scheduler.strategies.planner import is_flat
+from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 STRETCH = 4096  # iterations for one block: 16 a thread
 FEWEST = 512  # iterations below which one thread does as well

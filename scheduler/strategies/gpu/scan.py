@@ -16,13 +16,13 @@ from dataclasses import replace
 
 import islpy as isl
 
-from poly.tree import Band, Filter, GpuAxis, Member, Node, Promote
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.gpu.cost import cost_along
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.strategies.planner import is_flat
-from scheduler.transformations.storage import buffer_name, promoted_below, touches
-from scheduler.transformations.tree_edit import is_dynamic, locate, put
+from polyc.poly.tree import Band, Filter, GpuAxis, Member, Node, Promote
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.gpu.cost import cost_along
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.planner import is_flat
+from polyc.scheduler.transformations.storage import buffer_name, promoted_below, touches
+from polyc.scheduler.transformations.tree_edit import is_dynamic, locate, put
 
 ROWS = 32  # of a block, one a thread
 PANEL = 32  # elements of a row

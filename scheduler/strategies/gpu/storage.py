@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from poly.scop import Array
-from poly.tree import Band, Space, walk
-from scheduler.strategies.gpu.plan import GpuPlan
-from scheduler.transformations.storage import Place, covering_places, footprint, promoted_below, users
+from polyc.poly.scop import Array
+from polyc.poly.tree import Band, Space, walk
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.transformations.storage import Place, covering_places, footprint, promoted_below, users
 
 THREAD_BYTES = 256  # of one array, in the registers of a thread
 BLOCK_SHARE = 4  # of one array: this part of a block's shared memory

@@ -3,18 +3,18 @@
 Who computes what follows the instruction: `mma.sync` m16n8k16 multiplies 16 x 16 by 16 x 8 elements with the 32 threads
 of a warp (tf32: m16n8k8, twice); thread 4 g + q has the results in rows g and g + 8, columns 2 q and 2 q + 1. With four
 threads q along x, eight g along y and the warps along z, that is a binding of loops like any other: the tree says who
-computes which element, and `emit.gpu.tensor` finds the instruction in the loops that come of it.
+computes which element, and `polyc.emit.gpu.tensor` finds the instruction in the loops that come of it.
 """
 
 from __future__ import annotations
 
-from poly.expr import Var, loads
-from poly.scop import Scop, Statement
-from poly.target import TF32, GpuTarget, mma_feature
-from poly.tree import Band, Layout, Leaf, Member, Node, Promote
-from scheduler.strategies.contractions.group import used_outside
-from scheduler.strategies.contractions.recognise import Contraction, Operand, extent
-from scheduler.strategies.gpu.tiles import BlockTile, Maker
+from polyc.poly.expr import Var, loads
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.target import TF32, GpuTarget, mma_feature
+from polyc.poly.tree import Band, Layout, Leaf, Member, Node, Promote
+from polyc.scheduler.strategies.contractions.group import used_outside
+from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent
+from polyc.scheduler.strategies.gpu.tiles import BlockTile, Maker
 
 SHAPE = "mma.m16n8k16"  # the feature of a target
 WARP_ROWS, WARPS = 32, 4

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from poly.expr import Var, loads
-from poly.scop import Scop, Statement
-from poly.tree import Band, Filter, Layout, Leaf, LoopKind, Member, Node, Promote, loop_dim
-from poly.tree import Sequence as InOrder
-from scheduler.strategies.contractions.group import Group, used_outside
-from scheduler.strategies.contractions.recognise import Operand, extent
+from polyc.poly.expr import Var, loads
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.tree import Band, Filter, Layout, Leaf, LoopKind, Member, Node, Promote, loop_dim
+from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.strategies.contractions.group import Group, used_outside
+from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 
 LANES = 4  # neighbouring columns of a thread: one 16-byte access
 UNKNOWN = 1 << 10  # what a symbolic size is taken for

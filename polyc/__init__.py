@@ -1,0 +1,184 @@
+"""polyc: operators in hybrid script and whole models, compiled by polyhedral methods.
+
+The public API. The five packages of the compiler lie beside it, under this one import name: `polyc.poly`,
+`polyc.frontend_dsl`, `polyc.scheduler`, `polyc.emit` and `polyc.graph_driver` (in the repository their folders are
+at the top level and this folder links to them). Everything loads when it is first used, so that `import polyc` is
+quick, and each package can be imported without the ones above it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from polyc.graph_driver import wiring as _wiring
+
+if TYPE_CHECKING:
+    from polyc.frontend_dsl import (
+        Dim,
+        DslError,
+        Operator,
+        abs,
+        acos,
+        asin,
+        atan,
+        ceil,
+        cos,
+        cosh,
+        dims,
+        dot_bf16,
+        dot_pairs,
+        empty,
+        erf,
+        exp,
+        expm1,
+        floor,
+        fma,
+        full,
+        grid,
+        inout,
+        isinf,
+        isnan,
+        log,
+        log1p,
+        max,
+        min,
+        op,
+        pack_bf16,
+        pow,
+        round,
+        rsqrt,
+        sigmoid,
+        sin,
+        sinh,
+        sqrt,
+        tan,
+        tanh,
+        trunc,
+        where,
+        widen_pairs,
+        zeros,
+    )
+    from polyc.graph_driver.compile_model import compile_model
+    from polyc.graph_driver.execution.watching import Watch
+    from polyc.graph_driver.external import register_external, unregister_external
+    from polyc.graph_driver.model import Model, load
+    from polyc.poly.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+    from polyc.poly.errors import (
+        ArgumentError,
+        BuildError,
+        IllegalSchedule,
+        ModelError,
+        PolycError,
+        ScheduleError,
+        ScopError,
+    )
+    from polyc.poly.scop import Scop
+    from polyc.scheduler.schedule import Schedule
+
+__version__ = "0.1.0"
+
+_NAMES = {  # module: what it holds of the public API
+    "polyc.frontend_dsl": (
+        "Dim DslError Operator abs acos asin atan ceil cos cosh dims dot_bf16 dot_pairs empty erf exp expm1 floor fma"
+        " full grid inout isinf isnan log log1p max min op pack_bf16 pow round rsqrt sigmoid sin sinh sqrt tan tanh"
+        " trunc where widen_pairs zeros"
+    ),
+    "polyc.graph_driver.compile_model": "compile_model",
+    "polyc.graph_driver.execution.watching": "Watch",
+    "polyc.graph_driver.external": "register_external unregister_external",
+    "polyc.graph_driver.model": "Model load",
+    "polyc.poly.dtypes": "bf16 bool_ f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
+    "polyc.poly.errors": "ArgumentError BuildError IllegalSchedule ModelError PolycError ScheduleError ScopError",
+    "polyc.poly.scop": "Scop",
+    "polyc.scheduler.schedule": "Schedule",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [
+    "ArgumentError",
+    "BuildError",
+    "Dim",
+    "DslError",
+    "IllegalSchedule",
+    "Model",
+    "ModelError",
+    "Operator",
+    "PolycError",
+    "Schedule",
+    "ScheduleError",
+    "Scop",
+    "ScopError",
+    "Watch",
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "bf16",
+    "bool_",
+    "ceil",
+    "compile_model",
+    "cos",
+    "cosh",
+    "dims",
+    "dot_bf16",
+    "dot_pairs",
+    "empty",
+    "erf",
+    "exp",
+    "expm1",
+    "f16",
+    "f32",
+    "f64",
+    "floor",
+    "fma",
+    "full",
+    "grid",
+    "i16",
+    "i32",
+    "i64",
+    "i8",
+    "inout",
+    "isinf",
+    "isnan",
+    "load",
+    "log",
+    "log1p",
+    "max",
+    "min",
+    "op",
+    "pack_bf16",
+    "pow",
+    "register_external",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "u16",
+    "u32",
+    "u64",
+    "u8",
+    "unregister_external",
+    "where",
+    "widen_pairs",
+    "zeros",
+]
+
+_wiring.connect()
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported now (PEP 562) and kept."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'polyc' has no attribute '{name}'")
+    found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
