@@ -54,14 +54,19 @@ class Model:
                 from polyc.emit.run_time import threadpool
 
                 runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
-                self._executor = Executor(self.plan, self.weights, self.hosts, self.code.link(), runtime or 0)
+                self._executor = Executor(
+                    self.plan, self.weights, self.hosts, self.code.link(), runtime or 0, notes=self._report.notes
+                )
             return self._executor
 
     def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         """Run in `graph` mode, from any thread; outputs named in `out` are written to those arrays.
 
+        An array of `out` may overlap inputs: results are those for the inputs as they were (a copy is made where the
+        order of the steps does not keep them long enough, with a note in the report).
+
         Raises:
-            ArgumentError: names, dtypes or shapes do not fit.
+            ArgumentError: names, dtypes or shapes do not fit, or two arrays of `out` overlap each other or the weights.
         """
         return (self._executor or self.executor()).run(inputs, out)
 

@@ -185,6 +185,7 @@ class DynamicModel(Model):
                 bound.table,
                 self.template.params,
                 self._shared,
+                self._report.notes,
             )
             self._bound[key] = made
             while len(self._bound) > KEPT_SIZES:

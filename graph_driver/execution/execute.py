@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_array, output_bytes
+from polyc.graph_driver.execution.aliasing import dead_before, separated
+from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
 from polyc.graph_driver.importing.limits import check_memory
@@ -38,8 +39,10 @@ class Executor:
         self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], symbols: Mapping[str, int],
         runtime: int,
         table: np.ndarray | None = None, params: Sequence[int] = (), shared: Shared | None = None,
+        notes: list[str] | None = None,
     ) -> None:  # fmt: skip
-        """`weights` is the weights segment; `symbols` has addresses of all kernels and segments.
+        """`weights` is the weights segment; `symbols` has addresses of all kernels and segments; what a run had to do
+        beside the plan is added to `notes`.
 
         With symbolic sizes: `table` has what the program reads of them, `params` where in it the parameters
         of each step begin, and `shared` is common to the executors of all sizes.
@@ -51,6 +54,8 @@ class Executor:
         check_memory("the model's arena", plan.peak)
         self._hosts = hosts
         self._runtime = runtime
+        self._notes = [] if notes is None else notes
+        self._dead: dict[tuple[int, int], bool] | None = None
         shared = shared or Shared(runtime)
         self._lock, self._turn, self._idle = shared.lock, shared.turn, shared.idle
         if not self._idle:
@@ -82,10 +87,9 @@ class Executor:
         Raises:
             ArgumentError: inputs or arrays of `out` do not fit.
         """
-        if out is not None:
-            check_outputs(self.plan, out)
+        given = {} if out is None else check_outputs(self.plan, out, self.weights)
         if not self._all_native:
-            return self._run_with_host(inputs, out)
+            return self._run_with_host(inputs, given)
         if type(inputs) is not dict or len(inputs) != len(self._wanted):
             check_inputs(self.plan, inputs)
         arrays = []
@@ -96,12 +100,13 @@ class Executor:
                     check_inputs(self.plan, inputs)
                 value = checked(slot, value)
             arrays.append(value)
+        if given:
+            arrays = self._separated(arrays, given)
         results = {}
         with self._lock:
             memory = self._idle.pop() if self._idle else None
             for name, pool in self._results:
-                given = None if out is None else out.get(name)
-                results[name] = pool.take() if given is None else output_array(self.plan.slots[name], given)
+                results[name] = given[name] if name in given else pool.take()
         memory = memory or RunMemory(self.plan, self.weights, self._runtime)
         if self.table is not None:
             memory.sized(self.plan.peak, self._table_address)
@@ -118,7 +123,13 @@ class Executor:
         self._idle.append(memory)
         return results
 
-    def _run_with_host(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None) -> dict[str, Any]:
+    def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray]) -> list[Any]:
+        """The inputs, copied where an array of `out=` overlaps them and is written too early."""
+        if self._dead is None:
+            self._dead = dead_before(self.plan)
+        return separated(self.plan, arrays, given, self._dead, self._notes)
+
+    def _run_with_host(self, inputs: Mapping[str, Any], given: Mapping[str, np.ndarray]) -> dict[str, Any]:
         arrays = check_inputs(self.plan, inputs)
         with self._memory() as memory, self._turn:
             frame = self._frame(memory, arrays)
@@ -128,8 +139,8 @@ class Executor:
                 else:
                     self._native[what](memory.at)
             results = frame.results()
-        for name, target in (out or {}).items():
-            np.copyto(output_array(self.plan.slots[name], target), results[name])
+        for name, target in given.items():
+            np.copyto(target, results[name])
             results[name] = target
         return results
 

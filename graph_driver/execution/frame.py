@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyc.graph_driver.execution.aliasing import arrays_in, check_apart, owned
 from polyc.graph_driver.execution.run_memory import address
 from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
@@ -92,11 +93,17 @@ class Frame:
         for name, result in zip(step.results, results, strict=True):
             slot = self.plan.slots.get(name)
             if slot is None or slot.dtype is None:  # without a slot no step reads it, but an observer may
-                self.host_values[name] = result
+                self.host_values[name] = owned(result, self._shared())
                 continue
             if np.shape(result) != slot.shape:
                 raise ModelError(f"{step.label} made shape {list(np.shape(result))} for '{name}', not {slot.shape}")
             np.copyto(self.array(name), result, casting="unsafe")
+
+    def _shared(self) -> Iterator[np.ndarray]:
+        """All memory that is not a value's own: that of the plan, and of the caller."""
+        yield from (self.arena, self.weights, *self.outputs)
+        for value in self.inputs:
+            yield from arrays_in(value)
 
     def results(self) -> dict[str, Any]:
         """The graph's outputs."""
@@ -104,7 +111,7 @@ class Frame:
         for k, name in enumerate(self.plan.outputs):
             slot = self.plan.slots[name]
             if slot.dtype is None or slot.shape is None:
-                value = self.host_values[name]
+                value = owned(self.host_values[name], self._shared())
                 text = isinstance(value, np.ndarray) and value.dtype.kind in "SU"
                 out[name] = value.astype(object) if text else value  # ONNX's string tensors are arrays of objects
             else:
@@ -131,11 +138,21 @@ class Captured(Mapping[str, Any]):
         return len(self._names)
 
 
-def check_outputs(plan: Plan, out: Mapping[str, np.ndarray]) -> None:
-    """Raise `ArgumentError` where arrays are given for outputs that the model does not have."""
+def check_outputs(plan: Plan, out: Mapping[str, np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays given for outputs, checked before anything is written.
+
+    Raises:
+        ArgumentError: there is no such output, an array does not fit it (`output_array`), two of them overlap, or one
+            lies in `weights`.
+    """
+    if not isinstance(out, Mapping):
+        raise ArgumentError(f"out= is a dict of arrays by name ({_listed(plan.outputs)}), not {type(out).__name__}")
     for name in out:
         if name not in plan.outputs:
             raise ArgumentError(f"the model has no output '{name}'; it has {_listed(plan.outputs)}")
+    given = {name: output_array(plan.slots[name], array) for name, array in out.items()}
+    check_apart(given, weights)
+    return given
 
 
 def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:

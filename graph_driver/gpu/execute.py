@@ -12,8 +12,9 @@ import numpy as np
 from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.execution.aliasing import arrays_in, owned
 from polyc.graph_driver.execution.execute import Observer
-from polyc.graph_driver.execution.frame import check_inputs
+from polyc.graph_driver.execution.frame import check_inputs, check_outputs
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.planning.plan import Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
@@ -65,7 +66,7 @@ class GpuExecutor:
     ) -> None:
         """Raises `DeviceError` when the device does not run the code."""
         check_runs_on(device, code.target)
-        self.plan = plan
+        self.plan, self._weights = plan, weights
         self.device = device
         self._hosts = hosts
         self._lock = threading.Lock()
@@ -125,9 +126,10 @@ class GpuExecutor:
         Raises:
             ArgumentError: inputs or arrays of `out` do not fit.
         """
+        given = {} if out is None else check_outputs(self.plan, out, self._weights)
         with self._lock:
             host, stays = self._place_inputs(inputs, stream)
-            if stays and out:
+            if stays and given:
                 raise ArgumentError("out= takes NumPy arrays; with inputs on the device, results are new arrays there")
             for first, stretch in self._stretches:
                 if first in self._graphs:
@@ -139,7 +141,7 @@ class GpuExecutor:
                 self._record()
             if stays:
                 return {name: self._kept(name, host, stream) for name in self.plan.outputs}
-            return {name: self._result(name, host, (out or {}).get(name), stream) for name in self.plan.outputs}
+            return {name: self._result(name, host, given.get(name), stream) for name in self.plan.outputs}
 
     def run_eager(
         self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None,
@@ -154,6 +156,7 @@ class GpuExecutor:
     ) -> dict[str, Any]:  # fmt: skip
         """The same, where only the steps that run alone are waited for and observed; a part between them is replayed
         where it is one of the recorded stretches."""
+        given = {} if out is None else check_outputs(self.plan, out, self._weights)
         with self._lock:
             host, _ = self._place_inputs(inputs, None)
             for what in parts.order:
@@ -172,7 +175,7 @@ class GpuExecutor:
                 if observer is not None and watched:
                     self.device.synchronize()
                     observer(k, step, lambda name: self._value(name, host))
-            return {name: self._result(name, host, (out or {}).get(name)) for name in self.plan.outputs}
+            return {name: self._result(name, host, given.get(name)) for name in self.plan.outputs}
 
     def _place_inputs(self, inputs: Mapping[str, Any], stream: Any) -> tuple[dict[str, Any], bool]:
         """Bring all inputs to their places; those that stay on the host, and whether one was on the device."""
@@ -182,7 +185,7 @@ class GpuExecutor:
         host: dict[str, Any] = {}
         for name, array in zip(self.plan.inputs, arrays, strict=True):
             if self.plan.slots[name].dtype is None:
-                host[name] = array
+                host[name] = owned(array, arrays_in(array))  # operators hand out views of what they get
             elif name in there:
                 self.device.copy(self.pointer(name), there[name].pointer, there[name].nbytes, stream)
             else:
@@ -254,7 +257,5 @@ class GpuExecutor:
         if given is None:
             text = isinstance(value, np.ndarray) and value.dtype.kind in "SU"
             return value.astype(object) if text else value
-        if type(given) is not np.ndarray or given.dtype != value.dtype or given.shape != value.shape:
-            raise ArgumentError(f"the array for output '{name}' must be {value.dtype} of shape {value.shape}")
         given[...] = value
         return given

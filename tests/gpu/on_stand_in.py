@@ -9,6 +9,7 @@ import importlib
 import sys
 
 import numpy as np
+import onnx
 
 from polyc.emit.gpu import devices, nvidia, shim
 from polyc.emit.gpu.arrays import DeviceArray, to_device
@@ -99,6 +100,33 @@ def model(device: Device) -> None:
                 np.testing.assert_array_equal(watch.values.get(name, value), value)
 
 
+def aliases(device: Device) -> None:
+    """`out=` over inputs: results are those for the inputs as they were; what cannot be written is refused."""
+    from tiny_models import model_of
+
+    import polyc
+    from polyc.poly.errors import ArgumentError
+
+    nodes = [onnx.helper.make_node("Sub", ["w", "g"], ["wn"]), onnx.helper.make_node("Mul", ["w", "w"], ["sq"])]
+    proto = model_of(nodes, {"w": [7, 9], "g": [7, 9]}, {"wn": [7, 9], "sq": [7, 9]}, {})
+    model = polyc.compile_model(proto, target="cuda")
+    for run in (model, model, model.executor().run_eager):
+        buffer = np.random.default_rng().standard_normal(100).astype(np.float32)
+        w, g, out = (buffer[k : k + 63].reshape(7, 9) for k in (0, 5, 37))
+        expected = model({"w": w.copy(), "g": g.copy()})
+        got = run({"w": w, "g": g}, out={"wn": out})
+        np.testing.assert_array_equal(out, expected["wn"])
+        np.testing.assert_array_equal(got["sq"], expected["sq"])
+    narrow = np.lib.stride_tricks.as_strided(np.zeros(9, np.float32), (7, 9), (0, 4))
+    for given, words in (({"wn": w, "sq": g}, "share memory"), ({"wn": narrow}, "contiguous")):
+        try:
+            model({"w": w, "g": g}, out=given)
+        except ArgumentError as error:
+            assert words in str(error)
+        else:
+            raise AssertionError("two outputs in one place")
+
+
 def package(device: Device) -> None:
     """A compiled directory brings its machine code: no compiler is needed to run it."""
     import tempfile
@@ -147,5 +175,6 @@ def benchmark(device: Device) -> None:
 
 
 if __name__ == "__main__":
-    {"operators": operators, "model": model, "package": package, "benchmark": benchmark}[sys.argv[2]](use(sys.argv[1]))
+    what = {"operators": operators, "model": model, "aliases": aliases, "package": package, "benchmark": benchmark}
+    what[sys.argv[2]](use(sys.argv[1]))
     print("ok")

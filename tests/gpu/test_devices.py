@@ -184,6 +184,12 @@ def test_operators_through_the_stand_in_driver(interface: str, folder: Path) -> 
 
 
 @needs_shim
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_arrays_that_overlap_through_the_stand_in_driver(interface: str, folder: Path) -> None:
+    on_stand_in(folder, interface, "aliases")
+
+
+@needs_shim
 @pytest.mark.long
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_a_model_through_the_stand_in_driver(interface: str, folder: Path) -> None:

@@ -1,0 +1,111 @@
+"""Arrays of the caller that share memory: what a run may write over, and what it copies or refuses.
+
+A run writes to the arrays of `out=` and to nothing else of the caller's. Two of them that overlap are refused. An
+input that one of them overlaps is used where it lies when every step that reads it is done before the first that
+writes the output: then no byte is read after it has changed. Else the run reads a copy. Inside one step nothing can
+be promised: kernels compute the elements at the end of a row twice, or a tile at a time. (Results that lie over
+their operand *inside* a model have kernels of their own, proved by `polyc.poly.inplace`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.tasks import uses_of
+from polyc.poly.errors import ArgumentError
+
+Dead = Mapping[tuple[int, int], bool]
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays have a byte in common; of arrays that are not contiguous, whether their extents do."""
+    return a.size > 0 and b.size > 0 and bool(np.may_share_memory(a, b))
+
+
+def check_apart(given: Mapping[str, np.ndarray], weights: np.ndarray) -> None:
+    """Raise `ArgumentError` where two arrays for outputs overlap, or one lies in the weights of the model."""
+    names = list(given)
+    for k, name in enumerate(names):
+        for other in names[k + 1 :]:
+            if overlap(given[name], given[other]):
+                raise ArgumentError(
+                    f"the arrays for outputs '{name}' and '{other}' share memory, and both are written: give two apart"
+                )
+        if overlap(given[name], weights):
+            raise ArgumentError(
+                f"the array for output '{name}' lies in the model's weights, which later runs read: give another"
+            )
+
+
+def dead_before(plan: Plan) -> dict[tuple[int, int], bool]:
+    """For each input and output, by number, whether all that reads the input is done before the output is written."""
+    reads: dict[int, int] = {}  # masks of steps
+    writes: dict[int, int] = {}
+    earlier: list[int] = []  # what is surely done before each step
+    for k, step in enumerate(plan.steps):
+        mask = (1 << k) - 1
+        if plan.after:
+            mask = 0
+            for e in plan.after[k]:
+                mask |= earlier[e] | 1 << e
+        earlier.append(mask)
+        read, written = uses_of(plan, step)
+        for kind, index, _, _ in read:
+            if kind == "input":
+                reads[index] = reads.get(index, 0) | 1 << k
+        for kind, index, _, _ in written:
+            if kind == "output":
+                writes[index] = writes.get(index, 0) | 1 << k
+    return {
+        (i, o): all(not reads.get(i, 0) & ~earlier[k] for k in range(len(earlier)) if writes.get(o, 0) >> k & 1)
+        for i in range(len(plan.inputs))
+        for o in range(len(plan.outputs))
+    }
+
+
+def separated(
+    plan: Plan, arrays: Sequence[Any], given: Mapping[str, np.ndarray], dead: Dead, notes: list[str]
+) -> list[Any]:
+    """The inputs, those copied that an array of `out=` would change while they are needed; a note for each pair."""
+    out = list(arrays)
+    for name, target in given.items():
+        o = plan.outputs.index(name)
+        for i, array in enumerate(arrays):
+            if dead[i, o] or not overlap(array, target):
+                continue
+            if out[i] is array:
+                out[i] = array.copy()
+            note = f"input '{plan.inputs[i]}' is copied in runs that write output '{name}' over it"
+            if note not in notes:
+                notes.append(note)
+    return out
+
+
+def owned(value: Any, shared: Iterable[np.ndarray]) -> Any:
+    """A value of the host with memory of its own: operators of the host hand out views of their operands, and what
+    lies in the arena, or belongs to the caller, changes."""
+    memories = [m for m in shared if m.size]
+
+    def own(part: Any) -> Any:
+        if isinstance(part, np.ndarray):
+            return part.copy() if any(overlap(part, m) for m in memories) else part
+        if isinstance(part, (list, tuple)):
+            return type(part)([own(p) for p in part])
+        if isinstance(part, dict):
+            return {k: own(v) for k, v in part.items()}
+        return part
+
+    return own(value)
+
+
+def arrays_in(value: Any) -> Iterable[np.ndarray]:
+    """The arrays of a value of the host: itself, or those of a sequence."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from arrays_in(part)

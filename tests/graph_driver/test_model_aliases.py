@@ -1,0 +1,278 @@
+"""Arrays of a model's caller that share memory: results are those of a run on separate copies, or one clear line.
+
+Every argument of a run, inputs and arrays of `out=`, is laid at a random place of one buffer: they overlap in part, as
+a whole or not at all; inputs may also be turned round, broadcast or transposed views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from tiny_models import model_of, network, with_host_steps
+
+import polyc
+from polyc.graph_driver.model import Model
+from polyc.poly.errors import ArgumentError
+
+N = 37  # rows and columns that no vector divides: the end of a row is computed twice
+
+
+def sgd() -> onnx.ModelProto:
+    """`wn = w - rate * (g + decay * w)` and the norm of the step."""
+    weights = {"rate": np.array(0.1, np.float32), "decay": np.array(0.01, np.float32)}
+    nodes = [
+        helper.make_node("Mul", ["w", "decay"], ["d"]),
+        helper.make_node("Add", ["g", "d"], ["s"]),
+        helper.make_node("Mul", ["s", "rate"], ["step"]),
+        helper.make_node("Sub", ["w", "step"], ["wn"]),
+        helper.make_node("ReduceSumSquare", ["s"], ["norm"], axes=[1], keepdims=1),
+    ]
+    return model_of(nodes, {"w": [N, N], "g": [N, N]}, {"wn": [N, N], "norm": [N, 1]}, weights)
+
+
+def products(rows: int | str = N) -> onnx.ModelProto:
+    """Several steps: an exponential, a product, and a product of its result, which is an output too."""
+    rng = np.random.default_rng(5)
+    weights = {"m": (rng.standard_normal((N, N)) / 6).astype(np.float32)}
+    nodes = [
+        helper.make_node("Tanh", ["a"], ["t"]),
+        helper.make_node("MatMul", ["t", "m"], ["p"]),
+        helper.make_node("MatMul", ["p", "b"], ["q"]),
+        helper.make_node("Softmax", ["q"], ["r"], axis=0),
+        helper.make_node("Identity", ["a"], ["same"]),
+    ]
+    return model_of(nodes, {"a": [rows, N], "b": [N, N]}, {"p": [rows, N], "r": [rows, N], "same": [rows, N]}, weights)
+
+
+def exponential() -> onnx.ModelProto:
+    return model_of([helper.make_node("Exp", ["x"], ["y"])], {"x": [1000]}, {"y": [1000]}, {})
+
+
+def hosted() -> onnx.ModelProto:
+    """Host steps that hand out views of an input and of the arena, which later steps use again."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Reshape", ["r", "s"], ["y"]),
+        helper.make_node("Reshape", ["x", "s"], ["z"]),
+        helper.make_node("SequenceConstruct", ["y", "z"], ["both"]),
+        helper.make_node("Softmax", ["r"], ["a"]),
+        helper.make_node("MatMul", ["a", "w"], ["b"]),
+        helper.make_node("MatMul", ["b", "w"], ["c"]),
+        helper.make_node("Softmax", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["e"]),
+        helper.make_node("ConcatFromSequence", ["both"], ["yz"], axis=0),
+    ]
+    weights = {"w": np.eye(64, dtype=np.float32)}
+    unknown: Any = [None, None]
+    return model_of(nodes, {"x": [64, 64], "s": (TensorProto.INT64, [2])}, {"e": [64, 64], "y": unknown,
+                    "z": unknown, "yz": unknown}, weights)  # fmt: skip
+
+
+@cache
+def compiled(name: str) -> Model:
+    makers: dict[str, Callable[[], Model]] = {
+        "sgd": lambda: polyc.compile_model(sgd(), threads=1),
+        "exp": lambda: polyc.compile_model(exponential(), threads=1),
+        "products": lambda: polyc.compile_model(products(), threads=1),
+        "threads": lambda: polyc.compile_model(products(), threads=2),
+        "tasks": lambda: polyc.compile_model(products(), threads=2, tasks=True),
+        "c": lambda: polyc.compile_model(sgd(), target="c", threads=1),
+        "network": lambda: polyc.compile_model(network(), threads=1),
+        "host": lambda: polyc.compile_model(with_host_steps(), threads=1),
+        "symbolic": lambda: polyc.compile_model(products("rows"), threads=1, symbolic=True),
+    }
+    return makers[name]()
+
+
+@st.composite
+def layouts(draw: st.DrawFn, sizes: dict[str, int]) -> dict[str, int]:
+    """A place (in elements) in one buffer for every argument: random, or that of another, or near it."""
+    places: dict[str, int] = {}
+    total = sum(sizes.values())
+    for name in sizes:
+        near = draw(st.sampled_from([None, None, *places.values()]))
+        if near is None:
+            places[name] = draw(st.integers(0, total))
+        else:
+            places[name] = max(0, near + draw(st.sampled_from([0, 0, 0, 1, -1, 8, -8, 40, -40])))
+    return places
+
+
+SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def check(model: Model, shapes: dict[str, tuple[int, ...]], data: st.DataObject) -> None:
+    """One run with overlapping arguments, against one on copies."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    ins = {n: shapes[n] for n in model.plan.inputs}
+    wanted = {n: shapes[n] for n in model.plan.outputs if n in shapes}
+    chosen = data.draw(st.sets(st.sampled_from(sorted(wanted)), min_size=1))
+    sizes = {f"in {n}": int(np.prod(s)) for n, s in ins.items()}
+    sizes |= {f"out {n}": int(np.prod(wanted[n])) for n in sorted(chosen)}
+    places = data.draw(layouts(sizes))
+    buffer = rng.standard_normal(2 * sum(sizes.values()) + 200).astype(np.float32)
+
+    def view(kind: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        at = places[f"{kind} {name}"]
+        return buffer[at : at + int(np.prod(shape))].reshape(shape)
+
+    feeds = {}
+    for n, s in ins.items():
+        array = view("in", n, s)
+        form = data.draw(st.sampled_from(["plain", "plain", "plain", "turned", "broadcast", "transposed"]))
+        if form == "turned":
+            array = array[::-1]
+        elif form == "broadcast":
+            array = np.broadcast_to(array[:1], s)
+        elif form == "transposed" and len(s) == 2 and s[0] == s[1]:
+            array = array.T
+        feeds[n] = array
+    out = {n: view("out", n, wanted[n]) for n in chosen}
+    expected = model({n: x.copy() for n, x in feeds.items()})
+    clash = any(np.may_share_memory(out[a], out[b]) for a in chosen for b in chosen if a != b)
+    before = buffer.copy()
+    try:
+        got = model(feeds, out=out)
+    except ArgumentError as error:
+        assert clash and "share memory" in str(error) and "\n" not in str(error)
+        np.testing.assert_array_equal(buffer, before)
+        return
+    assert not clash
+    for n, value in expected.items():
+        np.testing.assert_array_equal(got[n], value, err_msg=n)
+        assert n not in chosen or got[n] is out[n]
+
+
+SQUARE = {n: (N, N) for n in ("w", "g", "wn", "a", "b", "p", "r", "same")} | {"norm": (N, 1)}
+SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+    "exp": {"x": (1000,), "y": (1000,)},
+    "network": {"x": (1, 3, 10, 12), "y": (1, 5)},
+    "host": {"x": (4, 5), "y": (4, 5)},
+}
+
+
+@pytest.mark.parametrize("name", ["sgd", "exp", "products", "threads", "tasks", "c", "network", "host"])
+@SLOW
+@given(data=st.data())
+def test_random_overlaps(name: str, data: st.DataObject) -> None:
+    check(compiled(name), SHAPES.get(name, SQUARE), data)
+
+
+@SLOW
+@given(data=st.data())
+def test_random_overlaps_at_sizes_of_a_run(data: st.DataObject) -> None:
+    rows = data.draw(st.sampled_from([3, 16, 37]))
+    check(compiled("symbolic"), SQUARE | {n: (rows, N) for n in ("a", "p", "r", "same")}, data)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = tmp_path_factory.mktemp("loaded") / "m"
+    compiled("products").save(folder)
+    return polyc.load(folder)
+
+
+@SLOW
+@given(data=st.data())
+def test_random_overlaps_of_a_loaded_model(loaded: Model, data: st.DataObject) -> None:
+    check(loaded, SQUARE, data)
+
+
+def test_an_output_over_an_input_is_noted_once() -> None:
+    model = polyc.compile_model(sgd(), threads=1)
+    rng = np.random.default_rng()
+    w, g = (rng.standard_normal((N, N)).astype(np.float32) for _ in range(2))
+    for _ in range(3):
+        expected = model({"w": w.copy(), "g": g})["wn"]
+        model({"w": w, "g": g}, out={"wn": w})
+        np.testing.assert_array_equal(w, expected)
+    said = [n for n in model.report().notes if "copied" in n]
+    assert said == ["input 'w' is copied in runs that write output 'wn' over it"]
+
+
+def test_an_input_that_is_read_early_is_not_copied() -> None:
+    """All that reads `a` is done when `r` is written: the order of the steps is the proof. (`same` is not asked for
+    by the plan here, it would read `a` last.)"""
+    proto = products()
+    del proto.graph.output[2]
+    model = polyc.compile_model(proto, threads=1)
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal((N, N)).astype(np.float32) for _ in range(2))
+    expected = model({"a": a.copy(), "b": b})["r"]
+    model({"a": a, "b": b}, out={"r": a})
+    np.testing.assert_array_equal(a, expected)
+    assert not [n for n in model.report().notes if "copied" in n]
+
+
+def test_the_same_array_as_two_inputs() -> None:
+    model = compiled("sgd")
+    w = np.random.default_rng().standard_normal((N, N)).astype(np.float32)
+    expected = model({"w": w.copy(), "g": w.copy()})["wn"]
+    np.testing.assert_array_equal(model({"w": w, "g": w})["wn"], expected)
+    model({"w": w, "g": w}, out={"wn": w})
+    np.testing.assert_array_equal(w, expected)
+
+
+def test_arrays_that_cannot_be_written_are_refused_before_the_run() -> None:
+    model = compiled("sgd")
+    w, wn = np.zeros((N, N), np.float32), np.full((N, N), 7, np.float32)
+    narrow = np.lib.stride_tricks.as_strided(np.zeros(N, np.float32), (N, N), (0, 4))
+    wrong = {
+        "contiguous": (wn[::-1], narrow, np.asfortranarray(wn)),
+        "must be float32 of shape": (wn[:3], wn.astype(np.float64), [1.0]),
+    }
+    for words, arrays in wrong.items():
+        for array in arrays:
+            with pytest.raises(ArgumentError, match=words):
+                model({"w": w, "g": w}, out={"norm": np.zeros((N, 1), np.float32), "wn": array})
+    with pytest.raises(ArgumentError, match="'norm' and 'wn' share memory"):
+        model({"w": w, "g": w}, out={"norm": wn.reshape(-1)[:N].reshape(N, 1), "wn": wn})
+    with pytest.raises(ArgumentError, match="no output 'x'; it has 'wn', 'norm'"):
+        model({"w": w, "g": w}, out={"x": wn})
+    with pytest.raises(ArgumentError, match="out= is a dict of arrays by name"):
+        model({"w": w, "g": w}, out=wn)  # type: ignore[arg-type]
+    assert (wn == 7).all()
+
+
+def test_weights_are_not_written() -> None:
+    model = compiled("products")
+    memory = model.weights[: 4 * N * N].view(np.float32).reshape(N, N)
+    x = np.zeros((N, N), np.float32)
+    with pytest.raises(ArgumentError, match="'p' lies in the model's weights"):
+        model({"a": x, "b": x}, out={"p": memory})
+
+
+def test_results_of_the_host_have_memory_of_their_own() -> None:
+    """They were views of the arena, which later steps and later runs write over."""
+    model = polyc.compile_model(hosted(), threads=1)
+    x, s = np.random.default_rng().standard_normal((64, 64)).astype(np.float32), np.array([32, 128])
+    first = model({"x": x, "s": s})
+    y, z = np.maximum(x, 0).reshape(32, 128), x.reshape(32, 128).copy()
+    for _ in range(2):
+        np.testing.assert_array_equal(first["y"], y)
+        np.testing.assert_array_equal(first["z"], z)
+        np.testing.assert_array_equal(first["yz"], np.concatenate([y, z]))
+        model({"x": x + 1, "s": s})
+    model({"x": x, "s": s}, out={"e": x})
+    np.testing.assert_array_equal(first["z"], z)
+    np.testing.assert_array_equal(model.eager({"x": z.reshape(64, 64), "s": s})["y"], y)
+
+
+def test_results_stay_when_their_input_changes(tmp_path: Path) -> None:
+    """An output that is an input of the host is not the caller's array."""
+    proto = model_of([helper.make_node("Identity", ["x"], ["y"])], {"x": (TensorProto.STRING, [2])},
+                     {"y": (TensorProto.STRING, [2])}, {})  # fmt: skip
+    model = polyc.compile_model(proto)
+    x = np.array(["a", "b"], object)
+    got = model({"x": x})["y"]
+    x[0] = "c"
+    assert got.tolist() == ["a", "b"]
