@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,12 +135,17 @@ def shrink(program: Program, failure: Failure) -> Program:
     """A smaller program with the same kind of failure: lines are dropped while it persists."""
     order, backend = (*failure.stage.split(), "interp")[:2]
     backends = (backend,) if backend in ("interp", "llvm", "c") else ("interp",)
+    return smallest(program, failure, lambda smaller: check(smaller, backends, order))
+
+
+def smallest(program: Program, failure: Failure, failure_of: Callable[[Program], Failure | None]) -> Program:
+    """`program` with lines dropped as long as `failure_of` gives the same kind of failure."""
     changed = True
     while changed:
         changed = False
         for path in program.paths():
             for smaller in (program.without(path), program.unwrapped(path)):
-                found = check(smaller, backends, order)
+                found = failure_of(smaller)
                 if found and found.kind == failure.kind:
                     program, changed = smaller, True
                     break

@@ -5,6 +5,11 @@ C, in program order, under random legal schedules and under the automatic one. E
 process of its own, so that a crash in native code or a program without end is a finding with
 a seed too. A failure is printed with its seed and, with --shrink, the first of each kind
 with a shrunk source and the schedule's trace. Exit code 1 if there was one.
+
+`python tests/fuzz.py campaign COUNT [FIRST_SEED] [--jobs 1]`: many more programs, each small and run one way
+(`campaign.py`), some 20 in a second of a processor. What was run stands in `fuzz_results.md`; seeds that stand
+there are left out, so that a campaign goes on where it was ended. `python tests/fuzz.py show SEED` prints one of its
+programs, and, where it fails, a smaller one.
 """
 
 from __future__ import annotations
@@ -12,17 +17,21 @@ from __future__ import annotations
 import argparse
 import collections
 import multiprocessing as mp
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-from differential import Failure, check, private_cache, shrink  # noqa: E402
-from random_programs import generate  # noqa: E402
+import fuzz_results  # noqa: E402
+from differential import Failure, check, private_cache, shrink, smallest  # noqa: E402
+from fuzz_results import Block  # noqa: E402
+from random_programs import Program, generate  # noqa: E402
 
 FORK = mp.get_context("fork")
 
@@ -85,7 +94,121 @@ def trials(seeds: range, check_seed: Callable[[int], Any], jobs: int, limit: flo
                 break
 
 
+BATCH, BLOCK = 250, 1000  # programs of a process, and between two looks of the page
+PAGE = Path(__file__).with_name("fuzz_results.md")
+
+
+def campaign(argv: list[str]) -> int:
+    """Run seeds that the page does not have yet, and put them there in blocks."""
+    import campaign as _  # noqa: F401  (before the processes fork)
+
+    parser = argparse.ArgumentParser(prog="fuzz.py campaign", description=campaign.__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of processor time that one program may take")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--again", action="store_true", help="also seeds that stand on the page")
+    options = parser.parse_args(argv)
+    private_cache()
+    seeds = range(options.first, options.first + options.count)
+    blocks, said = fuzz_results.read(options.page)
+    failed = 0
+    for piece in fuzz_results.missing([] if options.again else blocks, seeds, BLOCK):
+        block, failures = run_block(piece, options.jobs, options.limit)
+        failed += block.failures
+        said += [line for line in failures if line not in said]
+        blocks = [b for b in blocks if not (piece.start <= b.first and b.last < piece.stop)] + [block]
+        fuzz_results.write(options.page, blocks, said)
+        print(block.row(), *failures, sep="\n", flush=True)
+    return 1 if failed else 0
+
+
+def run_block(seeds: range, jobs: int, limit: float) -> tuple[Block, list[str]]:
+    """All seeds of a block: its row, and a line for each failure."""
+    from fork_server import Lost, serve
+
+    batches = (range(s, min(s + BATCH, seeds.stop)) for s in range(seeds.start, seeds.stop, BATCH))
+    failures: dict[int, str] = {}
+    seconds, c = 0.0, 0
+    for said in serve(batches, work, jobs, limit):
+        if isinstance(said, Lost):
+            failures[said.seed] = f"- seed {said.seed}: {said.why}"
+        elif isinstance(said, Tally):
+            seconds, c = seconds + said.seconds, c + said.c
+        else:
+            seed, failure = said
+            message = " ".join(failure.message.split())
+            failures[seed] = f"- seed {seed}: {failure.stage}: {message[:200]}"
+    day, commit = time.strftime("%Y-%m-%d"), commit_here()
+    block = Block(seeds.start, seeds.stop - 1, c, len(failures), round(seconds), commit, day)
+    return block, [failures[s] for s in sorted(failures)]
+
+
+class Tally(NamedTuple):
+    """What a batch took: seconds of the processor, and how many programs were C as well."""
+
+    seconds: float
+    c: int
+
+
+def work(seeds: Sequence[int], begin: Callable[[int], None], say: Callable[[Any], None]) -> None:
+    """A batch in a process of its own."""
+    from campaign import check_c, check_llvm
+
+    began, for_c = used(), []
+    for seed in seeds:
+        begin(seed)
+        failure, prepared = check_llvm(seed)
+        if failure:
+            say((seed, failure))
+        if prepared:
+            for_c.append(prepared)
+    for found in check_c(for_c) if for_c else ():
+        say(found)
+    say(Tally(used() - began, len(for_c)))
+
+
+def used() -> float:
+    """Seconds of the processor of this process and what it started."""
+    t = os.times()
+    return t.user + t.system + t.children_user + t.children_system
+
+
+def commit_here() -> str:
+    """The commit of the tree, with a + where something is changed."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain", "-uno", ".."], capture_output=True, text=True).stdout
+    other = [line for line in changed.splitlines() if not line.endswith("fuzz_results.md")]
+    return f"{head or 'none'}{'+' if other else ''}"
+
+
+def show(argv: list[str]) -> int:
+    """Print a campaign's program and what is wrong with it, and with a smaller one."""
+    from campaign import check_llvm, plan_of, program_of
+
+    private_cache()
+    seed = int(argv[0])
+    program, plan = program_of(seed), plan_of(seed)
+
+    def failure_of(smaller: Program) -> Failure | None:
+        return check_llvm(seed, smaller)[0]
+
+    failure = failure_of(program)
+    print(f"{program.source}\nsizes {program.sizes}\n{plan}\n{failure}")
+    if failure is None:
+        return 0
+    print(failure.trace)
+    program = smallest(program, failure, failure_of)
+    print(f"smaller:\n{program.source}\n{failure_of(program)}")
+    return 1
+
+
 def main() -> int:
+    commands = {"campaign": campaign, "show": show}
+    if sys.argv[1:2] and sys.argv[1] in commands:
+        return commands[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("first", type=int, nargs="?", default=0)

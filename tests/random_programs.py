@@ -123,9 +123,17 @@ class Program:
         for a in self.arrays:
             if a.kind in ("in", "inout"):
                 args.append(self._data(a, rng))
-        for _, dtype in self.scalars:
-            args.append(BY_NAME[dtype].np.type(rng.integers(1, 4)))
+        args += [self._scalar(name, BY_NAME[dtype], rng) for name, dtype in self.scalars]
         return args
+
+    def _scalar(self, name: str, dtype: DType, rng: np.random.Generator) -> Any:
+        if name[1:] in SIZES:  # the end of loops
+            return dtype.np.type(rng.integers(0, self.sizes[name[1:]] + 1))
+        if name == "alpha":
+            return dtype.np.type(rng.integers(1, 4))
+        if dtype.is_float and not self.integral:
+            return dtype.np.type(rng.uniform(-2, 2))
+        return dtype.np.type(rng.integers(0 if dtype.kind == "uint" else -9, 10))
 
     def _data(self, a: Arr, rng: np.random.Generator) -> np.ndarray:
         dtype: DType = BY_NAME[a.dtype]
@@ -172,26 +180,44 @@ def _without(lines: list[Line], path: tuple[int, ...], keep: bool = False) -> li
     return [*lines[:k], *(lines[k].body if keep else []), *lines[k + 1 :]]
 
 
-class _Generator:
-    def __init__(self, seed: int) -> None:
+@dataclass(frozen=True)
+class Wanted:
+    """What programs are drawn from: numbers of statements, sizes, and how often they have what."""
+
+    statements: tuple[int, int] = (2, 7)
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 9)
+    mask: float = 0.15
+    index_array: float = 0.2
+    pointers: float = 0.12
+    counts: float = 0.08
+    scalar: float = 0.3
+    more_scalars: int = 0
+    run_time_bounds: bool = False  # loops end at scalar arguments named n and a size
+
+
+class Generator:
+    """Draws one program."""
+
+    def __init__(self, seed: int, wanted: Wanted = Wanted()) -> None:
         self.rng = random.Random(seed)
         self.seed = seed
+        self.wanted = wanted
         r = self.rng
         self.integral = r.random() < 0.5
         self.inexact = not self.integral and r.random() < 0.15
-        self.sizes = {d: r.choice((1, 2, 3, 4, 5, 7, 9)) for d in SIZES}
+        self.sizes = {d: r.choice(wanted.sizes) for d in SIZES}
         self.dims = list(SIZES[: r.randint(1, 3)])
         self.loops: list[Iterator_] = []
         self.arrays: list[Arr] = []
         self.scalars: list[tuple[str, str]] = []
         self.locals: list[tuple[str, bool]] = []  # local scalars with a value here: (name, float)
         self.count = 0
-        self.budget = r.randint(2, 7)
+        self.budget = r.randint(*wanted.statements)
 
     # ---- whole program -----------------------------------------------------------------------
 
     def program(self) -> Program:
-        r = self.rng
+        r, wanted = self.rng, self.wanted
         only_float, only_int = r.random() < 0.35, r.random() < 0.15
         for k in range(r.randint(2, 4)):
             floats = only_float or (not only_int and r.random() < 0.65)
@@ -202,19 +228,23 @@ class _Generator:
         if not self.dims:
             self.arrays.append(Arr("A9", "f32", (Extent("N", 0),), "in"))
             self.dims = ["N"]
-        if r.random() < 0.15:
+        if r.random() < wanted.mask:
             self.arrays.append(Arr("mask", "bool_", (Extent(self.dims[0], 1),), "in"))
-        if r.random() < 0.2:
+        if r.random() < wanted.index_array:
             top = r.choice(self.dims)
             self.arrays.append(Arr("idx", r.choice(("i32", "i64")), (Extent(r.choice(self.dims), 1),), "in", top))
-        if r.random() < 0.12:
+        if r.random() < wanted.pointers:
             top = r.choice(self.dims)
             self.arrays.append(Arr("ptr", r.choice(("i32", "i64")), (Extent(r.choice(self.dims), 1),), "in", top))
-        if r.random() < 0.08:
+        if r.random() < wanted.counts:
             top = r.choice(self.dims)
             self.arrays.append(Arr("cnt", "i64", (Extent(r.choice(self.dims), 1),), "in", top))
-        if r.random() < 0.3:
+        if r.random() < wanted.scalar:
             self.scalars.append(("alpha", r.choice(("f64", "f32", "i32"))))
+        for k in range(wanted.more_scalars):
+            self.scalars.append((f"beta{k}", r.choice((*FLOATS, *INTS))))
+        if wanted.run_time_bounds:
+            self.scalars += [(f"n{d}", r.choice(INTS)) for d in self.dims]
         body: list[Line] = []
         results = []
         for k in range(r.choice((0, 0, 1, 1, 2))):
@@ -314,6 +344,11 @@ class _Generator:
             outer = [l for l in self.loops if l.dim == cnt.shape[0].dim and l.up <= 1]
             if outer:
                 return Iterator_(name, 0, cnt.values, 0), f"range(cnt[{r.choice(outer).name}])"
+        ends = [n for n, _ in self.scalars if n[1:] in SIZES]
+        if ends and roll < 0.3:
+            end = r.choice(ends)
+            lo, text = r.choice(((0, f"range({end})"), (1, f"range(1, {end})")))
+            return Iterator_(name, lo, end[1:], 0), text
         same = [l for l in self.loops if l.dim is not None]
         if same and roll < 0.45:
             o = r.choice(same)
@@ -561,7 +596,7 @@ class _Generator:
         r = self.rng
         arrays = [a for a in self.arrays if a.name[0] in "ART" and a.is_float == floats]
         scalars = [n for n, f in self.locals if f == floats]
-        scalars += [n for n, d in self.scalars if BY_NAME[d].is_float == floats]
+        scalars += [n for n, d in self.scalars if BY_NAME[d].is_float == floats and n[1:] not in SIZES]
         if scalars and r.random() < 0.3:
             return r.choice(scalars)
         if arrays and r.random() < 0.8:
@@ -577,6 +612,6 @@ def _plus(text: str, amount: int) -> str:
     return text if not amount else f"{text} {'+' if amount > 0 else '-'} {abs(amount)}"
 
 
-def generate(seed: int) -> Program:
+def generate(seed: int, wanted: Wanted = Wanted()) -> Program:
     """The program of a seed: the same text and data on every machine."""
-    return _Generator(seed).program()
+    return Generator(seed, wanted).program()
