@@ -12,7 +12,7 @@ from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
-    from polyc.scheduler.cost.model import Prediction
+    from polyc.scheduler.cost.model import Machine, Prediction
     from polyc.scheduler.schedule import Schedule
 
 VERSION = 1
@@ -21,15 +21,21 @@ SLOWEST = 12  # kernels whose times are listed
 
 
 def explain_schedule(
-    schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int], prediction: Prediction | None = None
-) -> dict[str, Any]:
+    schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int], prediction: Prediction | None = None,
+    machine: Machine | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
 
     `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
-    `prediction` is the cost model's (None: sizes are free, or it is for another machine).
+    `prediction` is the cost model's (None: sizes are free, or it is for another machine); `machine` has the figures
+    that say what threads get (None: those of the target's data).
     """
+    from polyc.scheduler.cost.model import nominal
+    from polyc.scheduler.cost.shared_loops import shared_loops
+
     scop = schedule.scop
     steps = [str(s) for s in schedule.trace]
+    shared = shared_loops(schedule, target, machine or nominal(target), threads)
     return {
         "format": "polyc-explain", "version": VERSION, "kind": "operator", "name": scop.name,
         "sizes": dict(sizes), "free_sizes": list(scop.params), "threads": threads,
@@ -47,6 +53,7 @@ def explain_schedule(
         "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
         "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
         "parallel_loops": list(schedule.parallel_loops()),
+        "shared_loops": [x.data() | {"text": str(x)} for x in shared],
         "loops": _loops(schedule, target),
     }  # fmt: skip
 
@@ -189,6 +196,7 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     if not data["decisions"]:
         yield "nothing to decide: program order"
     yield ""
+    yield from _thread_lines(data)
     yield f"loops that carry nothing: {', '.join(data['parallel_loops']) or 'none'}"
     yield "one iteration of"
     for loop in data["loops"]:
@@ -196,6 +204,16 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
         touched = ", ".join(f"{a}: {f['elements'] or f.get('why')}" for a, f in loop["arrays"].items())
         fits = "" if loop["fits"] is None else f"  = {loop['bytes']:,} bytes, fits {loop['fits']}"
         yield f"  {loop['name']}{kind} touches {touched}{fits}"
+
+
+def _thread_lines(data: Mapping[str, Any]) -> Iterable[str]:
+    """What the threads share."""
+    if data["threads"] < 2:
+        yield "threads: one, no loop is shared"
+    elif not data["shared_loops"]:
+        yield f"threads: no loop is shared among {data['threads']}"
+    for shared in data["shared_loops"]:
+        yield f"threads: {shared['text']}"
 
 
 def _number(f: Mapping[str, Any]) -> str:

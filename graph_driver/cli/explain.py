@@ -47,8 +47,9 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     with use.tuned(arguments.tuned):
         found = operator_schedule(scop, arguments.target, sizes, None, threads)
     work = work_of(found.original, machine) if targets.obstacle(machine) is None else None
-    prediction = None if work is None else predict(work, this_machine(machine), threads)
-    return explain_schedule(found, machine, threads, sizes, prediction)
+    here = this_machine(machine) if targets.obstacle(machine) is None else None
+    prediction = None if work is None or here is None else predict(work, here, threads)
+    return explain_schedule(found, machine, threads, sizes, prediction, here)
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:

@@ -50,6 +50,13 @@ def work_of(
     return total + _traffic(scop, known, target, levels or {}) + Work(entries=1.0)
 
 
+def statement_work(scop: Scop, s: Statement, target: Target) -> Work | None:
+    """Arithmetic and accesses of L1 of one statement; None where sizes are not fixed."""
+    points = _points(s, scop)
+    members = [m for n in walk(scop.tree) if isinstance(n, Band) for m in n.members]
+    return None if points is None else _statement(scop, s, points, members, target, set(), True)
+
+
 def _bytes(scop: Scop, array: Array) -> int | None:
     size = array.dtype.bytes
     for e in array.shape:

@@ -14,6 +14,7 @@ import islpy as isl
 from polyc.poly.tree import Band, Filter, Member, Node, walk
 from polyc.scheduler.strategies.contractions.several_vectors import several_vectors
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
+from polyc.scheduler.strategies.serial import Obstacle, why_not
 from polyc.scheduler.strategies.vector_cost import iterator, lanes_for, vector_cost, work
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
@@ -66,10 +67,27 @@ def _innermost(plan: Planner, members: list[Member]) -> None:
     choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
     last = members[-1].name
     if choice.loop is None:
-        plan.decline(f"loop {last}", "stays serial", "no loop around it can run in vector lanes at a gain",
-                     serial_cost=round(choice.serial, 3))  # fmt: skip
+        plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=round(choice.serial, 3))
         return
     _sink_and_mark(plan, members, choice)
+
+
+def _why_serial(plan: Planner, members: list[Member]) -> str:
+    """What stands against each of the nested loops as the vector loop, innermost first."""
+    stmts = tuple(members[-1].schedule)
+    reasons = []
+    for m in reversed(members):
+        found = _obstacle(plan, m, stmts, plan.scop.reassociate)
+        if found is not None:
+            reasons.append(why_not(plan, m, stmts, found))
+            continue
+        extent = plan.extent(m, stmts)
+        lanes = lanes_for(plan.scop, stmts, extent, plan.target)
+        cost, serial = (vector_cost(plan.scop, x, stmts, n, extent) for x, n in ((m, lanes), (members[-1], 1)))
+        least = f"{100 * (1 - GAIN):.0f} %"
+        reasons.append(f"{m.name} in {lanes} lanes would cost {cost:.2f} an iteration for {serial:.2f} now: less than "
+                       f"{least} gained")  # fmt: skip
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def _sink_and_mark(plan: Planner, members: list[Member], choice: Choice) -> None:
@@ -91,19 +109,29 @@ def best_choice(plan: Planner, members: list[Member], stmts: tuple[str, ...], re
     serial = vector_cost(scop, members[-1], stmts, 1, None)
     best = Choice(None, 1, GAIN * serial, serial)
     for m in reversed(members):
-        carried = plan.carried().get(m.name)
-        if carried is None or not carried.vector or is_dynamic(scop, m):
-            continue
-        if not carried.parallel and not reassociate and _float_reduction(plan, stmts):
+        if _obstacle(plan, m, stmts, reassociate) is not None:
             continue
         extent = plan.extent(m, stmts)
         lanes = lanes_for(scop, stmts, extent, plan.target)
-        if lanes < 2 or (extent is not None and extent < 2):
-            continue
         cost = vector_cost(scop, m, stmts, lanes, extent)
         if cost < best.cost - 1e-9:
             best = Choice(m.name, lanes, cost, serial)
     return best
+
+
+def _obstacle(plan: Planner, m: Member, stmts: tuple[str, ...], reassociate: bool) -> Obstacle | None:
+    """What forbids running a loop in lanes; None: nothing but its cost."""
+    carried = plan.carried().get(m.name)
+    if carried is None or not carried.vector:
+        return "carried"
+    if is_dynamic(plan.scop, m):
+        return "dynamic"
+    if not carried.parallel and not reassociate and _float_reduction(plan, stmts):
+        return "order"
+    extent = plan.extent(m, stmts)
+    if extent is not None and extent < 2:
+        return "short"
+    return "lanes" if lanes_for(plan.scop, stmts, extent, plan.target) < 2 else None
 
 
 def _float_reduction(plan: Planner, stmts: tuple[str, ...]) -> bool:

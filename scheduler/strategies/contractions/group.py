@@ -34,6 +34,12 @@ def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, 
     Following nests join when each is one statement that is pointwise in the outputs
     (possibly reading other arrays); a nest holding only the initialisation may come first.
     """
+    found = examine_nests(scop, nests, start)
+    return None if isinstance(found, str) else found
+
+
+def examine_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, int] | str:
+    """What `group_nests` gives, or what stands against it ("" where the nest holds no contraction at all)."""
     first = [scop.statements[s] for s in nests[start]]
     found = _recognised(first)
     taken = 1
@@ -42,15 +48,18 @@ def group_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group, 
         found = [c for c in _recognised(second) if c.update.array == first[0].array]
         first, taken = [*first, *second], 2
     if len(found) != 1:
-        return None
+        names = [c.update.name for c in found]
+        return f"{' and '.join(names)} share a nest, which is then none's own" if names else ""
     c = found[0]
     group = Group(c, iters={c.update.name: {o: o for o in c.outputs}})
     aligned = {c.update.array: c.outputs}
     for stmt in first:
         if stmt is c.update:
             continue
-        if stmt.array != c.update.array or not _align(stmt, aligned, group):
-            return None
+        if stmt.array != c.update.array:
+            return f"{stmt.name}, in the same nest, writes {stmt.array} and not the result {c.update.array}"
+        if not _align(stmt, aligned, group):
+            return f"{stmt.name}, in the same nest, does not go over {c.update.target.array} one element at a time"
         (group.before if first.index(stmt) < first.index(c.update) else group.after).append(stmt)
     while start + taken < len(nests) and len(nests[start + taken]) == 1:
         stmt = scop.statements[nests[start + taken][0]]

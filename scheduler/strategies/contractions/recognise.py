@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
 from polyc.poly.forms.ranges import largest
 from polyc.poly.scop import Statement
+from polyc.poly.text import print_expr
 
 PAIR_PRODUCTS = ("dot_pairs", "dot_bf16")  # two products and their sum
 
@@ -46,6 +47,17 @@ class Contraction:
         return not self.operands[1].load.index and not self.operands[1].own
 
 
+@dataclass(frozen=True, slots=True)
+class NoContraction:
+    """Why a statement is no contraction: the rule that it breaks, with `{}` for what breaks it."""
+
+    rule: str
+    at: tuple[Expr | str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.rule.format(*(x if isinstance(x, str) else print_expr(x) for x in self.at))
+
+
 def variables(expr: Expr) -> set[str]:
     """Names of all variables in an expression."""
     return {e.name for e in walk(expr) if isinstance(e, Var)}
@@ -59,10 +71,19 @@ def extent(stmt: Statement, name: str) -> int | None:
 
 def recognise(stmt: Statement) -> Contraction | None:
     """The contraction that `stmt` performs, or None when it is something else."""
-    if stmt.reduction != "+" or stmt.predicate is not None or stmt.dynamic:
-        return None
+    found = examine(stmt)
+    return found if isinstance(found, Contraction) else None
+
+
+def examine(stmt: Statement) -> Contraction | NoContraction:
+    """The contraction that `stmt` performs, or why it performs none."""
+    why = _no_reduction(stmt)
+    if why is not None:
+        return why
+    if stmt.reduction != "+":
+        return NoContraction("it reduces with {}, not a sum of products", (stmt.reduction or "",))
     product = _added_product(stmt)
-    return None if product is None else _sorted(stmt, product)
+    return product if isinstance(product, NoContraction) else _sorted(stmt, product)
 
 
 def recognise_sweep(stmt: Statement) -> Contraction | None:
@@ -70,51 +91,98 @@ def recognise_sweep(stmt: Statement) -> Contraction | None:
 
     Any associative reduction will do; `recognise` is for sums of products.
     """
-    if stmt.reduction is None or stmt.predicate is not None or stmt.dynamic:
-        return None
+    found = examine_sweep(stmt)
+    return found if isinstance(found, Contraction) else None
+
+
+def examine_sweep(stmt: Statement) -> Contraction | NoContraction:
+    """What `recognise_sweep` finds, or why it finds nothing."""
+    why = _no_reduction(stmt)
+    if why is not None:
+        return why
     value = stmt.value
     operands = value.args if isinstance(value, Call) else (value.a, value.b) if isinstance(value, Binary) else ()
-    load = _stripped(operands[1]) if len(operands) == 2 else None
-    if not isinstance(load, Load) or any(x.array == stmt.array for x in loads(load)):
-        return None
+    if len(operands) != 2:
+        return NoContraction("{} is no operation of two operands", (value,))
+    load = _stripped(operands[1])
+    if not isinstance(load, Load):
+        return NoContraction("it reduces {}, which is computed: neither an element nor a product of two", (load,))
+    if any(x.array == stmt.array for x in loads(load)):
+        return NoContraction("{} reads {}, the array of the result", (load, stmt.array))
     return _sorted(stmt, (load, Load(load.array, (), load.dtype)))
 
 
-def _sorted(stmt: Statement, product: tuple[Load, Load]) -> Contraction | None:
-    """The iterators by what they move; None when the result is not one element for each set of outputs."""
-    if not all(isinstance(e, Var) for e in stmt.index):
+def why_no_contraction(stmt: Statement) -> NoContraction | None:
+    """Why `stmt` is neither a sum of products nor a reduction of one operand; None where it is one of them."""
+    product, sweep = examine(stmt), examine_sweep(stmt)
+    if isinstance(product, Contraction) or isinstance(sweep, Contraction):
         return None
+    subtracts = isinstance(stmt.value, Binary) and stmt.value.op == "-"
+    return product if subtracts or _factors(stmt.value) is not None else sweep
+
+
+def _no_reduction(stmt: Statement) -> NoContraction | None:
+    if stmt.reduction is None:
+        return NoContraction("it is not recognised as a reduction")
+    if stmt.predicate is not None:
+        return NoContraction("it depends on the condition {}", (stmt.predicate,))
+    if stmt.dynamic:
+        return NoContraction("the bounds of loop {} depend on data", (stmt.dynamic[0].iter,))
+    return None
+
+
+def _sorted(stmt: Statement, product: tuple[Load, Load]) -> Contraction | NoContraction:
+    """The iterators by what they move, if the result is one element for each set of outputs."""
+    for e in stmt.index:
+        if not isinstance(e, Var) or e.name not in stmt.iters:
+            return NoContraction("the subscript {} of the result is no single loop", (e,))
     outputs = tuple(e.name for e in stmt.index if isinstance(e, Var))
-    if len(set(outputs)) != len(outputs) or not set(outputs) <= set(stmt.iters):
-        return None
+    if len(set(outputs)) != len(outputs):
+        return NoContraction("two subscripts of {} are one loop", (stmt.target,))
     moved = [set().union(*(variables(e) for e in op.index)) & set(stmt.iters) for op in product]
     single = tuple(i for i in outputs if extent(stmt, i) == 1)
     many = [i for i in outputs if i not in single]
     batch = tuple(i for i in many if i in moved[0] and i in moved[1])
     own = [tuple(i for i in many if i in moved[k] and i not in moved[1 - k]) for k in (0, 1)]
     inner = tuple(i for i in stmt.iters if i not in outputs)
-    if not inner or not set(outputs) <= moved[0] | moved[1]:
-        return None
+    if not inner:
+        return NoContraction("every loop moves the result {}: nothing is added up", (stmt.target,))
+    still = [i for i in outputs if i not in moved[0] | moved[1]]
+    if still:
+        return NoContraction("loop {} moves the result {}, but no operand", (still[0], stmt.target))
     return Contraction(stmt, outputs, single, batch, inner, (Operand(product[0], own[0]), Operand(product[1], own[1])))
 
 
-def _added_product(stmt: Statement) -> tuple[Load, Load] | None:
-    """The two loads of `target + a * b`, or of products of pairs (both through widening casts), else None."""
-    value = stmt.value
+def _factors(value: Expr) -> tuple[Expr, Expr] | None:
+    """The factors of `target + a * b`, or of products of pairs."""
     if isinstance(value, Call) and value.fn == "fma":
-        factors: tuple[Expr, Expr] = (value.args[0], value.args[1])
-    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Binary) and value.b.op == "*":
-        factors = (value.b.a, value.b.b)
-    elif isinstance(value, Binary) and value.op == "+" and isinstance(value.b, Call) and value.b.fn in PAIR_PRODUCTS:
-        factors = (value.b.args[0], value.b.args[1])
-    else:
+        return value.args[0], value.args[1]
+    if not isinstance(value, Binary) or value.op != "+":
         return None
-    a, b = (_stripped(f) for f in factors)
-    if not isinstance(a, Load) or not isinstance(b, Load):
-        return None
-    if any(load.array == stmt.array for load in (*loads(a), *loads(b))) or a.array == b.array:
-        return None
-    return a, b
+    if isinstance(value.b, Binary) and value.b.op == "*":
+        return value.b.a, value.b.b
+    if isinstance(value.b, Call) and value.b.fn in PAIR_PRODUCTS:
+        return value.b.args[0], value.b.args[1]
+    return None
+
+
+def _added_product(stmt: Statement) -> tuple[Load, Load] | NoContraction:
+    """The two loads of `target + a * b`, or of products of pairs (both through widening casts)."""
+    factors = _factors(stmt.value)
+    if factors is None:
+        subtracts = isinstance(stmt.value, Binary) and stmt.value.op == "-"
+        rule = "it subtracts: only sums of products are contractions" if subtracts else "it adds no product"
+        return NoContraction(rule)
+    pair: list[Load] = []
+    for factor in map(_stripped, factors):
+        if not isinstance(factor, Load):
+            return NoContraction("the factor {} is no element of an array", (factor,))
+        if any(load.array == stmt.array for load in loads(factor)):
+            return NoContraction("the factor {} reads {}, the array of the result", (factor, stmt.array))
+        pair.append(factor)
+    if pair[0].array == pair[1].array:
+        return NoContraction("both factors are elements of {}", (pair[0].array,))
+    return pair[0], pair[1]
 
 
 def _stripped(expr: Expr) -> Expr:

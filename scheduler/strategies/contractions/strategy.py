@@ -12,12 +12,13 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Filter, Node, Sequence
 from polyc.scheduler.cost.levels import Placed
-from polyc.scheduler.strategies.contractions.group import Group, group_nests
+from polyc.scheduler.strategies.contractions.group import Group, examine_nests
 from polyc.scheduler.strategies.contractions.levels import tile_levels
-from polyc.scheduler.strategies.contractions.recognise import Contraction
+from polyc.scheduler.strategies.contractions.recognise import Contraction, why_no_contraction
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.contractions.tree import Maker, build
 from polyc.scheduler.strategies.planner import Plan, Planner
+from polyc.scheduler.strategies.serial import named
 
 MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
 
@@ -33,13 +34,25 @@ def contractions(plan: Planner, choose: Choose = plan_tile) -> None:
     position = 0
     while position < len(top_filters(plan)):
         filters = top_filters(plan)
-        found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
-        if found is None:
+        nests = [list(f.domain) for f in filters]
+        found = examine_nests(plan.scop, nests, position)
+        if isinstance(found, str):
+            _say_why(plan, nests[position], found)
             position += 1
             continue
         group, taken = found
         _propose(plan, group, position, taken, choose)
         position += 1
+
+
+def _say_why(plan: Planner, nest: list[str], why: str) -> None:
+    """A line for each reduction of a nest without a contraction; `why`: what stands against the one it might be."""
+    for stmt in (plan.scop.statements[name] for name in nest):
+        if stmt.reduction is None or stmt.name in plan.claimed:
+            continue
+        reason = str(why_no_contraction(stmt) or why)
+        if reason:
+            plan.decline(f"reduction {named(stmt)}", "no contraction", reason)
 
 
 def top_filters(plan: Plan) -> list[Filter]:
