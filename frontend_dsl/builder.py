@@ -26,6 +26,8 @@ class Loop:
     dynamic: bool
     body: Block
     span: Span | None
+    kind: str = ""  # how it is to run, where the program says it
+    factor: int | None = None
 
 
 @dataclass(eq=False)
@@ -145,10 +147,11 @@ class Builder:
 
     @contextmanager
     def loop(
-        self, name: str, lo: Expr, hi: Expr, step: int, span: Span | None, dynamic: bool = False
-    ) -> Iterator[Loop]:
+        self, name: str, lo: Expr, hi: Expr, step: int, span: Span | None, dynamic: bool = False,
+        kind: str = "", factor: int | None = None,
+    ) -> Iterator[Loop]:  # fmt: skip
         """Inside, stores are in this loop. `name` must be unique."""
-        new = Loop(name, lo, hi, step, dynamic, Block(), span)
+        new = Loop(name, lo, hi, step, dynamic, Block(), span, kind, factor)
         self.block.items.append(new)
         outer = self.block, self.loops
         self.block, self.loops = new.body, (*self.loops, new)
@@ -215,6 +218,14 @@ class Builder:
         array = self.add_array(ArrayValue("cond", bool_, (), "local", span, prefix, extents))
         mark[0].items.insert(mark[1], Record(self.loops, self.guards, array, prefix, condition.whole, span))
         condition.saved = Load(array.name, prefix, bool_, span)
+
+
+def loops_of(block: Block) -> Iterator[Loop]:
+    """All loops of a block, outermost and textually first first."""
+    for item in block.items:
+        if isinstance(item, Loop):
+            yield item
+            yield from loops_of(item.body)
 
 
 def records_of(item: Loop | Record | Block) -> Iterator[Record]:

@@ -7,6 +7,7 @@ import builtins
 import functools
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -18,8 +19,8 @@ from polyc.poly.intrinsics import TABLE
 
 from . import functions
 from .evaluate import binary, elements, evaluate, is_symbolic, native, settled
-from .frame import Frame, size_value, uses_only
-from .inline import inline_function, inline_operator
+from .frame import Frame, InnerFunction, size_value, uses_only
+from .inline import inline_function, inline_inner, inline_operator
 from .loops import make_grid, make_range
 from .operator import Operator
 from .values import (
@@ -65,6 +66,8 @@ def call(frame: Frame, node: ast.Call) -> Any:
         function = function.func
     if isinstance(function, Operator):
         return inline_operator(frame, function, args, kwargs, node, whole is node)
+    if isinstance(function, InnerFunction):
+        return inline_inner(frame, function, args, kwargs, node, whole is node)
     handler = _HANDLERS.get(function) if _hashable(function) else None
     if handler is not None:
         return handler(frame, node, args, kwargs)
@@ -141,8 +144,31 @@ def _convert(frame: Frame, node: ast.Call, dtype: DType, args: list[Any]) -> Sym
 def _range(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
     _no_keywords(frame, node, kwargs)
     if any(isinstance(a, Sym) for a in args) or any(isinstance(a, float) for a in args) or 0 in args[2:]:
+        frame.want_number(args[2] if len(args) == 3 else None)
         return make_range(args)
     return native(frame, node, range, *args)
+
+
+def _annotated_range(kind: str, factor: str = "") -> Callable[..., Any]:
+    """`parallel(...)` and the like: a range that stays a loop, of this kind; `factor` is its keyword."""
+
+    def handler(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        number = kwargs.pop(factor, None) if factor else None
+        _no_keywords(frame, node, kwargs)
+        if number is not None and (type(number) is not int or number < 1):
+            raise frame.error(node, f"{factor} must be a positive number known at specialisation", f"write {factor}=8")
+        if not is_symbolic(args):
+            native(frame, node, range, *args)  # Python's own errors
+        return replace(make_range(args), kind=kind, factor=number)
+
+    return handler
+
+
+def _bind(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    axes = functions.AXES
+    if not args or args[0] not in axes:
+        raise frame.error(node, "bind takes the axis first", f"write bind(axis, n) with one of {', '.join(axes)}")
+    return _annotated_range(args[0])(frame, node, args[1:], kwargs)
 
 
 def _grid(frame: Frame, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -282,6 +308,7 @@ def _make(frame: Frame, node: ast.Call, shape: Any, dtype: Any) -> ArrayValue:
             raise frame.error(node, f"the extent {value} is negative", "extents count elements")
         expr = index_expr(value)
         if next(loads(expr), None) is not None or not uses_only(expr, frame.builder.params):
+            frame.want_number(Sym(expr, True))
             hint = "the extents of an array may depend on sizes only; allocate the largest one"
             raise frame.error(node, "an extent depends on a loop variable or on data", hint)
         extents.append(expr)
@@ -335,7 +362,9 @@ _HANDLERS: dict[Any, Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]
     int: _cast_to(i64, int), float: _cast_to(f64, float), bool: _cast_to(bool_, bool), abs: _abs,
     all: _every("and"), any: _every("or"), divmod: _divmod, builtins.round: _round, pow: _pow,
     functions.pow: _pow, functions.where: _where, reversed: _reversed,
-    functions.empty: _empty, functions.zeros: _zeros, functions.full: _full,
+    functions.serial: _annotated_range("serial"), functions.parallel: _annotated_range("parallel"),
+    functions.vectorize: _annotated_range("vectorize", "lanes"), functions.unroll: _annotated_range("unroll", "factor"),
+    functions.bind: _bind, functions.empty: _empty, functions.zeros: _zeros, functions.full: _full,
 }  # fmt: skip
 
 _CONTAINERS = (tuple, list, enumerate, zip, dict)

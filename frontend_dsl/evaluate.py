@@ -210,6 +210,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         raise frame.error(node, "a scalar is subscripted", hint)
     key = evaluate(frame, node.slice)
     if is_symbolic(key):
+        for part in key if isinstance(key, tuple) else (key,):
+            frame.want_number(part)
         hint = "unroll the loop: 'for k in (0, 1, 2)', or pass the values as an array"
         raise frame.error(node.slice, f"{describe(base)} is subscripted with a run-time value", hint)
     return native(frame, node, lambda: base[key])
@@ -339,6 +341,12 @@ def _call(frame: Frame, node: ast.Call) -> Any:
     return call(frame, node)
 
 
+def _lambda(frame: Frame, node: ast.Lambda) -> Any:
+    from .inline import define
+
+    return define(frame, node)
+
+
 def _slice(frame: Frame, node: ast.Slice) -> slice:
     parts = [None if p is None else evaluate(frame, p) for p in (node.lower, node.upper, node.step)]
     return slice(*parts)
@@ -365,10 +373,10 @@ _HANDLERS: dict[type[ast.expr], Callable[[Frame, Any], Any]] = {
     ast.SetComp: _comprehension,
     ast.DictComp: _dict_comprehension,
     ast.Slice: _slice,
+    ast.Lambda: _lambda,
 }
 
 _REFUSED: dict[type[ast.expr], tuple[str, str]] = {
-    ast.Lambda: ("a lambda inside an operator", "define a helper function with 'def' outside the operator"),
     ast.NamedExpr: ("':='", "assign in a statement of its own"),
     ast.Await: ("'await'", "operators are ordinary functions"),
     ast.Yield: ("'yield'", "write results into an array made by empty(...) and return it"),

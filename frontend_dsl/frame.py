@@ -5,25 +5,40 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from polyc.poly.expr import Const, Expr, Span, Var, substitute, walk
+from polyc.poly.expr import Const, Expr, Load, Span, Var, substitute, walk
 
 from .annotations import Dim
 from .builder import Builder, Guard, Loop
 from .errors import DslError
 from .fold import tidy
-from .source import source_of
+from .jumps import Label
+from .liveness import own_names
+from .source import Source, source_of
 from .values import ArrayValue, Sym, Type
+
+
+@dataclass
+class Choices:
+    """What a pass over the program finds out for the next one, besides types. It only grows."""
+
+    unrolled: set[ast.For] = field(default_factory=set)  # loops over numbers of which each iteration is its own
+    flagged: set[Label] = field(default_factory=set)  # jumps that depend on data
+    endless: set[ast.While] = field(default_factory=set)  # `while` loops that Python cannot run to their end
+
+    def __len__(self) -> int:
+        return len(self.unrolled) + len(self.flagged) + len(self.endless)
 
 
 class Program:
     """What all frames share. `types` are the dtypes of local scalars found by the last pass."""
 
-    def __init__(self, builder: Builder, types: Mapping[int, Type]) -> None:
+    def __init__(self, builder: Builder, types: Mapping[int, Type], choices: Choices) -> None:
         self.builder = builder
         self.types = types
         self.seen: dict[int, Type] = {}
@@ -33,6 +48,9 @@ class Program:
         self.kept: set[str] = set()  # arrays of values that never change once stored
         self.outside: list[str] = []  # sizes from outside that no shape has: parameters in the next pass
         self.mixed: list[DslError] = []  # local scalars of two types, as far as the types are known
+        self.choices = choices
+        self.counted: dict[str, ast.For] = {}  # variable of a run-time loop -> the loop, where Python could count it
+        self.wanted: set[ast.For] = set()  # of those, the ones whose variable must be a number
 
 
 @dataclass(eq=False)
@@ -63,11 +81,15 @@ class Unavailable:
 class Frame:
     """One function being translated: its names, its sizes, its place in the program."""
 
-    def __init__(self, fn: FunctionType, program: Program, sizes: Mapping[str, Expr], is_operator: bool) -> None:
+    def __init__(
+        self, fn: FunctionType, program: Program, sizes: Mapping[str, Expr], is_operator: bool,
+        source: Source | None = None,
+    ) -> None:  # fmt: skip
         self.fn = fn
+        self.name = fn.__name__
         self.program = program
         self.builder = program.builder
-        self.source = source_of(fn)
+        self.source = source or source_of(fn)
         self.sizes = dict(sizes)
         self.is_operator = is_operator
         self.env: dict[str, Any] = {}
@@ -102,6 +124,11 @@ class Frame:
             return found
         if name in self.own_names:
             raise self.error(node, f"{name} is used before it is assigned", f"assign {name} first")
+        return self.outside(node)
+
+    def outside(self, node: ast.Name) -> Any:
+        """What a name stands for that this function does not bind."""
+        name = node.id
         if name in self.free:
             try:
                 return self.free[name].cell_contents
@@ -122,11 +149,24 @@ class Frame:
                 self.program.outside.append(name)
                 self.sizes[name] = Var(name)
             elif name not in self.sizes:
-                hint = f"only sizes in the shapes of {self.fn.__name__}'s arguments are known: take it from A.shape"
+                hint = f"only sizes in the shapes of {self.name}'s arguments are known: take it from A.shape"
                 raise self.error(node, f"the size {name} is not known here", hint)
         self.builder.ranges |= dim.ranges()
         expr = tidy(substitute(dim.expr, self.sizes))
         return size_value(expr)
+
+    def want_number(self, value: Any) -> None:
+        """Note that a run-time value should be a number: the next pass unrolls the loops that it comes from.
+
+        Those are counting loops with constant bounds whose variables occur in it, and, where it is a local scalar,
+        those around that change it.
+        """
+        if not isinstance(value, Sym):
+            return
+        names = {v.name for v in walk(value.expr) if isinstance(v, Var)}
+        if any(isinstance(e, Load) and self.builder.arrays[e.array].kind == "local" for e in walk(value.expr)):
+            names |= {loop.name for loop in self.builder.loops}
+        self.program.wanted |= {self.program.counted[n] for n in names if n in self.program.counted}
 
     @property
     def inside_loop(self) -> bool:
@@ -137,6 +177,33 @@ class Frame:
     def inside_condition(self) -> bool:
         """Whether a run-time condition of this function is open."""
         return len(self.builder.guards) > self.entry[1]
+
+
+@dataclass(frozen=True, eq=False)
+class InnerFunction:
+    """A function defined inside another one. Names from outside mean what they mean when it is called."""
+
+    name: str
+    node: ast.FunctionDef | ast.Lambda
+    home: Frame
+    signature: inspect.Signature
+    source: Source
+
+
+class InnerFrame(Frame):
+    """A call of an inner function."""
+
+    def __init__(self, inner: InnerFunction) -> None:
+        home = inner.home
+        source = inner.source
+        super().__init__(home.fn, home.program, home.sizes, False, source)
+        self.name = inner.name
+        self.home = home
+        self.own_names = own_names(inner.node)
+
+    def outside(self, node: ast.Name) -> Any:
+        """The value in the function around, at this moment."""
+        return self.home.look_up(node)
 
 
 def size_value(expr: Expr) -> Any:

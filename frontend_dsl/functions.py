@@ -27,6 +27,41 @@ def grid(*extents: Any) -> Iterator[tuple[int, ...]]:
     return itertools.product(*[_extent(e) for e in extents])
 
 
+def serial(*bounds: Any) -> range:
+    """`range` whose loop runs serially and stays where it is: the automatic schedule leaves its nest alone."""
+    return range(*bounds)
+
+
+def parallel(*bounds: Any) -> range:
+    """`range` whose iterations run on all threads; refused with a witness where they depend on each other."""
+    return range(*bounds)
+
+
+def vectorize(*bounds: Any, lanes: int | None = None) -> range:
+    """`range` whose iterations run in vector lanes: `lanes` at a time, or as many as the target has."""
+    return range(*bounds)
+
+
+def unroll(*bounds: Any, factor: int | None = None) -> range:
+    """`range` whose loop is unrolled: `factor` times, or (constant bounds) as a whole."""
+    return range(*bounds)
+
+
+def bind(axis: str, *bounds: Any) -> range:
+    """`range` whose iterations are the blocks (`block.x`, ...) or threads (`thread.x`, ...) of a GPU."""
+    if axis not in AXES:
+        raise ValueError(f"bind: {axis!r} is none of {', '.join(AXES)}")
+    return range(*bounds)
+
+
+def const_range(*bounds: Any) -> tuple[int, ...]:
+    """The numbers of `range` as constants: a loop over them is written out at specialisation."""
+    return tuple(range(*bounds))
+
+
+AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 _STATIC: set[Any] = set()
 

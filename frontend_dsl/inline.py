@@ -13,10 +13,12 @@ import numpy as np
 from polyc.poly.errors import ArgumentError
 
 from .errors import DslError
-from .frame import Frame
+from .evaluate import evaluate
+from .frame import Frame, InnerFrame, InnerFunction
 from .locals import TEMPORARY, declare, keep, read, store
 from .signature import REQUIRED, Param
 from .sizes import solve_sizes
+from .source import Source
 from .values import ArrayValue, Sym, Type, cast, describe, to_sym
 
 if TYPE_CHECKING:
@@ -30,16 +32,36 @@ def inline_function(
 ) -> Any:
     """A call of a plain Python function with run-time arguments."""
     inner = _enter(frame, fn, frame.sizes, False, node)
-    try:
-        bound = inspect.signature(fn).bind(*args, **kwargs)
-    except TypeError as problem:
-        raise frame.error(node, f"{fn.__name__}: {problem}", "fit the call to the function's parameters") from None
-    bound.apply_defaults()
+    bound = _bound(frame, fn.__name__, inspect.signature(fn), args, kwargs, node)
     acts = _acts(inner)
-    for name, value in bound.arguments.items():
+    for name, value in bound.items():
         # the function may change what the argument reads
         inner.env[name] = keep(frame, value, node) if acts else value
     return _run(frame, inner, node, whole)
+
+
+def inline_inner(
+    frame: Frame, inner: InnerFunction, args: list[Any], kwargs: dict[str, Any], node: ast.Call, whole: bool
+) -> Any:
+    """A call of a function that is defined inside an operator or helper."""
+    _check_depth(frame, inner.name, node)
+    called = InnerFrame(inner)
+    bound = _bound(frame, inner.name, inner.signature, args, kwargs, node)
+    acts = _acts(called)
+    for name, value in bound.items():
+        called.env[name] = keep(frame, value, node) if acts else value
+    return _run(frame, called, node, whole)
+
+
+def _bound(
+    frame: Frame, name: str, signature: inspect.Signature, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+) -> dict[str, Any]:
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        raise frame.error(node, f"{name}: {problem}", "fit the call to the function's parameters") from None
+    bound.apply_defaults()
+    return bound.arguments
 
 
 def _acts(frame: Frame) -> bool:
@@ -116,10 +138,34 @@ def _argument(frame: Frame, p: Param, value: Any, node: ast.Call) -> Any:
 
 
 def _enter(frame: Frame, fn: FunctionType, sizes: Any, is_operator: bool, node: ast.Call) -> Frame:
+    _check_depth(frame, fn.__name__, node)
+    return Frame(fn, frame.program, sizes, is_operator)
+
+
+def _check_depth(frame: Frame, name: str, node: ast.Call) -> None:
     if frame.program.depth >= DEPTH_LIMIT:
         hint = "the recursion must end by a condition known at specialisation"
-        raise frame.error(node, f"calls of {fn.__name__} are nested more than {DEPTH_LIMIT} deep", hint)
-    return Frame(fn, frame.program, sizes, is_operator)
+        raise frame.error(node, f"calls of {name} are nested more than {DEPTH_LIMIT} deep", hint)
+
+
+def define(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> InnerFunction:
+    """The value of a `def` or `lambda` inside a function; defaults are evaluated here, as in Python."""
+    name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+    kinds = inspect.Parameter
+    a = node.args
+    plain = [*((p, kinds.POSITIONAL_ONLY) for p in a.posonlyargs), *((p, kinds.POSITIONAL_OR_KEYWORD) for p in a.args)]
+    defaults: list[Any] = [kinds.empty] * (len(plain) - len(a.defaults))
+    defaults += [keep(frame, evaluate(frame, d), node) for d in a.defaults]
+    parameters = [kinds(p.arg, kind, default=d) for (p, kind), d in zip(plain, defaults)]
+    if a.vararg is not None:
+        parameters.append(kinds(a.vararg.arg, kinds.VAR_POSITIONAL))
+    for p, d in zip(a.kwonlyargs, a.kw_defaults):
+        default = kinds.empty if d is None else keep(frame, evaluate(frame, d), node)
+        parameters.append(kinds(p.arg, kinds.KEYWORD_ONLY, default=default))
+    if a.kwarg is not None:
+        parameters.append(kinds(a.kwarg.arg, kinds.VAR_KEYWORD))
+    source = Source(node, frame.source.file, frame.source.lines)
+    return InnerFunction(name, node, frame, inspect.Signature(parameters), source)
 
 
 def _run(frame: Frame, inner: Frame, node: ast.Call, whole: bool) -> Any:

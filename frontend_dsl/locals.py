@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from polyc.poly.expr import Load, loads
 
 from .errors import DslError
-from .frame import Frame, Version
+from .frame import Frame, InnerFunction, Version
 from .values import ArrayValue, Grid, Range, Sym, cast, describe, is_weak_number, join, to_sym
 
 TEMPORARY = "temp "  # no name that a user can write
@@ -110,6 +111,9 @@ def _pinned(frame: Frame, name: str, value: Any, node: Any) -> DslError:
     if isinstance(value, ArrayValue) and value.span is not None and value.span.line == node.lineno:
         reason = f"the array {name} is created inside a run-time loop or condition and needed outside"
         return frame.error(node, reason, "create it before the loop or condition")
+    if isinstance(value, InnerFunction):
+        reason = f"the function {name} is defined inside a run-time loop or condition and needed outside"
+        return frame.error(node, reason, "define it before the loop or condition")
     reason = f"{name} becomes {describe(value)} inside a run-time loop or condition"
     hint = "a name keeps its array there: copy the elements in a loop, or use another name"
     return frame.error(node, reason, hint)
@@ -165,7 +169,7 @@ def keep(frame: Frame, value: Any, node: Any) -> Any:
         return keep(frame, list(value), node)
     if isinstance(value, Range):
         lo, hi = (keep(frame, Sym(e, True), node).expr for e in (value.lo, value.hi))
-        return Range(lo, hi, value.step)
+        return replace(value, lo=lo, hi=hi)
     if isinstance(value, Grid):
         return Grid(tuple(keep(frame, r, node) for r in value.ranges))
     return value

@@ -16,11 +16,12 @@ from .builder import Loop, Record
 from .evaluate import evaluate, native, settled
 from .fold import difference
 from .frame import Frame, Unavailable, Version
-from .liveness import assigned, stored, upward_exposed
+from .liveness import assigned, stored
 from .locals import hide, is_shared, keep, settle
 from .values import ArrayValue, Grid, Range, Sym, TypeProblem, describe, index_expr
 
 UNROLL_LIMIT = 4096
+COUNTED_LIMIT = 256  # iterations of a loop that is unrolled because its variable must be a number
 
 
 def make_range(args: Sequence[Any]) -> Range:
@@ -55,8 +56,10 @@ def make_grid(frame: Frame, args: Sequence[Any], node: ast.Call) -> Grid:
             continue
         if isinstance(value, range):
             parts = (value.start, value.stop, value.step)
+        values = [settled(frame, p, place) for p in parts]
+        frame.want_number(values[2] if len(values) == 3 else None)
         try:
-            ranges.append(make_range([settled(frame, p, place) for p in parts]))
+            ranges.append(make_range(values))
         except TypeProblem as problem:
             raise frame.error(place, *problem.args) from None
     return Grid(tuple(ranges))
@@ -70,12 +73,20 @@ def execute_for(frame: Frame, node: ast.For, body: Callable[[], None]) -> None:
     if node.orelse:
         raise frame.error(node.orelse[0], "'else' of a loop is not part of the language", "put it after the loop")
     items = evaluate(frame, node.iter)
-    if isinstance(items, range):
+    program = frame.program
+    counted = isinstance(items, range) and len(items) <= COUNTED_LIMIT
+    if isinstance(items, range) and node not in program.choices.unrolled:
         items = Range(const_int(items.start), const_int(items.stop), items.step)
     if isinstance(items, Range):
         if not isinstance(node.target, ast.Name):
             raise frame.error(node.target, "range gives one number at a time", "write for i in range(...)")
-        _run_time_loop(frame, node, [(node.target.id, items)], lambda values: values[0], body)
+
+        def variable(values: list[Any]) -> Any:
+            if counted:
+                program.counted[values[0].expr.name] = node
+            return values[0]
+
+        _run_time_loop(frame, node, [(node.target.id, items)], variable, body)
     elif isinstance(items, Grid):
         names, shape = _grid_names(frame, node.target, len(items.ranges))
         _run_time_loop(frame, node, list(zip(names, items.ranges)), shape, body)
@@ -146,7 +157,7 @@ def _run_time_loop(
     """A nest of loops around `body`, with the locals settled before and forgotten after."""
     builder, program = frame.builder, frame.program
     changed = assigned(node.body)
-    carried = changed & (upward_exposed(node.body) | frame.liveness.after[node])
+    carried = changed & (frame.liveness.exposed(node.body) | frame.liveness.after[node])
     targets = stored(node.target)
     for name in sorted(targets):
         current = frame.env.get(name)
@@ -165,7 +176,16 @@ def _run_time_loop(
         for name, r in parts:
             dynamic = _check_bounds(frame, r, node)
             loop = stack.enter_context(
-                builder.loop(builder.unique(name.lstrip("_") or "it"), r.lo, r.hi, r.step, frame.span(node), dynamic)
+                builder.loop(
+                    builder.unique(name.lstrip("_") or "it"),
+                    r.lo,
+                    r.hi,
+                    r.step,
+                    frame.span(node),
+                    dynamic,
+                    r.kind,
+                    r.factor,
+                )  # fmt: skip
             )
             opened.append(loop)
             variables.append(Sym(Var(loop.name, i64), True))
@@ -192,10 +212,14 @@ def _check_bounds(frame: Frame, r: Range, node: ast.For) -> bool:
     builder = frame.builder
     if any(True for e in (r.lo, r.hi) for _ in loads(e)):
         if r.step != 1:
+            frame.want_number(Sym(r.lo, True))
+            frame.want_number(Sym(r.hi, True))
             raise frame.error(node.iter, f"step {r.step} of a loop whose bounds depend on data", "use step 1")
         return True
     space = set_space("S", [v.name for v in builder.loops], builder.params)
     if not (is_affine(r.lo, space) and is_affine(r.hi, space)):
+        frame.want_number(Sym(r.lo, True))
+        frame.want_number(Sym(r.hi, True))
         raise frame.error(
             node.iter, "a loop bound is not affine in loop variables and sizes",
             "bounds may use + - min max, constants times a variable, and // or % by a constant",

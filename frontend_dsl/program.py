@@ -10,11 +10,11 @@ import islpy as isl
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
-from polyc.poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, Scop, Statement
-from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
+from polyc.poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, LoopMark, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
 
-from .builder import Block, Builder, Loop, Record, records_of
+from .builder import Block, Builder, Loop, Record, loops_of, records_of
 from .errors import DslError
 from .fold import tidy
 from .inbounds import check_in_bounds
@@ -39,8 +39,15 @@ def finish(
     used = {a for s in live.values() for a in _touched(s)} | set(args) | set(results)
     arrays = {n: _array(a, context, builder.params) for n, a in builder.arrays.items() if n in used}
     return Scop(
-        name, builder.params, context, arrays, live, tree, args, results, reassociate, fast_math, tuple(builder.notes)
-    )
+        name, builder.params, context, arrays, live, tree, args, results, reassociate, fast_math, tuple(builder.notes),
+        _marks(builder, tree),
+    )  # fmt: skip
+
+
+def _marks(builder: Builder, tree: Node) -> tuple[LoopMark, ...]:
+    """What the program says of its loops, outermost first; empty loops have gone."""
+    there = set(loop_names(tree))
+    return tuple(LoopMark(l.name, l.kind, l.factor) for l in loops_of(builder.root) if l.kind and l.name in there)
 
 
 def _touched(s: Statement) -> set[str]:

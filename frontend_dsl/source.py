@@ -25,7 +25,7 @@ class Source:
 
     @cached_property
     def body(self) -> list[ast.stmt]:
-        """The statements (a lambda's expression counts as a return)."""
+        """The statements, jumps as structure (a lambda's expression counts as a return)."""
         if isinstance(self.node, ast.Lambda):
             return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
         return self.node.body

@@ -12,7 +12,8 @@ from .builder import Condition, Guard
 from .errors import DslError
 from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled, subscripts
 from .frame import Frame, Version
-from .liveness import assigned, upward_exposed
+from .inline import define
+from .liveness import assigned
 from .locals import assign, hide, is_scalar, is_shared, keep, settle
 from .loops import execute_for
 from .values import ArrayValue, Sym, TypeProblem, cast, choose, describe, negate, to_sym, truth
@@ -211,7 +212,7 @@ def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
     """Both branches of a run-time condition, under their guards."""
     program = frame.program
     changed = assigned([*node.body, *node.orelse])
-    exposed = upward_exposed(node.body) | upward_exposed(node.orelse)
+    exposed = frame.liveness.exposed(node.body) | frame.liveness.exposed(node.orelse)
     carried = changed & (exposed | frame.liveness.after[node])
     fixed = settle(frame, carried, node)
     outer_pinned = frame.pinned
@@ -270,7 +271,7 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
     _save_if_needed(frame, guards[2], mark, node, used_later=True)
     if found[0] is None or found[1] is None:
         hint = "give a value in every case"
-        raise frame.error(node, f"{frame.fn.__name__} returns a value in one case only", hint, word="if")
+        raise frame.error(node, f"{frame.name} returns a value in one case only", hint, word="if")
     a, b = found[0].value, found[1].value
     if not (is_scalar(a) and is_scalar(b)):
         raise frame.error(
@@ -346,7 +347,14 @@ def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
     raise frame.error(node.annotation, "local names have no annotations in the language", hint)
 
 
+def _define(frame: Frame, node: ast.FunctionDef) -> None:
+    if node.decorator_list:
+        raise frame.error(node.decorator_list[0], "a decorator on an inner function", "define it outside the operator")
+    assign(frame, node.name, define(frame, node), node)
+
+
 _HANDLERS: dict[type[ast.stmt], Any] = {
+    ast.FunctionDef: _define,
     ast.Assign: _assign,
     ast.AugAssign: _augmented,
     ast.AnnAssign: _annotated,
@@ -363,7 +371,6 @@ _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("try", "operators raise no exceptions: test with 'if'"),
     ast.With: ("with", "open files and contexts outside the operator"),
     ast.ClassDef: ("class", "define classes outside the operator"),
-    ast.FunctionDef: ("def", "define helper functions outside the operator"),
     ast.AsyncFunctionDef: ("async", "operators are ordinary functions"),
     ast.Import: ("import", "import at the top of the file"),
     ast.ImportFrom: ("from", "import at the top of the file"),

@@ -14,7 +14,7 @@ from .annotations import Dim, size_text
 from .builder import Builder, records_of
 from .errors import DslError
 from .fold import difference, tidy
-from .frame import Frame, Program
+from .frame import Choices, Frame, Program
 from .locals import is_scalar
 from .operator import Operator
 from .program import finish
@@ -39,14 +39,20 @@ def translate(
     """
     types: dict[int, Type] = {}
     outside: tuple[str, ...] = ()
+    choices = Choices()
     for _ in range(PASS_LIMIT):
-        program, frame, args = _start(operator, shapes, sizes, constants, types, outside)
+        known = len(choices)
+        program, frame, args = _start(operator, shapes, sizes, constants, types, outside, choices)
         problem: DslError | None = None
         returned: Returned | None = None
         try:
             returned = execute(frame, frame.source.body)
         except DslError as error:
             problem = error
+            choices.unrolled |= program.wanted
+        if len(choices) > known:  # another program now
+            types = {}
+            continue
         found = {k: join(types[k], t) if k in types else t for k, t in program.seen.items()}
         if all(types.get(k) == t for k, t in found.items()) and not program.outside:
             break
@@ -65,6 +71,7 @@ def _start(
     constants: Mapping[str, Any],
     types: Mapping[int, Type],
     outside: tuple[str, ...],
+    choices: Choices,
 ) -> tuple[Program, Frame, tuple[str, ...]]:
     signature = operator.signature
     sizes = solve_sizes(signature, shapes, known)
@@ -73,7 +80,7 @@ def _start(
     every = [*sizes.values(), *(e for shape in shapes.values() for e in shape)]
     params = tuple(dict.fromkeys(v.name for e in every for v in walk(e) if isinstance(v, Var)))
     builder = Builder(params)
-    program = Program(builder, types)
+    program = Program(builder, types, choices)
     frame = Frame(operator.fn, program, sizes, True)
     args = []
     for p in signature.params:

@@ -77,15 +77,19 @@ class ArrayValue:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`range(lo, hi, step)` with bounds known at run time; `step` is a number."""
+    """`range(lo, hi, step)` with bounds known at run time; `step` is a number. `kind` and `factor`: how the
+    loop is to run (`parallel(n)`, `vectorize(n)`, ...), "" where the program does not say."""
 
     lo: Expr
     hi: Expr
     step: int
+    kind: str = ""
+    factor: int | None = None
 
     def reverse(self) -> Range:
         """The same values from the last to the first (unit steps only)."""
-        return Range(sub(self.hi, const_int(self.step)), sub(self.lo, const_int(self.step)), -self.step)
+        return Range(sub(self.hi, const_int(self.step)), sub(self.lo, const_int(self.step)), -self.step,
+                     self.kind, self.factor)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +242,9 @@ def _bitwise(op: str, a: Sym, b: Sym, kind: Type) -> Sym:
         raise TypeProblem(f"'{op}' on {a.type}", "convert to an integer first, as in i32(x)")
     if a.type.dtype == bool_ and b.type.dtype == bool_:
         kind = Type(bool_, a.weak and b.weak)
+    if kind.weak and op in ("<<", ">>") and isinstance(b.expr, Const) and 0 <= b.expr.value < 63 and a.pure:
+        # stays affine in loop variables and sizes
+        return arithmetic("*" if op == "<<" else "//", a, 2 ** int(b.expr.value))
     return Sym(Binary(op, cast(a.expr, kind.dtype), cast(b.expr, kind.dtype), kind.dtype), kind.weak)
 
 

@@ -7,6 +7,6 @@ from polyc.poly import hooks
 
 def connect() -> None:
     """Register all services; the modules behind them load on first use."""
-    hooks.register("schedule", "polyc.scheduler.schedule:Schedule.start")
+    hooks.register("schedule", "polyc.scheduler.schedule:Schedule.of")
     hooks.register("auto_schedule", "polyc.graph_driver.compile_operator:auto_schedule")
     hooks.register("compile_operator", "polyc.graph_driver.compile_operator:compile_operator")

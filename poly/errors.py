@@ -49,6 +49,10 @@ class IllegalSchedule(ScheduleError):
         self.message, self.violation, self.terse = message, violation, terse
         self._find_repair = repair
 
+    def because(self, other: IllegalSchedule) -> IllegalSchedule:
+        """The same refusal with the violation that `other` found."""
+        return IllegalSchedule(self.message, other.violation, self._find_repair, self.terse)
+
     @property
     def witness(self) -> Witness | None:
         """The smallest counterexample; None when the conflict is with the caller alone."""

@@ -14,7 +14,7 @@ from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, Var
 from polyc.poly.forms.canonical import set_text, value_text
-from polyc.poly.scop import Array, DynamicBound, Scop, Statement
+from polyc.poly.scop import Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 
 VERSION = 1
@@ -86,6 +86,7 @@ def _scop(s: Scop) -> dict[str, Any]:
         "reassociate": s.reassociate,
         "fast_math": s.fast_math,
         "notes": list(s.notes),
+        **({"marks": [[m.loop, m.kind, m.factor] for m in s.marks]} if s.marks else {}),
     }
 
 
@@ -162,6 +163,7 @@ def _scop_back(d: dict[str, Any]) -> Scop:
     return Scop(
         d["name"], tuple(d["params"]), isl.Set(d["context"]), arrays, statements, _node_back(d["tree"]),
         tuple(d["args"]), tuple(d["results"]), d["reassociate"], d["fast_math"], tuple(d["notes"]),
+        tuple(LoopMark(*m) for m in d.get("marks", ())),
     )  # fmt: skip
 
 

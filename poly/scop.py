@@ -55,6 +55,18 @@ DYNAMIC_EXTENT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class LoopMark:
+    """How the program says that a loop of the tree runs: a step of every schedule of the Scop.
+
+    `kind` is `serial`, `parallel`, `vectorize` (`factor` lanes), `unroll` (`factor` times) or an axis of a GPU.
+    """
+
+    loop: str
+    kind: str
+    factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One store `array[index] = value`, executed for every point of `domain`.
 
@@ -97,6 +109,7 @@ class Scop:
     reassociate: bool = True
     fast_math: bool = False
     notes: tuple[str, ...] = ()
+    marks: tuple[LoopMark, ...] = ()
 
     @property
     def domain(self) -> isl.UnionSet:

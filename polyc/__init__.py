@@ -22,7 +22,9 @@ if TYPE_CHECKING:
         acos,
         asin,
         atan,
+        bind,
         ceil,
+        const_range,
         cos,
         cosh,
         dims,
@@ -45,9 +47,11 @@ if TYPE_CHECKING:
         min,
         op,
         pack_bf16,
+        parallel,
         pow,
         round,
         rsqrt,
+        serial,
         sigmoid,
         sin,
         sinh,
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
         tan,
         tanh,
         trunc,
+        unroll,
+        vectorize,
         where,
         widen_pairs,
         zeros,
@@ -80,9 +86,9 @@ __version__ = "0.1.0"
 
 _NAMES = {  # module: what it holds of the public API
     "polyc.frontend_dsl": (
-        "Dim DslError Operator abs acos asin atan ceil cos cosh dims dot_bf16 dot_pairs empty erf exp expm1 floor fma"
-        " full grid inout isinf isnan log log1p max min op pack_bf16 pow round rsqrt sigmoid sin sinh sqrt tan tanh"
-        " trunc where widen_pairs zeros"
+        "Dim DslError Operator abs acos asin atan bind ceil const_range cos cosh dims dot_bf16 dot_pairs empty erf exp"
+        " expm1 floor fma full grid inout isinf isnan log log1p max min op pack_bf16 parallel pow round rsqrt serial"
+        " sigmoid sin sinh sqrt tan tanh trunc unroll vectorize where widen_pairs zeros"
     ),
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
@@ -115,9 +121,11 @@ __all__ = [
     "asin",
     "atan",
     "bf16",
+    "bind",
     "bool_",
     "ceil",
     "compile_model",
+    "const_range",
     "cos",
     "cosh",
     "dims",
@@ -148,10 +156,12 @@ __all__ = [
     "min",
     "op",
     "pack_bf16",
+    "parallel",
     "pow",
     "register_external",
     "round",
     "rsqrt",
+    "serial",
     "sigmoid",
     "sin",
     "sinh",
@@ -164,6 +174,8 @@ __all__ = [
     "u64",
     "u8",
     "unregister_external",
+    "unroll",
+    "vectorize",
     "where",
     "widen_pairs",
     "zeros",

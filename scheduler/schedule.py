@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.scop import Scop
+from polyc.poly.scop import LoopMark, Scop
 from polyc.scheduler.step import Step
 from polyc.scheduler.steps.blocks import Blocks
 from polyc.scheduler.steps.files import Files
@@ -40,6 +40,28 @@ class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions, Files
         return Schedule(scop, scop.tree)
 
     @staticmethod
+    def of(scop: Scop, gpu: bool = False) -> Schedule:
+        """The program order, its loops running as the program itself says (`parallel(n)`, `vectorize(n)`, ...).
+
+        A `gpu` has no such parallel and vector loops; there the strategies choose, and only `bind` and `unroll` count.
+
+        Raises:
+            IllegalSchedule: a loop that the program calls parallel carries a dependence, and the like.
+        """
+        schedule = Schedule.start(scop)
+        for mark in scop.marks:
+            if gpu and mark.kind in ("serial", "parallel", "vectorize"):
+                continue
+            try:
+                schedule = _marked(schedule, mark)
+            except ScheduleError as error:
+                error.add_note(
+                    f"the program itself asks for it: its loop '{mark.loop}' is over {_call(mark.kind)}(...)"
+                )
+                raise
+        return schedule
+
+    @staticmethod
     def replay(scop: Scop, text: str) -> Schedule:
         """Apply a saved trace to the program order of `scop`.
 
@@ -56,6 +78,20 @@ class Schedule(Blocks, Order, Joining, Marks, Storage, Program, Questions, Files
             except TypeError:
                 raise ScheduleError(f"line {number} of the trace: wrong arguments for {name}: {line[:80]}") from None
         return schedule
+
+
+def _marked(schedule: Schedule, mark: LoopMark) -> Schedule:
+    if mark.kind == "serial":
+        return schedule
+    if mark.kind in ("parallel", "vectorize", "unroll"):
+        factor = {} if mark.kind == "parallel" else {"lanes" if mark.kind == "vectorize" else "factor": mark.factor}
+        step: Schedule = getattr(schedule, mark.kind)(mark.loop, **factor)
+        return step
+    return schedule.bind(mark.loop, mark.kind)  # type: ignore[arg-type]
+
+
+def _call(kind: str) -> str:
+    return kind if "." not in kind else "bind"
 
 
 def read_step(line: str, number: int) -> tuple[str, dict[str, Any]]:

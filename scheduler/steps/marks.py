@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from polyc.poly.errors import IllegalSchedule
 from polyc.poly.tree import GpuAxis
 from polyc.scheduler.core import Core
 from polyc.scheduler.texts.addressing import each_loop
 from polyc.scheduler.transformations import marks
+from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
 
 class Marks(Core):
@@ -28,12 +30,25 @@ class Marks(Core):
     def vectorize(self, loop: str, lanes: int | None = None, guarded: bool = False) -> Self:
         """Run the iterations of a loop in vector lanes.
 
-        Arguments: `loop`; `lanes`, default what the target has for the element type.
-        Before -> after: the loop is marked `vector`.
-        Refused when: the loop carries a dependence other than a reduction's own.
+        Arguments: `loop`; `lanes`, how many iterations run together, default what the target has for the
+        element type (then any number of them may).
+        Before -> after: the loop is marked `vector`. Where that is illegal, but iterations `lanes` or more apart
+        are the only ones that depend on each other: `i` -> `i.out`, `i.in` as by `split(i, lanes)`, and `i.in` is
+        marked `vector` (the trace has both steps; the last `i.in` may be shorter).
+        Refused when: iterations of one group of lanes depend on each other other than by a reduction's own.
         """
         tree = marks.mark(self.tree, loop, "vector", lanes)
-        return self._step("vectorize", {"loop": loop, "lanes": lanes}, tree, "mark", loop, guarded=guarded)
+        step = {"loop": loop, "lanes": lanes}
+        try:
+            return self._step("vectorize", step, tree, "mark", loop, guarded=guarded)
+        except IllegalSchedule as whole:
+            if lanes is None or lanes < 2 or guarded or is_dynamic(self.scop, locate(self.tree, loop).member):
+                raise
+            group = {"loop": f"{loop}.in", "lanes": lanes}
+            try:
+                return self._batch("all", ("split", {"loop": loop, "size": lanes}), ("vectorize", group))
+            except IllegalSchedule as inside:
+                raise whole.because(inside) from None
 
     @each_loop
     def unroll(self, loop: str, factor: int | None = None) -> Self:

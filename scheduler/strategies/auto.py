@@ -39,7 +39,7 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
 
     `notes` of the result say what was done and what was declined, with the reason.
     """
-    plan = Planner(replace(Schedule.start(scop), terse=True), target, threads)
+    plan = Planner(replace(Schedule.of(scop), terse=True), target, threads)
     try:
         with quota(OPERATIONS):
             for plan.stage, strategy in STRATEGIES.items():

@@ -32,6 +32,14 @@ class Plan:
         self._pairs: tuple[Scop, list[Pair]] | None = None
         self._carried: tuple[Node, Mapping[str, Carried]] | None = None
         self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
+        self.fixed, self.kept = _fixed_by_program(schedule)
+
+    def _order_kept(self, tree: Node) -> list[list[tuple[str, str]]]:
+        """The loops around each statement of the nests that the program orders; kinds where it says them."""
+        return [[(m.name, m.kind if m.name in self.fixed else "") for m in loops_of(tree, s)] for s in self.kept]
+
+    def _asked(self) -> str:
+        return ", ".join(f"{m.kind} {m.loop}" for m in self.scop.marks)
 
     @property
     def scop(self) -> Scop:
@@ -48,7 +56,11 @@ class Plan:
     def attempt(self, subject: str, what: str, proposal: Callable[[Schedule], Schedule], **figures: Any) -> bool:
         """Take the proposal if it is accepted; record it either way."""
         try:
-            self.schedule = proposal(self.schedule)
+            proposed = proposal(self.schedule)
+            if self.kept and self._order_kept(proposed.tree) != self._order_kept(self.tree):
+                self.decline(subject, what, f"the program says how this nest runs ({self._asked()})", **figures)
+                return False
+            self.schedule = proposed
         except IllegalSchedule as error:
             self._record(subject, what, "refused", _first_line(error), figures)
             return False
@@ -118,6 +130,22 @@ class Planner(Plan):
         super().__init__(schedule, target.l2 // 4)
         self.target = target
         self.threads = threads
+
+
+def _fixed_by_program(schedule: Schedule) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Loops whose kind the program says, and the statements of the nests that they are in."""
+    serial = {m.loop for m in schedule.scop.marks if m.kind == "serial"}
+    if not schedule.scop.marks:
+        return frozenset(), ()
+    members = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members]
+    fixed = frozenset(m.name for m in members if m.name in serial or m.kind != "serial")
+    if not fixed:
+        return fixed, ()
+    nests: list[set[str]] = []
+    for loop in first_loops(schedule.tree):
+        nests.append(set(locate(schedule.tree, loop).member.schedule))
+    marked = [set(m.schedule) for m in members if m.name in fixed]
+    return fixed, tuple(s for s in schedule.scop.statements if any(s in n and n & k for n in nests for k in marked))
 
 
 def _shape(tree: Node) -> list[tuple[str, int]]:

@@ -142,7 +142,7 @@ def schedule_at(scop: Scop, target: Target, threads: int, point: Point) -> Sched
     )  # fmt: skip
     shared = point.get("shared", "usual")
     plan = Planner(
-        replace(Schedule.start(scop), terse=True), machine, 1 if shared in ("outer", "inner", "none") else threads
+        replace(Schedule.of(scop), terse=True), machine, 1 if shared in ("outer", "inner", "none") else threads
     )
     main = _main(scop)
 

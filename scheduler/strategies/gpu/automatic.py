@@ -29,7 +29,7 @@ def automatic_gpu(scop: Scop, target: GpuTarget) -> Schedule:
 
     `notes` of the result say what was done and what was declined, with the reason.
     """
-    plan = GpuPlan(replace(Schedule.start(scop), terse=True), target)
+    plan = GpuPlan(replace(Schedule.of(scop, gpu=True), terse=True), target)
     try:
         with quota(OPERATIONS):
             for plan.stage, strategy in STRATEGIES.items():

@@ -1,4 +1,6 @@
-"""A function defined inside an operator."""
+"""A decorator on a function defined inside an operator."""
+
+import functools
 
 from polyc import dims, f32, inout, op
 
@@ -7,6 +9,7 @@ N = dims("N")
 
 @op
 def program(A: inout(f32[N])):
+    @functools.cache
     def double(x):
         return x * 2
 
