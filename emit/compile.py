@@ -51,7 +51,7 @@ def compile_kernel(
         raise BuildError(f"unknown back end '{backend}'; choose from {', '.join(BACKENDS)}")
     machine = target if isinstance(target, Target) else targets.get(target)
     report = Report(notes=[*notes])
-    function = _function(scop, tree, name or scop.name, machine, backend, report)
+    function = optimised_function(scop, tree, name or scop.name, machine, backend, report)
     native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return Kernel(scop, function, machine, backend, threads, native, report)
@@ -70,14 +70,14 @@ def compile_step(
     """
     report = Report(notes=[*notes])
     function, scratch = hoist(
-        _function(scop, tree, name, target, backend, report), STACK_BYTES, STACK_TOTAL, symbolic=True
+        optimised_function(scop, tree, name, target, backend, report), STACK_BYTES, STACK_TOTAL, symbolic=True
     )
     native = build(function, target, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return function, scratch, native, report
 
 
-def _function(scop: Scop, tree: Node, name: str, target: Target, backend: str, report: Report) -> Function:
+def optimised_function(scop: Scop, tree: Node, name: str, target: Target, backend: str, report: Report) -> Function:
     """The finished loop IR."""
     with _stage(report, "lower"):
         function = lower(scop, tree, re.sub(r"\W", "_", name), target)

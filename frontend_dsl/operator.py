@@ -114,6 +114,35 @@ class Operator:
         kept = {k: v for k, v in given.items() if k in self.signature.constants or k in any_rank}
         return build(self.scop(**kept), target=target, schedule=schedule, threads=threads, sizes=sizes)
 
+    def build(
+        self, folder: Any, emit: Any = None, target: Any = None, schedule: Any = None, threads: int | None = None,
+        name: str | None = None, **given: Any,
+    ) -> Any:  # fmt: skip
+        """Write the operator as files that need neither Python nor polyc (`polyc build`); their paths by kind.
+
+        `emit` names kinds of files, `c`, `h`, `ll`, `asm`, `obj`, `so` (None: C source, header, shared object).
+        Keywords as in `scop`; sizes not given are arguments of the C function, called `name` (None: as this
+        operator). `threads` of parallel loops are 1 when not given.
+
+        Raises:
+            ArgumentError: an unknown kind of file, or a keyword that fits nothing.
+            BuildError: no such target, no linker, or the folder cannot be written.
+        """
+        make = resolve("build_operator")
+        scop, sizes = (self.scop(**given), None) if schedule is None else self._for_schedule(given)
+        built = make(scop, folder, emit, sizes, target=target, schedule=schedule, threads=threads, name=name,
+                     usage=self.usage)  # fmt: skip
+        return dict(built.files)
+
+    def _for_schedule(self, given: Mapping[str, Any]) -> tuple[Scop, dict[str, int]]:
+        """The Scop that a schedule of the user's is of, and the sizes that are put into it."""
+        _, known, shapes = self._sort(given)
+        solved = solve_sizes(self.signature, shapes, known)
+        sizes = {k: v.value for k, v in solved.items() if isinstance(v, Const)}
+        any_rank = {p.name for p in self.signature.params if p.any_rank}
+        kept = {k: v for k, v in given.items() if k in self.signature.constants or k in any_rank}
+        return self.scop(**kept), sizes
+
     # ---- running ---------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

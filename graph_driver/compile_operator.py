@@ -75,7 +75,7 @@ def compile_operator(
     if schedule is None:
         schedule = _tuned(scop, machine, sizes, threads) or auto_schedule(scop, machine, sizes, threads)
     else:
-        schedule = _fitting(scop, schedule, sizes)
+        schedule = fitting(scop, schedule, sizes)
     return compile_kernel(
         schedule.scop, schedule.tree, target=machine, backend=backend or "llvm", threads=threads, notes=schedule.notes
     )
@@ -93,11 +93,11 @@ def _compile_gpu(
 ) -> Kernel:  # fmt: skip
     from polyc.emit.gpu.kernel import compile_gpu
 
-    chosen = gpu_schedule(scop, target, sizes) if schedule is None else _fitting(scop, schedule, sizes)
+    chosen = gpu_schedule(scop, target, sizes) if schedule is None else fitting(scop, schedule, sizes)
     return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes)
 
 
-def _fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:
+def fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:
     """A schedule given by the user, with sizes fixed."""
     if not hasattr(schedule, "original"):
         raise ScheduleError(

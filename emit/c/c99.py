@@ -91,7 +91,7 @@ def portable_kernel(scop: Scop, tree: Node, symbol: str, target: Target) -> Port
     fn = drop_unread(expand_function(fn))
     if fn.params:
         raise BuildError(f"C99 code needs fixed sizes; {scop.name} has {', '.join(fn.params)}")
-    fn, scratch = hoist(replace(fn, body=_serial(fn.body)), STACK_BYTES, STACK_BYTES)
+    fn, scratch = hoist(replace(fn, body=serial_loops(fn.body)), STACK_BYTES, STACK_BYTES)
     helpers = _PlainHelpers()
     writer = _Writer({b.name: b for b in fn.buffers}, helpers)
     text = "\n".join(writer.function(fn).generate())
@@ -108,9 +108,9 @@ def plain_type(dtype: DType) -> str:
     return PLAIN[dtype.name]
 
 
-def _serial(s: loops.Stmt) -> loops.Stmt:
+def serial_loops(s: loops.Stmt) -> loops.Stmt:
     """Parallel loops as serial ones."""
-    s = with_bodies(s, tuple(_serial(b) for b in s.bodies()))
+    s = with_bodies(s, tuple(serial_loops(b) for b in s.bodies()))
     return replace(s, kind="serial") if isinstance(s, loops.For) and s.kind == "parallel" else s
 
 
@@ -123,7 +123,7 @@ class _PlainHelpers(Helpers):
         return plain_type(dtype)
 
 
-class _Printer(PlainPrinter):
+class StandardPrinter(PlainPrinter):
     """With NaN and infinities as <math.h> has them."""
 
     def expr(self, e: Expr) -> str:
@@ -141,7 +141,7 @@ class _Writer:
     def __init__(self, buffers: dict[str, loops.Buffer], helpers: Helpers) -> None:
         self.buffers = buffers
         self.helpers = helpers
-        self.printer = _Printer(buffers, helpers)
+        self.printer = StandardPrinter(buffers, helpers)
 
     def function(self, fn: loops.Function) -> FunctionBody:
         arguments = [
@@ -160,7 +160,7 @@ class _Writer:
         if isinstance(s, loops.For):
             head = (f"int64_t {s.var} = {self.printer.index(s.lo)}", f"{s.var} < {self.printer.index(s.hi)}",
                     f"{s.var} += {s.step}")  # fmt: skip
-            kept = [Line(KEEP)] if _short_and_innermost(s) else []
+            kept = [Line(KEEP)] if short_and_innermost(s) else []
             return [*kept, For(*head, Block(self.block(s.body)))]
         if isinstance(s, loops.If):
             orelse = None if s.orelse is None else Block(self.block(s.orelse))
@@ -178,7 +178,7 @@ class _Writer:
         raise BuildError(f"portable C has no rule for {type(s).__name__}")
 
 
-def _short_and_innermost(s: loops.For) -> bool:
+def short_and_innermost(s: loops.For) -> bool:
     """Whether GCC would write the loop out before it looks for vectors in it, and then find none."""
     if not (isinstance(s.lo, ConstExpr) and isinstance(s.hi, ConstExpr)):
         return False

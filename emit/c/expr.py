@@ -38,6 +38,10 @@ class Helpers:
             self.vectors.add((dtype, lanes))
         return c_type(dtype, lanes)
 
+    def element(self, dtype: DType) -> str:
+        """The type of one element in memory."""
+        return c_type(dtype)
+
 
 def literal(value: object, dtype: DType) -> str:
     """An exact C literal."""
@@ -106,7 +110,7 @@ class ExprPrinter:
         t, name = self.helpers.vector(dtype, lanes), f"splat_{c_type(dtype, lanes)}"
         x = "-(int8_t)(x != 0)" if dtype.kind == "bool" else "x"
         self.helpers.functions[name] = (
-            f"static inline {t} {name}({c_type(dtype)} x) {{ return ({t}){{{', '.join([x] * lanes)}}}; }}"
+            f"static inline {t} {name}({self.helpers.element(dtype)} x) {{ return ({t}){{{', '.join([x] * lanes)}}}; }}"
         )
         return f"{name}({text})"
 
@@ -377,16 +381,23 @@ class ExprPrinter:
         self, what: str, array: str, index: tuple[Expr, ...], dtype: DType, lanes: int, mask: Expr | None
     ) -> tuple[str, str]:
         """A gather or scatter over lanes, masked or not."""
-        t, element = self.helpers.vector(dtype, lanes), c_type(dtype)
-        vi = self.helpers.vector(BY_NAME["i64"], lanes)
-        name = f"{what}{'_masked' if mask is not None else ''}_{t}"
-        parameters = f"{'const ' if what == 'load' else ''}{element} *p, {vi} at"
-        arguments = f"{array}, {self.address(array, index)}"
+        t, element = self.helpers.vector(dtype, lanes), self.helpers.element(dtype)
+        ramp = index[-1]
+        if isinstance(ramp, Ramp) and ramp.stride == 1 and all(i.lanes == 1 for i in index[:-1]):
+            kind, at, place, start = "_row", "int64_t", "at + l", self.address(array, (*index[:-1], ramp.base))
+        else:
+            at, place, start = self.helpers.vector(BY_NAME["i64"], lanes), "at[l]", self.address(array, index)
+            kind = ""
+        name = f"{what}{'_masked' if mask is not None else ''}{kind}_{t}"
+        parameters = f"{'const ' if what == 'load' else ''}{element} *p, {at} at"
+        arguments = f"{array}, {start}"
         if mask is not None:
             parameters += f", {self.helpers.vector(BY_NAME['bool_'], lanes)} m"
             arguments += f", {self.expr(mask)}"
         guard = "if (m[l]) " if mask is not None else ""
-        read, written = ("-(int8_t)(p[at[l]] != 0)", "(v[l] & 1)") if dtype.kind == "bool" else ("p[at[l]]", "v[l]")
+        read, written = (
+            (f"-(int8_t)(p[{place}] != 0)", "(v[l] & 1)") if dtype.kind == "bool" else (f"p[{place}]", "v[l]")
+        )
         if what == "load":
             text = (
                 f"static inline {t} {name}({parameters}) {{ {t} r = {{0}}; "
@@ -395,14 +406,14 @@ class ExprPrinter:
         else:
             text = (
                 f"static inline void {name}({parameters}, {t} v) {{ "
-                f"for (int l = 0; l < {lanes}; l++) {guard}p[at[l]] = {written}; }}"
+                f"for (int l = 0; l < {lanes}; l++) {guard}p[{place}] = {written}; }}"
             )
         self.helpers.functions[name] = text
         return name, arguments
 
     def _hreduce(self, e: HReduce) -> str:
         lanes, t = e.a.lanes, self.helpers.vector(e.a.dtype, e.a.lanes)
-        element = c_type(e.dtype)
+        element = self.helpers.element(e.dtype)
         a, b = Var("x", e.dtype), Var("y", e.dtype)
         if e.op in ("and", "or"):
             step = f"x {'&' if e.op == 'and' else '|'} y"

@@ -118,8 +118,8 @@ class FunctionText:
         self.entry.append(f"  {name} = alloca {type_}, align {align}")
         return name
 
-    def finish(self, signature: str) -> None:
-        """Close with `ret void` and add to the module."""
-        self.do("ret void")
+    def finish(self, signature: str, result: str = "void") -> None:
+        """Close with `ret RESULT` and add to the module."""
+        self.do(f"ret {result}")
         body = ["entry:", *self.entry, "  br label %start", "start:", *self.lines]
         self.module.functions.append(f"{signature} {{\n" + "\n".join(body) + "\n}")

@@ -12,7 +12,7 @@ No two arrays of one call may overlap unless both are only read. A parallel loop
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from polyc.emit.llvm import columns
@@ -45,11 +45,16 @@ STACK_BYTES = 16384  # larger or symbolic buffers come from the heap
 STACK_TOTAL = 131072  # and so does what would not fit this any more, per function
 LOOP_STACK = 262144  # both, in the function of a parallel loop: its arrays cannot be arguments (emit.passes.workspace)
 
+Entry = Callable[[ModuleText, Function, str], None]
 
-def to_llvm(fn: Function, target: Target, lines: Mapping[int, int] | None = None) -> str:
+
+def to_llvm(
+    fn: Function, target: Target, lines: Mapping[int, int] | None = None, entry: Entry | None = None
+) -> str:  # fmt: skip
     """The LLVM module of one kernel (vectors expanded, no `vector`/`unroll` loops left).
 
     With `lines` (`id(statement)` to line) instructions carry debug locations (`polyc.emit.llvm.debug`).
+    `entry` writes the public function that calls the body of this name (None: the kernels' own ABI).
 
     Raises:
         BuildError: the loop IR holds something that LLVM IR has no form for.
@@ -68,7 +73,7 @@ def to_llvm(fn: Function, target: Target, lines: Mapping[int, int] | None = None
     args += [f"i64 {s}" for s in sizes] + ["ptr %runtime"]
     name = f"{fn.name}.body"
     body.finish(f"define internal void @{name}({', '.join(args)}) noinline #0")
-    _wrapper(module, fn, name)
+    (entry or _wrapper)(module, fn, name)
     header = [f'source_filename = "{fn.name}"', f'target triple = "{target.triple}"']
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{target.vector_bits}" }}'
     return module.text([*header, attributes])

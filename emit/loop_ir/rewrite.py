@@ -14,6 +14,7 @@ from polyc.emit.loop_ir.loops import (
     Launch,
     Let,
     PanelProduct,
+    Prefetch,
     Stmt,
     Store,
     VLoad,
@@ -63,7 +64,7 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     if isinstance(stmt, PanelProduct):
         left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))
         return replace(stmt, left_index=left, right_index=right)
-    if isinstance(stmt, WarpReduce):
+    if isinstance(stmt, (WarpReduce, Prefetch)):
         return replace(stmt, index=tuple(map(fn, stmt.index)))
     return with_bodies(stmt, tuple(map_exprs(b, fn) for b in stmt.bodies()))
 
@@ -120,6 +121,24 @@ def unique_names(fn: Function) -> Function:
     names = Names({*fn.params, *(b.name for b in fn.buffers)})
     names.stems = names.taken | binders(fn.body)
     return replace(fn, body=_unique(fn.body, {}, {}, names))
+
+
+def renamed_function(fn: Function, arrays: Mapping[str, str], params: Mapping[str, str], names: Names) -> Function:
+    """`fn` with its buffers and parameters renamed as given, and every binder inside as `names` hands out."""
+    names.stems = names.taken | binders(fn.body)
+    buffers = tuple(replace(b, name=arrays[b.name]) for b in fn.buffers)
+    vars = {old: Var(new) for old, new in params.items()}
+    fixed = tuple(replace(b, shape=tuple(_renamed(e, vars, {}) for e in b.shape)) for b in buffers)
+    body = _unique(fn.body, vars, dict(arrays), names)
+    return replace(fn, buffers=fixed, params=tuple(params[p] for p in fn.params), body=body)
+
+
+def without_hints(stmt: Stmt) -> Stmt:
+    """The statement without prefetches, for languages that have no word for them."""
+    if isinstance(stmt, Block):
+        return Block(tuple(without_hints(s) for s in stmt.stmts if not isinstance(s, Prefetch)))
+    bodies = (Block(()) if isinstance(b, Prefetch) else without_hints(b) for b in stmt.bodies())
+    return with_bodies(stmt, tuple(bodies))
 
 
 def binders(stmt: Stmt) -> set[str]:
@@ -182,9 +201,9 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         assert isinstance(made, PanelProduct)
         acc, left, right = (arrays.get(a, a) for a in (made.acc, made.left, made.right))
         return replace(made, acc=acc, left=left, right=right)
-    if isinstance(stmt, WarpReduce):
+    if isinstance(stmt, (WarpReduce, Prefetch)):
         moved = map_exprs(stmt, fix)
-        assert isinstance(moved, WarpReduce)
+        assert isinstance(moved, (WarpReduce, Prefetch))
         return replace(moved, array=arrays.get(moved.array, moved.array))
     return with_bodies(stmt, tuple(_unique(b, vars, arrays, names) for b in stmt.bodies()))
 

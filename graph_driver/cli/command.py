@@ -94,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
     _compiling(look)
 
+    _building(commands)
     _explaining(commands)
     tune = commands.add_parser("tune", help="search faster schedules by measuring", allow_abbrev=False)
     tune.add_argument("what", metavar="FILE.py:OP|MODEL")
@@ -107,6 +108,28 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     doctor.add_argument("--measure", action="store_true", help="measure what the machine does again (a second)")
     return root
+
+
+def _building(commands: Any) -> None:
+    """`build`: an operator as files."""
+    build = commands.add_parser("build", help="an operator as C, header, LLVM IR, shared object", allow_abbrev=False)
+    build.add_argument("what", metavar="FILE.py:OP")
+    build.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder (default: OP_build)")
+    build.add_argument("--emit", metavar="A,B", help="c, h, ll, asm, obj, so (default: c,h,so)")
+    build.add_argument(
+        "--size", action="append", default=[], metavar="NAME=V", help="value of a size; others are arguments"
+    )
+    build.add_argument(
+        "--const", action="append", default=[], metavar="NAME=V", help="value of a compile-time constant"
+    )
+    build.add_argument("--shape", action="append", default=[], metavar="NAME=N,N", help="shape of an array of any rank")
+    build.add_argument(
+        "--target", metavar="T", help="a CPU (polyc doctor lists them), a TOML file, or c99 (no machine)"
+    )
+    build.add_argument("--threads", type=_threads, metavar="N", help="of parallel loops (default: 1)")
+    build.add_argument("--schedule", type=Path, metavar="FILE", help="a saved schedule (default: the automatic one)")
+    build.add_argument("--name", metavar="SYMBOL", help="of the C function (default: the operator's)")
+    build.add_argument("--json", action="store_true", help="machine-readable output")
 
 
 def _explaining(commands: Any) -> None:
@@ -245,6 +268,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli import explain as cli_explain
 
         return cli_explain.COMMANDS[arguments.command](arguments)
+    if arguments.command == "build":
+        from polyc.graph_driver.cli.build import build_command
+
+        return build_command(arguments)
     if arguments.command == "tune":
         from polyc.graph_driver.cli.tune import tune_command
 

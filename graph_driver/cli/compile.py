@@ -12,7 +12,7 @@ from typing import Any
 
 from polyc.emit.gpu import targets as gpu_targets
 from polyc.graph_driver.artifacts.package import is_package
-from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
+from polyc.graph_driver.cli.inspect import UsageError, is_operator, parse_bindings, parse_dims
 from polyc.graph_driver.compile_model import compile_with
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.options import CompileOptions, Progress
@@ -134,6 +134,10 @@ def _not_compiled(arguments: argparse.Namespace) -> None:
 
 def compile_command(arguments: argparse.Namespace) -> int:
     """Compile, save, print the report."""
+    if is_operator(str(arguments.model)):
+        raise UsageError(
+            f"polyc compile takes an ONNX model; {arguments.model} is an operator: polyc build makes files of it"
+        )
     if arguments.target == "c":
         return _compile_to_c(arguments)
     output: Path = arguments.output or arguments.model.with_suffix(".polyc")

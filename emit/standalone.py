@@ -1,0 +1,142 @@
+"""An operator outside of polyc: C source, header, a program that runs it, LLVM IR, assembly, an object file.
+
+All of them have one interface (`polyc.emit.interface`) and come from the same loops; the C source also has
+loops without vectors, for compilers that know neither GCC's nor clang's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from polyc.emit.c import driver, operator_file
+from polyc.emit.c.c99 import serial_loops
+from polyc.emit.c.operator_file import Described, Version
+from polyc.emit.compile import optimised_function
+from polyc.emit.interface import Interface, interface_of
+from polyc.emit.kernel import Report
+from polyc.emit.llvm import jit
+from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL, to_llvm
+from polyc.emit.llvm.plain_entry import PlainEntry
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.loop_ir.rewrite import without_hints
+from polyc.emit.lowering.isl_expr import to_expr
+from polyc.emit.lowering.lower import proven_loops
+from polyc.emit.mathlib import expand_function
+from polyc.emit.passes.unread import drop_unread
+from polyc.emit.passes.workspace import hoist
+from polyc.emit.pipeline import run_passes
+from polyc.poly.expr import Expr, Var
+from polyc.poly.scop import Scop
+from polyc.poly.target import Target
+from polyc.poly.tree import Node
+
+SUFFIXES = {"c": ".c", "h": ".h", "main": "_main.c", "ll": ".ll", "asm": ".s", "obj": ".o", "so": ".so"}
+"""What each kind of file is called after the operator's name."""
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """The texts of one operator; `notes` say what its schedule and the passes noted."""
+
+    scop: Scop
+    described: Described
+    machine: Target
+    native: Version
+    vectors: Version | None
+    plain: Version
+    notes: tuple[str, ...]
+
+    @property
+    def interface(self) -> Interface:
+        return self.described.interface
+
+    @property
+    def prototype(self) -> str:
+        """The function in C, without a semicolon."""
+        return operator_file.prototypes(self.described)[0]
+
+    def c(self) -> str:
+        """C99 source."""
+        return operator_file.source_file(self.described, self.vectors, self.plain)
+
+    def header(self) -> str:
+        """The header, for C and C++."""
+        return operator_file.header_file(self.described)
+
+    def main(self) -> str:
+        """A program that runs the operator on made-up arguments; prints a checksum of each result and the time."""
+        return driver.program(self.scop, self.described)
+
+    def llvm(self) -> str:
+        """LLVM IR, as it is before LLVM's own passes."""
+        what = self.described
+        entry = PlainEntry(what.interface, what.guard, self.native.scratch, what.has_scratch, what.threads,
+                           self.machine.triple)  # fmt: skip
+        return to_llvm(self.native.fn, self.machine, entry=entry)
+
+    def assembly(self) -> str:
+        """The machine code as assembly language."""
+        return jit.assembly(self.llvm(), self.machine)
+
+    def object(self) -> bytes:
+        """A relocatable object file."""
+        return jit.build_object(self.llvm(), self.machine)
+
+
+def standalone(
+    schedule: tuple[Scop, Node], plain: tuple[Scop, Node], machine: Target, portable: Target, threads: int = 1,
+    name: str | None = None, usage: str = "", vectors: bool = True, notes: tuple[str, ...] = (),
+) -> Standalone:  # fmt: skip
+    """The texts of an operator.
+
+    Args:
+        schedule: its Scop and the tree for `machine`.
+        plain: the same for compilers without vectors, whose machine is `portable`.
+        threads: of parallel loops; 1 makes them serial.
+        name: of the function (None: the operator's).
+        usage: the operator as its author calls it, for comments.
+        vectors: whether the C source has the version for GCC and clang.
+
+    Raises:
+        BuildError: no code for one of the trees.
+    """
+    scop, tree = schedule
+    interface = interface_of(scop, name)
+    report = Report()
+    made = optimised_function(scop, tree, interface.name, machine, "llvm", report)
+    if threads == 1:
+        made = replace(made, body=serial_loops(made.body))
+    native = _version(interface, made)
+    for_c = _version(interface, _for_c(made)) if vectors else None
+    simple = run_passes(replace(proven_loops(*plain, interface.name), fma=False), portable, vectorise=False)
+    for_all = _version(interface, _for_c(replace(simple, body=serial_loops(simple.body))))
+    has_scratch = any(v.scratch for v in (native, for_c, for_all) if v is not None)
+    described = Described(
+        interface, guard_of(scop, interface), f"{machine.name} ({machine.cpu})" if machine.cpu else machine.name,
+        usage or scop.name, has_scratch, threads,
+    )  # fmt: skip
+    return Standalone(scop, described, machine, native, for_c, for_all, (*notes, *report.notes))
+
+
+def guard_of(scop: Scop, interface: Interface) -> Expr | None:
+    """The condition that the sizes must satisfy; None when all do."""
+    context = scop.context.params() if scop.context.dim(isl.dim_type.set) else scop.context
+    if not interface.sizes or context.plain_is_universe():
+        return None
+    build = isl.AstBuild.from_context(isl.Set.universe(context.get_space()))
+    return to_expr(build.expr_from_set(context.coalesce()), {p: Var(c) for p, c in interface.sizes})
+
+
+def _for_c(fn: Function) -> Function:
+    """Without what C has no word for, and without what its compilers would warn of."""
+    fn = expand_function(fn)
+    return drop_unread(replace(fn, body=without_hints(fn.body)))
+
+
+def _version(interface: Interface, fn: Function) -> Version:
+    """The loops with the interface's names; large local arrays are its last buffers."""
+    fn, scratch = hoist(fn, STACK_BYTES, STACK_TOTAL, symbolic=True)
+    named = interface.named(fn)
+    return Version(named, named.buffers[len(named.buffers) - len(scratch) :] if scratch else ())
