@@ -1,0 +1,57 @@
+"""The canonical text of what a strategy makes of a Scop on a target, and its hashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from polyc.emit import targets
+from polyc.emit.compile import compile_kernel
+from polyc.emit.gpu import targets as gpu_targets
+from polyc.emit.gpu.kernel import compile_gpu
+from polyc.poly import json_io
+from polyc.poly.errors import PolycError
+from polyc.poly.scop import Scop
+from polyc.poly.text import print_tree
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+
+TARGETS = ("x86-64-v3", "x86-64-v3/2", "x86-64-v4", "aarch64", "sm_80", "sm_90", "opencl")
+"""Machines; `/2` is a CPU with two threads, on the others it is one."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The tree and the loops as text; where there are none, the refusal in both."""
+
+    tree: str
+    loops: str
+    exact_tree: str
+
+    @property
+    def hashes(self) -> tuple[str, str]:
+        """12 hexadecimal digits for the tree, 12 for the loops."""
+        return _short(self.exact_tree), _short(self.loops)
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def make(scop: Scop, target: str) -> Made:
+    """What the automatic strategies make of `scop` on `target` today."""
+    machine, _, threads = target.partition("/")
+    try:
+        if gpu_targets.is_gpu(machine):
+            gpu = gpu_targets.get(machine)
+            schedule = automatic_gpu(scop, gpu)
+            loops = compile_gpu(schedule.scop, schedule.tree, gpu, "golden").program.text
+        else:
+            cpu, workers = targets.get(machine), int(threads or 1)
+            schedule = automatic(scop, cpu, workers)
+            kernel = compile_kernel(schedule.scop, schedule.tree, cpu, "interp", workers, "golden")
+            loops = str(kernel.source("loops"))
+    except PolycError as error:
+        refusal = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        return Made(refusal, refusal, refusal)
+    return Made(print_tree(schedule.tree, schedule.scop), loops, json_io.dump_tree(schedule.tree))

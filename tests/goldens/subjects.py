@@ -1,0 +1,84 @@
+"""The programs whose automatic schedules are frozen: library operators, PolyBench, groups of networks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from examples.polybench import MODULES
+from examples.polybench import load as load_polybench
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.platforms import platform_of
+from polyc.graph_driver.stages import formed, optimise
+from polyc.poly import json_io
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "gpu"))
+from library_cases import CASES  # type: ignore[import-not-found]  # noqa: E402
+
+SHAPES = {"small": (5, 7, 6), "odd": (37, 33, 41), "round": (64, 64, 64)}
+"""Sizes a, b, c of the library's operators."""
+
+LARGE = {
+    "correlation": {"M": 1200, "N": 1400},
+    "covariance": {"M": 1200, "N": 1400},
+    "gemm": {"NI": 1000, "NJ": 1100, "NK": 1200},
+    "symm": {"M": 1000, "N": 1200},
+    "syrk": {"M": 1000, "N": 1200},
+    "trmm": {"M": 1000, "N": 1200},
+    "2mm": {"NI": 800, "NJ": 900, "NK": 1100, "NL": 1200},
+    "3mm": {"NI": 800, "NJ": 900, "NK": 1000, "NL": 1100, "NM": 1200},
+    "atax": {"M": 1900, "N": 2100},
+    "doitgen": {"NQ": 140, "NR": 150, "NP": 160},
+    "jacobi-2d": {"N": 1300},
+}
+"""PolyBench's LARGE sizes of the kernels where sizes decide the schedule; all kernels also stay symbolic."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One program; `scop` makes it."""
+
+    name: str
+    scop: Callable[[], Scop]
+
+
+def library() -> Iterator[Subject]:
+    """Every operator of the library at three sets of sizes."""
+    for operator, make in CASES.items():
+        for shape, sizes in SHAPES.items():
+            yield Subject(f"{operator}/{shape}", lambda make=make, sizes=sizes: make(*sizes).scop())  # type: ignore[misc]
+
+
+def polybench() -> Iterator[Subject]:
+    """The kernels of PolyBench with symbolic sizes, and some with those of LARGE."""
+    for name in MODULES:
+        kernel = load_polybench(name)
+        constants = {k: v for k, v in kernel.sizes["MINI"].items() if k in kernel.operator.signature.constants}
+        yield Subject(f"{name}/symbolic", lambda k=kernel, c=constants: k.operator.scop(**c))  # type: ignore[misc]
+        if name in LARGE:
+            yield Subject(f"{name}/large", lambda n=name, k=kernel, c=constants: _large(n, k.operator.scop(**c)))  # type: ignore[misc]
+
+
+def _large(name: str, scop: Scop) -> Scop:
+    known = {k: v for k, v in LARGE[name].items() if k in scop.params}
+    if not known:
+        raise ValueError(f"{name} has the sizes {scop.params}, not {tuple(LARGE[name])}")
+    return specialise(scop, known)
+
+
+def groups(path: Path, target: str) -> Iterator[Subject]:
+    """The groups that a network becomes on `target`, each distinct one once."""
+    platform, options = platform_of(target, 1), CompileOptions()
+    graph = import_model(path)
+    optimise(graph, platform, options)
+    seen: set[str] = set()
+    for number, group in enumerate(formed(graph, platform, options)[1]):
+        if group.key and group.key not in seen:
+            seen.add(group.key)
+            yield Subject(f"{path.stem}/{number}", lambda text=group.text: json_io.loads(text))  # type: ignore[misc]
