@@ -1,4 +1,4 @@
-"""Schedules as YAML files, and the difference of two schedules."""
+"""Schedules as text: programs of steps, YAML files, and the difference of two schedules."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ from polyc.scheduler.texts.diff import Difference, compare
 
 class Files(Core):
     """Part of `Schedule`."""
+
+    def program(self, operator: str = "op") -> str:
+        """The steps as Python: the lines, run where `operator` is the operator, make this schedule as `s`.
+
+        `operator` is what to call it in the text, with its constants if it has some: `"jacobi(tsteps=5)"` is written
+        `jacobi.scop(tsteps=5).schedule()`.
+        """
+        from polyc.scheduler.texts.program_text import program_text
+
+        return program_text(type(self), self.trace, operator)
 
     def to_yaml(self) -> str:
         """The schedule as YAML for people to edit: loops by name, values as expressions.

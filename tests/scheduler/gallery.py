@@ -146,9 +146,10 @@ is checked exactly before it is accepted, and is recorded in a trace.
 ```python
 s = matmul.scop().schedule()
 s = s.tile(["i", "j"], [32, 32]).vectorize("j.in", 8).parallel("i.out")
-print(s)                                     # the tree
-text = s.save()                              # one step a line
-polyc.Schedule.replay(matmul.scop(), text)   # the same schedule
+print(s)  # the tree
+print(s.program("matmul"))  # the steps as Python, to edit and run
+text = s.save()  # one step a line
+polyc.Schedule.replay(matmul.scop(), text)  # the same schedule
 kernel = matmul.compile(schedule=s)
 ```
 
