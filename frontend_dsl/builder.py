@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from polyc.poly.dtypes import bool_
+from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Span, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_set
 
-from .fold import Unbounded, add, interval, sub
+from .fold import Unbounded, add, interval, sub, tidy
 from .values import ArrayValue, negate
 
 
 @dataclass(eq=False)
 class Loop:
-    """`for name in range(lo, hi, step)`; `dynamic`: a bound reads arrays."""
+    """`for name in range(lo, hi, step)`; `dynamic`: a bound reads arrays.
+
+    The iterator of a loop with steps of 2 and more, up or down, counts its iterations from 0: domains have no
+    remainders then, which isl is slow on, and blocks of a loop are blocks of iterations.
+    """
 
     name: str
     lo: Expr
@@ -28,6 +32,17 @@ class Loop:
     span: Span | None
     kind: str = ""  # how it is to run, where the program says it
     factor: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the iterator is the number of the iteration, not the value of the loop's variable."""
+        return abs(self.step) > 1
+
+    @property
+    def value(self) -> Expr:
+        """The value of the loop's variable, of its iterator."""
+        iterator = Var(self.name, i64)
+        return add(self.lo, Binary("*", const_int(self.step), iterator, i64)) if self.counts else iterator
 
 
 @dataclass(eq=False)
@@ -128,13 +143,21 @@ class Builder:
         data-dependent bounds give none.
         """
         ranges: dict[str, tuple[Expr, Expr] | None] = {}
-        index, extents = [], []
+        index: list[Expr] = []
+        extents: list[Expr] = []
         for loop in self.loops:
             ranges[loop.name] = None
             if loop.dynamic:
                 continue
-            first, last = (loop.lo, loop.hi) if loop.step > 0 else (add(loop.hi, ONE), add(loop.lo, ONE))
             try:
+                if loop.counts:
+                    gap = sub(loop.hi, loop.lo) if loop.step > 0 else sub(loop.lo, loop.hi)
+                    whole = Binary("//", sub(interval(gap, ranges)[1], ONE), const_int(abs(loop.step)), i64)
+                    ranges[loop.name] = const_int(0), tidy(whole)
+                    index.append(Var(loop.name))
+                    extents.append(add(whole, ONE))
+                    continue
+                first, last = (loop.lo, loop.hi) if loop.step > 0 else (add(loop.hi, ONE), add(loop.lo, ONE))
                 lo, hi = interval(first, ranges)[0], interval(sub(last, ONE), ranges)[1]
             except Unbounded:
                 continue

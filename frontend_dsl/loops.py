@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from polyc.poly.dtypes import i64
-from polyc.poly.expr import Expr, Load, Var, const_int, loads
+from polyc.poly.expr import Expr, Load, const_int, loads
 from polyc.poly.forms.affine import is_affine, set_space
 
 from .annotations import Dim
@@ -188,7 +188,7 @@ def _run_time_loop(
                 )  # fmt: skip
             )
             opened.append(loop)
-            variables.append(Sym(Var(loop.name, i64), True))
+            variables.append(Sym(loop.value, True))
             gap = difference(r.hi, r.lo)
             runs = runs and gap is not None and (gap > 0 if r.step > 0 else gap < 0)
         from .statements import bind_static

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from polyc.poly.budgets import FRONT_END, budget
 from polyc.poly.dtypes import from_numpy, i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const, Expr
@@ -64,7 +65,8 @@ class Operator:
 
         constants, sizes, shapes = self._sort(given)
         try:
-            return translate(self, shapes, sizes, constants)
+            with budget(f"{self.name}: making a Scop of the program", FRONT_END, "write it as several operators"):
+                return translate(self, shapes, sizes, constants)
         except DslError as error:
             raise error.with_traceback(None) from None
         except RecursionError:

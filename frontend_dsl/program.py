@@ -123,14 +123,13 @@ def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
         return isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(default)))
 
     lo, hi = bound(loop.lo, -DYNAMIC_EXTENT), bound(loop.hi, DYNAMIC_EXTENT)
+    if loop.counts:
+        zero = isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls))
+        value = var.scale_val(isl.Val(loop.step)).add(lo)
+        return var.ge_set(zero).intersect(value.lt_set(hi) if loop.step > 0 else value.gt_set(hi))
     if loop.step > 0:
-        out = var.ge_set(lo).intersect(var.lt_set(hi))
-    else:
-        out = var.le_set(lo).intersect(var.gt_set(hi))
-    if abs(loop.step) == 1:
-        return out
-    rest = var.sub(lo).mod_val(isl.Val(abs(loop.step)))
-    return out.intersect(rest.eq_set(isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls))))
+        return var.ge_set(lo).intersect(var.lt_set(hi))
+    return var.le_set(lo).intersect(var.gt_set(hi))
 
 
 _REDUCTIONS = {"+": "+", "-": "+", "*": "*", "min": "min", "max": "max", "and": "and", "or": "or",
@@ -183,7 +182,7 @@ def _band(loop: Loop, below: list[str], child: Node, statements: Mapping[str, St
     schedule = {}
     for s in below:
         dim = loop_dim(statements[s].domain, statements[s].iters.index(loop.name))
-        schedule[s] = dim if loop.step > 0 else dim.neg()
+        schedule[s] = dim if loop.step > 0 or loop.counts else dim.neg()
     member = Member(loop.name, schedule)
     if isinstance(child, Band):  # directly nested loops share one band
         return replace(child, members=(member, *child.members))

@@ -18,10 +18,11 @@ N = dims("N")
 
 @op
 def triangle(A: inout(f64[N + 1, N + 2]), B: f64[N + 3, N + 1]):
-    for i in range(2, N - 1, 3):
-        for j in range(i % 2, i + 1, 2):
+    for i in range(2, N - 1):
+        for j in range(i % 2, i + 1):
             for k in range(N - 1, j, -1):
-                A[i - 2, N - k + 1] += B[i, j]
+                if (i - 2) % 3 == 0 and (j - i % 2) % 2 == 0:
+                    A[i - 2, N - k + 1] += B[i, j]
 
 
 def _schedule() -> Schedule:
