@@ -20,7 +20,9 @@ from polyc.emit.passes.prefetch import prefetch_panels
 from polyc.emit.passes.stages import cut_into_stages
 from polyc.emit.passes.workspace import hoist
 from polyc.emit.targets import check_runs_here, own_instructions
+from polyc.poly.budgets import check_time, time_limit
 from polyc.poly.errors import BuildError
+from polyc.poly.interrupts import interruptible
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Node
@@ -51,8 +53,9 @@ def compile_kernel(
         raise BuildError(f"unknown back end '{backend}'; choose from {', '.join(BACKENDS)}")
     machine = target if isinstance(target, Target) else targets.get(target)
     report = Report(notes=[*notes])
-    function = optimised_function(scop, tree, name or scop.name, machine, backend, report)
-    native = None if backend == "interp" else build(function, machine, backend, report)
+    with interruptible(), time_limit(scop.name):
+        function = optimised_function(scop, tree, name or scop.name, machine, backend, report)
+        native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return Kernel(scop, function, machine, backend, threads, native, report)
 
@@ -69,10 +72,11 @@ def compile_step(
         BuildError: no C compiler, or no code for this tree.
     """
     report = Report(notes=[*notes])
-    function, scratch = hoist(
-        optimised_function(scop, tree, name, target, backend, report), STACK_BYTES, STACK_TOTAL, symbolic=True
-    )
-    native = build(function, target, backend, report)
+    with interruptible(), time_limit(name):
+        function, scratch = hoist(
+            optimised_function(scop, tree, name, target, backend, report), STACK_BYTES, STACK_TOTAL, symbolic=True
+        )
+        native = build(function, target, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return function, scratch, native, report
 
@@ -154,6 +158,7 @@ def source_text(function: Function, target: Target, kind: str) -> str:
 
 @contextmanager
 def _stage(report: Report, name: str) -> Iterator[None]:
+    check_time(name)
     start = time.perf_counter()
     yield
     report.seconds[name] = report.seconds.get(name, 0.0) + time.perf_counter() - start

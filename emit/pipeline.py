@@ -16,6 +16,7 @@ from polyc.emit.passes.unroll import unroll
 from polyc.emit.passes.vectorise import serialise
 from polyc.emit.passes.vectorise import vectorise as vectorise_pass
 from polyc.emit.passes.whole_lanes import whole_lanes
+from polyc.poly.budgets import check_time
 from polyc.poly.target import Target
 
 Pass = Callable[[Function, Target], Function]
@@ -49,6 +50,7 @@ def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function
     fn = unique_names(fn)  # isl may copy a subtree, and with it the buffers inside
     verify(fn, "loop generation")
     for name, step in passes(vectorise):
+        check_time(f"the pass '{name}'")
         fn = unique_names(step(fn, target))
         verify(fn, name)
     return fn

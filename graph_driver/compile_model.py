@@ -25,6 +25,7 @@ from polyc.graph_driver.report import Report
 from polyc.graph_driver.stages import plan_graph
 from polyc.graph_driver.tuning import use
 from polyc.poly.errors import ModelError
+from polyc.poly.interrupts import interruptible
 from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
@@ -107,10 +108,11 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
     """`compile_model` with its options as one value. Raises as it does."""
     platform = platform_of(options.target, options.threads)
     report = Report(platform.name, platform.threads)
-    with report.stage("import"):
-        graph = import_with(source, platform, options)
-    with use.tuned(options.tuned):
-        model = compile_graph(graph, platform, options, report)
+    with interruptible():
+        with report.stage("import"):
+            graph = import_with(source, platform, options)
+        with use.tuned(options.tuned):
+            model = compile_graph(graph, platform, options, report)
     if isinstance(model, DynamicModel):
 
         def compile_for(sizes: Mapping[str, int]) -> Model:

@@ -6,13 +6,15 @@ for a single operator; groups of a model take the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from polyc.emit import targets
 from polyc.emit.gpu.targets import get as get_gpu
 from polyc.emit.gpu.targets import is_gpu
+from polyc.poly.budgets import OverBudget
 from polyc.poly.errors import ScheduleError
+from polyc.poly.interrupts import interruptible
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
@@ -20,6 +22,8 @@ from polyc.poly.target import GpuTarget, Target
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
     from polyc.scheduler.schedule import Schedule
+
+Made = TypeVar("Made")
 
 
 def resolve_target(target: str | Target | None) -> Target:
@@ -72,13 +76,31 @@ def compile_operator(
     targets.check_threads(threads)
     machine = resolve_target(target)
     threads = machine.threads if threads is None else threads
-    if schedule is None:
-        schedule = _tuned(scop, machine, sizes, threads) or auto_schedule(scop, machine, sizes, threads)
-    else:
-        schedule = fitting(scop, schedule, sizes)
-    return compile_kernel(
-        schedule.scop, schedule.tree, target=machine, backend=backend or "llvm", threads=threads, notes=schedule.notes
-    )
+
+    def compiled(s: Schedule) -> Kernel:
+        return compile_kernel(s.scop, s.tree, machine, backend or "llvm", threads, notes=s.notes)
+
+    with interruptible():
+        if schedule is not None:
+            return compiled(fitting(scop, schedule, sizes))
+        return or_program_order(
+            _tuned(scop, machine, sizes, threads) or auto_schedule(scop, machine, sizes, threads), compiled
+        )
+
+
+def or_program_order(schedule: Schedule, make: Callable[[Schedule], Made]) -> Made:
+    """`make(schedule)` of a schedule that nobody asked for; where a stage is over its budget, of the program order,
+    which says so in its notes. Raises `OverBudget` where that is over its budget, too."""
+    from polyc.scheduler.decision import Decision
+
+    try:
+        return make(schedule)
+    except OverBudget as error:
+        if not schedule.trace:
+            raise
+        reason = str(error)
+    plain = type(schedule).start(schedule.original)
+    return make(plain.noted(Decision("budget", "the automatic schedule", "program order stands", "declined", reason)))
 
 
 def _tuned(scop: Scop, machine: Target, sizes: Mapping[str, int] | None, threads: int) -> Schedule | None:

@@ -12,11 +12,13 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from polyc.graph_driver.child import module_command
+from polyc.graph_driver.machine import free_memory, usable_cores
 from polyc.graph_driver.worker import Compiled, Job, answer, encode, find, from_head
+from polyc.poly.budgets import time_limit_seconds
+from polyc.poly.errors import BuildError
 
-WORKERS = 2
 IN_PROCESS = 2  # up to so many jobs are not worth starting a process
-TIME_LIMIT = 240.0  # seconds for one kernel
+WORKER_BYTES = 500_000_000  # memory that one worker may need
 
 Progress = Callable[[int, int], None]
 
@@ -56,7 +58,7 @@ def compile_all(jobs: Sequence[Job], progress: Progress | None = None) -> dict[s
             if progress:
                 progress(len(results), total)
 
-    count = min(WORKERS, max(1, os.cpu_count() or 1), len(missing))
+    count = min(workers_here(), len(missing))
     workers = [_Worker() for _ in range(count)]
     threads = [threading.Thread(target=w.serve, args=(queue, done), daemon=True) for w in workers]
     try:
@@ -71,6 +73,22 @@ def compile_all(jobs: Sequence[Job], progress: Progress | None = None) -> dict[s
             if t.ident is not None:
                 t.join()
     return results
+
+
+def workers_here() -> int:
+    """How many compiler processes to run at once: `POLYC_WORKERS`, or one for each core that this process may use
+    (affinity and the cgroup's share of time), as long as there is memory for each.
+
+    Raises:
+        BuildError: `POLYC_WORKERS` is no positive number.
+    """
+    asked = os.environ.get("POLYC_WORKERS", "")
+    if asked:
+        if not asked.isdecimal() or int(asked) < 1:
+            raise BuildError(f"POLYC_WORKERS is '{asked}': it must be a positive integer")
+        return int(asked)
+    memory = free_memory()
+    return max(1, min(usable_cores(), usable_cores() if memory is None else memory // WORKER_BYTES))
 
 
 def _result(head: dict[str, Any], body: bytes) -> Compiled | str:
@@ -107,7 +125,8 @@ class _Worker:
             expired.set()
             process.kill()
 
-        timer = threading.Timer(TIME_LIMIT, expire)
+        limit = time_limit_seconds()
+        timer = threading.Timer(limit, expire)
         timer.start()
         try:
             process.stdin.write(encode(job))
@@ -126,7 +145,7 @@ class _Worker:
         code = process.wait()
         self._process = None
         if expired.is_set():
-            return f"compiling it took more than {TIME_LIMIT:.0f} s"
+            return f"compiling it took more than {limit:g} s (POLYC_TIME_LIMIT=SECONDS allows more)"
         return f"the compiler process died (exit code {code})"
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -81,7 +81,8 @@ def cache_key(job: Job) -> str:
     from polyc.emit import cache
 
     parts = ("group", job.text, job.symbol, repr(job.target), str(job.threads), job.backend, fingerprint())
-    return cache.make_key(*parts, *([job.trace] if job.trace else []))
+    budget = os.environ.get("POLYC_BUDGET", "")
+    return cache.make_key(*parts, *([job.trace] if job.trace else []), *([f"budget {budget}"] if budget else []))
 
 
 def find(job: Job) -> Compiled | None:
@@ -107,6 +108,7 @@ def compile_job(job: Job) -> Compiled:
     """
     from polyc.emit.compile import compile_step
     from polyc.emit.passes.workspace import constant_bytes, formula_bytes
+    from polyc.graph_driver.compile_operator import or_program_order
     from polyc.graph_driver.tuning.use import replayed
     from polyc.poly import json_io
     from polyc.poly.json_io import dump_expr
@@ -125,17 +127,19 @@ def compile_job(job: Job) -> Compiled:
     if schedule is None:
         schedule = automatic(scop, job.target, job.threads)
     seconds["schedule"] = time.perf_counter() - read
-    if job.backend == "c99":
-        done = _portable(job, schedule, seconds)
-    else:
+
+    def compiled(schedule: Schedule) -> Compiled:
+        if job.backend == "c99":
+            return _portable(job, schedule, seconds)
         function, scratch, native, report = compile_step(
             schedule.scop, schedule.tree, job.target, job.backend, job.symbol, schedule.notes
         )
-        seconds |= report.seconds
         order = tuple(b.name for b in function.buffers)
         sizes = tuple((b.name, constant_bytes(b) or dump_expr(formula_bytes(b))) for b in scratch)
-        done = Compiled(function.name, order, native.image, tuple(report.notes), seconds, False, sizes)
-    return _kept(job, done)
+        times = seconds | report.seconds
+        return Compiled(function.name, order, native.image, tuple(report.notes), times, False, sizes)
+
+    return _kept(job, or_program_order(schedule, compiled))
 
 
 def _kept(job: Job, done: Compiled) -> Compiled:

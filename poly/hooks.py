@@ -7,16 +7,37 @@ it resolves it on first use. So `Scop.schedule()` works without `poly` knowing `
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from polyc.poly.errors import PolycError
 
 _where: dict[str, str] = {}
 
 
+class Interrupts(Protocol):
+    """The service `interrupts`: a native handler of SIGINT (`polyc.emit.run_time.interrupts`)."""
+
+    def knows_isl(self, context: Any) -> bool:
+        """Whether it can tell isl to give up."""
+
+    def arm(self) -> None:
+        """Handle SIGINT from here on."""
+
+    def disarm(self) -> None:
+        """Leave SIGINT to whoever had it before."""
+
+    def seen(self) -> bool:
+        """Whether there was one since `arm`."""
+
+
 def register(service: str, target: str) -> None:
     """Say that `service` is the attribute `target` ("package.module:name")."""
     _where[service] = target
+
+
+def registered(service: str) -> bool:
+    """Whether `resolve` finds it."""
+    return service in _where
 
 
 def resolve(service: str) -> Any:

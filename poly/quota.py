@@ -11,7 +11,10 @@ from polyc.poly.errors import PolycError
 
 
 class QuotaExceeded(PolycError):
-    """isl used up its operations; callers record it and fall back."""
+    """isl used up its operations; callers record it and fall back. `spent`: it really did; otherwise a call of
+    isl failed for a reason of its own."""
+
+    spent = True
 
 
 @contextmanager
@@ -34,7 +37,9 @@ def quota(operations: int) -> Iterator[None]:
         yield
     except isl.Error as error:
         # Once the budget is gone every isl call fails, some with messages of their own.
-        raise QuotaExceeded(f"isl gave up within {limit} operations ({_reason(error)})") from None
+        given_up = QuotaExceeded(f"isl gave up within {limit} operations ({_reason(error)})")
+        given_up.spent = _used(limit) >= limit
+        raise given_up from None
     finally:
         spent = _used(limit) if left else 0
         ctx.reset_operations()

@@ -6,8 +6,11 @@ Every transformation asks `polyc.poly.legality` before it returns.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
+from polyc.poly.budgets import STEP, budget
 from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import LoopMark, Scop
 from polyc.scheduler.step import Step
@@ -110,3 +113,19 @@ STEPS = frozenset(
     "split strip_mine tile interchange permute reverse skew shift reorder_statements fuse distribute "
     "unroll_and_jam index_split peel parallel vectorize unroll bind promote contract inline rfactor set_order".split()
 )
+
+
+def _bounded(name: str, step: Callable[..., Schedule]) -> Callable[..., Schedule]:
+    """The step within its budget."""
+    advice = "use smaller factors or fewer parts, or fix sizes with scop(N=...) before the schedule"
+
+    @wraps(step)
+    def run(self: Schedule, *args: Any, **kwargs: Any) -> Schedule:
+        with budget(f"the schedule step '{name}'", STEP, advice):
+            return step(self, *args, **kwargs)
+
+    return run
+
+
+for _name in STEPS:
+    setattr(Schedule, _name, _bounded(_name, getattr(Schedule, _name)))

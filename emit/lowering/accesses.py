@@ -7,7 +7,7 @@ caught in the callbacks and raised again after the build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,12 +52,14 @@ def run_build(scop: Scop, schedule: IslSchedule) -> tuple[isl.AstNode, dict[str,
     try:
         ast = build.node_from_schedule(schedule.schedule)
     except isl.Error:
+        if planner.error is None:
+            raise
+    finally:
+        alive.clear()
         if planner.error is not None:
-            raise planner.error from None  # isl only says that a callback failed
-        raise
-    alive.clear()
+            isl.DEFAULT_CONTEXT.resume()
     if planner.error is not None:
-        raise planner.error
+        raise planner.error  # isl only says that it gave up
     return ast, planner.plans
 
 
@@ -80,43 +82,42 @@ class _Planner:
         self.plans: dict[str, AccessPlan] = {}
         self.error: BaseException | None = None
 
-    def guarded(self, action: Callable[[], None]) -> None:
+    def failed(self, error: BaseException) -> None:
+        """Remember what went wrong in a callback, and end the build: the rest of the AST is of no use."""
         if self.error is None:
-            try:
-                action()
-            except BaseException as e:
-                self.error = e
+            self.error = error
+            isl.DEFAULT_CONTEXT.abort()
 
     def before_mark(self, mark: isl.Id, build: isl.AstBuild) -> None:
-        def enter() -> None:
-            if mark.get_name().startswith(PROMOTE):
-                self.active.append(self.promotions[int(mark.get_name()[len(PROMOTE) :])])
-            if mark.get_name().startswith(EXACT):
-                self.instances.append(self.exact[int(mark.get_name()[len(EXACT) :])])
-
-        self.guarded(enter)
+        try:
+            name = mark.get_name()
+            if name.startswith(PROMOTE):
+                self.active.append(self.promotions[int(name[len(PROMOTE) :])])
+            if name.startswith(EXACT):
+                self.instances.append(self.exact[int(name[len(EXACT) :])])
+        except BaseException as error:
+            self.failed(error)
 
     def after_mark(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
-        def leave() -> None:
-            if node.mark_get_id().get_name().startswith(PROMOTE):
+        try:
+            name = node.mark_get_id().get_name()
+            if name.startswith(PROMOTE):
                 self.active.pop()
-            if node.mark_get_id().get_name().startswith(EXACT):
+            if name.startswith(EXACT):
                 self.instances.pop()
-
-        self.guarded(leave)
+        except BaseException as error:
+            self.failed(error)
         return node
 
     def at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
-        key = f"u{len(self.plans)}"
-        plan = self.plans[key] = AccessPlan()
-        marked = [node]
-
-        def annotate() -> None:
+        try:
+            key = f"u{len(self.plans)}"
+            plan = self.plans[key] = AccessPlan()
             self.plan(node, build, plan)
-            marked[0] = node.set_annotation(isl.Id(key, context=isl.DEFAULT_CONTEXT))
-
-        self.guarded(annotate)
-        return marked[0]
+            return node.set_annotation(isl.Id(key, context=isl.DEFAULT_CONTEXT))
+        except BaseException as error:
+            self.failed(error)
+            return node
 
     def plan(self, node: isl.AstNode, build: isl.AstBuild, plan: AccessPlan) -> None:
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()

@@ -21,6 +21,7 @@ from polyc.emit.passes.simplify import simplify, simplify_expr
 from polyc.emit.pipeline import run_passes
 from polyc.emit.proof.proven import proven
 from polyc.emit.proof.read_back import WrongLoops
+from polyc.poly.budgets import OverBudget, over_budget, scaled
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
 from polyc.poly.quota import QuotaExceeded, quota
@@ -28,8 +29,7 @@ from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Member, Node, is_bound
 
-AST_QUOTA = 20_000_000  # isl operations before loops are no longer cut into pieces
-LAST_QUOTA = 5 * AST_QUOTA  # of the loops after which there are no others to try
+AST_QUOTA = 4_000_000  # isl operations before loops are no longer cut into pieces, and for those that are not
 
 
 class NoLoops(BuildError):
@@ -46,7 +46,12 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
-    fn = sharpen(scop, proven_loops(scop, tree, name))
+    fn = proven_loops(scop, tree, name)
+    try:
+        with quota(scaled(AST_QUOTA)):
+            fn = sharpen(scop, fn)
+    except QuotaExceeded as error:
+        fn = replace(fn, notes=(*fn.notes, f"exponentials were not looked at: {error}"))
     return run_passes(fn, target, vectorise=vectorise)
 
 
@@ -75,18 +80,15 @@ def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: boo
     """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
     data-dependent loops still have their static bounds. Loops bound to a GPU's axes stay so only
     for a `gpu`. `loose`: see `to_isl`."""
+    notes = []
     try:
-        with quota(LAST_QUOTA if loose else AST_QUOTA):
-            schedule = to_isl(scop, tree, loose=loose)
-            ast, plans = run_build(scop, schedule)
-    except QuotaExceeded as error:
+        schedule, ast, plans = _generate(scop, tree, name, loose=loose)
+    except (OverBudget, NoLoops) as error:
         if loose:
-            raise BuildError(f"{name}: {error}") from None
-        schedule = to_isl(scop, tree, atomic=True)
-        try:
-            ast, plans = run_build(scop, schedule)
-        except isl.Error as failure:
-            raise NoLoops(f"{name}: isl makes no loops of this schedule ({failure})") from None
+            raise
+        schedule, ast, plans = _generate(scop, tree, name, atomic=True)
+        if isinstance(error, OverBudget):
+            notes.append(f"no loop is cut into pieces: that needs more than {scaled(AST_QUOTA):,} isl operations")
     walker = _Walker(scop, schedule, plans, gpu)
     body = walker.node(ast, _Scope({p: Var(p) for p in scop.params}, None))
     for array in reversed([a for a in scop.arrays.values() if a.kind == "local"]):
@@ -94,8 +96,24 @@ def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: boo
             body = Alloc(Buffer(array.name, array.dtype, array.shape, "heap"), body)
     buffers = tuple(_argument(a) for a in scop.arrays.values() if a.kind != "local")
     fn = Function(name, buffers, scop.params, body, fma=scop.reassociate, fast_math=scop.fast_math,
-                  notes=tuple(walker.notes))  # fmt: skip
+                  notes=(*walker.notes, *notes))  # fmt: skip
     return guard_copies(scop, simplify(fn))
+
+
+def _generate(
+    scop: Scop, tree: Node, name: str, atomic: bool = False, loose: bool = False
+) -> tuple[IslSchedule, isl.AstNode, dict[str, AccessPlan]]:
+    """isl's AST within the budget; `atomic` and `loose` as in `to_isl`. Raises `OverBudget`, `NoLoops`."""
+    allowed = scaled(AST_QUOTA)
+    try:
+        with quota(allowed):
+            schedule = to_isl(scop, tree, atomic, loose)
+            return schedule, *run_build(scop, schedule)
+    except QuotaExceeded as error:
+        if error.spent:
+            advice = "use fewer or larger blocks and parts, or fix sizes with N=..."
+            raise over_budget(f"{name}: generating loops from the schedule", allowed, advice) from None
+        raise NoLoops(f"{name}: isl makes no loops of this schedule ({error})") from None
 
 
 def _argument(array: Array) -> Buffer:

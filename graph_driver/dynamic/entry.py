@@ -15,7 +15,9 @@ from polyc.graph_driver.execution.entry import (
     base_index,
     segment_name,
     segments,
+    stop_word,
     task_function,
+    unless_stopped,
     waits,
 )
 from polyc.graph_driver.planning.plan import Plan
@@ -51,8 +53,10 @@ class _Segment:
     def text(self, name: str, steps: list[int]) -> list[str]:
         """The segment as a function that runs its steps in order."""
         for k in steps:
+            self.lines += unless_stopped(k, "end")
             self.step(k)
-        return [f"define void @{name}(ptr %bases) {{", "entry:", *self.head(steps), *self.lines, "  ret void", "}"]
+        head = [f"define void @{name}(ptr %bases) {{", "entry:", *self.head(steps), *stop_word()]
+        return [*head, *self.lines, "  br label %end", "end:", "  ret void", "}"]
 
     def tasks(self, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
         """The segment as a graph of tasks."""

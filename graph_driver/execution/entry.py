@@ -1,8 +1,9 @@
 """The native program of a plan: LLVM IR functions that call the kernels one after another.
 
 Host steps cut the plan into segments; segment `k` is `void polyc_segment_k(void **bases)`
-with `bases = [runtime, arena, weights, inputs..., outputs...]`. Every pointer that a kernel
-gets is one of the bases plus a constant.
+with `bases = [runtime, arena, weights, stop, inputs..., outputs...]`. Every pointer that a kernel
+gets is one of the bases plus a constant. Where the word at `stop` is not zero, no further step begins
+(`polyc.graph_driver.execution.stopping`).
 
 Where steps may run at the same time (`Plan.after`), a segment of several hands a function with one case a step
 and the graph of who waits for whom to the threads (`polyc.emit.run_time.task_runner`).
@@ -15,7 +16,7 @@ from collections.abc import Collection, Sequence
 from polyc.emit.run_time.task_runner import TASKS_AT, graph_words
 from polyc.graph_driver.planning.plan import Place, Plan, Step
 
-RUNTIME, ARENA, WEIGHTS, FIRST_INPUT = 0, 1, 2, 3
+RUNTIME, ARENA, WEIGHTS, STOP, FIRST_INPUT = 0, 1, 2, 3, 4
 
 
 def segments(plan: Plan, alone: Collection[int] = ()) -> list[list[int]]:
@@ -79,10 +80,25 @@ def waits(plan: Plan, steps: Sequence[int]) -> list[tuple[int, ...]]:
 
 def _segment(plan: Plan, name: str, steps: list[Step]) -> list[str]:
     lines = [f"define void @{name}(ptr %bases) {{", "entry:", *_frame(steps), *_bases(plan, steps, "")]
-    lines += [f"  %b{RUNTIME} = load ptr, ptr %bases, align 8"]
+    lines += [f"  %b{RUNTIME} = load ptr, ptr %bases, align 8", *stop_word()]
     for n, step in enumerate(steps):
-        lines += _call(plan, step, str(n), "", f"%b{RUNTIME}")
-    return [*lines, "  ret void", "}"]
+        lines += [*unless_stopped(n, "end"), *_call(plan, step, str(n), "", f"%b{RUNTIME}")]
+    return [*lines, "  br label %end", "end:", "  ret void", "}"]
+
+
+def stop_word() -> list[str]:
+    """Where the word is that stops a run."""
+    return [f"  %stop.at = getelementptr ptr, ptr %bases, i64 {STOP}", "  %stop = load ptr, ptr %stop.at, align 8"]
+
+
+def unless_stopped(number: int, end: str) -> list[str]:
+    """Go to `end` instead of on to a step of a run that has been stopped."""
+    return [
+        f"  %stopped.{number} = load atomic i64, ptr %stop monotonic, align 8",
+        f"  %going.{number} = icmp eq i64 %stopped.{number}, 0",
+        f"  br i1 %going.{number}, label %step.{number}, label %{end}",
+        f"step.{number}:",
+    ]
 
 
 def _task_graph(plan: Plan, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
@@ -100,6 +116,7 @@ def task_function(
     labels = " ".join(f"i64 {n}, label %case{n}" for n in range(count))
     lines = [f"@{name}.graph = internal constant [{len(words)} x i32] [{', '.join(f'i32 {w}' for w in words)}]"]
     lines += [f"define internal void @{name}.task(i64 %number, ptr %bases, ptr %runtime) {{", "entry:", *head]
+    lines += [*stop_word(), *unless_stopped(0, "end")]
     lines.append(f"  switch i64 %number, label %end [ {labels} ]")
     for n, case in enumerate(cases):
         lines += [f"case{n}:", *case, "  br label %end"]

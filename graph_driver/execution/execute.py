@@ -14,6 +14,7 @@ from polyc.graph_driver.execution.aliasing import dead_before, separated
 from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
+from polyc.graph_driver.execution.stopping import Stopping
 from polyc.graph_driver.importing.limits import check_memory
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.dtypes import BY_NAME
@@ -53,6 +54,7 @@ class Executor:
         self.weights = weights
         check_memory("the model's arena", plan.peak)
         self._hosts = hosts
+        self._stopping = Stopping(plan.peak + plan.weight_bytes)
         self._runtime = runtime
         self._notes = [] if notes is None else notes
         self._dead: dict[tuple[int, int], bool] | None = None
@@ -118,8 +120,7 @@ class Executor:
             bases[k] = array.__array_interface__["data"][0]
             k += 1
         with self._turn:
-            for segment in self._native:
-                segment(memory.at)
+            self._stopping.call(self._native, memory)
         self._idle.append(memory)
         return results
 
@@ -131,7 +132,7 @@ class Executor:
 
     def _run_with_host(self, inputs: Mapping[str, Any], given: Mapping[str, np.ndarray]) -> dict[str, Any]:
         arrays = check_inputs(self.plan, inputs)
-        with self._memory() as memory, self._turn:
+        with self._memory() as memory, self._turn, self._stopping.watched(memory):
             frame = self._frame(memory, arrays)
             for what in self._schedule:
                 if what < 0:
@@ -172,7 +173,7 @@ class Executor:
     ) -> dict[str, Any]:  # fmt: skip
         """The same, with native calls between the steps that run alone; only those are observed."""
         arrays = check_inputs(self.plan, inputs)
-        with self._memory() as memory, self._turn:
+        with self._memory() as memory, self._turn, self._stopping.watched(memory):
             frame = self._frame(memory, arrays)
             for what in parts.order:
                 if what >= 0:

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 
 from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.stopping import GOING
 from polyc.graph_driver.memory import ALIGNMENT
 from polyc.graph_driver.planning.plan import Plan, Slot
 from polyc.poly.dtypes import BY_NAME
@@ -39,6 +40,7 @@ class RunMemory:
         self.bases = (ctypes.c_void_p * (self.table_at + 1))()
         self.bases[entry.RUNTIME] = runtime or None
         self.bases[entry.WEIGHTS] = address(weights)
+        self.bases[entry.STOP] = GOING
         self.at = ctypes.addressof(self.bases)
         self.arena = aligned_bytes(0)
         self.reserve(plan.peak)

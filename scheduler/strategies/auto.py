@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from polyc.poly.budgets import scaled
+from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
@@ -41,12 +43,12 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     """
     plan = Planner(replace(Schedule.of(scop), terse=True), target, threads)
     try:
-        with quota(OPERATIONS):
+        with interruptible(), quota(scaled(OPERATIONS)):
             for plan.stage, strategy in STRATEGIES.items():
                 strategy(plan)
     except QuotaExceeded as error:
         done = "the schedule so far" if plan.schedule.trace else "program order"
-        plan.decline("isl quota used up", f"{done} stands", str(error), operations=OPERATIONS)
+        plan.decline("isl quota used up", f"{done} stands", str(error), operations=scaled(OPERATIONS))
     return replace(plan.schedule, terse=False)
 
 
