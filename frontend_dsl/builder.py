@@ -152,10 +152,10 @@ class Builder:
             try:
                 if loop.counts:
                     gap = sub(loop.hi, loop.lo) if loop.step > 0 else sub(loop.lo, loop.hi)
-                    whole = Binary("//", sub(interval(gap, ranges)[1], ONE), const_int(abs(loop.step)), i64)
-                    ranges[loop.name] = const_int(0), tidy(whole)
+                    last = tidy(Binary("//", sub(interval(gap, ranges)[1], ONE), const_int(abs(loop.step)), i64))
+                    ranges[loop.name] = const_int(0), last
                     index.append(Var(loop.name))
-                    extents.append(add(whole, ONE))
+                    extents.append(add(last, ONE))
                     continue
                 first, last = (loop.lo, loop.hi) if loop.step > 0 else (add(loop.hi, ONE), add(loop.lo, ONE))
                 lo, hi = interval(first, ranges)[0], interval(sub(last, ONE), ranges)[1]
