@@ -83,7 +83,7 @@ def execute_for(frame: Frame, node: ast.For, body: Callable[[], None]) -> None:
 
         def variable(values: list[Any]) -> Any:
             if counted:
-                program.counted[values[0].expr.name] = node
+                program.counted[frame.builder.loops[-1].name] = node
             return values[0]
 
         _run_time_loop(frame, node, [(node.target.id, items)], variable, body)

@@ -126,7 +126,6 @@ WORKERS = (
     + """
 import os
 from polyc.graph_driver import kernels
-os.environ["POLYC_CACHE"] = "off"
 start = kernels._Worker._start
 def announced(self):
     print("here", flush=True)
