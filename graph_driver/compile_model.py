@@ -56,6 +56,7 @@ def compile_model(
     keep_f32: Sequence[str] = (),
     contiguous: Groups = (),
     layouts: str = "auto",
+    strict_annotations: bool = False,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -91,6 +92,8 @@ def compile_model(
         layouts: how images between kernels are stored: `auto` (as the cost model finds best), `as_given`, or as many as
             possible `channels_last` or `blocked` (blocks of channels as wide as a register tile). For CPUs.
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
+        strict_annotations: refuse a file that declares shapes (of outputs, in `value_info`) which its own operators
+            contradict; else there is an `AnnotationWarning` and a note in the report.
 
     Raises:
         ModelError: the file is broken, sizes are missing, or the memory limit is too small.
@@ -100,7 +103,7 @@ def compile_model(
     """
     return compile_with(source, CompileOptions(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
-        fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts,
+        fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts, strict_annotations,
     ))  # fmt: skip
 
 
@@ -134,7 +137,7 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     options.refuse_ignored(platform)
     numbers = platform.kind in ("gpu", "c99")
     symbolic = bool(options.symbolic) if numbers else options.symbolic
-    graph = import_model(source, options.dims, options.shapes, symbolic, options.bind)
+    graph = import_model(source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations)
     if graph.symbols is None:
         return graph
     if numbers:

@@ -1,9 +1,9 @@
-"""The graph IR: named tensors and nodes in execution order, with a verifier and a printer.
+"""The graph IR: named tensors and nodes in execution order, with a printer.
 
 A `Tensor` knows its dtype and its shape, or neither when only a run can tell (strings,
 sequences, data-dependent sizes): such a tensor lives on the host. Extents are numbers, or
 formulas of the model's symbolic sizes (`polyc.graph_driver.dynamic`).
-A graph is mutable; passes rewrite it in place and the verifier runs between them.
+A graph is mutable; passes rewrite it in place and the verifier (`polyc.graph_driver.verifying`) runs between them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from polyc.graph_driver.fusion.prologues import Decision
     from polyc.graph_driver.planning.overwriting import Overwriting
     from polyc.graph_driver.selection.select import Selection
+    from polyc.graph_driver.verifying.verify import Checked
 
 
 class GraphError(PolycError):
-    """A graph that breaks an invariant: a bug of a pass, found by `verify`."""
+    """A graph that breaks a rule: a bug of a pass, found by `polyc.graph_driver.verifying.verify`."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ class Graph:
 
     `decisions` say which nodes joined which kernel and which results overwrite an operand,
     and why others do not, `selections` what each node runs as. `symbols` are the sizes that runs
-    decide, None when all are numbers.
+    decide, None when all are numbers. `checked` and `sound` are what the verifier has found in order, by the node's
+    `id` and the tensor's name.
     """
 
     name: str
@@ -151,6 +153,8 @@ class Graph:
     decisions: list[Decision | Overwriting] = field(default_factory=list)
     symbols: Symbols | None = None
     selections: list[Selection] = field(default_factory=list)
+    checked: dict[int, Checked] = field(default_factory=dict, repr=False, compare=False)
+    sound: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def producers(self) -> dict[str, Node]:
         """Which node makes each tensor."""
@@ -177,57 +181,6 @@ class Graph:
 
     def __str__(self) -> str:
         return to_text(self)
-
-
-def verify(graph: Graph) -> None:
-    """Raise `GraphError` when the graph is not well formed.
-
-    Checked: every name is a declared tensor; each tensor has one definition before its
-    first use; constants agree with their types; outputs are defined.
-    """
-    defined = set(graph.inputs)
-    if len(defined) != len(graph.inputs):
-        raise GraphError("a graph input is listed twice")
-    for name, tensor in graph.tensors.items():
-        if tensor.name != name:
-            raise GraphError(f"tensor '{tensor.name}' is filed under '{name}'")
-        if tensor.const is not None:
-            _check_constant(tensor)
-            if name in defined:
-                raise GraphError(f"graph input '{name}' is a constant")
-            defined.add(name)
-        elif tensor.sizes is not None:
-            defined.add(name)
-    for node in graph.nodes:
-        _check_node(graph, node, defined)
-    for name in graph.outputs:
-        if name not in defined:
-            raise GraphError(f"graph output '{name}' has no definition")
-
-
-def _check_constant(tensor: Tensor) -> None:
-    value = tensor.const
-    assert value is not None
-    if tensor.dtype is None:
-        return  # strings and the like: values of the host only
-    if not tensor.static or value.shape != tensor.shape:
-        raise GraphError(f"constant '{tensor.name}' has shape {value.shape}, declared {tensor.shape}")
-    if value.dtype != tensor.dtype.np:
-        raise GraphError(f"constant '{tensor.name}' holds {value.dtype}, declared {tensor.dtype}")
-
-
-def _check_node(graph: Graph, node: Node, defined: set[str]) -> None:
-    for name in node.reads():
-        if name not in graph.tensors:
-            raise GraphError(f"{node.kind} '{node.name}' reads the undeclared tensor '{name}'")
-        if name not in defined:
-            raise GraphError(f"{node.kind} '{node.name}' reads '{name}' before it is made")
-    for name in node.writes():
-        if name not in graph.tensors:
-            raise GraphError(f"{node.kind} '{node.name}' makes the undeclared tensor '{name}'")
-        if name in defined:
-            raise GraphError(f"{node.kind} '{node.name}' makes '{name}', which is already defined")
-        defined.add(name)
 
 
 def to_text(graph: Graph) -> str:

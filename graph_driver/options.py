@@ -49,6 +49,7 @@ class CompileOptions:
     keep_f32: Sequence[str] = ()
     contiguous: Groups = ()
     layouts: str = "auto"
+    strict_annotations: bool = False
 
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "bind"):

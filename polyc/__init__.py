@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
     from polyc.graph_driver.external import register_external, unregister_external
+    from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.model import Model, load
     from polyc.poly.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
@@ -92,6 +93,7 @@ _NAMES = {  # module: what it holds of the public API
     ),
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
+    "polyc.graph_driver.importing.annotations": "AnnotationWarning",
     "polyc.graph_driver.external": "register_external unregister_external",
     "polyc.graph_driver.model": "Model load",
     "polyc.poly.dtypes": "bf16 bool_ f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
@@ -102,6 +104,7 @@ _NAMES = {  # module: what it holds of the public API
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "AnnotationWarning",
     "ArgumentError",
     "BuildError",
     "Dim",

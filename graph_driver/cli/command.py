@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -189,6 +191,10 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         "--register", action="append", type=Path, default=[], metavar="FILE.py",
         help="run this file first: it registers C functions (polyc.register_external)",
     )  # fmt: skip
+    p.add_argument(
+        "--strict-annotations", action="store_true",
+        help="refuse a file whose declared shapes its own operators contradict (default: a warning)",
+    )  # fmt: skip
     p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")
@@ -205,7 +211,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # names of any alphabet on any terminal
     try:
         run_registrations(vars(arguments).get("register", ()))
-        code = _dispatch(arguments)
+        with _warnings_in_one_line():
+            code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except (UsageError, OptionError) as error:
@@ -233,6 +240,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}" if place else "?"
         text = " ".join(str(error).split())[:300]
         return _fail(f"internal error at {where}: {type(error).__name__}: {text} (POLYC_DEBUG=1 shows more)", 1)
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """What Python code gets as a warning is a line on stderr here, without the place in our own code."""
+
+    def show(message: Warning | str, *place: object, **more: object) -> None:
+        print(f"polyc: warning: {_one_line(str(message))}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _fail(message: str, code: int) -> int:

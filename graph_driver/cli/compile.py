@@ -72,7 +72,9 @@ def options_of(
         manager.select(passes, disabled)
     except ArgumentError as error:
         raise UsageError(str(error)) from None
-    as_they_are = ("threads", "exact", "fast_math", "planner", "tasks", "tuned", "dtype", "layouts")
+    as_they_are = (
+        "threads", "exact", "fast_math", "planner", "tasks", "tuned", "dtype", "layouts", "strict_annotations",
+    )  # fmt: skip
     return CompileOptions(
         target=given["target"] or "cpu",
         dims=parse_dims(given["dim"]),
@@ -113,7 +115,7 @@ OF_COMPILING: dict[str, Any] = {
     "target": None, "threads": None, "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost",
     "keep_op_borders": False,
     "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
-    "contiguous": [], "memory_limit": None, "layouts": "auto",
+    "contiguous": [], "memory_limit": None, "layouts": "auto", "strict_annotations": False,
 }  # fmt: skip
 """Options that say how a model is compiled, and what they are when not given."""
 

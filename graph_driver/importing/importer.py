@@ -17,6 +17,7 @@ import onnx
 
 from polyc.graph_driver.dynamic.infer import infer_symbolic, is_symbolic
 from polyc.graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
+from polyc.graph_driver.importing.annotations import check_annotations, report
 from polyc.graph_driver.importing.attempts import imported
 from polyc.graph_driver.importing.binding import Binder, Dim, symbol_of
 from polyc.graph_driver.importing.bound_inputs import bound_values
@@ -27,7 +28,8 @@ from polyc.graph_driver.importing.limits import MAX_DEPTH, MAX_NODES, check_shap
 from polyc.graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
 from polyc.graph_driver.importing.reading import read, readable
 from polyc.graph_driver.importing.sequences import Sequences
-from polyc.graph_driver.ir import Graph, Node, Tensor, verify
+from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.verifying.verify import known_by_import, verify
 from polyc.poly.dtypes import from_numpy
 from polyc.poly.errors import ModelError
 
@@ -38,6 +40,7 @@ def import_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     symbolic: bool | None = False,
     bind: Mapping[str, Any] | None = None,
+    strict_annotations: bool = False,
 ) -> Graph:
     """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
 
@@ -48,18 +51,32 @@ def import_model(
         shapes: concrete shapes of inputs, which bind the symbols in them.
         symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size.
         bind: values of inputs, which become constants.
+        strict_annotations: refuse a file that declares shapes which its own operators contradict.
 
     Raises:
         ModelError: for anything wrong with the file or the sizes; one line.
     """
-    return imported(lambda binder: _imported(source, binder, bind or {}), dims or {}, shapes or {}, symbolic)
+    wrong: dict[int, list[str]] = {}  # of each attempt
+
+    def run(binder: Binder) -> Graph:
+        graph, lines = _imported(source, binder, bind or {})
+        wrong[id(graph)] = lines
+        return graph
+
+    graph = imported(run, dims or {}, shapes or {}, symbolic)
+    report(wrong[id(graph)], graph, strict_annotations)
+    return graph
 
 
-def _imported(source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]) -> Graph:
+def _imported(
+    source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]
+) -> tuple[Graph, list[str]]:
+    """The graph, and the shapes that the file declares and its operators contradict."""
     model, folder = read(source)
     model, opsets = readable(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
-    return walker.run(binder, bound_values(model.graph, bind))
+    graph = walker.run(binder, bound_values(model.graph, bind))
+    return graph, check_annotations(model.graph, graph)
 
 
 class _Walker:
@@ -204,6 +221,7 @@ class _Walker:
         for t in outputs.values():
             self._define(t)
         self.graph.nodes.append(node)
+        known_by_import(self.graph, node)
 
     def _keep_symbolic(self, proto: onnx.NodeProto, what: str, captures: tuple[str, ...], depth: int) -> None:
         """A node that reads something of symbolic size: its results are formulas, or its value is one."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from polyc.graph_driver.external import any_registered, calls_of, use_externals
-from polyc.graph_driver.ir import Graph, GraphError, verify
+from polyc.graph_driver.ir import Graph, GraphError
 from polyc.graph_driver.passes.algebra import simplify, simplify_fast
 from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs
@@ -23,6 +23,7 @@ from polyc.graph_driver.passes.reciprocals import use_reciprocals
 from polyc.graph_driver.passes.transforms import cancel_transforms
 from polyc.graph_driver.passes.views import make_views
 from polyc.graph_driver.passes.winograd import use_winograd
+from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.errors import ArgumentError
 from polyc.poly.target import Target
 
