@@ -14,8 +14,10 @@ from polyc.emit import targets
 from polyc.emit.interpreter import interp
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.run_time import threadpool
+from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.scalars import scalar
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
 
@@ -192,8 +194,10 @@ class Kernel:
         where = f"{self.scop.name}: argument '{a.name}'"
         if a.kind == "inout" and not isinstance(x, ndarray):
             raise ArgumentError(f"{where} is updated in place and must be a NumPy array, not {type(x).__name__}")
-        if not a.shape and isinstance(x, bool | int | float) and not isinstance(x, np.generic):
-            return _number(where, x, a)
+        if a.scalar or (not a.shape and isinstance(x, bool | int | float) and not isinstance(x, np.generic)):
+            if np.ndim(x):
+                raise ArgumentError(f"{where} is a {a.dtype} scalar, the argument has {np.ndim(x)} axes")
+            return np.asarray(scalar(x, a.dtype, where))
         try:
             array = np.asarray(x)
         except (ValueError, TypeError) as error:
@@ -220,16 +224,13 @@ class Kernel:
         return arrays
 
     def _separate(self, arrays: list[ndarray[Any, Any]], results: list[ndarray[Any, Any]]) -> None:
-        """Written arrays overlap no other: copy inputs that do, refuse the rest."""
-        written = [*((self._arguments[k].name, arrays[k]) for k in self._in_place)]
+        """Written arrays overlap no other: inputs that do are copied, the rest is refused."""
+        written = [(self._arguments[k].name, arrays[k]) for k in self._in_place]
         written += [(a.name, x) for a, x in zip(self._results, results)]
-        for n, (name, x) in enumerate(written):
-            for other, y in written[n + 1 :]:
-                if np.may_share_memory(x, y):
-                    raise ArgumentError(f"{self.scop.name}: '{name}' and '{other}' are both written, but share memory")
-            for k, y in enumerate(arrays):
-                if k not in self._in_place and np.may_share_memory(x, y):
-                    arrays[k] = y.copy()
+        inputs = [k for k in range(len(arrays)) if k not in self._in_place]
+        apart = separate(self.scop.name, written, [(self._arguments[k].name, arrays[k]) for k in inputs])
+        for k, x in zip(inputs, apart):
+            arrays[k] = x
 
     # ---- looking inside ----
 
@@ -257,19 +258,6 @@ class Kernel:
             "source_bytes": r.source_bytes,
             "notes": list(r.notes),
         }
-
-
-def _number(where: str, x: bool | int | float, a: Array) -> ndarray[Any, Any]:
-    """A Python number as a run-time scalar: weak, as in NumPy 2, but never silently cut."""
-    if a.dtype.kind == "bool" and not isinstance(x, bool):
-        raise ArgumentError(f"{where} must be a bool, not {x!r}")
-    if a.dtype.is_int:
-        if isinstance(x, float):
-            raise ArgumentError(f"{where} is {a.dtype.np.name}, which {x!r} is not")
-        info = np.iinfo(a.dtype.np)
-        if not info.min <= x <= info.max:
-            raise ArgumentError(f"{where} is {a.dtype.np.name}, which cannot hold {x}")
-    return np.asarray(x).astype(a.dtype.np)
 
 
 def unsupported(kind: str) -> BuildError:

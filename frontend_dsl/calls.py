@@ -18,7 +18,7 @@ from polyc.poly.expr import Cast, Expr, Var, const_int, loads
 from polyc.poly.intrinsics import TABLE
 
 from . import functions
-from .evaluate import binary, elements, evaluate, is_symbolic, native, settled
+from .evaluate import binary, elements, evaluate, follow, is_symbolic, native, settled
 from .frame import Frame, InnerFunction, size_value, uses_only
 from .inline import inline_function, inline_inner, inline_operator
 from .loops import make_grid, make_range
@@ -47,7 +47,9 @@ _NUMPY = {entry.numpy: name for name, entry in TABLE.items() if isinstance(entry
 
 def call(frame: Frame, node: ast.Call) -> Any:
     """The value of a call."""
-    function = evaluate(frame, node.func)
+    function, path = follow(frame, node.func)
+    if path is not None:
+        frame.program.reads.found(path, function)
     whole, frame.whole = frame.whole, None  # nested calls are no whole statements
     name_hint, frame.hint_name = frame.hint_name, "t"
     args = elements(frame, node.args)
@@ -73,11 +75,10 @@ def call(frame: Frame, node: ast.Call) -> Any:
         return handler(frame, node, args, kwargs)
     symbolic = is_symbolic(args) or is_symbolic(kwargs) or any(isinstance(a, (Range, Grid)) for a in args)
     if not symbolic:
-        return (
-            native(frame, node, function, *args, **kwargs)
-            if callable(function)
-            else _not_callable(frame, node, function)
-        )
+        if not callable(function):
+            return _not_callable(frame, node, function)
+        frame.program.reads.runs(function)
+        return native(frame, node, function, *args, **kwargs)
     return _run_time_call(frame, node, function, args, kwargs, whole is node)
 
 

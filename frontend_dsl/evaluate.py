@@ -12,6 +12,7 @@ from .annotations import Dim
 from .errors import DslError
 from .frame import Frame, Version, size_value
 from .locals import read
+from .reads import Path
 from .values import (
     PYTHON,
     ArrayValue,
@@ -38,14 +39,30 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 def evaluate(frame: Frame, node: ast.expr) -> Any:
     """The value of an expression. Raises `DslError`."""
+    value, path = follow(frame, node)
+    if path is not None:
+        frame.program.reads.add(path, value)
+    return value
+
+
+def follow(frame: Frame, node: ast.expr) -> tuple[Any, Path | None]:
+    """The value of an expression, and the way to it when it lies outside (not recorded as read yet)."""
     handler = _HANDLERS.get(type(node))
     if handler is None:
         what, hint = _REFUSED.get(type(node), (type(node).__name__, ""))
         raise frame.error(node, f"{what} is not part of the language", hint)
     try:
-        return settled(frame, handler(frame, node), node)
+        if type(node) in _PATHED:
+            value, path = handler(frame, node)
+        else:
+            value, path = handler(frame, node), None
+        found = settled(frame, value, node)
     except TypeProblem as problem:
         raise frame.error(node, *problem.args) from None
+    if path is not None and found is not value:  # a size's symbol
+        frame.program.reads.add(path, value)
+        path = None
+    return found, path
 
 
 def settled(frame: Frame, value: Any, node: Any) -> Any:
@@ -179,29 +196,30 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Any:
 # ---- names, attributes, subscripts ---------------------------------------------------------
 
 
-def _attribute(frame: Frame, node: ast.Attribute) -> Any:
-    base = evaluate(frame, node.value)
+def _attribute(frame: Frame, node: ast.Attribute) -> tuple[Any, Path | None]:
+    base, path = follow(frame, node.value)
     if isinstance(base, ArrayValue):
         if node.attr == "shape":
-            return tuple(size_value(extent) for extent in base.shape)
+            return tuple(size_value(extent) for extent in base.shape), None
         if node.attr == "ndim":
-            return base.rank
+            return base.rank, None
         if node.attr == "dtype":
-            return base.dtype
+            return base.dtype, None
         hint = "arrays have .shape, .ndim and .dtype; write everything else as loops"
         raise frame.error(node, f"arrays have no attribute {node.attr} in the language", hint)
     if isinstance(base, Sym):
         raise frame.error(
             node, f"a scalar has no attribute {node.attr}", "call a function on it, as in exp(x) or f32(x)"
         )
-    return native(frame, node, getattr, base, node.attr)
+    value = native(frame, node, getattr, base, node.attr)
+    return value, frame.program.reads.attribute(path, base, node.attr)
 
 
-def _subscript(frame: Frame, node: ast.Subscript) -> Any:
-    base = evaluate(frame, node.value)
+def _subscript(frame: Frame, node: ast.Subscript) -> tuple[Any, Path | None]:
+    base, path = follow(frame, node.value)
     if isinstance(base, ArrayValue):
         index = subscripts(frame, base, node)
-        return Sym(Load(base.name, (*base.prefix, *index), base.dtype, frame.span(node)), False)
+        return Sym(Load(base.name, (*base.prefix, *index), base.dtype, frame.span(node)), False), None
     if isinstance(base, Sym):
         if isinstance(base.expr, Load) and isinstance(node.value, ast.Subscript):
             hint = "write all subscripts in one pair of brackets: A[i, j]"
@@ -214,7 +232,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
             frame.want_number(part)
         hint = "unroll the loop: 'for k in (0, 1, 2)', or pass the values as an array"
         raise frame.error(node.slice, f"{describe(base)} is subscripted with a run-time value", hint)
-    return native(frame, node, lambda: base[key])
+    value = native(frame, node, lambda: base[key])
+    return value, frame.program.reads.element(path, base, key)
 
 
 def subscripts(frame: Frame, array: ArrayValue, node: ast.Subscript) -> tuple[Expr, ...]:
@@ -375,6 +394,8 @@ _HANDLERS: dict[type[ast.expr], Callable[[Frame, Any], Any]] = {
     ast.Slice: _slice,
     ast.Lambda: _lambda,
 }
+
+_PATHED = (ast.Name, ast.Attribute, ast.Subscript)  # their handlers tell the way, too
 
 _REFUSED: dict[type[ast.expr], tuple[str, str]] = {
     ast.NamedExpr: ("':='", "assign in a statement of its own"),

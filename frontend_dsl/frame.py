@@ -19,6 +19,7 @@ from .errors import DslError
 from .fold import tidy
 from .jumps import Label
 from .liveness import own_names
+from .reads import Path, Reads
 from .source import Source, source_of
 from .values import ArrayValue, Sym, Type
 
@@ -47,6 +48,7 @@ class Program:
         self.depth = 0
         self.kept: set[str] = set()  # arrays of values that never change once stored
         self.outside: list[str] = []  # sizes from outside that no shape has: parameters in the next pass
+        self.reads = Reads()
         self.mixed: list[DslError] = []  # local scalars of two types, as far as the types are known
         self.choices = choices
         self.counted: dict[str, ast.For] = {}  # variable of a run-time loop -> the loop, where Python could count it
@@ -88,6 +90,7 @@ class Frame:
         self.fn = fn
         self.name = fn.__name__
         self.program = program
+        program.reads.function(fn)
         self.builder = program.builder
         self.source = source or source_of(fn)
         self.sizes = dict(sizes)
@@ -114,30 +117,33 @@ class Frame:
 
     # ---- names and sizes ---------------------------------------------------------------------
 
-    def look_up(self, node: ast.Name) -> Any:
-        """What a name stands for. Raises `DslError` when it has no value."""
+    def look_up(self, node: ast.Name) -> tuple[Any, Path | None]:
+        """What a name stands for, and the way to it when it lies outside the function.
+
+        Raises `DslError` when it has no value."""
         name = node.id
         if name in self.env:
             found = self.env[name]
             if isinstance(found, Unavailable):
                 raise self.error(node, f"{name} {found.reason}", found.hint)
-            return found
+            return found, None
         if name in self.own_names:
             raise self.error(node, f"{name} is used before it is assigned", f"assign {name} first")
         return self.outside(node)
 
-    def outside(self, node: ast.Name) -> Any:
+    def outside(self, node: ast.Name) -> tuple[Any, Path | None]:
         """What a name stands for that this function does not bind."""
         name = node.id
         if name in self.free:
             try:
-                return self.free[name].cell_contents
+                return self.free[name].cell_contents, Path(self.free[name], name)
             except ValueError:
                 raise self.error(node, f"{name} has no value yet", "define it before the operator is used") from None
         if name in self.fn.__globals__:
-            return self.fn.__globals__[name]
+            return self.fn.__globals__[name], Path(self.fn.__globals__, name)
         if hasattr(builtins, name):
-            return getattr(builtins, name)
+            self.program.reads.absent(self.fn.__globals__, name)
+            return getattr(builtins, name), None
         near = difflib.get_close_matches(name, [*self.env, *self.fn.__globals__, *dir(builtins)], 1)
         hint = f"did you mean {near[0]}?" if near else f"define {name}, or import it"
         raise self.error(node, f"unknown name {name}", hint)
@@ -201,7 +207,7 @@ class InnerFrame(Frame):
         self.home = home
         self.own_names = own_names(inner.node)
 
-    def outside(self, node: ast.Name) -> Any:
+    def outside(self, node: ast.Name) -> tuple[Any, Path | None]:
         """The value in the function around, at this moment."""
         return self.home.look_up(node)
 

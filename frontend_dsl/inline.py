@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.poly.errors import ArgumentError
+from polyc.poly.scalars import scalar
 
 from .errors import DslError
 from .evaluate import evaluate
 from .frame import Frame, InnerFrame, InnerFunction
 from .locals import TEMPORARY, declare, keep, read, store
+from .reads import of_object
 from .signature import REQUIRED, Param
 from .sizes import solve_sizes
 from .source import Source
@@ -101,6 +103,9 @@ def inline_operator(
     inner = _enter(frame, operator.fn, sizes, True, node)
     for p in signature.params:
         inner.env[p.name] = _argument(frame, p, given[p.name], node)
+    for name, value in signature.constants.items():
+        if constants[name] is value:
+            frame.program.reads.add(of_object(value), value)
     inner.env.update(constants)
     inner.env.update(dict.fromkeys(signature.absent))
     return _run(frame, inner, node, whole)
@@ -128,7 +133,12 @@ def _argument(frame: Frame, p: Param, value: Any, node: ast.Call) -> Any:
         view.kind = value.kind if p.inout else "in"
         return view
     if not isinstance(value, Sym):
-        return p.dtype(value) if isinstance(value, (int, float, np.generic)) else to_sym(value)
+        if isinstance(value, (int, float, np.generic)):
+            try:
+                return scalar(value, p.dtype, p.name)
+            except ArgumentError as problem:
+                raise frame.error(node, str(problem), f"convert it first, as in {p.dtype}(x)") from None
+        return to_sym(value)
     version = declare(frame, TEMPORARY)
     del frame.env[TEMPORARY]
     version.name = p.name

@@ -9,17 +9,25 @@ from typing import Any, overload
 
 import numpy as np
 
+from polyc.poly.aliasing import separate
 from polyc.poly.budgets import FRONT_END, budget
 from polyc.poly.dtypes import from_numpy, i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const, Expr
 from polyc.poly.hooks import resolve
-from polyc.poly.scop import Scop
+from polyc.poly.scalars import scalar
+from polyc.poly.scop import Origin, Scop
 
 from .annotations import Dim, bound_dims, running_python, with_integers
 from .errors import DslError
+from .frozen import TooLarge, freeze
+from .reads import Reads
+from .scheduled import fitting
 from .signature import REQUIRED, Param, read_signature
 from .sizes import solve_sizes
+
+VARIANTS = 8  # kernels kept for the same shapes and constants while what the operator reads changes
+_QUICK = (np.ndarray, float, int, bool)
 
 
 class Operator:
@@ -35,7 +43,7 @@ class Operator:
         self.reassociate = reassociate
         self.fast_math = fast_math
         self.signature = read_signature(fn)
-        self._kernels: dict[Any, Any] = {}
+        self._kernels: dict[Any, list[tuple[Reads, Any]]] = {}
         self._quick: dict[Any, Any] = {}  # by dtypes and shapes alone, for calls without keywords
         functools.update_wrapper(self, fn)
 
@@ -61,19 +69,28 @@ class Operator:
             DslError: the program is outside the language.
             ArgumentError: a keyword that fits nothing, or a missing one.
         """
+        constants, sizes, shapes = self.sorted_keywords(given)
+        return self.translated(Origin(constants, sizes, shapes))
+
+    def translated(self, origin: Origin) -> Scop:
+        """The Scop for these constants, sizes and shapes, as the operator and all that it reads are now."""
+        return self._translated(origin)[0]
+
+    def _translated(self, origin: Origin) -> tuple[Scop, Reads]:
         from .translate import translate
 
-        constants, sizes, shapes = self._sort(given)
         try:
             with budget(f"{self.name}: making a Scop of the program", FRONT_END, "write it as several operators"):
-                return translate(self, shapes, sizes, constants)
+                return translate(self, origin.shapes, origin.sizes, origin.constants)
         except DslError as error:
             raise error.with_traceback(None) from None
         except RecursionError:
             hint = "split long sums or products over several statements"
             raise DslError(f"{self.name}: an expression is nested too deeply", hint=hint) from None
 
-    def _sort(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Expr], dict[str, tuple[Expr, ...]]]:
+    def sorted_keywords(
+        self, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Expr], dict[str, tuple[Expr, ...]]]:
         """Keywords of `scop` by what they mean."""
         constants = dict(self.signature.constants)
         sizes: dict[str, Expr] = {}
@@ -103,18 +120,18 @@ class Operator:
     def compile(self, target: Any = "cpu", schedule: Any = None, threads: int | None = None, **given: Any) -> Any:
         """A `Kernel`; keywords as in `scop`, sizes not given stay symbolic.
 
-        `schedule` is one made from this operator's `scop()`; the sizes given here are then
-        put into it. Without one the automatic schedule is used.
+        `schedule` is one made from this operator's `scop()`: it brings its constants and sizes, and
+        fixes those sizes given here that it left symbolic. Without one the automatic schedule is used.
+
+        Raises:
+            ScheduleError: the schedule belongs to another operator, or to an older definition of this one.
+            ArgumentError: a value given here contradicts what the schedule was made for.
         """
         build = resolve("compile_operator")
         if schedule is None:
             return build(self.scop(**given), target=target, schedule=None, threads=threads, sizes={})
-        _, known, shapes = self._sort(given)
-        solved = solve_sizes(self.signature, shapes, known)
-        sizes = {k: v.value for k, v in solved.items() if isinstance(v, Const)}
-        any_rank = {p.name for p in self.signature.params if p.any_rank}
-        kept = {k: v for k, v in given.items() if k in self.signature.constants or k in any_rank}
-        return build(self.scop(**kept), target=target, schedule=schedule, threads=threads, sizes=sizes)
+        scop, sizes = fitting(self, schedule, given)
+        return build(scop, target=target, schedule=schedule, threads=threads, sizes=sizes)
 
     def build(
         self, folder: Any, emit: Any = None, target: Any = None, schedule: Any = None, threads: int | None = None,
@@ -152,26 +169,56 @@ class Operator:
         if running_python():
             return self.python(*args, **kwargs)
         quick = None
-        if not kwargs and all(type(a) is np.ndarray for a in args):
-            quick = tuple([(a.dtype, a.shape) for a in args])
-            if quick in self._quick:
-                return self._quick[quick](*args)  # the kernel checks its arguments itself
+        if not kwargs:
+            quick = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else type(a) for a in args])
+            found = self._quick.get(quick)
+            if found is not None and found[0]():
+                return found[1](*args)  # the kernel checks its arguments itself
         values, _, constants = self._bind(args, kwargs)
         shapes = tuple((p.name, v.shape) for p, v in zip(self.signature.params, values) if p.shape is not None)
-        key = (shapes, tuple((k, _key(v)) for k, v in constants.items()))
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            given = {**constants, **dict(shapes)}
-            kernel = self._kernels[key] = self.compile(**given)
-        if quick is not None:
-            self._quick[quick] = kernel
+        reads, kernel = self._kernel(shapes, constants)
+        if quick is not None and all(type(a) in _QUICK for a in args):
+            self._quick[quick] = reads.holds, kernel
         return kernel(*values)
 
+    def _kernel(
+        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], constants: Mapping[str, Any]
+    ) -> tuple[Reads, Any]:
+        """The kernel for these shapes and constants, and for all that the operator reads as it is now."""
+        try:
+            key = (shapes, tuple((k, freeze(v)) for k, v in constants.items()))
+            made = self._kernels.setdefault(key, [])
+        except TooLarge:
+            made = []
+        for reads, kernel in made:
+            if reads.holds():
+                return reads, kernel
+        extents = {name: tuple(Const(n, i64) for n in shape) for name, shape in shapes}
+        scop, reads = self._translated(Origin(constants, {}, extents))
+        kernel = resolve("compile_operator")(scop, target="cpu", schedule=None, threads=None, sizes={})
+        made[:] = [*made[1 - VARIANTS :], (reads, kernel)]
+        return reads, kernel
+
     def python(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function as plain Python on NumPy arrays: slow, and the meaning of the program."""
+        """Run the function as plain Python on NumPy arrays: slow, and the meaning of the program.
+
+        Arguments that share memory are treated as the compiled run does: an input that overlaps an array updated in
+        place is read as it was before the call, and two arrays updated in place must not overlap.
+        """
         values, sizes, constants = self._bind(args, kwargs)
+        if not running_python():  # a call inside an operator is inlined when compiled: its arguments stay as they are
+            values = self._separated(values)
         with bound_dims(sizes):
             return with_integers(self.fn, sizes)(*values, **constants, **dict.fromkeys(self.signature.absent))
+
+    def _separated(self, values: list[Any]) -> list[Any]:
+        pairs = [(p, v) for p, v in zip(self.signature.params, values) if p.shape is not None]
+        written = [(p.name, v) for p, v in pairs if p.inout]
+        if not written:
+            return values
+        read = [(p.name, v) for p, v in pairs if not p.inout]
+        apart = dict(zip((name for name, _ in read), separate(self.name, written, read)))
+        return [apart.get(p.name, v) for p, v in zip(self.signature.params, values)]
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, int], dict[str, Any]]:
         """Checked arguments in order, the sizes that follow, and the constants."""
@@ -196,7 +243,7 @@ class Operator:
         missing += [k for k, v in constants.items() if v is REQUIRED]
         if missing:
             raise ArgumentError(f"{self.usage}: no value for {missing[0]}")
-        values = [_argument(p, given[p.name]) for p in params]
+        values = [_argument(self.name, p, given[p.name]) for p in params]
         shapes = {
             p.name: tuple(Const(int(n), i64) for n in v.shape) for p, v in zip(params, values) if p.shape is not None
         }
@@ -208,23 +255,18 @@ class Operator:
 def _extent(name: str, value: Any) -> Expr:
     if isinstance(value, Dim):
         return value.expr
-    try:
-        number = value.__index__()
-    except (AttributeError, TypeError):
-        raise ArgumentError(f"{name}: {value!r} is no size") from None
+    number = int(scalar(value, i64, f"the size {name}"))
     if number < 0:
         raise ArgumentError(f"{name}: the size {number} is negative")
-    return Const(int(number), i64)
+    return Const(number, i64)
 
 
-def _argument(p: Param, value: Any) -> Any:
+def _argument(operator: str, p: Param, value: Any) -> Any:
     """An argument as NumPy has it, checked against its annotation."""
     if p.shape is None:
         if isinstance(value, np.ndarray) and value.ndim:
-            raise ArgumentError(f"{p.name} is a scalar, the argument has {value.ndim} axes")
-        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            raise ArgumentError(f"{p.name} is a {p.dtype} scalar, the argument is a {type(value).__name__}")
-        return p.dtype(value)
+            raise ArgumentError(f"{operator}: {p.name} is a {p.dtype} scalar, the argument has {value.ndim} axes")
+        return scalar(value, p.dtype, f"{operator}: {p.name}")
     if isinstance(value, np.generic) and not p.inout:
         value = np.asarray(value)  # NumPy turns rank-0 results into scalars
     if not isinstance(value, np.ndarray):
@@ -238,15 +280,6 @@ def _argument(p: Param, value: Any) -> Any:
     if p.inout and not value.flags.writeable:
         raise ArgumentError(f"{p.name} is updated in place, the argument is read-only")
     return value
-
-
-def _key(value: Any) -> Any:
-    """A dictionary key for a constant: itself where it hashes by value, else its text."""
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return type(value), value
 
 
 @overload

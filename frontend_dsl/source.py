@@ -60,13 +60,25 @@ def _parse(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-@lru_cache(maxsize=1024)
+_sources: dict[Any, Source] = {}
+
+
 def source_of(fn: FunctionType) -> Source:
-    """The source of a Python function.
+    """The source of a Python function, as its code is now.
 
     Raises:
-        DslError: there is none (written at a prompt, or made by `exec`).
+        DslError: there is none (made by `exec` without a file).
     """
+    key = fn.__code__, fn.__code__.co_filename, fn.__name__
+    found = _sources.get(key)
+    if found is None:
+        if len(_sources) >= 4096:
+            _sources.clear()
+        found = _sources[key] = _read(fn)
+    return found
+
+
+def _read(fn: FunctionType) -> Source:
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
     linecache.checkcache(file)
     lines = tuple(linecache.getlines(file, fn.__globals__))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const, Expr, Var, substitute, walk
-from polyc.poly.scop import Scop
+from polyc.poly.scop import Origin, Scop
 
 from .annotations import Dim, size_text
 from .builder import Builder, records_of
@@ -18,6 +19,7 @@ from .frame import Choices, Frame, Program
 from .locals import is_scalar
 from .operator import Operator
 from .program import finish
+from .reads import Reads, of_object
 from .signature import declared_at
 from .sizes import axes_of, solve_sizes
 from .statements import Returned, execute
@@ -31,8 +33,8 @@ def translate(
     shapes: Mapping[str, tuple[Expr, ...]],
     sizes: Mapping[str, Expr],
     constants: Mapping[str, Any],
-) -> Scop:
-    """The Scop of `operator` for these shapes, sizes and constants.
+) -> tuple[Scop, Reads]:
+    """The Scop of `operator` for these shapes, sizes and constants, and what it read from outside.
 
     The body is read until the dtypes of local scalars settle: `s = 0.0` gets its dtype
     from values that it meets later in the text.
@@ -61,7 +63,8 @@ def translate(
         if mistake is not None:
             raise mistake
     results = _results(operator, frame, returned)
-    return finish(program.builder, operator.name, args, results, operator.reassociate, operator.fast_math)
+    scop = finish(program.builder, operator.name, args, results, operator.reassociate, operator.fast_math)
+    return replace(scop, origin=Origin(dict(constants), dict(sizes), dict(shapes))), program.reads
 
 
 def _start(
@@ -102,6 +105,9 @@ def _start(
         for extent in shape_of or ():
             if isinstance(extent, Dim):
                 builder.ranges |= extent.ranges()
+    for name, value in signature.constants.items():
+        if constants[name] is value:  # a default: others are part of the key of a call
+            program.reads.add(of_object(value), value)
     frame.env.update(constants)
     frame.env.update(dict.fromkeys(signature.absent))
     return program, frame, tuple(args)

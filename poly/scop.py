@@ -93,10 +93,21 @@ class Statement:
         return Load(self.array, self.index, self.value.dtype, self.span)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the front end made a Scop from beside the operator's text: constants, sizes (numbers or expressions)
+    and shapes of array arguments, by name."""
+
+    constants: Mapping[str, Any]
+    sizes: Mapping[str, Expr]
+    shapes: Mapping[str, tuple[Expr, ...]]
+
+
 @dataclass(frozen=True)
 class Scop:
     """A static control part. `args` is the call's argument order (inputs, inouts, scalars);
-    `results` the `out` arrays in the order they are returned."""
+    `results` the `out` arrays in the order they are returned. `origin`: see there; None for other Scops than those
+    of operators."""
 
     name: str
     params: tuple[str, ...]
@@ -110,6 +121,7 @@ class Scop:
     fast_math: bool = False
     notes: tuple[str, ...] = ()
     marks: tuple[LoopMark, ...] = ()
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
     def domain(self) -> isl.UnionSet:

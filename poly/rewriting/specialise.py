@@ -11,7 +11,7 @@ from polyc.poly.dtypes import DType
 from polyc.poly.errors import ArgumentError, ScopError
 from polyc.poly.expr import Binary, Cast, Const, Expr, Unary, Var, const_int, rewrite
 from polyc.poly.integers import ARITHMETIC
-from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.scop import Array, Origin, Scop, Statement
 from polyc.poly.tree import Band, Filter, Node
 
 LARGEST = 2**63 - 1  # subscripts are 64-bit numbers
@@ -48,7 +48,15 @@ def specialise(scop: Scop, sizes: Mapping[str, int]) -> Scop:
         arrays={n: _array(a, constants) for n, a in scop.arrays.items()},
         statements={n: _statement(s, sizes, constants) for n, s in scop.statements.items()},
         tree=specialise_tree(scop.tree, sizes),
+        origin=None if scop.origin is None else _origin(scop.origin, constants),
     )
+
+
+def _origin(origin: Origin, constants: Mapping[str, Expr]) -> Origin:
+    """The sizes fixed now belong to what the Scop was made from."""
+    shapes = {n: tuple(_apply(e, constants) for e in shape) for n, shape in origin.shapes.items()}
+    sizes = {n: _apply(e, constants) for n, e in origin.sizes.items()}
+    return Origin(origin.constants, {**constants, **sizes}, shapes)
 
 
 def fix_params(s: isl.Set, sizes: Mapping[str, int]) -> isl.Set:

@@ -135,8 +135,8 @@ READ_ONLY.flags.writeable = False
         (axpy, (1.0, X, READ_ONLY), {}, "'Y' is updated in place, but the array given is read-only"),
         (axpy, (1.0, X, np.ones(6)[::2]), {}, "'Y' is updated in place, but the array given is not contiguous"),
         (axpy, (1.0, X, [1.0, 2.0, 3.0]), {}, "'Y' is updated in place and must be a NumPy array, not list"),
-        (axpy, (np.float32(1.0), X, Y), {}, "argument 'a' has dtype float32, expected float64"),
-        (axpy, ("one", X, Y), {}, "argument 'a' has dtype <U3, expected float64"),
+        (axpy, (np.complex64(1.0), X, Y), {}, r"argument 'a' is a f64 scalar, which .* \(complex64\) is not"),
+        (axpy, ("one", X, Y), {}, r"argument 'a' is a f64 scalar, which 'one' \(str\) is not"),
     ],
 )
 def test_wrong_arguments_are_one_clear_line(operator: Any, args: Any, named: Any, message: str) -> None:
