@@ -148,19 +148,10 @@ class Operator:
             BuildError: no such target, no linker, or the folder cannot be written.
         """
         make = resolve("build_operator")
-        scop, sizes = (self.scop(**given), None) if schedule is None else self._for_schedule(given)
+        scop, sizes = (self.scop(**given), None) if schedule is None else fitting(self, schedule, given)
         built = make(scop, folder, emit, sizes, target=target, schedule=schedule, threads=threads, name=name,
                      usage=self.usage)  # fmt: skip
         return dict(built.files)
-
-    def _for_schedule(self, given: Mapping[str, Any]) -> tuple[Scop, dict[str, int]]:
-        """The Scop that a schedule of the user's is of, and the sizes that are put into it."""
-        _, known, shapes = self._sort(given)
-        solved = solve_sizes(self.signature, shapes, known)
-        sizes = {k: v.value for k, v in solved.items() if isinstance(v, Const)}
-        any_rank = {p.name for p in self.signature.params if p.any_rank}
-        kept = {k: v for k, v in given.items() if k in self.signature.constants or k in any_rank}
-        return self.scop(**kept), sizes
 
     # ---- running ---------------------------------------------------------------------------
 
