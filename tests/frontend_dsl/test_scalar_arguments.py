@@ -45,6 +45,9 @@ class Index:
     def __index__(self) -> int:
         return 7
 
+    def __repr__(self) -> str:  # part of a test's name: pytest-xdist wants the same one in every process
+        return "Index()"
+
 
 FINE = [
     ("i32", 3.0, 3), ("i32", -0.0, 0), ("i32", True, 1), ("i32", np.int64(5), 5), ("i32", np.float32(5), 5),
