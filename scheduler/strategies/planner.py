@@ -34,9 +34,12 @@ class Plan:
         self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
         self.fixed, self.kept = _fixed_by_program(schedule)
 
-    def _order_kept(self, tree: Node) -> list[list[tuple[str, str]]]:
-        """The loops around each statement of the nests that the program orders; kinds where it says them."""
-        return [[(m.name, m.kind if m.name in self.fixed else "") for m in loops_of(tree, s)] for s in self.kept]
+    def _order_kept(self, tree: Node) -> list[list[tuple[object, ...]]]:
+        """The loops around each statement of the nests that the program orders; kinds and lanes where it says them."""
+        return [
+            [(m.name, m.kind, m.factor) if m.name in self.fixed else (m.name,) for m in loops_of(tree, s)]
+            for s in self.kept
+        ]
 
     def _asked(self) -> str:
         return ", ".join(f"{m.kind} {m.loop}" for m in self.scop.marks)

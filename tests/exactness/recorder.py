@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
@@ -50,6 +50,25 @@ class Traced:
         self.array[index] = value
 
 
+class Counted(int):
+    """The value of a loop's variable, and the number of its iteration: what the Scop's iterator is where a loop has a
+    step."""
+
+    number: int
+
+    @staticmethod
+    def range(*bounds: int) -> Any:
+        plain = range(*bounds)
+        return plain if abs(plain.step) == 1 else Counted._all(plain)
+
+    @staticmethod
+    def _all(values: range) -> Iterator[Counted]:
+        for number, value in enumerate(values):
+            counted = Counted(value)
+            counted.number = number
+            yield counted
+
+
 class Recorder:
     """Runs a function once and keeps its events in order. `watch`: local scalars to look at."""
 
@@ -67,7 +86,7 @@ class Recorder:
 
     def run(self, arguments: Mapping[str, Any]) -> list[Event]:
         """The events of one call; arrays among the arguments are copied first."""
-        made = {"empty": self._empty, "zeros": self._zeros, "full": self._full, "grid": _grid}
+        made = {"empty": self._empty, "zeros": self._zeros, "full": self._full, "grid": _grid, "range": Counted.range}
         world = {**self.fn.__globals__, **self.sizes, **made}
         fn = FunctionType(self.code, world, self.fn.__name__, self.fn.__defaults__, self.fn.__closure__)
         fn.__kwdefaults__ = self.fn.__kwdefaults__
@@ -92,7 +111,8 @@ class Recorder:
 
     def _variables(self) -> Mapping[str, int]:
         assert self.frame is not None
-        return {k: v for k, v in self.frame.f_locals.items() if type(v) is int}
+        values = self.frame.f_locals.items()
+        return {k: v.number if isinstance(v, Counted) else v for k, v in values if type(v) in (int, Counted)}
 
     def _empty(self, shape: Any, dtype: Any) -> Traced:
         return Traced(np.full(shape, 1, dtype.np), self)
@@ -134,4 +154,4 @@ class Recorder:
 
 
 def _grid(*extents: Any) -> Any:
-    return itertools.product(*[range(*e) if isinstance(e, tuple) else range(e) for e in extents])
+    return itertools.product(*[Counted.range(*e) if isinstance(e, tuple) else range(e) for e in extents])

@@ -141,7 +141,7 @@ def test_a_model_with_inputs_on_the_device() -> None:
                 np.testing.assert_allclose(np.asarray(got[name]), value, rtol=1e-4, atol=1e-5)
         assert gpu.executor().recording == "not recorded: OpenCL has no graphs"
         with pytest.raises(ArgumentError, match="with inputs on the device, results are new arrays there"):
-            gpu({"x": to_device(device, x)}, out={"y": np.zeros(3)})
+            gpu({"x": to_device(device, x)}, out={"y": np.zeros(got["y"].shape, np.float32)})
         with pytest.raises(ArgumentError, match="input 'x' has shape"):
             gpu({"x": to_device(device, x[:1, :1])})
 

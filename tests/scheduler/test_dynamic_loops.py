@@ -47,10 +47,12 @@ def test_a_data_dependent_loop_outside_of_what_decides_its_bounds() -> None:
 
 @op
 def every_third(ptr: i32[N + 1], A: f32[K], total: inout(f32[N, N])):  # type: ignore[no-untyped-def]
-    for i in range(N - 1, 1, -3):
-        for j in range(ptr[i], ptr[i + 1]):
-            for k in range(i, N, 2):
-                total[i - 2, k] += A[j]
+    for i in range(2, N):
+        if (N - 1 - i) % 3 == 0:
+            for j in range(ptr[i], ptr[i + 1]):
+                for k in range(i, N):
+                    if (k - i) % 2 == 0:
+                        total[i - 2, k] += A[j]
 
 
 def test_an_iterator_that_isl_writes_in_terms_of_an_inner_loop() -> None:

@@ -104,7 +104,7 @@ def test_dependences_read_well() -> None:
     assert [(d.source, d.sink, d.array, d.distance) for d in flow] == [
         ("S0", "S1", "C", (0, 0)), ("S1", "S1", "C", (0, 0, 1)),
     ]  # fmt: skip
-    assert str(flow[1]).startswith("RAW on C: S1 reads what S1 wrote (line 17): { S1[i, j, k] -> S1[")
+    assert str(flow[1]).startswith("RAW on C: S1 reads what S1 wrote (line 16): { S1[i, j, k] -> S1[")
     assert flow[0].instances(M=1, N=2, K=3) == [((0, 0), (0, 0, 0)), ((0, 1), (0, 1, 0))]
     assert len(s.dependences("RAW", value_based=False)[1].instances(M=1, N=1, K=4)) == 6
     with pytest.raises(ArgumentError, match="need a value for M, K"):
