@@ -1,60 +1,197 @@
-"""Targets: this machine, and the data files in `target_data/`. A new one needs no code."""
+"""Targets: this machine, the data files in `target_data/`, CPUs by LLVM's names, and files of users' own.
+
+A new target needs no code: it is a TOML file.
+"""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import tomllib
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
+from polyc.emit import cpus
 from polyc.poly.errors import BuildError
 from polyc.poly.target import Target
 
 DATA = Path(__file__).parent / "target_data"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+HERE = ("cpu", "host", "native")
+"""Names of this machine."""
+
+BASE = "base"
+"""The key of a file that names the target whose values hold for the keys that the file leaves out."""
+
+MOST_BYTES = 1 << 40  # of a cache
+LIMITS: Mapping[str, tuple[int, int]] = {
+    "vector_bits": (64, 2048), "vector_registers": (4, 256), "l1": (1 << 10, MOST_BYTES), "l2": (1 << 10, MOST_BYTES),
+    "l3": (1 << 10, MOST_BYTES), "line": (16, 4096), "fma_units": (1, 64), "threads": (1, 4096),
+}  # fmt: skip
+"""The least and the most of each number."""
+
+POWERS = ("vector_bits", "line")
+"""Numbers that are powers of two."""
 
 
 def names() -> list[str]:
-    """All target names that `get` knows."""
+    """Target names beside those of `polyc.emit.cpus` that `get` knows."""
     return ["cpu", *sorted(p.stem for p in DATA.glob("*.toml"))]
 
 
-def get(name: str | None = None) -> Target:
-    """A target by name; None, `cpu` and `host` mean this machine.
+def get(name: str | Path | None = None) -> Target:
+    """A target by name; None, `cpu`, `host` and `native` mean this machine, `NAME.toml` is a file.
 
     Raises:
-        BuildError: there is no such target (valid names are listed).
+        BuildError: there is no such target (valid names are listed), or the file is wrong.
     """
-    if name in (None, "cpu", "host"):
+    if name is None or name in HERE:
         return host()
-    path = DATA / f"{name}.toml"
-    if name not in names():
-        raise BuildError(f"unknown target '{name}'; known: {', '.join(names())}")
-    return from_toml(path)
+    if is_file(name):
+        return from_toml(Path(name))
+    name = str(name)
+    if name in names():
+        return from_toml(DATA / f"{name}.toml")
+    if name in cpus.names():
+        return of_cpu(name)
+    raise BuildError(unknown(name))
+
+
+def is_file(name: object) -> bool:
+    """Whether a target's name is that of a file."""
+    return isinstance(name, Path) or (isinstance(name, str) and name.endswith(".toml"))
+
+
+def unknown(name: str, more: Sequence[str] = ()) -> str:
+    """What to say of a name that is no target; `more` are other names that were possible."""
+    known = [*names(), *more]
+    hint = _near(name, [*known, *cpus.names(), *gpu_names()])
+    return (
+        f"unknown target '{name}'{hint}; known: {', '.join(known)}, CPUs by LLVM's names "
+        f"(polyc doctor --json lists {len(cpus.names())}), GPUs ({', '.join(gpu_names())}), or a file NAME.toml"
+    )
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    """Names that somebody may have meant."""
+    near = difflib.get_close_matches(name, known, 3, 0.65)
+    return f" (did you mean {', '.join(near[:-1])}{' or ' if near[1:] else ''}{near[-1]}?)" if near else ""
+
+
+def gpu_names() -> list[str]:
+    """Names of the GPU targets, which `polyc.emit.gpu.targets` reads."""
+    return ["cuda", *sorted(p.stem for p in (DATA / "gpu").glob("*.toml"))]
+
+
+def of_cpu(name: str) -> Target:
+    """The target of a CPU of LLVM's. The sizes of caches are those of the shipped target with as wide vectors."""
+    isa = cpus.isa_of(name)
+    assert isa is not None
+    able = cpus.features_of(replace(_shipped("x86-64"), isa=isa, cpu=name, features=""))
+    bits, registers = _vectors(isa, set(able))
+    like = "aarch64" if isa == "aarch64" else {512: "x86-64-v4", 256: "x86-64-v3"}.get(bits, "x86-64")
+    return replace(_shipped(like), name=name, cpu=name, features="", vector_bits=bits, vector_registers=registers)
+
+
+@functools.cache
+def _shipped(name: str) -> Target:
+    return from_toml(DATA / f"{name}.toml")
 
 
 def from_toml(path: Path) -> Target:
-    """A target from a data file.
+    """A target from a data file. It has all the fields of `Target` but the name, or `base` and those that differ.
 
     Raises:
-        BuildError: a key is missing, unknown or of the wrong type.
+        BuildError: the file cannot be read, or a key is missing, unknown, of the wrong type or out of its range.
     """
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    data, where = read_toml(path), f"target file {path.name}"
+    base: dict[str, Any] = {}
+    if BASE in data:
+        named = data.pop(BASE)
+        if not isinstance(named, str) or is_file(named):
+            raise BuildError(f"{where}: '{BASE}' is the name of a target, not {named!r:.80}")
+        try:
+            like = get(named)
+        except BuildError as error:
+            raise BuildError(f"{where}: {error}") from None
+        base = {f.name: getattr(like, f.name) for f in fields(Target) if f.name != "name"}
     wanted = {f.name: f.type for f in fields(Target) if f.name != "name"}
-    wrong = sorted(set(wanted) ^ set(data))
+    wrong = sorted((set(data) - set(wanted)) | (set(wanted) - set(base) - set(data)))
     if wrong:
-        raise BuildError(f"target file {path.name}: the key '{wrong[0]}' is missing or unknown")
-    for key, kind in wanted.items():
-        if not isinstance(data[key], int if kind == "int" else str):
-            raise BuildError(f"target file {path.name}: '{key}' must be {kind}")
-    return Target(name=path.stem, **data)
+        raise BuildError(f"{where}: the key '{wrong[0]}' is missing or unknown")
+    for key, value in data.items():
+        kind = int if wanted[key] == "int" else str
+        if type(value) is not kind:
+            raise BuildError(f"{where}: '{key}' must be {kind.__name__}")
+    target = Target(name=path.stem, **(base | data))
+    if wrong_value := _wrong(target):
+        raise BuildError(f"{where}: {wrong_value}")
+    return target
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The data of a target file.
+
+    Raises:
+        BuildError: there is no such file, or it is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BuildError(f"cannot read the target file {path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        said = next(iter(str(error).splitlines()), "")
+        raise BuildError(f"the target file {path} is no TOML: {said}") from None
+
+
+def _wrong(target: Target) -> str:
+    """Which value of a target makes no sense, and why; "" when all do."""
+    for key, (least, most) in LIMITS.items():
+        value = getattr(target, key)
+        if not least <= value <= most:
+            return f"'{key}' is a number from {least} to {most}, not {value}"
+        if key in POWERS and value & (value - 1):
+            return f"'{key}' is a power of two, not {value}"
+    if not target.l1 <= target.l2 <= target.l3:
+        return (
+            f"caches grow: l1 <= l2 <= l3, not {target.l1}, {target.l2}, {target.l3} (without a third level: l3 = l2)"
+        )
+    arch = target.triple.split("-")[0].replace("arm64", "aarch64").replace("_", "-")
+    if arch != target.isa:
+        return f"'triple' is of {arch} and 'isa' is {target.isa}"
+    if reason := _unknown_to_llvm(target.triple):
+        return reason
+    known = cpus.table().get(target.isa)
+    if known is None:
+        return ""
+    if target.cpu not in (*known, "generic", host().cpu):
+        return f"LLVM has no {target.isa} CPU '{target.cpu}'{_near(target.cpu, [*known])}"
+    features = cpus.known_features(target.isa) | {f[1:] for f in host().features.split(",")}
+    for f in filter(None, target.features.split(",")):
+        if f[0] not in "+-" or f[1:] not in features:
+            near = _near(f, [f"{sign}{name}" for name in sorted(features) for sign in "+-"])
+            return f"'features' are like '+avx2,-fma', and '{f}' is none of {target.isa}{near}"
+    return ""
+
+
+@functools.cache
+def _unknown_to_llvm(triple: str) -> str:
+    from polyc.emit.llvm import jit
+
+    try:
+        jit.check_triple(triple)
+    except BuildError as error:
+        return str(error)
+    return ""
 
 
 def own_instructions(target: Target) -> frozenset[str]:
     """The intrinsics that are one instruction of this machine and made of others elsewhere."""
-    needed = {"x86-64": "+avx512bf16", "aarch64": "+bf16"}.get(target.isa)
-    return frozenset(("dot_bf16", "dot_bf16_add") if needed in target.features.split(",") else ())
+    needed = {"x86-64": "avx512bf16", "aarch64": "bf16"}.get(target.isa)
+    return frozenset(("dot_bf16", "dot_bf16_add") if needed in cpus.features_of(target) else ())
 
 
 def obstacle(target: Target) -> str | None:
@@ -64,10 +201,9 @@ def obstacle(target: Target) -> str | None:
         return f"code for {target.name} ({target.isa}) cannot run on this machine ({here.isa})"
     if target.vector_bits > here.vector_bits:
         return f"code for {target.name} needs {target.vector_bits}-bit vectors, this machine has {here.vector_bits}"
-    have = set(here.features.split(","))
-    missing = [f for f in target.features.split(",") if f.startswith("+") and f not in have]
+    missing = sorted(cpus.features_of(target) - cpus.features_of(here))
     if missing:
-        return f"code for {target.name} needs the CPU feature '{missing[0][1:]}', which this machine lacks"
+        return f"code for {target.name} needs the CPU feature '{missing[0]}', which this machine lacks"
     return None
 
 
@@ -90,7 +226,7 @@ def host() -> Target:
     triple = llvm.get_process_triple()
     features = llvm.get_host_cpu_features()
     on = {name for name, there in features.items() if there}
-    bits, registers = _vectors(triple, on)
+    bits, registers = _vectors(triple.split("-")[0], on)
     caches = _cache_sizes()
     return Target(
         name="cpu",
@@ -105,13 +241,13 @@ def host() -> Target:
         line=64,
         fma_units=2,
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        isa=triple.split("-")[0].replace("_", "-"),
+        isa=triple.split("-")[0].replace("arm64", "aarch64").replace("_", "-"),
     )
 
 
-def _vectors(triple: str, on: set[str]) -> tuple[int, int]:
-    """(bits, registers) of the widest vectors that the CPU runs well."""
-    if triple.startswith("aarch64"):
+def _vectors(isa: str, on: set[str]) -> tuple[int, int]:
+    """(bits, registers) of the widest vectors that a CPU with these features runs well."""
+    if isa in ("aarch64", "arm64"):
         return 128, 32
     if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= on:
         return 512, 32

@@ -7,6 +7,7 @@ for a single operator; groups of a model take the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from polyc.emit import targets
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-def resolve_target(target: str | Target | None) -> Target:
-    """A target by name (None = this machine), or the target itself."""
+def resolve_target(target: str | Path | Target | None) -> Target:
+    """A target by name or file (None = this machine), or the target itself."""
     return target if isinstance(target, Target) else targets.get(target)
 
 
@@ -54,13 +55,13 @@ def gpu_schedule(scop: Scop, target: GpuTarget, sizes: Mapping[str, int] | None 
 
 def compile_operator(
     scop: Scop,
-    target: str | Target | GpuTarget | None = None,
+    target: str | Path | Target | GpuTarget | None = None,
     schedule: Schedule | None = None,
     threads: int | None = None,
     sizes: Mapping[str, int] | None = None,
     backend: str | None = None,
 ) -> Kernel:
-    """Compile one Scop. `target` is a target's name, `c` for the C back end on this machine, or a
+    """Compile one Scop. `target` is a target's name or file, `c` for the C back end on this machine, or a
     GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `polyc.emit.gpu.kernel.GpuKernel`.
 
     Raises:

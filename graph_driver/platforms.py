@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from polyc.emit import targets
@@ -11,9 +12,6 @@ from polyc.emit.gpu import targets as gpu_targets
 from polyc.graph_driver.gpu.compiling import BACKEND as GPU_BACKEND
 from polyc.poly.errors import BuildError
 from polyc.poly.target import GpuTarget, Target
-
-TARGETS = ("cpu", "c")
-"""Names of targets beside those of GPUs."""
 
 C_SOURCES = "c99"
 """What `inspect` and `explain` call the C sources that `polyc compile --target c` writes."""
@@ -43,16 +41,16 @@ class Platform:
     @property
     def name(self) -> str:
         """What reports and errors call it."""
-        return self.gpu.name if self.gpu is not None else "cpu" if self.kind == "llvm" else self.kind
+        return self.gpu.name if self.gpu is not None else self.machine.name if self.kind == "llvm" else self.kind
 
     def for_bodies(self) -> Platform:
         """Where the bodies of control flow run: with the host's steps."""
         return self if self.gpu is None else Platform(self.machine, "llvm")
 
 
-def platform_of(target: str | Target | GpuTarget, threads: int | None = None) -> Platform:
-    """The platform of `target`: `cpu` (LLVM), `c` (gcc or clang), a CPU, a GPU or its name. `threads`: None is all
-    cores; of a GPU it is one, whatever is given.
+def platform_of(target: str | Path | Target | GpuTarget, threads: int | None = None) -> Platform:
+    """The platform of `target`: `cpu` (LLVM), `c` (gcc or clang), a CPU or a GPU, its name or its file. `threads`:
+    None is all cores; of a GPU it is one, whatever is given.
 
     Raises:
         BuildError: there is no such target, `c` without a C compiler, or no threads.
@@ -64,12 +62,10 @@ def platform_of(target: str | Target | GpuTarget, threads: int | None = None) ->
         return Platform(target, "llvm", threads or target.threads)
     if gpu_targets.is_gpu(target):
         return Platform(targets.host(), "gpu", 1, gpu_targets.get(target))
-    if target not in TARGETS:
-        raise BuildError(f"no target '{target}' for models in this version (it has {', '.join(TARGETS)})")
     if target == "c" and cc.find_compiler() is None:
         raise BuildError("target 'c' needs gcc or clang on PATH; target 'cpu' needs neither")
-    machine = targets.host()
-    return Platform(machine, "llvm" if target == "cpu" else "c", threads or machine.threads)
+    machine = targets.host() if target == "c" else targets.get(target)
+    return Platform(machine, "c" if target == "c" else "llvm", threads or machine.threads)
 
 
 def c_sources() -> Platform:

@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from polyc.emit.targets import DATA
+from polyc.emit.targets import DATA, gpu_names, is_file, read_toml
 from polyc.poly.errors import BuildError
 from polyc.poly.target import TF32, GpuTarget, mma_feature
 
 DEFAULT_CUDA = "sm_80"  # of `cuda` where no device says what it is
+KIND = "kind"  # the key that files of GPUs have, and those of CPUs do not
+MOST = 1 << 40  # of any number
+MAY_BE_UNKNOWN = ("sms", "sm_threads", "sm_blocks", "sm_registers", "sm_shared", "register_unit", "shared_unit",
+                  "shared_reserved")  # fmt: skip
+"""Numbers that may be 0."""
 
 
 def names() -> list[str]:
     """All target names that `get` knows."""
-    return ["cuda", *sorted(p.stem for p in (DATA / "gpu").glob("*.toml"))]
+    return gpu_names()
 
 
 def is_gpu(target: object) -> bool:
-    """Whether this is a GPU target or the name of one, perhaps with `+tf32`."""
-    return isinstance(target, GpuTarget) or (isinstance(target, str) and target.partition("+")[0] in names())
+    """Whether this is a GPU target or the name or the file of one, perhaps with `+tf32`."""
+    if isinstance(target, GpuTarget):
+        return True
+    if not isinstance(target, (str, Path)):
+        return False
+    base, _, _ = _parts(str(target))
+    return KIND in read_toml(Path(base)) if is_file(base) else base in names()
 
 
-@functools.cache
-def get(name: str) -> GpuTarget:
+def get(name: str | Path) -> GpuTarget:
     """A GPU target by name; `cuda` is the device's own architecture, `sm_80` without a device.
 
-    `NAME+tf32` is the same with products of f32 allowed to round their operands to tf32.
+    `NAME+tf32` is the same with products of f32 allowed to round their operands to tf32. `NAME.toml` is a file.
 
     Raises:
         BuildError: there is no such target (valid names are listed), or it has no tf32.
     """
-    base, plus, allowed = name.partition("+")
+    base, plus, allowed = _parts(str(name))
     if plus:
         return _allowing(get(base), allowed)
+    return replace(from_toml(Path(base)), name=base) if is_file(base) else _named(base)
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """A name without what `+` allows, `+` if it is there, and what is allowed. Names of files may have a `+`."""
+    base, plus, allowed = name.rpartition("+")
+    return (base, plus, allowed) if plus and not is_file(name) else (name, "", "")
+
+
+@functools.cache
+def _named(name: str) -> GpuTarget:
     if name not in names():
         raise BuildError(f"unknown GPU target '{name}'; known: {', '.join(names())}")
     if name == "cuda":
@@ -74,7 +93,7 @@ def from_toml(path: Path) -> GpuTarget:
     Raises:
         BuildError: a key is missing, unknown or of the wrong type.
     """
-    return from_data(path.stem, tomllib.loads(path.read_text(encoding="utf-8")), f"target file {path.name}")
+    return from_data(path.stem, read_toml(path), f"target file {path.name}")
 
 
 def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
@@ -90,6 +109,9 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
     for key, kind in typing.get_type_hints(GpuTarget).items():
         if key != "name" and not _fits(data[key], kind):
             raise BuildError(f"{where}: '{key}' must be {_spelled(kind)}")
+        for number in data[key] if isinstance(data.get(key), list) else [data.get(key)]:
+            if type(number) is int and not (0 if key in MAY_BE_UNKNOWN else 1) <= number <= MOST:
+                raise BuildError(f"{where}: '{key}' is out of its range: {number}")
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return GpuTarget(name=name, **values)
 
@@ -97,7 +119,7 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
 def _fits(value: object, kind: object) -> bool:
     if typing.get_origin(kind) is tuple:
         element = typing.get_args(kind)[0]
-        return isinstance(value, list) and all(isinstance(v, element) for v in value)
+        return isinstance(value, list) and all(type(v) is element for v in value)
     if typing.get_origin(kind) is typing.Literal:
         return value in typing.get_args(kind)
     return type(value) is kind

@@ -38,6 +38,17 @@ def _machine(triple: str, cpu: str, features: str, level: int) -> Any:
         raise BuildError(f"LLVM has no target '{triple}' (cpu '{cpu}'): {error}") from None
 
 
+def check_triple(triple: str) -> None:
+    """Raise `BuildError` unless LLVM makes code for a triple."""
+    with _lock:
+        _initialise(True)
+        try:
+            llvm.Target.from_triple(triple)
+        except RuntimeError as error:
+            said = next(iter(str(error).splitlines()), "")
+            raise BuildError(f"LLVM has no target '{triple}': {said}") from None
+
+
 def _parse(text: str) -> Any:
     try:
         module = llvm.parse_assembly(text)

@@ -371,11 +371,10 @@ def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
 def _misfit(target: Target) -> str:
     """Why this machine cannot run code for `target`; empty when it can."""
     from polyc.emit import targets
+    from polyc.emit.cpus import features_of
 
     host = targets.host()
-    here = {f for f in host.features.split(",") if f.startswith("+")}
-    needed = {f for f in target.features.split(",") if f.startswith("+")}
-    lacks = ", ".join(sorted(f[1:] for f in needed - here))
+    lacks = ", ".join(sorted(features_of(target) - features_of(host)))
     if target.isa != host.isa:
         lacks = target.isa
     elif not lacks and target.vector_bits > host.vector_bits:

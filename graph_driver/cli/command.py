@@ -126,7 +126,9 @@ def _building(commands: Any) -> None:
     )
     build.add_argument("--shape", action="append", default=[], metavar="NAME=N,N", help="shape of an array of any rank")
     build.add_argument(
-        "--target", metavar="T", help="a CPU (polyc doctor lists them), a TOML file, or c99 (no machine)"
+        "--target",
+        metavar="T",
+        help="a CPU by LLVM's name, a file NAME.toml, or c99 (no machine); polyc doctor lists targets",
     )
     build.add_argument("--threads", type=_threads, metavar="N", help="of parallel loops (default: 1)")
     build.add_argument("--schedule", type=Path, metavar="FILE", help="a saved schedule (default: the automatic one)")
@@ -165,7 +167,11 @@ def _threads(text: str) -> int:
 def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     """Options of everything that compiles."""
     p.add_argument(
-        "--target", default=None, metavar="T", help="cpu (default), c, or a GPU: cuda, opencl, sm_80, sm_80+tf32, ..."
+        "--target",
+        default=None,
+        metavar="T",
+        help="cpu (default), c, a CPU by LLVM's name (znver3, neoverse-n1), a GPU (cuda, opencl, sm_80, sm_80+tf32), "
+        "or a file NAME.toml; polyc doctor lists them",
     )
     p.add_argument("--dim", action="append", default=[], metavar="NAME=V", help="value of a symbolic size")
     p.add_argument(

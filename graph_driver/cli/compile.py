@@ -10,14 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyc.emit.gpu import targets as gpu_targets
 from polyc.graph_driver.artifacts.package import is_package
-from polyc.graph_driver.cli.inspect import UsageError, is_operator, parse_bindings, parse_dims
+from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
 from polyc.graph_driver.compile_model import compile_with
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.options import CompileOptions, Progress
 from polyc.graph_driver.passes import manager
-from polyc.graph_driver.platforms import C_SOURCES, TARGETS
 from polyc.poly.errors import ArgumentError
 
 
@@ -41,15 +39,6 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
             bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
 
         yield update
-
-
-def check_target(arguments: argparse.Namespace) -> None:
-    """Refuse a target that does not exist, or that this command has nothing to do with. Raises `UsageError`."""
-    if arguments.target == C_SOURCES and arguments.command in ("inspect", "explain"):
-        return  # what `compile --target c` writes can be looked at
-    if arguments.target not in (None, *TARGETS) and not gpu_targets.is_gpu(arguments.target):
-        known = ", ".join((*TARGETS, *gpu_targets.names()))
-        raise UsageError(f"no target '{arguments.target}' for models in this version (it has {known})")
 
 
 def options_of(

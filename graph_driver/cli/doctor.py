@@ -13,7 +13,7 @@ PACKAGES = ("polyc", "islpy", "llvmlite", "cgen", "numpy", "onnx", "onnxruntime"
 
 def examine(measure: bool = False) -> dict[str, Any]:
     """Everything found, as plain data (the `--json` form). `measure`: speeds again, not from the cache."""
-    from polyc.emit import cache, targets
+    from polyc.emit import cache, cpus, targets
     from polyc.emit.c.cc import find_compiler
     from polyc.emit.gpu import devices, nvidia, shim
     from polyc.emit.gpu import targets as gpu_targets
@@ -37,6 +37,7 @@ def examine(measure: bool = False) -> dict[str, Any]:
             **speed.data(),
         },
         "targets": targets.names(),
+        "cpus": {isa: list(found) for isa, found in cpus.table().items()},
         "gpu_targets": gpu_targets.names(),
         "c_compiler": None if compiler is None else _first_line([compiler, "--version"]),
         "nvcc": _tool("nvcc"),
@@ -64,6 +65,8 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
         f"{m['copied_per_second'] / 1e9:.1f} GB/s copied; one thread",
         f"              bytes a cycle: {rates}; cycles: {m['call']:.0f} a call, {m['entry']:.0f} a parallel loop",
         f"targets       {', '.join(found['targets'])}",
+        f"              LLVM's CPUs: {', '.join(f'{len(c)} {isa}' for isa, c in found['cpus'].items())} "
+        "(--json lists them); files of your own: NAME.toml",
         f"C compiler    {found['c_compiler'] or 'none (not needed; only target c uses one)'}",
         f"GPU targets   {', '.join(found['gpu_targets'])}",
         f"CUDA          compiler: {found['cuda_compiler'] or 'none'}; nvcc: {found['nvcc'] or 'none'}; "

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyc.emit import targets
 from polyc.emit.gpu import targets as gpu_targets
 from polyc.emit.gpu.targets import is_gpu
 from polyc.frontend_dsl import Operator
 from polyc.graph_driver.gpu.looking import gpu_stage, gpu_target
+from polyc.graph_driver.platforms import C_SOURCES
 from polyc.graph_driver.tuning import use
-from polyc.poly.errors import ArgumentError, PolycError
+from polyc.poly.errors import ArgumentError, BuildError, PolycError
 from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and
 
 
 def refuse_model_options(arguments: argparse.Namespace) -> None:
-    """Raises `UsageError` for an option that would have no effect on an operator (or on one for a GPU)."""
+    """Raises `UsageError` for an option that would have no effect on an operator (or on one for a GPU), and for a
+    target that does not exist."""
+    check_target(arguments)
     if is_gpu(arguments.target):
         for name in ("threads", "tuned"):
             if vars(arguments).get(name) is not None:
@@ -47,6 +51,18 @@ def refuse_model_options(arguments: argparse.Namespace) -> None:
     for name, absent in OF_MODELS.items():
         if vars(arguments).get(name, absent) != absent:
             raise UsageError(f"--{name.replace('_', '-')} is for models, and {arguments.what} is an operator")
+
+
+def check_target(arguments: argparse.Namespace) -> None:
+    """Refuse a target that does not exist, or that this command has nothing to do with. Raises `UsageError`."""
+    what = vars(arguments).get("what")
+    if arguments.target == C_SOURCES and arguments.command in ("inspect", "explain") and not is_operator(str(what)):
+        return  # what `compile --target c` writes can be looked at
+    try:
+        if arguments.target != "c" and not is_gpu(arguments.target):
+            targets.get(arguments.target)
+    except BuildError as error:
+        raise UsageError(str(error)) from None
 
 
 def is_operator(what: str) -> bool:

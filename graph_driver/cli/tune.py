@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from polyc.graph_driver.cli.compile import check_target, options_of, progress_bar
+from polyc.emit import targets
+from polyc.emit.gpu.targets import is_gpu
+from polyc.graph_driver.cli.compile import options_of, progress_bar
 from polyc.graph_driver.cli.inspect import (
     UsageError,
+    check_target,
     is_operator,
     load_operator,
     operator_scop,
@@ -35,9 +38,12 @@ def tune_command(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--trials must be at least 1, not {arguments.trials}")
     if arguments.limit <= 0:
         raise UsageError(f"--limit must be positive, not {arguments.limit:g}")
-    if arguments.target not in (None, "cpu"):
-        raise UsageError(f"only kernels for this machine's CPU can be tuned, not for '{arguments.target}'")
     check_target(arguments)
+    refused = f"kernels are tuned by running them on this machine's CPU, not for '{arguments.target}'"
+    if arguments.target == "c" or is_gpu(arguments.target):
+        raise UsageError(refused)
+    if reason := targets.obstacle(targets.get(arguments.target)):
+        raise UsageError(f"{refused}: {reason}")
     for name in ("planner", "tasks", "tuned"):
         if vars(arguments)[name]:
             raise UsageError(f"--{name} changes no kernel: tune without it")
@@ -58,7 +64,6 @@ def tune_command(arguments: argparse.Namespace) -> int:
 
 def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
     """The operator as one kernel."""
-    from polyc.emit import targets
     from polyc.poly.rewriting.specialise import specialise
 
     refuse_model_options(arguments)
@@ -66,7 +71,7 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target,
     missing = [p for p in scop.params if p not in sizes]
     if missing:
         raise UsageError(f"to tune {scop.name} it needs values for {', '.join(missing)} (--dim NAME=V)")
-    machine = targets.host()
+    machine = targets.get(arguments.target)
     return [Kernel(scop.name, 1, specialise(scop, sizes))], 0, machine, arguments.threads or machine.threads
 
 
