@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import islpy as isl
@@ -37,6 +37,15 @@ class Access:
 def accesses(scop: Scop) -> tuple[Access, ...]:
     """All accesses, statement by statement: reads in evaluation order, then the write."""
     return tuple(a for s in scop.statements.values() for a in _statement_accesses(scop, s))
+
+
+@per_scop
+def accesses_of(scop: Scop) -> Mapping[tuple[str, str], Sequence[Access]]:
+    """The accesses of each statement to each array, by (statement, array), in the same order."""
+    found: dict[tuple[str, str], list[Access]] = {}
+    for a in accesses(scop):
+        found.setdefault((a.stmt, a.array), []).append(a)
+    return found
 
 
 def accumulator_of(stmt: Statement) -> Load | None:

@@ -17,6 +17,7 @@ import islpy as isl
 
 from polyc.poly.access import Access, accesses
 from polyc.poly.cache import per_scop
+from polyc.poly.expr import Const, Load
 from polyc.poly.ordering.one_dim import equated_dims
 from polyc.poly.ordering.order import in_order
 from polyc.poly.scop import Scop
@@ -87,12 +88,22 @@ def conflicts(scop: Scop) -> Conflicts:
 
 def _distinct_pairs(group: list[Access]) -> list[tuple[Access, Access]]:
     """Pairs with a write, each relation once (a load written twice in one statement counts once)."""
+    if not any(a.write for a in group):
+        return []
     unique: list[Access] = []
+    alike: dict[tuple[str, bool, bool], list[Access]] = {}
     for a in group:
-        same = (b for b in unique if b.stmt == a.stmt and b.write == a.write and b.accumulator == a.accumulator)
+        same = alike.setdefault((a.stmt, a.write, a.accumulator), [])
         if not any(b.map.plain_is_equal(a.map) for b in same):
+            same.append(a)
             unique.append(a)
-    return [(a, b) for a in unique for b in unique if a.write or b.write]
+    writes = [a for a in unique if a.write]
+    return [(a, b) for a in unique for b in (unique if a.write else writes) if not _apart(a.load, b.load)]
+
+
+def _apart(a: Load, b: Load) -> bool:
+    """Whether the elements differ in a dimension where both subscripts are numbers."""
+    return any(isinstance(x, Const) and isinstance(y, Const) and x.value != y.value for x, y in zip(a.index, b.index))
 
 
 def flow(

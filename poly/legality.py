@@ -7,7 +7,7 @@ they claim. Every transformation and every strategy goes through `check`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import islpy as isl
@@ -17,6 +17,7 @@ from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.ordering.coverage import check_coverage
 from polyc.poly.ordering.narrowing import Tied, facts
 from polyc.poly.ordering.one_dim import forms
+from polyc.poly.ordering.order import by_parts
 from polyc.poly.ordering.promotion import promotion_faults
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
@@ -215,14 +216,20 @@ class _Walk:
         return tied, loose
 
     def sequence(self, node: Sequence, ordered: Pairs, relaxed: Pairs) -> None:
+        both, loose = (by_parts([f.domain for f in node.filters], group) for group in (ordered, relaxed))
+        backwards: dict[int, list[int]] = {}
+        for i, j in sorted(both):
+            if j < i:
+                backwards.setdefault(i, []).append(j)
         for i, first in enumerate(node.filters):
-            for earlier in node.filters[:i]:
-                for pairs in self.between(ordered, first, earlier).values():
+            for j in backwards.get(i, ()):
+                for pairs in self.between(both[i, j], first, node.filters[j]).values():
                     if self.fail("order", self.facts.pairs(pairs)):
                         return
-            self.visit(first.child, self.between(ordered, first, first), self.between(relaxed, first, first))
+            own, apart = both.get((i, i), {}), loose.get((i, i), {})
+            self.visit(first.child, self.between(own, first, first), self.between(apart, first, first))
 
-    def between(self, pairs: Pairs, a: Filter, b: Filter) -> Pairs:
+    def between(self, pairs: Mapping[Pair, Tied], a: Filter, b: Filter) -> Pairs:
         """The pairs from instances of `a` to instances of `b`."""
         out = {}
         for (s, t), m in pairs.items():

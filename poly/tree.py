@@ -160,9 +160,11 @@ class Promote(Node):
 
 def walk(node: Node) -> Iterator[Node]:
     """All nodes, parents first."""
-    yield node
-    for child in node.children():
-        yield from walk(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children()))
 
 
 def of_scop(node: Node, scop: Any, depth: int = 0) -> Node:

@@ -14,7 +14,7 @@ import islpy as isl
 
 from polyc.emit.loop_ir.loops import Buffer
 from polyc.emit.lowering.isl_expr import to_expr
-from polyc.poly.access import accesses as all_accesses
+from polyc.poly.access import accesses_of
 from polyc.poly.dtypes import DType
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, walk
@@ -83,10 +83,9 @@ def accesses(scop: Scop, stmt: Statement, array: str) -> Iterator[tuple[Load, is
         for e in (*walk(bound.lo), *walk(bound.hi)):
             if isinstance(e, Load) and e.array == array:
                 raise BuildError(f"'{array}' cannot be promoted: a loop bound of {stmt.name} reads it")
-    for access in all_accesses(scop):
-        if access.stmt == stmt.name and access.array == array:
-            element_of(stmt, access.load)
-            yield access.load, access.map, access.write
+    for access in accesses_of(scop).get((stmt.name, array), ()):
+        element_of(stmt, access.load)
+        yield access.load, access.map, access.write
 
 
 def element_of(stmt: Statement, load: Load) -> isl.MultiPwAff:
@@ -103,11 +102,19 @@ def element_of(stmt: Statement, load: Load) -> isl.MultiPwAff:
     return result
 
 
+class Times:
+    """The values of the loops around a node of a schedule: `{ instance -> t }` both ways."""
+
+    def __init__(self, at: isl.ScheduleNode) -> None:
+        self.of_instances: isl.UnionMap = at.get_prefix_schedule_relation()
+        self.to_instances: isl.UnionMap = self.of_instances.reverse()
+
+
 def plan_promotion(
-    scop: Scop, node: Promote, at: isl.ScheduleNode, active: Mapping[str, isl.Set], number: int,
+    scop: Scop, node: Promote, times: Times, active: Mapping[str, isl.Set], number: int,
     outer: tuple[Member, ...] = (),
 ) -> Promotion | None:  # fmt: skip
-    """Box, buffer and copies of a Promote node standing at `at`, inside the loops `outer`; None if
+    """Box, buffer and copies of a Promote node at `times`, inside the loops `outer`; None if
     nothing touches it. A shared buffer holds what all threads of the block touch: loops bound to
     threads do not count.
 
@@ -115,8 +122,8 @@ def plan_promotion(
         BuildError: the box has no constant or parametric bound, or the array of a shared buffer
             inside loops over threads is written there.
     """
-    prefix = at.get_prefix_schedule_relation()
-    reads, sure, may = _touched(scop, node.array, prefix, active)
+    prefix = times.of_instances
+    reads, sure, may = _touched(scop, node.array, times, active)
     writes = _join(sure, may)
     threads = [d for d, m in enumerate(outer) if m.kind.startswith("thread.")] if node.space == "shared" else []
     if threads and reads is not None:
@@ -148,7 +155,7 @@ def plan_promotion(
 
 
 def _touched(
-    scop: Scop, array: str, prefix: isl.UnionMap, active: Mapping[str, isl.Set]
+    scop: Scop, array: str, times: Times, active: Mapping[str, isl.Set]
 ) -> tuple[isl.Map | None, isl.Map | None, isl.Map | None]:
     """`{ [t] -> A[x] }` read, surely written, and written only if data say so (None = nothing)."""
     found: dict[str, isl.Map | None] = {"read": None, "sure": None, "may": None}
@@ -156,7 +163,7 @@ def _touched(
         stmt = scop.statements[name]
         for _, access, write in accesses(scop, stmt, array):
             access = access.intersect_domain(domain)
-            pairs = prefix.reverse().apply_range(isl.UnionMap.from_map(access))
+            pairs = times.to_instances.apply_range(isl.UnionMap.from_map(access))
             if not pairs.is_empty():
                 how = "read" if not write else "sure" if _writes_surely(stmt, array) else "may"
                 found[how] = _join(found[how], isl.Map.from_union_map(pairs))

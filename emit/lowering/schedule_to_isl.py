@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from polyc.emit.lowering.promotion import Copy, Promotion, copy_extension, loose_extension, plan_promotion
+from polyc.emit.lowering.promotion import Copy, Promotion, Times, copy_extension, loose_extension, plan_promotion
 from polyc.poly.errors import BuildError
 from polyc.poly.forms.affine import constant_of
 from polyc.poly.scop import Scop
@@ -78,6 +78,7 @@ class _Builder:
         self.exact: list[Mapping[str, isl.Set]] = []
         self.members: dict[str, Member] = {}
         self.promotions: list[Promotion] = []
+        self.times: tuple[isl.ScheduleNode, Times] | None = None
 
     def build(
         self, tree: Node, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
@@ -157,7 +158,9 @@ class _Builder:
         self, tree: Promote, at: isl.ScheduleNode, active: dict[str, isl.Set], outer: tuple[Member, ...]
     ) -> isl.ScheduleNode:
         number = len(self.promotions)
-        promotion = plan_promotion(self.scop, tree, at, active, number, outer)
+        if self.times is None or self.times[0] is not at:  # promotions right below one another have the same
+            self.times = at, Times(at)
+        promotion = plan_promotion(self.scop, tree, self.times[1], active, number, outer)
         if promotion is None:  # nothing below touches the array
             return self.build(tree.child, at, active, outer)
         self.promotions.append(promotion)

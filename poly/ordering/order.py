@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as ListOf
+from typing import TypeVar
 
 import islpy as isl
 
@@ -55,11 +57,36 @@ class _Order:
 
     def _sequence(self, node: Sequence, active: dict[str, isl.Set], tied: dict[Pair, isl.Map]) -> None:
         parts = [{s: d for s, d in f.domain.items() if s in active} for f in node.filters]
+        groups = by_parts(parts, tied)
+        forwards: dict[int, list[int]] = {}
+        for i, j in sorted(groups):
+            if i < j:
+                forwards.setdefault(i, []).append(j)
         for i, first in enumerate(parts):
-            for later in parts[i + 1 :]:
-                for key, pairs in _between(tied, first, later).items():
+            for j in forwards.get(i, ()):
+                for key, pairs in _between(groups[i, j], first, parts[j]).items():
                     self._add(key, pairs)
-            self.visit(node.filters[i].child, first, _between(tied, first, first))
+            self.visit(node.filters[i].child, first, _between(groups.get((i, i), {}), first, first))
+
+
+V = TypeVar("V")
+
+
+def by_parts(parts: ListOf[Mapping[str, isl.Set]], pairs: Mapping[Pair, V]) -> dict[tuple[int, int], dict[Pair, V]]:
+    """The pairs from a statement of part i to one of part j, by (i, j); only those that have any.
+
+    A sequence of n parts has n * n of them, but a pair is in few: all walks over sequences go by this.
+    """
+    places: dict[str, list[int]] = {}
+    for k, part in enumerate(parts):
+        for s in part:
+            places.setdefault(s, []).append(k)
+    out: dict[tuple[int, int], dict[Pair, V]] = {}
+    for (s, t), value in pairs.items():
+        for i in places.get(s, ()):
+            for j in places.get(t, ()):
+                out.setdefault((i, j), {})[s, t] = value
+    return out
 
 
 def _between(tied: dict[Pair, isl.Map], a: dict[str, isl.Set], b: dict[str, isl.Set]) -> dict[Pair, isl.Map]:

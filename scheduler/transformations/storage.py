@@ -6,18 +6,20 @@ outside one iteration of the loops above it, so nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import islpy as isl
 
 from polyc.poly.access import accesses, array_elements
+from polyc.poly.cache import per_scop
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Layout, Member, Node, Promote, Space, walk
+from polyc.poly.tree import Band, Filter, Layout, Member, Node, Promote, Sequence, Space, walk
 from polyc.scheduler.transformations.tree_edit import Path, locate, outer_members, paths, put, used_names
 
 SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
@@ -49,21 +51,32 @@ class Place:
 
 def touches(stmt: Statement, array: str) -> tuple[bool, bool]:
     """Whether the statement reads and writes the array."""
-    exprs: list[Expr] = [*stmt.index, stmt.value]
-    exprs += [] if stmt.predicate is None else [stmt.predicate]
-    exprs += [e for b in stmt.dynamic for e in (b.lo, b.hi)]
-    return any(load.array == array for e in exprs for load in loads(e)), stmt.array == array
+    return any(load.array == array for e in _read_by(stmt) for load in loads(e)), stmt.array == array
+
+
+def _read_by(stmt: Statement) -> list[Expr]:
+    """The expressions that the statement evaluates."""
+    condition = [] if stmt.predicate is None else [stmt.predicate]
+    return [*stmt.index, stmt.value, *condition, *(e for b in stmt.dynamic for e in (b.lo, b.hi))]
 
 
 def users(scop: Scop, array: str) -> frozenset[str]:
     """Statements that touch the array."""
-    return frozenset(s.name for s in scop.statements.values() if any(touches(s, array)))
+    return _users(scop).get(array, frozenset())
+
+
+@per_scop
+def _users(scop: Scop) -> dict[str, frozenset[str]]:
+    """Statements that touch each array."""
+    found: dict[str, set[str]] = {}
+    for s in scop.statements.values():
+        for array in {s.array, *(load.array for e in _read_by(s) for load in loads(e))}:
+            found.setdefault(array, set()).add(s.name)
+    return {array: frozenset(names) for array, names in found.items()}
 
 
 def statements_below(scop: Scop, path: Path) -> frozenset[str]:
     """Statements that reach the end of a path (by the filters on it)."""
-    from polyc.poly.tree import Filter
-
     alive = frozenset(scop.statements)
     for node, _ in path:
         if isinstance(node, Filter):
@@ -73,10 +86,8 @@ def statements_below(scop: Scop, path: Path) -> frozenset[str]:
 
 def covering_places(scop: Scop, tree: Node, array: str) -> Iterator[Place]:
     """Places above all accesses of the array, deepest first."""
-    need = users(scop, array)
-    covering = [(p, n) for p, n in paths(tree) if need <= statements_below(scop, p) and _alone(scop, tree, p, need)]
-    for path, node in reversed(covering):
-        if type(node).__name__ == "Filter":
+    for path, node in reversed(_covering(tree, users(scop, array))):
+        if isinstance(node, Filter):
             continue
         if isinstance(node, Band):
             for k in range(len(node.members), 0, -1):
@@ -86,14 +97,29 @@ def covering_places(scop: Scop, tree: Node, array: str) -> Iterator[Place]:
             yield Place(path, node, 0)
 
 
-def _alone(scop: Scop, tree: Node, path: Path, need: frozenset[str]) -> bool:
-    """No other branch holds instances of the users (a statement split by filters)."""
-    from polyc.poly.tree import Sequence
+def _covering(tree: Node, need: frozenset[str]) -> list[tuple[Path, Node]]:
+    """The nodes, from the root down, below which are all instances of some statements, with their paths.
 
-    for node, k in path:
-        if isinstance(node, Sequence) and any(need & set(f.domain) for j, f in enumerate(node.filters) if j != k):
-            return False
-    return True
+    No other branch holds instances of them (a statement may be split by filters), so they are one path.
+    """
+    path: Path = ()
+    node = tree
+    found: list[tuple[Path, Node]] = [(path, node)] if need else []
+    while need:
+        child = 0
+        if isinstance(node, Sequence):
+            holding = [k for k, f in enumerate(node.filters) if any(s in f.domain for s in need)]
+            if len(holding) != 1:
+                break
+            child = holding[0]
+        elif isinstance(node, Filter) and not all(s in node.domain for s in need):
+            break
+        below = node.children()
+        if not below:
+            break
+        path, node = (*path, (node, child)), below[child]
+        found.append((path, node))
+    return found
 
 
 def _subscripts(s: Statement, array: str) -> Iterator[Expr]:
@@ -112,7 +138,7 @@ def check_affine(stmts: Iterable[Statement], array: str) -> None:
             raise ScheduleError(f"array '{array}' cannot get a buffer: a loop bound of {s.name} reads it")
 
 
-def check_bounded(scop: Scop, stmts: Sequence[Statement], array: str, loops: list[Member]) -> None:
+def check_bounded(scop: Scop, stmts: SequenceOf[Statement], array: str, loops: list[Member]) -> None:
     """Refuse an array of which data-dependent loops decide how much the buffer holds: its box has no known end.
 
     Such a loop inside the buffer's lifetime sweeps the array; one around it may choose an
@@ -230,7 +256,7 @@ def promote(
     return place.insert(node)
 
 
-def full_layout(scop: Scop, array: str, layout: Sequence[int] | Sequence[Sequence[int]] | None) -> Layout | None:
+def full_layout(scop: Scop, array: str, layout: SequenceOf[int] | SequenceOf[SequenceOf[int]] | None) -> Layout | None:
     """A layout as `(dim, div, mod)` triples; a list of dimensions is a transposition.
 
     Raises:
