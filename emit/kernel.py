@@ -17,6 +17,7 @@ from polyc.emit.run_time import threadpool
 from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.host_arrays import as_array, given_arrays, lends, returned
 from polyc.poly.scalars import scalar
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
@@ -76,10 +77,11 @@ class Kernel:
     """A compiled operator.
 
     Call it with the arguments in the order of `scop.args` (or by name): arrays of exactly
-    the declared element types, numbers for run-time scalars. Arrays that are not C-contiguous
-    are copied; `inout` arrays must be contiguous and writable. Gives the results as new arrays
-    (a tuple when there are several, None when all effects are in place); `out=` takes arrays
-    to write them to instead.
+    the declared element types, of NumPy or of any package that lends its memory (DLPack,
+    `__array_interface__`, `__array__`), and numbers for run-time scalars. Arrays that are not C-contiguous
+    are copied, those updated in place there and back (with a note in the report). Gives the results as new
+    arrays (a tuple when there are several, None when all effects are in place); `out=` takes arrays to
+    write them to instead: one, several in a tuple (None: a new array), or a dict by name.
     """
 
     def __init__(
@@ -120,14 +122,19 @@ class Kernel:
             ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
             BuildError: the kernel was compiled for another machine.
         """
+        if out is not None and "out" in self.scop.args:
+            named, out = {**named, "out": out}, None
         if named or len(args) != len(self._arguments):
             args = self._by_name(args, named)
         arrays = []
         for x, (array, dtype, read_only) in zip(args, self._specs):
             if type(x) is not ndarray or x.dtype != dtype:
                 x = self._converted(array, x)
-            elif not x.flags.carray and not (read_only and x.flags.c_contiguous and x.flags.aligned):
-                x = self._repaired(array, x)
+            if not x.flags.carray:
+                if not read_only:
+                    self._check_writable(array, x)
+                elif not (x.flags.c_contiguous and x.flags.aligned):
+                    x = x.copy(order="C")
             arrays.append(x)
         shapes = tuple([x.shape for x in arrays])
         bound = self._bound.get(shapes) or self.bind(shapes)
@@ -137,9 +144,11 @@ class Kernel:
             results = self._given(out, bound)
         if self._in_place or out is not None:
             self._separate(arrays, results)
-        self.run([*arrays, *results], bound)
+            self._run_on_copies([*arrays, *results], bound)
+        else:
+            self.run([*arrays, *results], bound)
         if out is not None:
-            return out
+            return returned(out, self.scop.results, results)
         given = [r if r.ndim else r[()] for r in results]
         return None if not given else given[0] if len(given) == 1 else tuple(given)
 
@@ -183,45 +192,43 @@ class Kernel:
             raise ArgumentError(f"{self.scop.name}: argument '{missing[0]}' is missing")
         return tuple(values[n] for n in names)
 
-    def _repaired(self, a: Array, x: ndarray[Any, Any]) -> ndarray[Any, Any]:
-        """`x` has the right dtype, but machine code cannot use its memory as it is."""
-        if a.kind != "in":
-            why = "read-only" if not x.flags.writeable else "not contiguous (row-major)"
-            raise ArgumentError(f"{self.scop.name}: '{a.name}' is updated in place, but the array given is {why}")
-        return x.copy(order="C")
+    def _run_on_copies(self, arrays: list[ndarray[Any, Any]], bound: _Bound) -> None:
+        """Execute; written arrays that machine code cannot use as they lie are copied there and back."""
+        dense = [x if x.flags.c_contiguous and x.flags.aligned else x.copy(order="C") for x in arrays]
+        self.run(dense, bound)
+        for name, x, copy in zip((*self.scop.args, *self.scop.results), arrays, dense):
+            if x is not copy:
+                x[...] = copy
+                note = f"'{name}' is copied there and back in calls where it is not contiguous (row-major)"
+                if note not in self._report.notes:
+                    self._report.notes.append(note)
+
+    def _check_writable(self, a: Array, x: ndarray[Any, Any]) -> None:
+        if not x.flags.writeable:
+            raise ArgumentError(f"{self.scop.name}: '{a.name}' is updated in place, but the array given is read-only")
 
     def _converted(self, a: Array, x: Any) -> ndarray[Any, Any]:
         where = f"{self.scop.name}: argument '{a.name}'"
-        if a.kind == "inout" and not isinstance(x, ndarray):
+        if a.kind == "inout" and not lends(x):
             raise ArgumentError(f"{where} is updated in place and must be a NumPy array, not {type(x).__name__}")
         if a.scalar or (not a.shape and isinstance(x, bool | int | float) and not isinstance(x, np.generic)):
             if np.ndim(x):
                 raise ArgumentError(f"{where} is a {a.dtype} scalar, the argument has {np.ndim(x)} axes")
             return np.asarray(scalar(x, a.dtype, where))
         try:
-            array = np.asarray(x)
+            array = as_array(x, where, a.kind == "inout") if lends(x) else np.asarray(x)
         except (ValueError, TypeError) as error:
             raise ArgumentError(f"{where} is no array: {error}") from None
         if array.dtype != a.dtype.np:
-            raise ArgumentError(f"{where} has dtype {array.dtype}, expected {a.dtype.np.name}")
-        if a.kind == "inout":
-            array = array.view(ndarray)  # of a subclass: the memory itself is updated
-            return array if array.flags.carray else self._repaired(a, array)
-        return np.array(array, order="C", subok=False)
+            shown = array.dtype if array.dtype.isnative else f"{array.dtype.str} (another byte order)"
+            raise ArgumentError(f"{where} has dtype {shown}, expected {a.dtype.np.name}")
+        return array
 
     def _given(self, out: Any, bound: _Bound) -> list[ndarray[Any, Any]]:
-        """The arrays of `out=`, checked."""
-        arrays = list(out) if isinstance(out, tuple | list) else [out]
-        if len(arrays) != len(self._results):
-            raise ArgumentError(f"{self.scop.name} has {len(self._results)} results, but out= has {len(arrays)} arrays")
-        for a, x, shape in zip(self._results, arrays, bound.results):
-            if not isinstance(x, ndarray) or x.dtype != a.dtype.np or x.shape != shape or not x.flags.carray:
-                found = f"{x.dtype} {x.shape}" if isinstance(x, ndarray) else type(x).__name__
-                raise ArgumentError(
-                    f"{self.scop.name}: out= for '{a.name}' must be a writable contiguous {a.dtype.np.name} "
-                    f"array of shape {shape}, not {found}"
-                )
-        return arrays
+        """The arrays of `out=`, checked, and new ones for results that it leaves out."""
+        results = [(a.name, a.dtype, shape) for a, shape in zip(self._results, bound.results)]
+        given = given_arrays(self.scop.name, results, out)
+        return [np.empty(shape, t.np) if x is None else x for x, (_, t, shape) in zip(given, results)]
 
     def _separate(self, arrays: list[ndarray[Any, Any]], results: list[ndarray[Any, Any]]) -> None:
         """Written arrays overlap no other: inputs that do are copied, the rest is refused."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.poly.dtypes import DType, bool_, f64, from_numpy, i64
+from polyc.poly.dtypes import KNOWN_TYPES, DType, NoType, bool_, f64, from_numpy, i64
 from polyc.poly.expr import Cast, Expr, Var, const_int, loads
 from polyc.poly.intrinsics import TABLE
 
@@ -89,8 +89,13 @@ def _run_time_call(
         called = getattr(function, "__name__", str(function))
         hint = "loop over the range itself: for i in range(...)"
         raise frame.error(node, f"{called} of a range whose bounds are known at run time only", hint)
+    if isinstance(function, NoType):
+        raise frame.error(node, f"there is no element type {function}", KNOWN_TYPES)
     if isinstance(function, type) and issubclass(function, np.generic):
-        function = from_numpy(function)
+        try:
+            function = from_numpy(function)
+        except KeyError:
+            raise frame.error(node, f"there is no element type {function.__name__}", KNOWN_TYPES) from None
     if isinstance(function, DType):
         return _convert(frame, node, function, args)
     name = functions.INTRINSICS.get(function) or _NUMPY.get(function) if _hashable(function) else None
@@ -299,9 +304,8 @@ def _make(frame: Frame, node: ast.Call, shape: Any, dtype: Any) -> ArrayValue:
         try:
             dtype = from_numpy(dtype)
         except (KeyError, TypeError):
-            raise frame.error(
-                node, f"{describe(dtype)} is no dtype", "write a type such as f32 as the last argument"
-            ) from None
+            hint = KNOWN_TYPES if isinstance(dtype, NoType) else "write a type such as f32 as the last argument"
+            raise frame.error(node, f"{describe(dtype)} is no dtype", hint) from None
     extents = []
     for part in shape if isinstance(shape, (tuple, list)) else (shape,):
         value = settled(frame, part, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from polyc.poly.errors import PolycError
 from polyc.poly.expr import Span
@@ -16,7 +17,7 @@ class DslError(PolycError, SyntaxError):
     `str()` gives the whole message: `file:line:col: reason`, the source line with a
     caret, the hint, and for inlined code the places of the calls. The attributes of
     `SyntaxError` (`filename`, `lineno`, `offset`, `text`, ...) are filled in, so editors
-    and `traceback` point at the place too.
+    and `traceback` point at the place too; the hint is a note (`add_note`), which they show.
     """
 
     def __init__(self, reason: str, span: Span | None = None, hint: str = "") -> None:
@@ -29,20 +30,44 @@ class DslError(PolycError, SyntaxError):
         self.span = span
         self.hint = hint
         self.calls: tuple[Span, ...] = ()
+        self._remark()
+
+    def inlined_from(self, call: Span) -> None:
+        """Say that the program at fault was inlined at this call (innermost first)."""
+        self.calls = (*self.calls, call)
+        self._remark()
+
+    def _remark(self) -> None:
+        """A traceback of a SyntaxError shows its first line, the place, and its notes."""
+        self.__notes__ = self._after()
 
     def __str__(self) -> str:
         lines = [self.reason if self.span is None else f"{self.span}: {self.reason}"]
         if self.span is not None and self.span.text:
             lines += [f"    {self.span.text.expandtabs()}", f"    {_caret(self.span)}"]
-        if self.hint:
-            lines.append(f"hint: {self.hint}")
+        return "\n".join([*lines, *self._after()])
+
+    def _after(self) -> list[str]:
+        """The hint, and the calls that inlined the program."""
+        lines = [f"hint: {self.hint}"] if self.hint else []
         found = [(call, len(list(group))) for call, group in itertools.groupby(self.calls)]
         for call, count in found[:MOST_CALLS]:
             times = f" ({count} times)" if count > 1 else ""
             lines.append(f"inlined from {call}: {call.text.strip()}{times}")
         if len(found) > MOST_CALLS:
             lines.append(f"and from {len(found) - MOST_CALLS} calls more")
-        return "\n".join(lines)
+        return lines
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.reason, self.span, self.hint, self.calls)
+
+
+def _again(reason: str, span: Span | None, hint: str, calls: tuple[Span, ...]) -> DslError:
+    """The error from its parts, as another process gets it."""
+    error = DslError(reason, span, hint)
+    for call in calls:
+        error.inlined_from(call)
+    return error
 
 
 def _caret(span: Span) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from polyc.poly.dtypes import BY_NAME, KNOWN_TYPES, like_a_type
 from polyc.poly.expr import Const, Expr, Load, Span, Var, substitute, walk
 
 from .annotations import Dim
@@ -146,6 +147,7 @@ class Frame:
             return getattr(builtins, name), None
         near = difflib.get_close_matches(name, [*self.env, *self.fn.__globals__, *dir(builtins)], 1)
         hint = f"did you mean {near[0]}?" if near else f"define {name}, or import it"
+        hint = KNOWN_TYPES if like_a_type(name) and name not in BY_NAME else hint
         raise self.error(node, f"unknown name {name}", hint)
 
     def size(self, dim: Dim, node: Any) -> Any:

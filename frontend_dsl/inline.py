@@ -187,7 +187,7 @@ def _run(frame: Frame, inner: Frame, node: ast.Call, whole: bool) -> Any:
     try:
         returned = execute(inner, inner.source.body)
     except DslError as error:
-        error.calls = (*error.calls, frame.span(node))
+        error.inlined_from(frame.span(node))
         raise
     finally:
         frame.program.depth -= 1

@@ -10,11 +10,13 @@ from typing import Any, overload
 import numpy as np
 
 from polyc.poly.aliasing import separate
+from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.budgets import FRONT_END, budget
-from polyc.poly.dtypes import from_numpy, i64
+from polyc.poly.dtypes import i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const, Expr
 from polyc.poly.hooks import resolve
+from polyc.poly.host_arrays import as_array, dtype_error, given_arrays, returned
 from polyc.poly.scalars import scalar
 from polyc.poly.scop import Origin, Scop
 
@@ -45,6 +47,8 @@ class Operator:
         self.signature = read_signature(fn)
         self._kernels: dict[Any, list[tuple[Reads, Any]]] = {}
         self._quick: dict[Any, Any] = {}  # by dtypes and shapes alone, for calls without keywords
+        own = (*self.signature.constants, *self.signature.dims(), *(p.name for p in self.signature.params))
+        self._takes_out = "out" not in own  # else `out=` means that
         functools.update_wrapper(self, fn)
 
     def __repr__(self) -> str:
@@ -56,6 +60,12 @@ class Operator:
         names = [p.name for p in self.signature.params]
         constants = [k if v is REQUIRED else f"{k}={v!r}" for k, v in self.signature.constants.items()]
         return f"{self.name}({', '.join([*names, *(['*', *constants] if constants else [])])})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its kernels report beside results: decisions of the compiler, and copies that calls needed."""
+        kernels = [kernel for made in self._kernels.values() for _, kernel in made]
+        return tuple(dict.fromkeys(note for kernel in kernels for note in kernel.report()["notes"]))
 
     # ---- translation -----------------------------------------------------------------------
 
@@ -156,21 +166,27 @@ class Operator:
     # ---- running ---------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on NumPy arrays; constants by keyword. Compiled for these dtypes and sizes on first use."""
+        """Run on arrays of NumPy or of a package that lends its memory; constants by keyword.
+
+        Compiled for these dtypes and sizes on first use. Results are new arrays, or those of `out=`: an array, several
+        in a tuple (None: a new one), or a dict by name. They may overlap inputs, which are read as they were before.
+        """
         if running_python():
             return self.python(*args, **kwargs)
-        quick = None
+        quick, out = None, None
+        if kwargs and self._takes_out and "out" in kwargs:
+            out = kwargs.pop("out")
         if not kwargs:
             quick = tuple([(a.dtype, a.shape) if type(a) is np.ndarray else type(a) for a in args])
             found = self._quick.get(quick)
             if found is not None and found[0]():
-                return found[1](*args)  # the kernel checks its arguments itself
+                return found[1](*args) if out is None else found[1](*args, out=out)  # it checks its arguments itself
         values, _, constants = self._bind(args, kwargs)
         shapes = tuple((p.name, v.shape) for p, v in zip(self.signature.params, values) if p.shape is not None)
         reads, kernel = self._kernel(shapes, constants)
         if quick is not None and all(type(a) in _QUICK for a in args):
             self._quick[quick] = reads.holds, kernel
-        return kernel(*values)
+        return kernel(*values) if out is None else kernel(*values, out=out)
 
     def _kernel(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], constants: Mapping[str, Any]
@@ -196,15 +212,36 @@ class Operator:
         Arguments that share memory are treated as the compiled run does: an input that overlaps an array updated in
         place is read as it was before the call, and two arrays updated in place must not overlap.
         """
+        out = kwargs.pop("out", None) if self._takes_out else None
         values, sizes, constants = self._bind(args, kwargs)
+        given = [] if out is None else self._given(values, sizes, constants, out)
         if not running_python():  # a call inside an operator is inlined when compiled: its arguments stay as they are
-            values = self._separated(values)
+            values = self._separated(values, [(name, x) for name, x in given if x is not None])
         with bound_dims(sizes):
-            return with_integers(self.fn, sizes)(*values, **constants, **dict.fromkeys(self.signature.absent))
+            made = with_integers(self.fn, sizes)(*values, **constants, **dict.fromkeys(self.signature.absent))
+        if out is None:
+            return made
+        results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]
+        for (_, x), r in zip(given, results, strict=True):
+            if x is not None:
+                x[...] = r
+        return returned(out, [name for name, _ in given], results)
 
-    def _separated(self, values: list[Any]) -> list[Any]:
+    def _given(
+        self, values: list[Any], sizes: dict[str, int], constants: dict[str, Any], out: Any
+    ) -> list[tuple[str, np.ndarray | None]]:
+        """The arrays of `out=` by result, checked as a compiled run does."""
+        arrays = {p.name: v.shape for p, v in zip(self.signature.params, values) if p.shape is not None}
+        shapes = {name: tuple(Const(n, i64) for n in shape) for name, shape in arrays.items()}
+        scop = self.translated(Origin(constants, {}, shapes))
+        results = [scop.arrays[name] for name in scop.results]
+        known = bind_sizes(scop, {n: arrays.get(n, ()) for n in scop.args})
+        placed = [(a.name, a.dtype, tuple(evaluate(e, known) for e in a.shape)) for a in results]
+        return list(zip(scop.results, given_arrays(self.name, placed, out), strict=True))
+
+    def _separated(self, values: list[Any], given: Sequence[tuple[str, np.ndarray]]) -> list[Any]:
         pairs = [(p, v) for p, v in zip(self.signature.params, values) if p.shape is not None]
-        written = [(p.name, v) for p, v in pairs if p.inout]
+        written = [*((p.name, v) for p, v in pairs if p.inout), *given]
         if not written:
             return values
         read = [(p.name, v) for p, v in pairs if not p.inout]
@@ -258,16 +295,10 @@ def _argument(operator: str, p: Param, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.ndim:
             raise ArgumentError(f"{operator}: {p.name} is a {p.dtype} scalar, the argument has {value.ndim} axes")
         return scalar(value, p.dtype, f"{operator}: {p.name}")
-    if isinstance(value, np.generic) and not p.inout:
-        value = np.asarray(value)  # NumPy turns rank-0 results into scalars
-    if not isinstance(value, np.ndarray):
-        raise ArgumentError(f"{p.name} takes a NumPy array, the argument is a {type(value).__name__}")
-    try:
-        dtype = from_numpy(value.dtype)
-    except KeyError:
-        raise ArgumentError(f"{p.name} is {p.dtype}, the argument is {value.dtype}") from None
-    if dtype != p.dtype:
-        raise ArgumentError(f"{p.name} is {p.dtype}, the argument is {dtype}: convert it with .astype")
+    if type(value) is not np.ndarray:
+        value = as_array(value, p.name, p.inout)
+    if (problem := dtype_error(p.name, value.dtype, p.dtype)) is not None:
+        raise problem
     if p.inout and not value.flags.writeable:
         raise ArgumentError(f"{p.name} is updated in place, the argument is read-only")
     return value

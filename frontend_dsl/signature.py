@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from polyc.poly.dtypes import ArrayType, DType
+import numpy as np
+
+from polyc.poly.dtypes import KNOWN_TYPES, ArrayType, DType, NoType, bool_, f64, i64, like_a_type
 from polyc.poly.expr import Span
 
 from .annotations import Dim, InOut
@@ -53,6 +55,7 @@ class Signature:
 
 
 REQUIRED = inspect.Parameter.empty
+_MEANT = {int: i64, float: f64, bool: bool_}
 _USE = "write an array type such as f32[M, K], a scalar type such as f32, or inout(f32[N])"
 
 
@@ -108,6 +111,8 @@ def _annotations(fn: FunctionType) -> dict[str, Any]:
                 notes[name] = eval(text, scope)  # the user's own annotation, as typing.get_type_hints does
             except Exception as error:
                 hint = "annotations kept as text can use global names only; drop 'from __future__ import annotations'"
+                if isinstance(error, NameError) and like_a_type(str(error.name)):
+                    hint = KNOWN_TYPES
                 raise DslError(
                     f"the annotation '{text}' cannot be evaluated: {error}", _place(fn, name), hint
                 ) from None
@@ -127,11 +132,14 @@ def _param(fn: FunctionType, name: str, note: Any) -> Param:
                 f"the scalar {name} cannot be inout", _place(fn, name), f"use a rank-0 array: inout({inner}[()])"
             )
         return Param(name, inner, None, False)
-    hints = {int: "i64", float: "f64", bool: "bool_"}
-    hint = _USE
-    if inner in hints:
-        hint = f"write {hints[inner]}, or put a compile-time constant after a bare *"
+    hint = KNOWN_TYPES if isinstance(inner, NoType) or _of_numpy(inner) else _USE
+    if inner.__hash__ and inner in _MEANT:
+        hint = f"write {_MEANT[inner]}, or put a compile-time constant after a bare *"
     raise DslError(f"{_text(inner)} is not a type of the language", _place(fn, name), hint)
+
+
+def _of_numpy(note: Any) -> bool:
+    return isinstance(note, np.dtype) or (isinstance(note, type) and issubclass(note, np.generic))
 
 
 def _text(note: Any) -> str:
@@ -156,10 +164,19 @@ def _results(fn: FunctionType, note: Any) -> tuple[ArrayType, ...] | None:
     inner = note if isinstance(note, tuple) else getattr(note, "__args__", (note,))
     for part in inner:
         if not isinstance(part, ArrayType):
-            hint = "write -> f32[M, N], or -> (f32[M], f32[N]) for several, or leave it out"
-            raise DslError(f"the result type {_text(part)} is no array type", _place(fn, "return"), hint)
+            raise DslError(f"the result type {_text(part)} is no array type", _place(fn, "return"), _result_hint(part))
         _check_shape(fn, "return", part)
     return tuple(inner)
+
+
+def _result_hint(note: Any) -> str:
+    """What to write instead of a result type that is no array type."""
+    scalar = note if isinstance(note, DType) else _MEANT.get(note) if note.__hash__ else None
+    if isinstance(scalar, DType):
+        return f"results are arrays: write -> {scalar}[1] for one number, or -> {scalar}[N]"
+    if isinstance(note, NoType):
+        return KNOWN_TYPES
+    return "write -> f32[M, N], or -> (f32[M], f32[N]) for several, or leave it out"
 
 
 def _place(fn: FunctionType, name: str) -> Span:

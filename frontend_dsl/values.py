@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyc.poly.dtypes import DType, bf16, bool_, f32, f64, from_numpy, i64, promote
+from polyc.poly.dtypes import DType, NoType, bf16, bool_, f32, f64, from_numpy, i64, promote
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from polyc.poly.intrinsics import TABLE
 
@@ -110,6 +110,8 @@ def describe(value: Any) -> str:
         return str(value.type)
     if isinstance(value, ArrayValue):
         return f"the array {value.name}"
+    if isinstance(value, NoType):
+        return str(value)
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 

@@ -26,6 +26,8 @@ def overlap(a: ndarray[Any, Any], b: ndarray[Any, Any]) -> bool:
 
 def folded(a: ndarray[Any, Any]) -> bool:
     """Whether two elements of `a` may share bytes (a broadcast, a sliding window)."""
+    if a.flags.c_contiguous:
+        return False
     axes = sorted((abs(stride), n) for stride, n in zip(a.strides, a.shape) if n > 1)
     if not a.size:
         return False

@@ -6,6 +6,7 @@ A `DType` is also the DSL's annotation and cast: `f32[M, K]` makes an `ArrayType
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -51,6 +52,9 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> str:
+        return self.name  # by reference: there is one object for each
+
     def __call__(self, value: Any) -> Any:
         """Convert a Python or NumPy value, as C and NumPy `astype` do."""
         return np.asarray(value).astype(self.np)[()]
@@ -92,6 +96,34 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64),
 } | {d.name: np.dtype(("int" if d.kind == "int" else "uint") + str(d.bits)) for d in ALL if d.is_int}
 _FROM_NUMPY: dict[np.dtype[Any], DType] = {v: BY_NAME[k] for k, v in _NUMPY.items()}
+KNOWN_TYPES = f"element types are {', '.join(BY_NAME)}"
+
+
+class NoType:
+    """A name that looks like an element type and is none, so that an operator which uses it says what there is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __getitem__(self, shape: Any) -> NoType:
+        return self
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+c64, c128 = NoType("c64"), NoType("c128")
+
+
+def like_a_type(name: str) -> bool:
+    """Whether a name that means nothing here looks like an element type (`c64`, `float32`)."""
+    return (
+        re.fullmatch(r"(b|bf|c|f|fp|i|s|u|bool|bfloat|complex|float|int|uint)(8|16|32|64|80|128|256)(_t)?", name)
+        is not None
+    )
 
 
 def from_numpy(dtype: Any) -> DType:

@@ -141,6 +141,11 @@ class Scop:
 
         return resolve("schedule")(self)
 
+    def __repr__(self) -> str:
+        sizes = f" over {', '.join(self.params)}" if self.params else ""
+        count = f"{len(self.statements)} statement{'' if len(self.statements) == 1 else 's'}"
+        return f"<Scop {self.name}({', '.join(self.args)}) -> ({', '.join(self.results)}){sizes}: {count}>"
+
     def __str__(self) -> str:
         from polyc.poly.text import print_scop
 

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.model import Model, load
-    from polyc.poly.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+    from polyc.poly.dtypes import bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
         ArgumentError,
         BuildError,
@@ -96,7 +96,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
     "polyc.graph_driver.external": "register_external unregister_external",
     "polyc.graph_driver.model": "Model load",
-    "polyc.poly.dtypes": "bf16 bool_ f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
+    "polyc.poly.dtypes": "bf16 bool_ c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "polyc.poly.errors": "ArgumentError BuildError IllegalSchedule ModelError PolycError ScheduleError ScopError",
     "polyc.poly.scop": "Scop",
     "polyc.scheduler.schedule": "Schedule",
@@ -126,6 +126,8 @@ __all__ = [
     "bf16",
     "bind",
     "bool_",
+    "c128",
+    "c64",
     "ceil",
     "compile_model",
     "const_range",
@@ -190,7 +192,10 @@ _wiring.connect()
 def __getattr__(name: str) -> Any:
     """A public name, imported now (PEP 562) and kept."""
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'polyc' has no attribute '{name}'")
+        from polyc.poly.dtypes import KNOWN_TYPES, like_a_type
+
+        hint = f": {KNOWN_TYPES}" if like_a_type(name) else ""
+        raise AttributeError(f"module 'polyc' has no attribute '{name}'{hint}")
     found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return found
 

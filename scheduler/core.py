@@ -53,6 +53,11 @@ class Core:
         """Names of all loops, outermost and textually first first."""
         return loop_names(self.tree)
 
+    def __repr__(self) -> str:
+        shown = self.loops if len(self.loops) <= 8 else (*self.loops[:7], "...")
+        steps = f"{len(self.trace)} step{'' if len(self.trace) == 1 else 's'}"
+        return f"<{type(self).__name__} of {self.scop.name}: {steps}, loops {', '.join(shown) or 'none'}>"
+
     def __str__(self) -> str:
         from polyc.poly.text import print_tree
 

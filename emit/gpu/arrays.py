@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.gpu import dlpack
 from polyc.emit.gpu.devices import Device, DeviceError, Pointer
+from polyc.poly import dlpack
 from polyc.poly.dtypes import DType, from_numpy
 from polyc.poly.errors import ArgumentError
 
@@ -102,7 +102,7 @@ def on_a_device(array: Any) -> bool:
     if isinstance(array, DeviceArray) or hasattr(array, "__cuda_array_interface__"):
         return True
     where = getattr(array, "__dlpack_device__", None)
-    return where is not None and where()[0] != dlpack.CPU
+    return where is not None and where()[0] not in dlpack.ON_HOST
 
 
 def to_device(device: Device, array: Any) -> DeviceArray:
@@ -154,6 +154,8 @@ def _through_dlpack(device: Device, array: Any) -> DeviceArray:
     if (kind != device.dlpack_type and not managed) or number != 0:
         raise DeviceError(f"an array on DLPack device {(int(kind), number)} cannot be used on {device.name}")
     taken = dlpack.take(array.__dlpack__(stream=LEGACY_STREAM if device.language == "cuda" else None))
+    if not taken.row_major:
+        raise ArgumentError("the DLPack array is not contiguous (row-major)")
     place = Pointer(device.borrow(taken.data), taken.offset)
     return DeviceArray(device, place, taken.shape, taken.dtype, owner=(array, taken.loan))
 

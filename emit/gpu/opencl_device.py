@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.gpu import dlpack
 from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer
 from polyc.emit.gpu.program import KernelText
+from polyc.poly import dlpack
 from polyc.poly.target import GpuTarget
 
 OPTIONS = "-cl-std=CL1.2"

@@ -12,6 +12,7 @@ from polyc.graph_driver.execution.run_memory import address
 from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
+from polyc.poly.host_arrays import as_array, lends
 from polyc.poly.rewriting.relayout import laid_out_shape, taken_out
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def output_array(slot: Slot, array: np.ndarray) -> np.ndarray:
     if slot.dtype is None:
         raise ArgumentError(f"output '{slot.name}' has no fixed size: it cannot be written to a given array")
     want = BY_NAME[slot.dtype].np
+    if type(array) is not np.ndarray and lends(array):
+        array = as_array(array, f"the array for output '{slot.name}'", written=True)
     if type(array) is not np.ndarray or array.dtype != want or array.shape != slot.shape:
         raise ArgumentError(f"the array for output '{slot.name}' must be {want} of shape {slot.shape}")
     if not array.flags.carray:
@@ -179,7 +182,7 @@ def checked(slot: Slot, value: Any) -> Any:
     if slot.dtype is None:
         return value
     want = BY_NAME[slot.dtype].np
-    array = np.asarray(value)
+    array = as_array(value, f"input '{slot.name}'") if lends(value) else np.asarray(value)
     if array.dtype != want:
         raise ArgumentError(f"input '{slot.name}' has dtype {array.dtype}, the model wants {want}")
     if array.shape != slot.shape:

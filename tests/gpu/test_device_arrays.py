@@ -12,10 +12,10 @@ from tiny_models import network, with_host_steps
 
 import polyc
 from polyc import empty, f32, grid, op
-from polyc.emit.gpu import dlpack
 from polyc.emit.gpu.arrays import DeviceArray, on_a_device, to_device
 from polyc.emit.gpu.devices import DeviceError, open_device
 from polyc.graph_driver.execution.poison import differs, poisoned_run
+from polyc.poly import dlpack
 from polyc.poly.dtypes import ALL, BY_NAME
 from polyc.poly.errors import ArgumentError
 
@@ -79,11 +79,10 @@ def test_bad_capsules_are_refused() -> None:
     dlpack.take(capsule)
     with pytest.raises(ArgumentError, match="used before"):
         dlpack.take(capsule)
-    with pytest.raises(ArgumentError, match="not contiguous"):
-        dlpack.take(np.zeros((3, 4)).T.__dlpack__())
+    assert not dlpack.take(np.zeros((3, 4)).T.__dlpack__()).row_major
     with pytest.raises(ArgumentError, match="no counterpart"):
         dlpack.take(np.zeros(3, complex).__dlpack__())
-    assert dlpack.take(np.zeros((3, 1, 4))[:, :1].__dlpack__()).shape == (3, 1, 4)
+    assert dlpack.take(np.zeros((3, 1, 4))[:, :1].__dlpack__()).row_major
 
 
 def test_a_capsule_that_nobody_takes_ends_its_loan() -> None:

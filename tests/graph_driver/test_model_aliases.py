@@ -276,3 +276,26 @@ def test_results_stay_when_their_input_changes(tmp_path: Path) -> None:
     got = model({"x": x})["y"]
     x[0] = "c"
     assert got.tolist() == ["a", "b"]
+
+
+def test_arrays_of_other_packages() -> None:
+    class Lends:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array, self.shape = array, array.shape
+
+        def __dlpack__(self, **how: object) -> object:
+            return self.array.__dlpack__(**how)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    model = compiled("sgd")
+    rng = np.random.default_rng(0)
+    w, g = rng.random((N, N), np.float32), rng.random((N, N), np.float32)
+    expected, wn = model({"w": w, "g": g}), np.zeros((N, N), np.float32)
+    for kind in (Lends, memoryview):
+        got = model({"w": kind(w), "g": kind(g.T.copy().T)}, out={"wn": kind(wn)})
+        np.testing.assert_array_equal(got["wn"], expected["wn"])
+        np.testing.assert_array_equal(wn, expected["wn"])
+    with pytest.raises(ArgumentError, match="masked array"):
+        model({"w": np.ma.masked_less(w, 0.5), "g": g})

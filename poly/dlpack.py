@@ -1,6 +1,7 @@
-"""DLPack: arrays of a device to and from other packages, without a copy and without importing them.
+"""DLPack: arrays to and from other packages, without a copy and without importing them.
 
-The protocol is a capsule around C structs (dlpack.h, version 0.8, which every package reads). On CUDA the data
+The protocol is a capsule around C structs (dlpack.h). What is lent has the struct of version 0.8, which every package
+reads; what is taken may have that of version 1 as well, which says whether the array may be written. On CUDA the data
 is an address; on OpenCL it is the `cl_mem` of a buffer, and the array starts `byte_offset` bytes into it.
 """
 
@@ -14,8 +15,12 @@ from typing import Any
 from polyc.poly.dtypes import BY_NAME, DType
 from polyc.poly.errors import ArgumentError
 
-CPU, CUDA, OPENCL, CUDA_MANAGED = 1, 2, 4, 13  # DLDeviceType
+CPU, CUDA, CUDA_HOST, OPENCL, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 4, 11, 13  # DLDeviceType
+ON_HOST = (CPU, CUDA_HOST, ROCM_HOST)
+VERSION = (1, 0)
+READ_ONLY, COPIED = 1, 2  # flags
 _NAME, _USED = b"dltensor", b"used_dltensor"
+_VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 
 
@@ -32,6 +37,13 @@ class _Tensor(ctypes.Structure):
 
 class _Managed(ctypes.Structure):
     _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _ManagedVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+    ]  # fmt: skip
 
 
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -81,7 +93,7 @@ def lend(data: int, offset: int, device_type: int, shape: tuple[int, ...], dtype
 
 @dataclass(frozen=True)
 class Taken:
-    """What a capsule held. `loan` gives it back when it is no longer referred to."""
+    """What a capsule held. `strides` count elements; `loan` gives it back when it is no longer referred to."""
 
     data: int
     offset: int
@@ -90,37 +102,49 @@ class Taken:
     shape: tuple[int, ...]
     dtype: DType
     loan: Any
+    strides: tuple[int, ...] | None
+    flags: int
+
+    @property
+    def row_major(self) -> bool:
+        return self.strides is None or _row_major(self.shape, self.strides)
 
 
 class _Loan:
     """Another package's struct, deleted with the last reference."""
 
-    def __init__(self, address: int) -> None:
-        self._address = address
+    def __init__(self, struct: _Managed | _ManagedVersioned) -> None:
+        self._struct = struct
 
     def __del__(self) -> None:
-        deleter = _Managed.from_address(self._address).deleter
-        if deleter:
-            _Deleter(deleter)(self._address)
+        if self._struct.deleter:
+            _Deleter(self._struct.deleter)(ctypes.addressof(self._struct))
 
 
 def take(capsule: Any) -> Taken:
     """The array in a capsule, which is used up.
 
     Raises:
-        ArgumentError: it was used before, is not row-major, or has elements that polyc lacks.
+        ArgumentError: it was used before, is of a later version, or has elements that polyc lacks.
     """
-    if not _is_valid(capsule, _NAME):
+    managed: _Managed | _ManagedVersioned
+    if _is_valid(capsule, _NAME):
+        managed, flags = _Managed.from_address(_pointer(capsule, _NAME)), 0
+        _rename(capsule, _USED)
+    elif _is_valid(capsule, _VERSIONED):
+        managed = _ManagedVersioned.from_address(_pointer(capsule, _VERSIONED))
+        if managed.major != VERSION[0]:
+            raise ArgumentError(f"the DLPack capsule has version {managed.major}; polyc reads version {VERSION[0]}")
+        flags = managed.flags
+        _rename(capsule, _USED_VERSIONED)
+    else:
         raise ArgumentError("the DLPack capsule holds no array, or was used before")
-    address = _pointer(capsule, _NAME)
-    _rename(capsule, _USED)
-    loan = _Loan(address)
-    t = _Managed.from_address(address).tensor
+    loan, t = _Loan(managed), managed.tensor
     shape = tuple(t.shape[k] for k in range(t.ndim))
-    dtype = _dtype(t)
-    if t.strides and not _row_major(shape, tuple(t.strides[k] for k in range(t.ndim))):
-        raise ArgumentError("the DLPack array is not contiguous (row-major)")
-    return Taken(t.data or 0, t.byte_offset, t.device_type, t.device_id, shape, dtype, loan)
+    strides = tuple(t.strides[k] for k in range(t.ndim)) if t.strides else None
+    return Taken(
+        t.data or 0, t.byte_offset, t.device_type, t.device_id, shape, _dtype(t), loan, strides, flags
+    )  # fmt: skip
 
 
 def _row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
