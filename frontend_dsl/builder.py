@@ -82,11 +82,10 @@ class Record:
 
     def predicate(self) -> Expr | None:
         """The data-dependent conditions, outermost first, joined by `and`."""
+        parts = (g.condition.then() if g.holds else g.condition.otherwise() for g in self.guards if g.condition)
         out: Expr | None = None
-        for g in self.guards:
-            if g.condition is not None:
-                part = g.condition.then() if g.holds else g.condition.otherwise()
-                out = part if out is None else Binary("and", out, part, bool_)
+        for part in dict.fromkeys(parts):
+            out = part if out is None else Binary("and", out, part, bool_)
         return out
 
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyc.poly.dtypes import BY_NAME, KNOWN_TYPES, like_a_type
 from polyc.poly.expr import Const, Expr, Load, Span, Var, substitute, walk
@@ -24,13 +24,16 @@ from .reads import Path, Reads
 from .source import Source, source_of
 from .values import ArrayValue, Sym, Type
 
+if TYPE_CHECKING:
+    from .leaving import Place
+
 
 @dataclass
 class Choices:
     """What a pass over the program finds out for the next one, besides types. It only grows."""
 
     unrolled: set[ast.For] = field(default_factory=set)  # loops over numbers of which each iteration is its own
-    flagged: set[Label] = field(default_factory=set)  # jumps that depend on data
+    flagged: set[Label] = field(default_factory=set)  # jumps that a run decides about
     endless: set[ast.While] = field(default_factory=set)  # `while` loops that Python cannot run to their end
 
     def __len__(self) -> int:
@@ -102,6 +105,7 @@ class Frame:
         self.hint_name = "t"  # name for an array created by the statement at hand
         self.entry = (len(self.builder.loops), len(self.builder.guards))
         self.liveness = self.source.liveness
+        self.places: dict[Label, Place] = {}
         code = fn.__code__
         self.own_names = frozenset(code.co_varnames) | frozenset(code.co_cellvars)
         self.free = {n: c for n, c in zip(code.co_freevars, fn.__closure__ or ())}

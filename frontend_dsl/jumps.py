@@ -1,4 +1,4 @@
-"""`break` and `continue` as structure: a statement list after a jump becomes conditional.
+"""`while`, `break` and `continue` as structure: a statement list after a jump becomes conditional.
 
 Where a branch of an `if` always jumps, the statements after the `if` move into the other branch, so that the
 condition itself guards them. Where it only may, they stand in an `Unless` of the labels that may have been left.
@@ -48,9 +48,22 @@ class Unless(ast.stmt):
         ast.copy_location(self, body[0])
 
 
-def structured(body: list[ast.stmt]) -> list[ast.stmt]:
-    """A function's statements with the jumps of all its loops as `Leave` and `Unless`."""
-    return _block(body, None, None)
+def structured(function: ast.FunctionDef) -> list[ast.stmt]:
+    """A function's statements with the jumps of all its loops as `Leave` and `Unless`: always the same objects."""
+    found: list[ast.stmt] | None = getattr(function, "_structured", None)
+    if found is None:
+        found = function._structured = _block(function.body, None, None)  # type: ignore[attr-defined]
+    return found
+
+
+def leaves(loop: ast.For | ast.While) -> tuple[Label, ...]:
+    """The labels behind a structured loop: its `break`, the end of its test."""
+    return getattr(loop, "leaves", ())
+
+
+def next_of(loop: ast.For | ast.While) -> Label | None:
+    """The label of a structured loop's `continue`, where one is left."""
+    return getattr(loop, "next", None)
 
 
 def _block(body: list[ast.stmt], out: Label | None, on: Label | None) -> list[ast.stmt]:
@@ -62,7 +75,12 @@ def _block(body: list[ast.stmt], out: Label | None, on: Label | None) -> list[as
         if isinstance(s, ast.Continue) and on is not None:
             return [*done, Leave(on, s)]
         if isinstance(s, (ast.For, ast.While)):
-            done.append(_loop(s))
+            loop, end = _loop(s)
+            other = _block(s.orelse, out, on)
+            left = _left_in(other)
+            done += [loop, *(_unless((end,), other) if end in leaves(loop) else other)]
+            if left:
+                return [*done, *_unless(left, _block(body[position + 1 :], out, on))]
             continue
         if not isinstance(s, ast.If):
             done.append(s)
@@ -72,9 +90,9 @@ def _block(body: list[ast.stmt], out: Label | None, on: Label | None) -> list[as
         left = _left_in([*then, *other])
         if left and rest:
             after = _block(rest, out, on)
-            if _always_leaves(then):
-                other = [*other, *_unless(_left_in(other), after)] if not _always_leaves(other) else other
-            elif _always_leaves(other):
+            if always_leaves(then):
+                other = [*other, *_unless(_left_in(other), after)] if not always_leaves(other) else other
+            elif always_leaves(other):
                 then = [*then, *_unless(_left_in(then), after)]
             else:
                 return [*done, _if(s, then, other), *_unless(left, after)]
@@ -95,19 +113,27 @@ def _unless(labels: tuple[Label, ...], body: list[ast.stmt]) -> list[ast.stmt]:
     return [Unless(labels, body)] if labels and body else body
 
 
-def _loop(s: ast.For | ast.While) -> ast.For | ast.While:
+def _loop(s: ast.For | ast.While) -> tuple[ast.For | ast.While, Label]:
+    """The loop without its `else`, and the label of its `break`."""
     out, on = Label("break", s.lineno), Label("continue", s.lineno)
     body = _without_last(_block(s.body, out, on), on)
+    if isinstance(s, ast.While) and not (isinstance(s.test, ast.Constant) and s.test.value):
+        end = Label("break", s.lineno) if s.orelse else out  # the `else` is for this end only
+        body = [ast.copy_location(ast.If(s.test, body or [_nothing(s)], [Leave(end, s)]), s)]
     left = _left_in(body)
-    if body == s.body and not left:
-        return s
+    if body == s.body and not s.orelse:
+        return s, out
     new = copy.copy(s)
-    if out in left:
-        body = [Unless((out,), body)]
-    new.body = body or [ast.copy_location(ast.Pass(), s)]
-    new.leave = out if out in left else None  # type: ignore[union-attr]
+    new.orelse = []
+    leaves = tuple(label for label in left if label is not on)
+    new.body = [Unless(leaves, body)] if leaves else body or [_nothing(s)]
+    new.leaves = leaves  # type: ignore[union-attr]
     new.next = on if on in left else None  # type: ignore[union-attr]
-    return new
+    return new, out
+
+
+def _nothing(at: ast.stmt) -> ast.Pass:
+    return ast.copy_location(ast.Pass(), at)
 
 
 def _without_last(body: list[ast.stmt], on: Label) -> list[ast.stmt]:
@@ -119,7 +145,7 @@ def _without_last(body: list[ast.stmt], on: Label) -> list[ast.stmt]:
         return _without_last(before, on)
     if isinstance(last, ast.If):
         then, other = _without_last(last.body, on), _without_last(last.orelse, on)
-        last = _if(last, then or [ast.copy_location(ast.Pass(), last)], other)
+        last = _if(last, then or [_nothing(last)], other)
     elif isinstance(last, Unless):
         inner = _without_last(last.body, on)
         if not inner:
@@ -141,8 +167,9 @@ def _left_in(body: list[ast.stmt]) -> tuple[Label, ...]:
     return tuple(found)
 
 
-def _always_leaves(body: list[ast.stmt]) -> bool:
+def always_leaves(body: list[ast.stmt]) -> bool:
+    """Whether the end of a structured statement list is a jump in every case."""
     last = body[-1] if body else None
     if isinstance(last, ast.If):
-        return _always_leaves(last.body) and _always_leaves(last.orelse)
+        return always_leaves(last.body) and always_leaves(last.orelse)
     return isinstance(last, Leave)

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from .jumps import Label, Leave, Unless
+from .jumps import Label, Leave, Unless, leaves, next_of
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -49,17 +49,17 @@ class Liveness:
 
     def _statement(self, s: ast.stmt, live: frozenset[str]) -> frozenset[str]:
         if isinstance(s, ast.If):
-            self.after[s] = live
+            self.after[s] = live | self._jumps(s)
             return self._block(s.body, live) | self._block(s.orelse, live) | self._reads(s.test)
         if isinstance(s, Unless):
-            self.after[s] = live
+            self.after[s] = live | self._jumps(s)
             return self._block(s.body, live) | live
         if isinstance(s, Leave):
             return self.targets.get(s.label, frozenset())
         if isinstance(s, ast.For):
             return self._loop(s, live, stored(s.target)) | self._reads(s.iter) | self._reads(s.target)
         if isinstance(s, ast.While):
-            return self._loop(s, live | self._reads(s.test), frozenset()) | self._reads(s.test)
+            return self._loop(s, live, frozenset())
         if isinstance(s, ast.Assign):
             killed = frozenset[str]().union(*(stored(t) for t in s.targets))
             return (live - killed) | self._reads(s.value).union(*(self._reads(t) for t in s.targets))
@@ -71,23 +71,23 @@ class Liveness:
             return self._reads(s.value) if s.value is not None else frozenset()
         return live | self._reads(s)
 
+    def _jumps(self, s: ast.stmt) -> frozenset[str]:
+        """What is live where the jumps in a statement lead to."""
+        found = (n.label for n in ast.walk(s) if isinstance(n, Leave))
+        return frozenset[str]().union(*(self.targets.get(label, frozenset()) for label in found))
+
     def _loop(self, s: ast.For | ast.While, live: frozenset[str], variables: frozenset[str]) -> frozenset[str]:
-        around = live
+        around = live if isinstance(s, ast.For) else frozenset()  # a `while` ends by its jumps only
         while True:  # what the next iteration needs is live at the end of the body
-            for label, target in ((s_labels(s)[0], live), (s_labels(s)[1], around)):
-                if label is not None:
-                    self.targets[label] = target
+            self.targets |= dict.fromkeys(leaves(s), live)
+            if (label := next_of(s)) is not None:
+                self.targets[label] = around
             entry = self._block(s.body, around) - variables
             if entry <= around:
                 break
             around |= entry
         self.after[s] = live
         return around
-
-
-def s_labels(s: ast.For | ast.While) -> tuple[Label | None, Label | None]:
-    """The labels of a loop's `break` and `continue`, where it has them."""
-    return getattr(s, "leave", None), getattr(s, "next", None)
 
 
 def _functions(body: list[ast.stmt]) -> tuple[dict[str, frozenset[str]], frozenset[str]]:

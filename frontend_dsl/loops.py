@@ -1,4 +1,4 @@
-"""`for`: run-time loops over `range` and `grid`, and unrolling over everything else."""
+"""`for`: run-time loops over `range` and `grid`, and unrolling over everything else; `while`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Expr, Load, const_int, loads
 from polyc.poly.forms.affine import is_affine, set_space
+from polyc.poly.scop import ENDLESS
 
 from .annotations import Dim
 from .builder import Loop, Record
 from .evaluate import evaluate, native, settled
 from .fold import difference
 from .frame import Frame, Unavailable, Version
+from .jumps import leaves
+from .leaving import arrive, enter, has_left
 from .liveness import assigned, stored
 from .locals import hide, is_shared, keep, settle
 from .values import ArrayValue, Grid, Range, Sym, TypeProblem, describe, index_expr
@@ -70,8 +73,6 @@ def make_grid(frame: Frame, args: Sequence[Any], node: ast.Call) -> Grid:
 
 def execute_for(frame: Frame, node: ast.For, body: Callable[[], None]) -> None:
     """Translate a `for`; `body` translates its statements once."""
-    if node.orelse:
-        raise frame.error(node.orelse[0], "'else' of a loop is not part of the language", "put it after the loop")
     items = evaluate(frame, node.iter)
     program = frame.program
     counted = isinstance(items, range) and len(items) <= COUNTED_LIMIT
@@ -94,9 +95,30 @@ def execute_for(frame: Frame, node: ast.For, body: Callable[[], None]) -> None:
         from .statements import bind
 
         values = keep(frame, list(unrolled(frame, items, node.iter)), node)
+        enter(frame, leaves(node), node)
         for value in values:
             bind(frame, node.target, value, node)
             body()
+            if has_left(frame, leaves(node)):
+                break
+        arrive(frame, leaves(node))
+
+
+def execute_while(frame: Frame, node: ast.While, body: Callable[[], None]) -> None:
+    """Translate a `while`, which begins with its test: Python runs it where it knows the end, else a run does."""
+    choices, ends = frame.program.choices, leaves(node)
+    if node in choices.endless or not choices.flagged.isdisjoint(ends):
+        everything = Range(const_int(0), const_int(ENDLESS), 1)
+        _run_time_loop(frame, node, [("again", everything)], tuple, body)
+        if choices.flagged.isdisjoint(ends):
+            raise frame.error(node, "nothing in this loop ends it", "leave it with 'break'", word="while")
+        return
+    enter(frame, ends, node)
+    for _ in range(COUNTED_LIMIT):
+        body()
+        if has_left(frame, ends) or not choices.flagged.isdisjoint(ends):
+            return
+    choices.endless.add(node)
 
 
 def known_items(frame: Frame, node: ast.expr) -> Iterator[Any]:
@@ -151,30 +173,32 @@ def _grid_names(frame: Frame, target: ast.expr, rank: int) -> tuple[list[str], C
 
 
 def _run_time_loop(
-    frame: Frame, node: ast.For, parts: list[tuple[str, Range]], shape: Callable[[list[Any]], Any],
+    frame: Frame, node: ast.For | ast.While, parts: list[tuple[str, Range]], shape: Callable[[list[Any]], Any],
     body: Callable[[], None],
 ) -> None:  # fmt: skip
     """A nest of loops around `body`, with the locals settled before and forgotten after."""
     builder, program = frame.builder, frame.program
     changed = assigned(node.body)
     carried = changed & (frame.liveness.exposed(node.body) | frame.liveness.after[node])
-    targets = stored(node.target)
+    targets = stored(node.target) if isinstance(node, ast.For) else frozenset()
     for name in sorted(targets):
         current = frame.env.get(name)
         if isinstance(current, Version) and is_shared(frame, current):
+            assert isinstance(node, ast.For)
             hint = "give the loop a variable of its own"
             raise frame.error(node.target, f"{name} is a local scalar and a loop variable", hint)
     fixed = settle(frame, carried - targets, node)
     outer_pinned, outer_assigned = frame.pinned, program.assigned
     frame.pinned |= fixed
     hidden = hide(frame, changed - carried)
+    enter(frame, leaves(node), node)
     mark = builder.mark()
     variables: list[Any] = []
     runs = True
     with ExitStack() as stack:
         opened: list[Loop] = []
         for name, r in parts:
-            dynamic = _check_bounds(frame, r, node)
+            dynamic = not isinstance(node, ast.For) or _check_bounds(frame, r, node)
             loop = stack.enter_context(
                 builder.loop(
                     builder.unique(name.lstrip("_") or "it"),
@@ -191,14 +215,19 @@ def _run_time_loop(
             variables.append(Sym(loop.value, True))
             gap = difference(r.hi, r.lo)
             runs = runs and gap is not None and (gap > 0 if r.step > 0 else gap < 0)
-        from .statements import bind_static
+        if isinstance(node, ast.For):
+            from .statements import bind_static
 
-        bind_static(frame, node.target, shape(variables))
+            bind_static(frame, node.target, shape(variables))
         body()
     _save_bounds(frame, opened, mark, node)
     frame.pinned = outer_pinned
-    if not runs:
+    at_ends = [at for label in leaves(node) if (at := frame.places[label].assigned) is not None]
+    if isinstance(node, ast.While) and at_ends:
+        program.assigned = at_ends[0]  # its jumps are its only ends
+    elif not runs:
         program.assigned = outer_assigned
+    arrive(frame, leaves(node))
     hide(frame, changed - carried)
     frame.env.update(hidden)
     for name in targets:
@@ -227,7 +256,7 @@ def _check_bounds(frame: Frame, r: Range, node: ast.For) -> bool:
     return False
 
 
-def _save_bounds(frame: Frame, opened: list[Loop], mark: tuple[Any, int], node: ast.For) -> None:
+def _save_bounds(frame: Frame, opened: list[Loop], mark: tuple[Any, int], node: ast.stmt) -> None:
     """Python evaluates bounds once: keep those that the body would change."""
     builder = frame.builder
     written = {r.array.name for r in builder.records_since(mark)}

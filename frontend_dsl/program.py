@@ -10,7 +10,7 @@ import islpy as isl
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
-from polyc.poly.scop import DYNAMIC_EXTENT, Array, DynamicBound, LoopMark, Scop, Statement
+from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
 
@@ -118,7 +118,7 @@ def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
     var = isl.PwAff.from_aff(isl.Aff.var_on_domain(ls, isl.dim_type.set, position))
 
     def bound(expr: Expr, default: int) -> isl.PwAff:
-        if next(loads(expr), None) is None:
+        if next(loads(expr), None) is None and expr != const_int(ENDLESS):
             return to_pw_aff(expr, space)
         return isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(default)))
 

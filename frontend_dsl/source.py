@@ -12,6 +12,7 @@ from typing import Any
 from polyc.poly.expr import Span
 
 from .errors import DslError
+from .jumps import structured
 from .liveness import Liveness
 
 
@@ -28,7 +29,7 @@ class Source:
         """The statements, jumps as structure (a lambda's expression counts as a return)."""
         if isinstance(self.node, ast.Lambda):
             return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
-        return self.node.body
+        return structured(self.node)
 
     @cached_property
     def liveness(self) -> Liveness:

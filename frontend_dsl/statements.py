@@ -13,9 +13,11 @@ from .errors import DslError
 from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled, subscripts
 from .frame import Frame, Version
 from .inline import define
+from .jumps import Leave, Unless, always_leaves, leaves, next_of
+from .leaving import arrive, enter, flagged, guard_of, has_left, leave, unless
 from .liveness import assigned
 from .locals import assign, hide, is_scalar, is_shared, keep, settle
-from .loops import execute_for
+from .loops import execute_for, execute_while
 from .values import ArrayValue, Sym, TypeProblem, cast, choose, describe, negate, to_sym, truth
 
 
@@ -37,8 +39,8 @@ def execute(frame: Frame, body: list[ast.stmt]) -> Returned | None:
             continue
         if isinstance(statement, ast.Return):
             return _return(frame, statement)
-        if isinstance(statement, ast.For):
-            out = _for(frame, statement)
+        if isinstance(statement, (ast.For, ast.While)):
+            out = _loop(frame, statement)
             if out is not None:
                 return out
             continue
@@ -210,30 +212,53 @@ def _if(frame: Frame, node: ast.If, rest: list[ast.stmt]) -> tuple[Returned | No
 
 def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
     """Both branches of a run-time condition, under their guards."""
+    for jump, other, when in ((node.orelse, node.body, negate(condition)), (node.body, node.orelse, condition)):
+        if flagged(frame, jump):  # the flag is the condition that guards the rest
+            assert isinstance(jump[0], Leave)
+            leave(frame, jump[0], when)
+            _under(frame, node, ((guard_of(frame, (jump[0].label,)), other),))
+            return
+    guards = _guards(frame, condition)
+    mark = frame.builder.mark()
+    _under(frame, node, ((guards[0], node.body), (guards[1], node.orelse)))
+    _save_if_needed(frame, guards[2], mark, node)
+
+
+def _unless(frame: Frame, node: Unless) -> None:
+    """Statements behind others that may have left a label."""
+    if not has_left(frame, node.labels):
+        guards = guard_of(frame, node.labels)
+        if guards:
+            _under(frame, node, ((guards, node.body), ((), [])))
+        else:
+            execute(frame, node.body)
+
+
+def _under(frame: Frame, node: ast.stmt, branches: tuple[tuple[tuple[Guard, ...], list[ast.stmt]], ...]) -> None:
+    """Statement lists of which a run executes one, each under its guards. What those that do not end by a jump assign
+    is assigned afterwards."""
     program = frame.program
-    changed = assigned([*node.body, *node.orelse])
-    exposed = frame.liveness.exposed(node.body) | frame.liveness.exposed(node.orelse)
+    changed = frozenset[str]().union(*(assigned(body) for _, body in branches))
+    exposed = frozenset[str]().union(*(frame.liveness.exposed(body) for _, body in branches))
     carried = changed & (exposed | frame.liveness.after[node])
     fixed = settle(frame, carried, node)
     outer_pinned = frame.pinned
     frame.pinned |= fixed
     before = program.assigned
     after: list[frozenset[int]] = []
-    guards = _guards(frame, condition)
-    mark = frame.builder.mark()
     private = changed - carried
     hidden = hide(frame, private)
-    for guard, branch in ((guards[0], node.body), (guards[1], node.orelse)):
+    for guards, body in branches:
         hide(frame, private)
         program.assigned = before
-        with frame.builder.guarded(guard):
-            execute(frame, branch)
-        after.append(program.assigned)
+        with frame.builder.guarded(guards):
+            execute(frame, body)
+        if not always_leaves(body):
+            after.append(program.assigned)
     hide(frame, private)
     frame.env.update(hidden)
-    program.assigned = after[0] & after[1]
+    program.assigned = frozenset.intersection(*after) if after else before
     frame.pinned = outer_pinned
-    _save_if_needed(frame, guards[2], mark, node)
 
 
 def _save_if_needed(
@@ -281,22 +306,34 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
     return Returned(choose(Sym(chosen, False), a, b), node)
 
 
-def _for(frame: Frame, node: ast.For) -> Returned | None:
+def _loop(frame: Frame, node: ast.For | ast.While) -> Returned | None:
     out: list[Returned] = []
+    ends, next_one = leaves(node), () if (label := next_of(node)) is None else (label,)
 
     def body() -> None:
         if out:
             return
-        returned = execute(frame, node.body)
+        statements = node.body
+        if ends:
+            assert isinstance(statements[0], Unless)
+            statements = statements[0].body
+        with unless(frame, ends):
+            enter(frame, next_one, node)
+            returned = execute(frame, statements)
+            arrive(frame, next_one)
         if returned is not None:
             if frame.inside_loop:
                 raise frame.error(returned.node, "return inside a loop", "return once, after the loops")
             out.append(returned)
 
+    place = node.test if isinstance(node, ast.While) else node.iter
     try:
-        execute_for(frame, node, body)
+        if isinstance(node, ast.While):
+            execute_while(frame, node, body)
+        else:
+            execute_for(frame, node, body)
     except TypeProblem as problem:
-        raise frame.error(node.iter, *problem.args) from None
+        raise frame.error(place, *problem.args) from None
     return out[0] if out else None
 
 
@@ -362,12 +399,11 @@ _HANDLERS: dict[type[ast.stmt], Any] = {
     ast.Assert: _assert,
     ast.Raise: _raise,
     ast.Pass: lambda frame, node: None,
+    Leave: leave,
+    Unless: _unless,
 }
 
 _REFUSED: dict[type[ast.stmt], tuple[str, str]] = {
-    ast.While: ("while", "use 'for' with range(...), and 'if' inside for a condition that depends on data"),
-    ast.Break: ("break", "keep the loop going and guard its body with 'if'"),
-    ast.Continue: ("continue", "put the rest of the loop's body under 'if'"),
     ast.Try: ("try", "operators raise no exceptions: test with 'if'"),
     ast.With: ("with", "open files and contexts outside the operator"),
     ast.ClassDef: ("class", "define classes outside the operator"),

@@ -42,7 +42,8 @@ def translate(
     types: dict[int, Type] = {}
     outside: tuple[str, ...] = ()
     choices = Choices()
-    for _ in range(PASS_LIMIT):
+    passes = 0
+    while passes < PASS_LIMIT:
         known = len(choices)
         program, frame, args = _start(operator, shapes, sizes, constants, types, outside, choices)
         problem: DslError | None = None
@@ -55,6 +56,7 @@ def translate(
         if len(choices) > known:  # another program now
             types = {}
             continue
+        passes += 1
         found = {k: join(types[k], t) if k in types else t for k, t in program.seen.items()}
         if all(types.get(k) == t for k, t in found.items()) and not program.outside:
             break

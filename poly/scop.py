@@ -43,7 +43,8 @@ class DynamicBound:
     """A data-dependent loop: iterator `iter` really runs over `lo <= iter < hi`.
 
     `lo` and `hi` may load arrays and use only iterators before `iter`. The statement's
-    isl domain over-approximates a bound that loads by minus or plus `DYNAMIC_EXTENT`.
+    isl domain over-approximates a bound that loads by minus or plus `DYNAMIC_EXTENT`. Where
+    `hi` is the constant `ENDLESS`, no bound but the statements' predicates ends the loop.
     """
 
     iter: str
@@ -52,6 +53,7 @@ class DynamicBound:
 
 
 DYNAMIC_EXTENT = 2**31 - 1
+ENDLESS = 2**62
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,13 +152,18 @@ class _Writer:
         unused = [Statement(f"(void){b.name}") for b in fn.buffers if b.name not in used]
         return FunctionBody(FunctionDeclaration(Value("void", fn.name), arguments), Block([*unused, *body]))
 
+    def more(self, s: loops.For) -> str:
+        """Whether there is another iteration."""
+        more = f"{s.var} < {self.printer.index(s.hi)}"
+        return more if s.until is None else f"{more} && !({self.printer.expr(s.until)})"
+
     def block(self, s: loops.Stmt) -> list[object]:
         if isinstance(s, loops.Block):
             return [node for inner in s.stmts for node in self.block(inner)]
         if isinstance(s, loops.Store):
             return [Statement(self.printer.store(s.array, s.index, s.value, s.mask))]
         if isinstance(s, loops.For):
-            head = (f"int64_t {s.var} = {self.printer.index(s.lo)}", f"{s.var} < {self.printer.index(s.hi)}",
+            head = (f"int64_t {s.var} = {self.printer.index(s.lo)}", self.more(s),
                     f"{s.var} += {s.step}")  # fmt: skip
             kept = [Line(KEEP)] if short_and_innermost(s) else []
             return [*kept, For(*head, Block(self.block(s.body)))]

@@ -168,9 +168,10 @@ class _Body(StatementPrinter):
     def loop(self, stmt: loops.For) -> list[object]:
         if stmt.kind not in ("serial", "parallel"):
             raise BuildError(f"loop '{stmt.loop or stmt.var}' is still marked {stmt.kind}: run the passes first")
+        until = "" if stmt.until is None else f" && !({self.printer.expr(stmt.until)})"
         head = For(
             f"int64_t {stmt.var} = {self.printer.expr(stmt.lo)}",
-            f"{stmt.var} < {self.printer.expr(stmt.hi)}",
+            f"{stmt.var} < {self.printer.expr(stmt.hi)}{until}",
             f"{stmt.var} += {stmt.step}",
             Block(self.block(stmt.body)),
         )

@@ -163,9 +163,10 @@ class StandardBody(StatementPrinter):
 
     def loop(self, stmt: loops.For) -> list[object]:
         self.printer.counters.add(stmt.var)
+        until = "" if stmt.until is None else f" && !({self.printer.condition(stmt.until)})"
         head = For(
             f"int64_t {stmt.var} = {self.printer.index(stmt.lo)}",
-            f"{stmt.var} < {self.printer.index(stmt.hi)}",
+            f"{stmt.var} < {self.printer.index(stmt.hi)}{until}",
             f"{stmt.var} += {stmt.step}",
             Block(self.block(stmt.body)),
         )

@@ -25,6 +25,7 @@ from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import bool_
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int, loads, substitute
+from polyc.poly.scop import ENDLESS
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import GpuAxis, is_bound
 
@@ -68,7 +69,11 @@ class _Host:
             if reads(s.lo, s.hi):
                 raise self.error(f"loop '{s.loop}' depends on data and is around loops of a GPU; bind it, or a "
                                  "loop outside it, to blocks")  # fmt: skip
-            return replace(s, kind="serial", factor=None, body=self.visit(s.body, known | {s.var}))
+            if s.hi == const_int(ENDLESS):
+                raise self.error(f"data end loop '{s.loop}', which is around loops of a GPU; bind a loop outside it to "
+                                 "blocks")  # fmt: skip
+            body = self.visit(s.body, known | {s.var})
+            return replace(s, kind="serial", factor=None, until=None, body=body)  # the host does not see flags
         if isinstance(s, If):
             if reads(s.cond):
                 raise self.error("a condition on data is around loops of a GPU; bind a loop outside it to blocks")
@@ -128,7 +133,9 @@ def _for_one_block(s: Stmt) -> bool:
 
 def _deciding(s: Stmt) -> tuple[Expr, ...]:
     """The expressions on which the way through a statement depends."""
-    return (s.lo, s.hi) if isinstance(s, For) else (s.cond,) if isinstance(s, If) else ()
+    if isinstance(s, For):
+        return (s.lo, s.hi) if s.until is None else (s.lo, s.hi, s.until)
+    return (s.cond,) if isinstance(s, If) else ()
 
 
 def _on_heap(s: Stmt) -> bool:

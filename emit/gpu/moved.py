@@ -125,7 +125,7 @@ class _Counter:
         for e in (s.lo, s.hi):
             self.loads(e, env, times, set())
         lo, hi = _value(s.lo, env), _value(s.hi, env)
-        if lo is None or hi is None:  # as often as data say: once, at least
+        if lo is None or hi is None or s.until is not None:  # as often as data say: once, at least
             self.out.exact = False
             self.stmt(s.body, env | {s.var: None}, times)
             return

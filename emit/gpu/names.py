@@ -71,7 +71,8 @@ def renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
 
     stmt = with_bodies(stmt, tuple(renamed(b, names) for b in stmt.bodies()))
     if isinstance(stmt, For):
-        return replace(stmt, var=new(stmt.var), lo=fix(stmt.lo), hi=fix(stmt.hi))
+        until = None if stmt.until is None else fix(stmt.until)
+        return replace(stmt, var=new(stmt.var), lo=fix(stmt.lo), hi=fix(stmt.hi), until=until)
     if isinstance(stmt, Let):
         return replace(stmt, name=new(stmt.name), value=fix(stmt.value))
     if isinstance(stmt, Alloc):

@@ -157,6 +157,8 @@ class _Private:
     def loop(self, s: For, values: Mapping[str, Expr]) -> Stmt:
         """With constant bounds where a private element depends on the variable."""
         body = self.visit(s.body, values)
+        if s.until is not None:
+            s = replace(s, until=self.expr(s.until, values))
         if not self.places_with(s.var, s.body, values):
             return replace(s, body=body)
         if s.kind != "serial":

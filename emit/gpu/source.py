@@ -293,10 +293,10 @@ class _Kernel(StatementPrinter):
         if stmt.kind != "serial":
             raise BuildError(f"loop '{stmt.loop or stmt.var}' is still marked {stmt.kind}: run the passes first")
         index, number = self.printer.index, "int32_t" if self.stmt.narrow else "int64_t"
-        head = For(
-            f"{number} {stmt.var} = {index(stmt.lo)}", f"{stmt.var} < {index(stmt.hi)}", f"{stmt.var} += {stmt.step}",
-            Block(self.block(stmt.body)),
-        )  # fmt: skip
+        until = "" if stmt.until is None else f" && !({self.printer.expr(stmt.until)})"
+        more = f"{stmt.var} < {index(stmt.hi)}{until}"
+        body = Block(self.block(stmt.body))
+        head = For(f"{number} {stmt.var} = {index(stmt.lo)}", more, f"{stmt.var} += {stmt.step}", body)
         name = [Comment(f"loop {stmt.loop}")] if stmt.loop and stmt.loop != stmt.var else []
         return [*name, head]
 

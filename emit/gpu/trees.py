@@ -18,7 +18,7 @@ from polyc.emit.gpu.extents import reads
 from polyc.emit.gpu.guards import guarded
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
-from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int, loads, substitute
@@ -69,7 +69,7 @@ class _Finder:
             tree = self.tree(s)
             if tree is not None:
                 return tree
-        exprs = [s.lo, s.hi] if isinstance(s, For) else [s.cond] if isinstance(s, If) else []
+        exprs = stmt_exprs(s) if isinstance(s, For | If) else ()
         diverged = diverged or any(reads(e) or self.varying & variables(e) for e in exprs)
         return with_bodies(s, tuple(self.visit(b, diverged) for b in s.bodies()))
 

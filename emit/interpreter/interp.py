@@ -194,6 +194,7 @@ class _Compiler:
     def loop(self, s: For) -> Run:
         var, lo, hi, step, body = s.var, self.expr(s.lo), self.expr(s.hi), s.step, self.stmt(s.body)
         order = self.order if s.kind == "parallel" else None
+        until = None if s.until is None else self.expr(s.until)
 
         def loop(env: Env) -> None:
             values: Any = range(lo(env), hi(env), step)
@@ -201,6 +202,8 @@ class _Compiler:
                 values = list(values)
                 order.shuffle(values)
             for v in values:
+                if until is not None and until(env):
+                    break
                 env[var] = v
                 body(env)
 

@@ -192,7 +192,8 @@ def _steps(compiler: Compiler, s: Stmt) -> Steps:
     if isinstance(s, Block):
         return _sequence([_steps(compiler, c) for c in s.stmts])
     if isinstance(s, For):
-        return _loop(s.var, compiler.expr(s.lo), compiler.expr(s.hi), s.step, _steps(compiler, s.body))
+        until = None if s.until is None else compiler.expr(s.until)
+        return _loop(s.var, compiler.expr(s.lo), compiler.expr(s.hi), s.step, until, _steps(compiler, s.body))
     if isinstance(s, If):
         orelse: Steps = (lambda env: iter(())) if s.orelse is None else _steps(compiler, s.orelse)
         cond, then = compiler.expr(s.cond), _steps(compiler, s.then)
@@ -275,9 +276,11 @@ def _sequence(parts: list[Steps]) -> Steps:
     return run
 
 
-def _loop(var: str, lo: Run, hi: Run, step: int, body: Steps) -> Steps:
+def _loop(var: str, lo: Run, hi: Run, step: int, until: Run | None, body: Steps) -> Steps:
     def run(env: Env) -> Iterator[int]:
         for v in range(lo(env), hi(env), step):
+            if until is not None and until(env):
+                break
             env[var] = v
             yield from body(env)
 

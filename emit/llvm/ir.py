@@ -124,7 +124,7 @@ class Names:
 def expressions(s: Stmt) -> tuple[Expr, ...]:
     """The expressions directly in a statement (not those of nested statements)."""
     if isinstance(s, For):
-        return (s.lo, s.hi)
+        return (s.lo, s.hi) if s.until is None else (s.lo, s.hi, s.until)
     if isinstance(s, If):
         return (s.cond,)
     if isinstance(s, Let):
@@ -314,6 +314,11 @@ class _Writer:
         slot = len(f.lines)
         f.lines.append("")
         more = f.emit(f"icmp slt i64 {var}, {hi.ref}")
+        if s.until is not None:
+            test = f.fresh(f"{s.var}.test")
+            f.branch(more, test, done)
+            f.label(test)
+            more = f.emit(f"xor i1 {self.x.value(s.until).ref}, true")
         f.branch(more, body, done)
         f.label(body)
         outer = self.x.env.get(s.var)

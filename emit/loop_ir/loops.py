@@ -166,7 +166,10 @@ class Block(Stmt):
 class For(Stmt):
     """`for var in range(lo, hi, step)`, step a positive constant. `loop` is the schedule
     tree's loop name. `parallel`: iterations on the thread pool. `vector` (with `factor`
-    lanes), `unroll` and the axes of a GPU exist only before the passes that expand them."""
+    lanes), `unroll` and the axes of a GPU exist only before the passes that expand them.
+
+    `until`: evaluated before each iteration; where it holds, neither this iteration nor a later one
+    would store anything, and the loop may end (one up to `ENDLESS` must)."""
 
     var: str
     lo: Expr
@@ -176,6 +179,7 @@ class For(Stmt):
     kind: ForKind = "serial"
     factor: int | None = None
     loop: str = ""
+    until: Expr | None = None
 
     def bodies(self) -> tuple[Stmt, ...]:
         return (self.body,)

@@ -188,7 +188,7 @@ class _Reader:
         return self._block(depth + 1, scope)
 
     def _statement(self, text: str, depth: int, scope: _Scope) -> Stmt:
-        if found := re.fullmatch(r"for (\w+) in range\((.*)\):", text):
+        if found := re.fullmatch(r"for (\w+) in range\((.*?)\)(?: until (.*))?:", text):
             return self._loop(found, depth, scope)
         if found := re.fullmatch(r"if (.*):", text):
             cond = _expr(found[1], scope)
@@ -220,9 +220,10 @@ class _Reader:
         words = [w for w in words if not w.startswith("loop=")]
         factor = int(words.pop()) if words and words[-1].isdigit() else None
         bounds = _expr(lo, scope), _expr(hi, scope)
+        until = None if found[3] is None else _expr(found[3], scope)
         body = self._inside(depth, scope.variable(found[1]))
         kind: Any = words[0] if words else "serial"
-        return For(found[1], *bounds, int(step[0]) if step else 1, body, kind, factor, loop)
+        return For(found[1], *bounds, int(step[0]) if step else 1, body, kind, factor, loop, until)
 
     def _launch(self, found: re.Match[str], depth: int, scope: _Scope) -> Launch:
         def axes(text: str) -> list[tuple[str, str]]:

@@ -134,7 +134,8 @@ class _Printer:
                         put(f"end {name}")
         elif isinstance(s, For):
             step = f", {s.step}" if s.step != 1 else ""
-            put(f"for {s.var} in range({self.expr(s.lo)}, {self.expr(s.hi)}{step}):{self.kind(s)}")
+            until = "" if s.until is None else f" until {self.expr(s.until)}"
+            put(f"for {s.var} in range({self.expr(s.lo)}, {self.expr(s.hi)}{step}){until}:{self.kind(s)}")
             self.stmt(s.body, depth + 1)
         elif isinstance(s, If):
             put(f"if {self.expr(s.cond)}:")

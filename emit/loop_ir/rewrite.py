@@ -38,7 +38,8 @@ def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:
 def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     """Apply `fn` to every top-level expression of the statement and everything in it."""
     if isinstance(stmt, For):
-        return replace(stmt, lo=fn(stmt.lo), hi=fn(stmt.hi), body=map_exprs(stmt.body, fn))
+        until = None if stmt.until is None else fn(stmt.until)
+        return replace(stmt, lo=fn(stmt.lo), hi=fn(stmt.hi), until=until, body=map_exprs(stmt.body, fn))
     if isinstance(stmt, If):
         orelse = None if stmt.orelse is None else map_exprs(stmt.orelse, fn)
         return If(fn(stmt.cond), map_exprs(stmt.then, fn), orelse)
@@ -78,6 +79,8 @@ def stmt_exprs(stmt: Stmt) -> Iterator[Expr]:
     """The top-level expressions of one statement, without those of its bodies; no instances."""
     if isinstance(stmt, For):
         yield from (stmt.lo, stmt.hi)
+        if stmt.until is not None:
+            yield stmt.until
     elif isinstance(stmt, If):
         yield stmt.cond
     elif isinstance(stmt, Let):
@@ -163,7 +166,9 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
     if isinstance(stmt, For):
         name = names.fresh(_stem(stmt.var, names))
         inner = _bound(vars, stmt.var, Var(name))
-        return replace(stmt, var=name, lo=fix(stmt.lo), hi=fix(stmt.hi), body=_unique(stmt.body, inner, arrays, names))
+        until = None if stmt.until is None else fix(stmt.until)
+        body = _unique(stmt.body, inner, arrays, names)
+        return replace(stmt, var=name, lo=fix(stmt.lo), hi=fix(stmt.hi), until=until, body=body)
     if isinstance(stmt, Let):
         name = names.fresh(_stem(stmt.name, names))
         inner = _bound(vars, stmt.name, Var(name))

@@ -37,9 +37,23 @@ from polyc.emit.loop_ir.loops import (
 from polyc.emit.loop_ir.verify_warps import Broken, check_warps
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.errors import BuildError
-from polyc.poly.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import (
+    COMPARISONS,
+    LOGICAL,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    const_int,
+)
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.intrinsics import TABLE
+from polyc.poly.scop import ENDLESS
 from polyc.poly.tree import is_bound
 
 Type = tuple[DType, int]  # element type and lanes
@@ -165,7 +179,11 @@ class _Checker:
         self.scalar(s.lo, i64, env, f"the lower bound of '{s.var}'")
         self.scalar(s.hi, i64, env, f"the upper bound of '{s.var}'")
         self.fresh(s.var)
-        inside = env.under(f"loop '{s.var}'", s.lo, s.hi)
+        if s.until is not None:
+            self.scalar(s.until, bool_, env, f"the end of '{s.var}'")
+        elif s.hi == const_int(ENDLESS):
+            raise Broken(f"loop '{s.var}' has no end")
+        inside = env.under(f"loop '{s.var}'", s.lo, s.hi, *([] if s.until is None else [s.until]))
         self.stmt(s.body, inside.bind(s.var, (i64, 1), s.lo, s.hi))
 
     def launch(self, s: Launch, env: _Env) -> None:

@@ -12,6 +12,7 @@ from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Functio
 from polyc.emit.loop_ir.rewrite import Names, substitute_stmt
 from polyc.emit.lowering.accesses import AccessPlan, run_build
 from polyc.emit.lowering.dynamic import UnknownEnd, real_bounds
+from polyc.emit.lowering.exits import with_exits
 from polyc.emit.lowering.isl_expr import arguments, to_expr
 from polyc.emit.lowering.lifetimes import guard_copies
 from polyc.emit.lowering.promotion import Copy
@@ -63,7 +64,7 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False) -> Functi
     """
 
     def loops(loose: bool) -> Function:
-        return real_bounds(proven(scop, build_loops(scop, tree, name, gpu, loose)), scop, tree)
+        return with_exits(real_bounds(proven(scop, build_loops(scop, tree, name, gpu, loose)), scop, tree))
 
     try:
         return loops(loose=False)

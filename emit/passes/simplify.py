@@ -119,7 +119,8 @@ def _for(stmt: For, ranges: Mapping[str, Interval]) -> Stmt:
     first, last = interval(linear(lo), ranges)[0], interval(linear(hi), ranges)[1]
     inner = {**ranges, stmt.var: (first, None if last is None else last - 1)}
     body = simplify_stmt(stmt.body, inner)
-    return EMPTY if body == EMPTY else replace(stmt, lo=lo, hi=hi, body=body)
+    until = None if stmt.until is None else simplify_expr(stmt.until, ranges)
+    return EMPTY if body == EMPTY else replace(stmt, lo=lo, hi=hi, until=until, body=body)
 
 
 def _trip(lo: Expr, hi: Expr, step: int, ranges: Mapping[str, Interval]) -> int | None:

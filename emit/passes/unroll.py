@@ -72,7 +72,8 @@ def _by_factor(loop: For, factor: int, exact: bool, notes: list[str]) -> Stmt:
                        const_int(group), i64)  # fmt: skip
     middle = Binary("+", loop.lo, whole, i64)
     main = Block(tuple(_copy(loop, Var(loop.var), t)[0] for t in range(factor)))
-    groups = For(loop.var, loop.lo, middle, group, main, "serial", None, loop.loop)
-    rest = For(loop.var + "_rest", middle, loop.hi, loop.step,
-               substitute_stmt(loop.body, {loop.var: Var(loop.var + "_rest")}), "serial", None, loop.loop)  # fmt: skip
+    groups = For(loop.var, loop.lo, middle, group, main, "serial", None, loop.loop, loop.until)
+    tail = Var(loop.var + "_rest")
+    one = substitute_stmt(loop.body, {loop.var: tail})
+    rest = For(tail.name, middle, loop.hi, loop.step, one, "serial", None, loop.loop, loop.until)
     return Block((groups, rest))

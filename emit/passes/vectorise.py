@@ -19,6 +19,7 @@ from polyc.emit.loop_ir.loops import (
     Buffer,
     For,
     Function,
+    HReduce,
     If,
     Let,
     Ramp,
@@ -379,7 +380,8 @@ class _Body:
             if at.varies(s.lo) or at.varies(s.hi):
                 raise Cannot(f"the bounds of the loop '{s.loop}' inside it vary")
             inner = replace(at, bounds={**at.bounds, s.var: (s.lo, s.hi)})
-            return replace(s, kind="serial", factor=None, body=self.stmt(s.body, inner))
+            until = None if s.until is None else self.until(s.until, at)
+            return replace(s, kind="serial", factor=None, until=until, body=self.stmt(s.body, inner))
         if isinstance(s, If):
             return self.branch(s, at)
         if isinstance(s, Let):
@@ -394,6 +396,16 @@ class _Body:
             return Alloc(buffer, self.stmt(s.body, inner))
         assert isinstance(s, Store), type(s)
         return self.store(s, at)
+
+    def until(self, end: Expr, at: Lanes) -> Expr:
+        """The end of a loop inside: all lanes that run have come to theirs."""
+        cond = at.expr(end)
+        if cond.lanes == 1:
+            return cond
+        mask = at.mask()
+        if mask is not None:
+            cond = Binary("or", negated(mask), cond, bool_)
+        return HReduce("and", cond, bool_)
 
     def branch(self, s: If, at: Lanes) -> Stmt:
         cond = at.expr(s.cond)

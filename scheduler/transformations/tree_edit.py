@@ -264,8 +264,9 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return
-    from polyc.poly.expr import Var
+    from polyc.poly.expr import Var, const_int
     from polyc.poly.expr import walk as walk_expr
+    from polyc.poly.scop import ENDLESS
 
     for path, node in paths(tree):
         if not isinstance(node, Leaf):
@@ -279,6 +280,8 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
                 outer = [o.schedule[name] for o in members[:depth]]
                 for b in (bounds[i] for i in runs_over & set(bounds)):
                     used = {e.name for x in (b.lo, b.hi) for e in walk_expr(x) if isinstance(e, Var)}
+                    if b.hi == const_int(ENDLESS):  # its flag is one for each iteration of the loops around
+                        used |= set(stmt.iters[: stmt.iters.index(b.iter)])
                     missing = {i for i in stmt.iters if i in used and not _decides(outer, stmt, i)}
                     if missing:
                         raise ScheduleError(

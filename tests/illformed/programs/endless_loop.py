@@ -1,4 +1,4 @@
-"""A while loop."""
+"""A loop that nothing ends."""
 
 from polyc import dims, f32, inout, op
 
@@ -7,7 +7,5 @@ N = dims("N")
 
 @op
 def program(A: inout(f32[N])):
-    i = 0
-    while i < 10:
-        A[i] = 0.0
-        i += 1
+    while True:
+        A[0] += 1.0

@@ -1,0 +1,72 @@
+"""Loops end early where a flag that guards everything in them has changed.
+
+`break` and `while` come as flags (`frontend_dsl.leaving`): each store of the loop is performed only while `not left[i]`
+holds. Where the flag is the same element in all iterations, one iteration that finds it set stores nothing, so the
+flag stays set and no later iteration stores anything either. This needs no more than the text of the loops.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from polyc.emit.loop_ir.linear import operands, variables
+from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.rewrite import binders, with_bodies
+from polyc.emit.lowering.dynamic import UnknownEnd
+from polyc.poly.dtypes import bool_
+from polyc.poly.expr import Binary, Expr, Load, Unary, const_int, loads
+from polyc.poly.scop import ENDLESS
+
+
+def with_exits(fn: Function) -> Function:
+    """The same loops, with `until` where a flag ends them.
+
+    Raises:
+        UnknownEnd: a loop without a bound has no such flag.
+    """
+    return replace(fn, body=_visit(fn.body))
+
+
+def _visit(s: Stmt) -> Stmt:
+    s = with_bodies(s, tuple(_visit(b) for b in s.bodies()))
+    if not isinstance(s, For) or s.kind != "serial":
+        return s
+    s = replace(s, until=_until(s))
+    if s.until is None and s.hi == const_int(ENDLESS):
+        raise UnknownEnd(f"the loop '{s.loop}' was transformed: nothing tells any more where it ends")
+    return s
+
+
+def _until(loop: For) -> Expr | None:
+    """Where none of the loop's stores is performed any more."""
+    inside = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
+    moving = {loop.var, *binders(loop.body)}
+    stores = [(s, guards) for s, guards in _guarded(loop.body, ()) if s.array not in inside]
+    stored = {s.array for s, _ in stores}
+    common = [g for g in (stores[0][1] if stores else ()) if all(g in guards for _, guards in stores)]
+    flags = [g for g in common if _is_flag(g, stored, moving)]
+    ends = [g.a if isinstance(g, Unary) else Unary("not", g, bool_) for g in dict.fromkeys(flags)]
+    return functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends) if ends else None
+
+
+def _guarded(s: Stmt, guards: tuple[Expr, ...]) -> Iterator[tuple[Store, tuple[Expr, ...]]]:
+    """The stores with the conditions around them."""
+    if isinstance(s, Store):
+        yield s, guards
+    elif isinstance(s, If):
+        yield from _guarded(s.then, (*guards, *operands(s.cond, "and")))
+        if s.orelse is not None:
+            yield from _guarded(s.orelse, guards)
+    else:
+        for b in s.bodies():
+            yield from _guarded(b, guards)
+
+
+def _is_flag(condition: Expr, stored: set[str], moving: set[str]) -> bool:
+    """An element, perhaps negated, that the loop sets and that is the same one in all iterations."""
+    load = condition.a if isinstance(condition, Unary) and condition.op == "not" else condition
+    if not isinstance(load, Load) or load.array not in stored:
+        return False
+    return not any(variables(e) & moving or next(loads(e), None) is not None for e in load.index)
