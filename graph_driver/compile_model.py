@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.artifacts.recompiling import sources_of
 from polyc.graph_driver.dynamic.compiling import compile_symbolic
+from polyc.graph_driver.dynamic.control_flow import needs_numbers
+from polyc.graph_driver.dynamic.infer import NotSymbolic
 from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.dynamic.per_call import PerCallModel
+from polyc.graph_driver.dynamic.specialising import Specialiser
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.reference import HostNode
 from polyc.graph_driver.gpu.compile_model import compile_gpu
+from polyc.graph_driver.importing.binding import SizesMissing
+from polyc.graph_driver.importing.declared import Source
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.ir import Graph, Node
 from polyc.graph_driver.model import Model
-from polyc.graph_driver.options import CompileOptions, Progress
+from polyc.graph_driver.options import CompileOptions, NeedsNumbers, Progress
 from polyc.graph_driver.planning.contiguous import Groups
 from polyc.graph_driver.platforms import Platform, platform_of
 from polyc.graph_driver.program import link_program, weights_segment
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
     import onnx
 
     from polyc.graph_driver.importing.binding import Dim
+
+_COMPILING = threading.RLock()
+"""isl has one context for all threads: one model is compiled at a time."""
 
 
 def compile_model(
@@ -57,8 +66,12 @@ def compile_model(
     contiguous: Groups = (),
     layouts: str = "auto",
     strict_annotations: bool = False,
+    strict_shapes: bool = False,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
+
+    Sizes that nothing binds stay symbolic: one model runs all of them. Where that cannot be, and at sizes that a
+    guard excludes, the model is compiled for the shapes of the call, and kept (`Model.specialisations()`).
 
     An option that would have no effect is refused: the table is `polyc.graph_driver.options.IGNORED`.
 
@@ -73,8 +86,9 @@ def compile_model(
         memory_limit: bytes that the arena may take; with symbolic sizes at all of their values.
         progress: called as `progress(stage, done, total)`.
         exact: keep the rounding of each operator's definition (no Winograd convolutions).
-        symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size
-            (leading ones alone are taken as 1), False: never. Not on a GPU.
+        symbolic: what happens to the sizes that nothing binds. None: they stay symbolic where that can be; True: they
+            stay symbolic, else the model, or a call, is refused; False: they are the numbers of each call. On a GPU
+            all sizes are numbers.
         passes: names of the graph passes to run, in order (`polyc.graph_driver.passes.manager.PASSES`).
         disable: passes to leave out.
         bind: values of inputs that are fixed now; they become constants and are inputs no longer.
@@ -94,9 +108,11 @@ def compile_model(
         fast_math: allow algebraic rules that change rounding or treat NaN, infinities and -0 loosely.
         strict_annotations: refuse a file that declares shapes (of outputs, in `value_info`) which its own operators
             contradict; else there is an `AnnotationWarning` and a note in the report.
+        strict_shapes: never compile at a call: refuse a model whose sizes cannot stay symbolic, and calls at sizes
+            that a guard excludes.
 
     Raises:
-        ModelError: the file is broken, sizes are missing, or the memory limit is too small.
+        ModelError: the file is broken, sizes are missing (with `strict_shapes`), or the memory limit is too small.
         ArgumentError: there is no such pass or planner.
         OptionError: an option has no effect for this target or these sizes.
         BuildError: the target is unknown or code generation failed.
@@ -104,6 +120,7 @@ def compile_model(
     return compile_with(source, CompileOptions(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
         fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts, strict_annotations,
+        strict_shapes,
     ))  # fmt: skip
 
 
@@ -111,18 +128,47 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
     """`compile_model` with its options as one value. Raises as it does."""
     platform = platform_of(options.target, options.threads)
     report = Report(platform.name, platform.threads)
-    with interruptible():
-        with report.stage("import"):
-            graph = import_with(source, platform, options)
-        with use.tuned(options.tuned):
-            model = compile_graph(graph, platform, options, report)
-    if isinstance(model, DynamicModel):
-
-        def compile_for(sizes: Mapping[str, int]) -> Model:
-            return compile_with(source, replace(options, dims={**options.dims, **sizes}, symbolic=False))
-
-        model.compile_for = compile_for
+    with _COMPILING, interruptible():
+        try:
+            model = _compiled(source, platform, options, report)
+        except (NotSymbolic, SizesMissing, NeedsNumbers) as refusal:
+            if options.strict_shapes or _asks_for_symbols(options):
+                raise
+            report = Report(platform.name, platform.threads)
+            specialiser = Specialiser(Source(source), options, report, compile_with)
+            return PerCallModel(specialiser, report, str(refusal))
+        if isinstance(model, DynamicModel):
+            model.specialiser = Specialiser(Source(source), options, report, compile_with)
     return model
+
+
+def _asks_for_symbols(options: CompileOptions) -> bool:
+    return options.symbolic is True or any(isinstance(value, tuple) for value in options.dims.values())
+
+
+def _compiled(
+    source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions, report: Report
+) -> Model:
+    """The model for all sizes, or those that the options give.
+
+    Raises:
+        NotSymbolic, SizesMissing, NeedsNumbers: sizes must be numbers that are none.
+    """
+    with report.stage("import"):
+        graph = import_with(source, platform, options)
+        if graph.symbols is not None and not options.strict_shapes and not _asks_for_symbols(options):
+            why = needs_numbers(graph, lambda shapes: import_at(source, shapes, options))
+            if why is not None:
+                raise NotSymbolic(why, None)
+    with use.tuned(options.tuned):
+        return compile_graph(graph, platform, options, report)
+
+
+def import_at(
+    source: str | Path | onnx.ModelProto | bytes, shapes: Mapping[str, Sequence[int]], options: CompileOptions
+) -> Graph:
+    """The graph for these shapes of the inputs. Raises `ModelError`."""
+    return import_model(source, options.dims, {**shapes, **options.shapes}, False, options.bind)
 
 
 def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions) -> Graph:
@@ -136,7 +182,7 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     options.pipeline(platform)
     options.refuse_ignored(platform)
     numbers = platform.kind in ("gpu", "c99")
-    symbolic = bool(options.symbolic) if numbers else options.symbolic
+    symbolic = bool(options.symbolic) if numbers else options.symbolic is not False
     graph = import_model(source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations)
     if graph.symbols is None:
         return graph

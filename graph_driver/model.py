@@ -20,6 +20,7 @@ from polyc.graph_driver.report import Report
 from polyc.poly.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.dynamic.specialising import Specialisation
     from polyc.graph_driver.execution.reference import HostNode
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.ir import Graph
@@ -116,6 +117,18 @@ class Model:
     def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
         """The loaded program for inputs of these sizes."""
         return self._executor or self.executor()
+
+    def model_for(self, inputs: Mapping[str, Any]) -> Model:
+        """The model that runs inputs of these shapes: this one, or one that was specialised (now, if need be).
+
+        Raises:
+            ArgumentError: there is none for these shapes.
+        """
+        return self
+
+    def specialisations(self) -> tuple[Specialisation, ...]:
+        """The models that were compiled for the shapes of a call and are kept, the one used last at the end."""
+        return ()
 
     def _parts(self, executor: Executor, alone: frozenset[int]) -> Parts:
         """The plan cut into parts, with their code; the last `KEPT_PARTS` are kept."""

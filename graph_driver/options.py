@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 
+class NeedsNumbers(OptionError):
+    """An option that would have no effect for symbolic sizes."""
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The options of `polyc.graph_driver.compile_model.compile_model`, by the same names and with the same meaning.
@@ -50,6 +54,7 @@ class CompileOptions:
     contiguous: Groups = ()
     layouts: str = "auto"
     strict_annotations: bool = False
+    strict_shapes: bool = False
 
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "bind"):
@@ -92,7 +97,8 @@ class CompileOptions:
         for where in (platform.kind, *beside):
             for name, why in IGNORED.get(where, {}).items():
                 if given[name] not in NOT_GIVEN[name]:
-                    raise OptionError(f"{name} has no effect for {_named(where, platform)}: {why}")
+                    kind = NeedsNumbers if where == "symbolic" else OptionError
+                    raise kind(f"{name} has no effect for {_named(where, platform)}: {why}")
 
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {

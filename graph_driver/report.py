@@ -34,6 +34,7 @@ class Report:
     bound: int = 0
     weight_bytes: int = 0
     sizes: list[str] = field(default_factory=list)
+    specialised: list[str] = field(default_factory=list)  # a line for each model made for the shapes of a call
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -79,7 +80,7 @@ class Report:
         if self.kernel_seconds:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
-        lines += [f"sizes    {line}" for line in self.sizes]
+        lines += [f"sizes    {line}" for line in (*self.sizes, *self.specialised)]
         lines += [f"decision {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.model import Model, load
+    from polyc.graph_driver.session import InferenceSession
     from polyc.poly.dtypes import bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
         ArgumentError,
@@ -96,6 +97,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
     "polyc.graph_driver.external": "register_external unregister_external",
     "polyc.graph_driver.model": "Model load",
+    "polyc.graph_driver.session": "InferenceSession",
     "polyc.poly.dtypes": "bf16 bool_ c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "polyc.poly.errors": "ArgumentError BuildError IllegalSchedule ModelError PolycError ScheduleError ScopError",
     "polyc.poly.scop": "Scop",
@@ -110,6 +112,7 @@ __all__ = [
     "Dim",
     "DslError",
     "IllegalSchedule",
+    "InferenceSession",
     "Model",
     "ModelError",
     "Operator",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.reference import HostNode
     from polyc.graph_driver.gpu.model import GpuModel
 
-FORMAT = 6
+FORMAT = 7
 MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 
@@ -199,7 +199,7 @@ def _kept(report: Report) -> dict[str, Any]:
     """The part of the report that stays true in another process; no times, so that
     the same model and options give the same bytes."""
     data = report.to_dict()
-    for key in ("seconds", "kernel_seconds", "cache_hits"):
+    for key in ("seconds", "kernel_seconds", "cache_hits", "specialised"):
         data.pop(key)
     return data
 

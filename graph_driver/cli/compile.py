@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polyc.graph_driver.artifacts.package import is_package
 from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
 from polyc.graph_driver.compile_model import compile_with
+from polyc.graph_driver.importing.sensible import chosen_text, sensible_sizes
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.options import CompileOptions, Progress
 from polyc.graph_driver.passes import manager
+from polyc.graph_driver.progress import progress_bar
 from polyc.poly.errors import ArgumentError
-
-
-@contextmanager
-def progress_bar(quiet: bool) -> Iterator[Progress | None]:
-    """A bar on stderr when that is a terminal, else nothing."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, object] = {}
-
-        def update(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
-
-        yield update
 
 
 def options_of(
@@ -77,6 +56,7 @@ def options_of(
         memory_limit=given.get("memory_limit"),
         contiguous=[names_in(text) for text in given.get("contiguous", ())],
         progress=progress,
+        strict_shapes=True,
         **{name: given[name] for name in as_they_are},
     )
 
@@ -112,10 +92,30 @@ OF_COMPILING: dict[str, Any] = {
 def compile_from(
     arguments: argparse.Namespace, shapes: Mapping[str, Sequence[int]] | None = None, symbolic: bool | None = None
 ) -> Model:
-    """Compile the model that the arguments name."""
+    """Compile the model that the arguments name.
+
+    With `symbolic` False sizes that nothing fixes are chosen, and the report says which.
+    """
     _not_compiled(arguments)
     with progress_bar(arguments.json) as progress:
-        return compile_with(arguments.model, options_of(arguments, shapes, symbolic, progress))
+        options, chosen = options_of(arguments, shapes, symbolic, progress), ""
+        if symbolic is False:
+            options, chosen = with_sizes(arguments.model, options)
+        model = compile_with(arguments.model, options)
+    model.report().sizes += [chosen] if chosen else []
+    return model
+
+
+def with_sizes(source: Path, options: CompileOptions) -> tuple[CompileOptions, str]:
+    """The options with a number for each size that nothing fixes, and a line that says which were chosen.
+
+    Raises:
+        ModelError: the file is broken, or no sizes fit.
+    """
+    sizes = sensible_sizes(source, options)
+    if not sizes:
+        return options, ""
+    return replace(options, dims={**options.dims, **sizes}), chosen_text(sizes)
 
 
 def _not_compiled(arguments: argparse.Namespace) -> None:

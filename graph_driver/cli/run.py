@@ -15,7 +15,7 @@ import numpy as np
 
 from polyc.graph_driver.artifacts.package import is_package, load
 from polyc.graph_driver.checking.check import Difference, compare, random_input, reference_outputs
-from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled
+from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled, with_sizes
 from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
 from polyc.graph_driver.execution.watching import Seen, Watch
 from polyc.graph_driver.model import Model
@@ -135,6 +135,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
     if packaged:
         raise UsageError("--differential needs the ONNX file: a compiled directory has no passes to run")
     options = options_of(arguments, {name: value.shape for name, value in inputs.items()}, symbolic=False)
+    options, _ = with_sizes(arguments.model, options)
     platform = platform_of(options.target, options.threads)
     graph = import_with(arguments.model, platform, options)
     limits = index_limits(graph)

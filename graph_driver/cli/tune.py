@@ -10,7 +10,7 @@ from typing import Any
 
 from polyc.emit import targets
 from polyc.emit.gpu.targets import is_gpu
-from polyc.graph_driver.cli.compile import options_of, progress_bar
+from polyc.graph_driver.cli.compile import options_of
 from polyc.graph_driver.cli.inspect import (
     UsageError,
     check_target,
@@ -20,6 +20,7 @@ from polyc.graph_driver.cli.inspect import (
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
+from polyc.graph_driver.progress import progress_bar
 from polyc.graph_driver.tuning import database
 from polyc.graph_driver.tuning.database import Record
 from polyc.graph_driver.tuning.kernels import SHARE, Kernel, worth_tuning

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 import islpy as isl
 
 from polyc.graph_driver.dynamic import entry
+from polyc.graph_driver.dynamic.infer import NotSymbolic
 from polyc.graph_driver.dynamic.model import DynamicModel
 from polyc.graph_driver.dynamic.plan import Template, build_template
 from polyc.graph_driver.dynamic.size import Extent
 from polyc.graph_driver.dynamic.symbols import GuardError, Symbols
 from polyc.graph_driver.execution.reference import HostNode
 from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.importing.limits import human
 from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.options import CompileOptions
@@ -97,7 +99,7 @@ def largest_arena(template: Template) -> tuple[int, dict[str, int]]:
     symbols = template.symbols
     free = [n for n, r in symbols.ranges.items() if r.high is None]
     if free:
-        raise ModelError(
+        raise SizesMissing(
             f"a memory limit needs an upper end of the sizes {', '.join(free)} (--dim {free[0]}=1..N): "
             f"the arena grows with them"
         )
@@ -121,7 +123,7 @@ def _assume(symbols: Symbols, group: Group) -> None:
                     else:
                         symbols.require_at_least(size, 0, "a kernel's sizes")
                 except GuardError as error:
-                    raise ModelError(f"{group.label} '{group.nodes[0].name}': {error}") from None
+                    raise NotSymbolic(f"{group.label} '{group.nodes[0].name}': {error}", None) from None
 
 
 def _constraint(symbols: Symbols, c: isl.Constraint) -> Extent:

@@ -20,7 +20,7 @@ def template_to_data(t: Template) -> dict[str, Any]:
     """Everything but the plan at the representative sizes."""
     s, a = t.symbols, t.arena
     return {
-        "ranges": {n: [r.low, r.high, r.typical] for n, r in s.ranges.items()},
+        "ranges": {n: [r.low, r.high, r.typical, r.key] for n, r in s.ranges.items()},
         "reasons": dict(s.reasons),
         "guards": [[to_data(g.size), g.kind, g.reason] for g in s.guards],
         "shapes": {n: [to_data(e) for e in shape] for n, shape in t.shapes.items()},
@@ -41,8 +41,8 @@ def template_from_data(data: Mapping[str, Any], typical: Plan) -> Template:
             the data are not a template.
     """
     symbols = Symbols()
-    for name, (low, high, usual) in data["ranges"].items():
-        symbols.new(str(name), int(low), None if high is None else int(high), int(usual))
+    for name, (low, high, usual, key) in data["ranges"].items():
+        symbols.new(str(name), int(low), None if high is None else int(high), int(usual), str(key))
     symbols.reasons.update({str(n): str(r) for n, r in data["reasons"].items()})
 
     def size(raw: Any) -> Extent:

@@ -110,16 +110,19 @@ def symbols_in(tensor: Tensor) -> set[str]:
 def _shaped(found: Tensor, shape: Sequence[Extent], symbols: Symbols, what: str) -> Tensor:
     numbers = tuple(evaluate(n, symbols.typical) for n in shape)
     if numbers != found.shape:
-        raise ModelError(
+        raise NotSymbolic(
             f"{what}: result '{found.name}' is {list(shape)}, at the representative sizes {list(numbers)}, "
-            f"but onnx infers {list(found.shape or ())}"
+            f"but onnx infers {list(found.shape or ())}",
+            None,
         )
     return replace(found, shape=tuple(shape), const=None)
 
 
 def _valued(found: Tensor, value: np.ndarray, symbols: Symbols, what: str) -> Tensor:
     if value.shape != found.shape:
-        raise ModelError(f"{what}: result '{found.name}' has shape {list(value.shape)}, not {list(found.shape or ())}")
+        raise NotSymbolic(
+            f"{what}: result '{found.name}' has shape {list(value.shape)}, not {list(found.shape or ())}", None
+        )
     assert found.dtype is not None
     if any(isinstance(n, Size) for n in value.reshape(-1)):
         return replace(found, shape=value.shape, const=None, sizes=value)

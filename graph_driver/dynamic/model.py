@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyc.graph_driver.dynamic import entry
+from polyc.graph_driver.dynamic.for_shapes import ModelForShapes
 from polyc.graph_driver.dynamic.plan import Template
 from polyc.graph_driver.dynamic.size import Size, evaluate
+from polyc.graph_driver.dynamic.specialising import Shapes, Specialisation, Specialiser
 from polyc.graph_driver.execution.execute import Executor
 from polyc.graph_driver.execution.run_memory import Shared
 from polyc.graph_driver.fusion.joined import Group
@@ -25,14 +27,11 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.reference import HostNode
 
-Shapes = tuple[tuple[int, ...], ...]
 KEPT_SIZES = 64
 """How many combinations of sizes are remembered: a plan with its numbers each, no code."""
-KEPT_SPECIALISED = 8
-"""How many models compiled for fixed sizes are kept beside the one for all sizes."""
 
 
-class DynamicModel(Model):
+class DynamicModel(ModelForShapes):
     """A model compiled once for all sizes; `plan` is the plan at the representative sizes.
 
     The first call with new sizes evaluates the formulas (a millisecond or so); the last `KEPT_SIZES`
@@ -49,42 +48,71 @@ class DynamicModel(Model):
         self._binding = threading.Lock()
         self._addresses: tuple[dict[str, int], int] | None = None
         self._shared: Shared | None = None
-        self.compile_for: Callable[[dict[str, int]], Model] | None = None
-        self._special: OrderedDict[Shapes, Model] = OrderedDict()
+        self.specialiser: Specialiser | None = None
 
     def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         """Run in `graph` mode, from any thread, at the sizes of the arrays.
 
+        Sizes that a guard excludes have a model compiled for them, which is kept (`specialisations()`).
+
         Raises:
             ArgumentError: names, dtypes or shapes do not fit, or the sizes are outside of what the model
-                was compiled for (the guard is named).
+                was compiled for (the guard is named) and it may not be specialised.
         """
-        if self._special and (special := self._special.get(self._key(inputs))) is not None:
+        if self.specialiser and (special := self.specialiser.kept(self._key(inputs))) is not None:
             return special(inputs, out)
-        return self.for_inputs(inputs).run(inputs, out)
+        try:
+            executor = self.for_inputs(inputs)
+        except ArgumentError as refusal:
+            return self._special_for(inputs, refusal)(inputs, out)
+        return executor.run(inputs, out)
+
+    def model_for(self, inputs: Mapping[str, Any]) -> Model:
+        """This model, or the one for the shapes of these inputs alone. Raises `ArgumentError`."""
+        if self.specialiser and (special := self.specialiser.kept(self._key(inputs))) is not None:
+            return special
+        try:
+            self.for_inputs(inputs)
+        except ArgumentError as refusal:
+            return self._special_for(inputs, refusal)
+        return self
+
+    def _special_for(self, inputs: Mapping[str, Any], refusal: ArgumentError) -> Model:
+        """The model for the shapes of these inputs, which this one refuses. Raises `ArgumentError`."""
+        if self.specialiser is None:
+            raise ArgumentError(
+                f"{refusal}; a compiled directory keeps no operators to compile for other sizes: load the ONNX "
+                f"file with polyc.compile_model, or compile it with these sizes (--dim)"
+            ) from None
+        key = self._key(inputs)
+        if not self.specialiser.at_calls or not self.specialiser.allows(key):
+            raise refusal
+        return self.specialiser.get(key, str(refusal))
+
+    def specialisations(self) -> tuple[Specialisation, ...]:
+        """The models for fixed sizes that are kept, the one used last at the end."""
+        return () if self.specialiser is None else self.specialiser.all()
 
     def specialise(self, sizes: Mapping[str, int]) -> Model:
         """Compile for these sizes alone; later calls at them run that code, a little faster.
 
-        The last `KEPT_SPECIALISED` such models are kept (their kernels stay in the disk cache).
+        The last few such models are kept (`specialisations()`; their kernels stay in the disk cache).
 
         Raises:
             ArgumentError: a size is missing or outside of its range.
             BuildError: the model was loaded from a directory, which keeps no operators to compile.
         """
-        if self.compile_for is None:
+        if self.specialiser is None:
             raise BuildError(f"{self.name} was loaded from a compiled directory: specialise the ONNX file instead")
         key = self._shapes_at(sizes)
-        self.template.symbols.check(sizes)
-        with self._binding:
-            found = self._special.get(key)
-            if found is None:
-                named = {self.template.symbols.ranges[n].key: v for n, v in sizes.items()}
-                found = self._special[key] = self.compile_for(named)
-            self._special.move_to_end(key)
-            while len(self._special) > KEPT_SPECIALISED:
-                self._special.popitem(last=False)
-        return found
+        why = "asked for"
+        try:
+            self.template.symbols.check(sizes)
+        except ArgumentError as refusal:
+            if not self.specialiser.allows(key):
+                raise
+            why = str(refusal)
+        return self.specialiser.get(key, why)
 
     def executor(self) -> Executor:
         """The program at the representative sizes."""

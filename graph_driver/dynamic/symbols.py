@@ -305,7 +305,7 @@ class Symbols:
             if values[name] < r.low or (r.high is not None and values[name] > r.high):
                 why = f" ({self.reasons[name]})" if name in self.reasons else ""
                 raise ArgumentError(
-                    f"size {name} is {values[name]}, the model was compiled for {self.range_text(name)}{why}"
+                    f"size {r.key} is {values[name]}, the model was compiled for {self.range_text(name)}{why}"
                 )
         for g in self.guards:
             if not g.holds(values):
@@ -313,11 +313,11 @@ class Symbols:
                 raise ArgumentError(f"the model was compiled for {g} ({g.reason}); given {given}")
 
     def range_text(self, name: str) -> str:
-        """`1 <= batch <= 64`."""
+        """`1 <= batch <= 64`, the size by the name that it has in the model."""
         r = self.ranges[name]
         if r.low == r.high:
-            return f"{name} = {r.low}"
-        return f"{name} >= {r.low}" if r.high is None else f"{r.low} <= {name} <= {r.high}"
+            return f"{r.key} = {r.low}"
+        return f"{r.key} >= {r.low}" if r.high is None else f"{r.low} <= {r.key} <= {r.high}"
 
     def lines(self) -> list[str]:
         """The ranges and guards for people."""

@@ -22,7 +22,7 @@ ATTEMPTS = 8
 Import = Callable[[Binder], Graph]
 
 
-def imported(run: Import, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], symbolic: bool | None) -> Graph:
+def imported(run: Import, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], symbolic: bool) -> Graph:
     """What `run` makes at the first representative sizes that fit. Arguments are those of `Binder`.
 
     Raises:

@@ -19,7 +19,7 @@ def symbol_of(input_name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) 
     """A size, or the name it is bound by: the model's own or `INPUT.AXIS`."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
-    if dim.HasField("dim_param") and dim.dim_param not in ANONYMOUS and not dim.dim_param.startswith("unk__"):
+    if dim.HasField("dim_param") and dim.dim_param not in ANONYMOUS:
         return str(dim.dim_param)
     return f"{input_name}.{axis}"
 
@@ -31,17 +31,20 @@ TYPICAL = (128, 96, 160, 192, 224, 256)
 another are told apart, and multiples of 32, as the strides of networks want them."""
 
 
+class SizesMissing(ModelError):
+    """Sizes must be numbers, and nothing says which."""
+
+
 class Binder:
-    """Collects bindings over all inputs; `notes` tells what was assumed.
+    """Collects bindings over all inputs; `notes` tells what was found of them.
 
     A value of `dims` is a number, or a range `(low, high)` (`high` None: no end) of a size that
-    stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic; with
-    `keep` None that is so when any other stays symbolic or one of them is not a leading size (leading ones
-    alone are taken as 1). The representative values are divided by `scale`.
+    stays symbolic; `symbols` then has it. With `keep` every size that nothing binds stays symbolic, too.
+    The representative values are divided by `scale`.
     """
 
     def __init__(
-        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool | None = False, scale: int = 1
+        self, dims: Mapping[str, Dim], shapes: Mapping[str, Sequence[int]], keep: bool = False, scale: int = 1
     ) -> None:
         self.scale = scale
         self.dims, self.asked = dims, keep
@@ -51,8 +54,7 @@ class Binder:
         self.further = 0  # symbols beside leading sizes
         self.sizes: dict[str, Extent] = {}
         self.keep: dict[str, tuple[int, int | None]] = {}
-        self.keep_all = keep is True
-        self.keep_rest = keep is None
+        self.keep_all = keep
         self.symbols = Symbols()
         for name, value in dims.items():
             if isinstance(value, tuple):
@@ -83,8 +85,8 @@ class Binder:
         """The shape of each input (None = the model states no rank).
 
         Raises:
-            ModelError: a given shape contradicts the model, sizes are missing (all are
-                listed), or `dims` / `shapes` name something the model does not have.
+            SizesMissing: sizes are missing (all are listed), or the rank of an input.
+            ModelError: a given shape contradicts the model, or `dims` / `shapes` name something that it does not have.
         """
         for name in self.shapes:
             if name not in inputs:
@@ -92,18 +94,14 @@ class Binder:
         for name, symbols in inputs.items():
             if name in self.shapes:
                 self._unify(name, symbols, tuple(int(s) for s in self.shapes[name]))
-        given = dict(self.sizes)
         result, missing = self._shapes(inputs)
-        if (missing or self.symbols) and self.keep_rest:
-            self.keep_all, self.sizes, self.notes, self.symbols, self.further = True, given, [], Symbols(), 0
-            result, missing = self._shapes(inputs)
-        if missing:
-            listed = ", ".join(dict.fromkeys(missing))
-            raise ModelError(f"sizes not given: {listed} (pass --dim NAME=V, dims={{...}}, or an input array)")
         unknown = sorted((set(self.sizes) | set(self.keep)) - self.used)
         if unknown:
             known = sorted({s for d in inputs.values() for s in d or () if isinstance(s, str)})
             raise ModelError(f"the model has no size named '{unknown[0]}'; it has {', '.join(known) or 'none'}")
+        if missing:
+            listed = ", ".join(dict.fromkeys(missing))
+            raise SizesMissing(f"sizes not given: {listed} (pass --dim NAME=V, dims={{...}}, or an input array)")
         return result
 
     def _shapes(self, inputs: Mapping[str, list[int | str] | None]) -> tuple[dict[str, tuple[Extent, ...]], list[str]]:
@@ -113,7 +111,7 @@ class Binder:
         for name, symbols in inputs.items():
             if symbols is None:
                 if name not in self.shapes:
-                    raise ModelError(f"input '{name}' has no shape in the model; give an input array")
+                    raise SizesMissing(f"input '{name}' has no shape in the model; give an input array")
                 result[name] = tuple(self.shapes[name])
             else:
                 result[name] = tuple(self._size(name, axis, s, missing) for axis, s in enumerate(symbols))
@@ -144,11 +142,6 @@ class Binder:
             self.used.add(kept)
             self.sizes[kept] = made = self._kept(kept, axis)
             return made
-        if axis == 0:
-            self.notes.append(f"size {symbol} of input '{name}' taken as 1 (--dim {symbol}=any keeps it symbolic)")
-            self.sizes[symbol] = 1
-            self.used.add(symbol)
-            return 1
         missing.append(symbol)
         return 0
 

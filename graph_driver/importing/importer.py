@@ -38,7 +38,7 @@ def import_model(
     source: str | Path | onnx.ModelProto | bytes,
     dims: Mapping[str, Dim] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    symbolic: bool | None = False,
+    symbolic: bool = False,
     bind: Mapping[str, Any] | None = None,
     strict_annotations: bool = False,
 ) -> Graph:
@@ -49,11 +49,13 @@ def import_model(
         dims: values of symbolic sizes, by their name in the model or as `INPUT.AXIS`; a range
             `(low, high)` keeps the size symbolic (`high` None: no end).
         shapes: concrete shapes of inputs, which bind the symbols in them.
-        symbolic: keep every size symbolic that nothing binds; None: when one of them is not a leading size.
+        symbolic: keep every size symbolic that nothing binds.
         bind: values of inputs, which become constants.
         strict_annotations: refuse a file that declares shapes which its own operators contradict.
 
     Raises:
+        SizesMissing: a size is not given that must be a number.
+        NotSymbolic: a node cannot have a size that stays symbolic.
         ModelError: for anything wrong with the file or the sizes; one line.
     """
     wrong: dict[int, list[str]] = {}  # of each attempt
@@ -183,6 +185,10 @@ class _Walker:
         if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
             return
         if not domain:
+            if proto.op_type == "SplitToSequence":
+                pieces = self.sequences.split(proto, attributes(proto, what), self._shape_of_first(proto))
+                if pieces is not None:
+                    self._body(pieces, depth)
             self.sequences.note(proto)
             part = self.sequences.replacement(proto, attributes(proto, what))
             if part is not None:
@@ -222,6 +228,9 @@ class _Walker:
             self._define(t)
         self.graph.nodes.append(node)
         known_by_import(self.graph, node)
+
+    def _shape_of_first(self, proto: onnx.NodeProto) -> tuple[Any, ...] | None:
+        return self.graph.tensors[proto.input[0]].shape if proto.input and proto.input[0] else None
 
     def _keep_symbolic(self, proto: onnx.NodeProto, what: str, captures: tuple[str, ...], depth: int) -> None:
         """A node that reads something of symbolic size: its results are formulas, or its value is one."""

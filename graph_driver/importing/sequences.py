@@ -15,6 +15,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 Known = Callable[[str], np.ndarray | None]
+MAX_PIECES = 4096
+"""Of one `SplitToSequence`; longer sequences are the host's."""
 
 
 class Sequences:
@@ -47,6 +49,55 @@ class Sequences:
             at = self._position(node, 1, len(before) - 1)
             return None if at is None else (*before[:at], *before[at + 1 :])
         return None
+
+    def split(
+        self, node: onnx.NodeProto, attrs: Mapping[str, Any], shape: tuple[Any, ...] | None
+    ) -> onnx.GraphProto | None:
+        """The pieces of a `SplitToSequence` of a tensor of this shape as tensors, which its sequence then consists of.
+
+        None when it is another operator, or when a size along the axis, or a length of the pieces, is no number.
+        """
+        if node.op_type != "SplitToSequence" or not shape:
+            return None
+        axis = int(attrs.get("axis", 0))
+        extent = shape[axis] if -len(shape) <= axis < len(shape) else None
+        lengths = self._lengths(node, extent) if isinstance(extent, int) else None
+        if not lengths or len(lengths) > MAX_PIECES or sum(lengths) != extent or min(lengths) < 0:
+            return None
+        (result,) = node.output
+        part, names = onnx.GraphProto(), [self._fresh(f"{k}@{result}") for k in range(len(lengths))]
+        if self._opset < 13:
+            part.node.append(helper.make_node("Split", node.input[:1], names, axis=axis, split=lengths))
+        else:
+            sizes = self._fresh(f"lengths@{result}")
+            part.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), sizes))
+            part.node.append(helper.make_node("Split", [node.input[0], sizes], names, axis=axis))
+        if not attrs.get("keepdims", 1) and len(node.input) < 2:
+            whole, names = names, [self._fresh(f"{n}@row") for n in names]
+            for piece, row in zip(whole, names, strict=True):
+                self._squeezed(part, piece, row, axis)
+        self.elements[result] = tuple(names)
+        return part
+
+    def _lengths(self, node: onnx.NodeProto, extent: int) -> list[int] | None:
+        """How long the pieces are along the axis; None when a run decides."""
+        if len(node.input) < 2 or not node.input[1]:
+            return [1] * extent
+        value = self._known(node.input[1])
+        if value is None:
+            return None
+        if value.ndim:
+            return [int(n) for n in value]
+        each = int(value)
+        return [min(each, extent - at) for at in range(0, extent, each)] if each > 0 else None
+
+    def _squeezed(self, part: onnx.GraphProto, name: str, result: str, axis: int) -> None:
+        if self._opset < 13:
+            part.node.append(helper.make_node("Squeeze", [name], [result], axes=[axis]))
+            return
+        axes = self._fresh(f"axis@{result}")
+        part.initializer.append(numpy_helper.from_array(np.array([axis], np.int64), axes))
+        part.node.append(helper.make_node("Squeeze", [name, axes], [result]))
 
     def _position(self, node: onnx.NodeProto, operand: int, default: int) -> int | None:
         """Where in the sequence, from 0; `default` when the operand is absent; None when a run decides."""

@@ -42,7 +42,7 @@ def test_inspect_shows_text_and_mapping(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_compile_needs_no_device(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compile", str(model), "--target", "opencl", "-o", str(tmp_path / "out")]) == 0
+    assert main(["compile", str(model), "--target", "opencl", "--dim", "N=1", "-o", str(tmp_path / "out")]) == 0
     assert "GPU kernels" in capsys.readouterr().out
     assert [*(tmp_path / "out" / "kernels").glob("*.cl")] and (tmp_path / "out" / "weights.bin").is_file()
 
@@ -51,7 +51,7 @@ def test_compile_needs_no_device(model: Path, tmp_path: Path, capsys: pytest.Cap
 def test_a_compiled_directory_runs_again(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     for _ in range(2):  # the second replaces the first
-        assert main(["compile", str(model), "--target", "opencl", "-o", str(out)]) == 0
+        assert main(["compile", str(model), "--target", "opencl", "--dim", "N=1", "-o", str(out)]) == 0
     assert main(["run", str(out), "--check", "--reference", str(model)]) == 0
     assert ": ok (limit" in capsys.readouterr().out
     assert main(["inspect", str(out), "--stage", "plan"]) == 0
@@ -89,7 +89,7 @@ def test_host_steps_and_control_flow_are_saved_too(tmp_path: Path) -> None:
 @needs_nvidia
 @pytest.mark.long
 def test_compile_writes_machine_code(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compile", str(model), "--target", "sm_90", "-o", str(tmp_path / "out")]) == 0
+    assert main(["compile", str(model), "--target", "sm_90", "--dim", "N=1", "-o", str(tmp_path / "out")]) == 0
     assert "kernels compiled to machine code" in capsys.readouterr().out
     kernels = tmp_path / "out" / "kernels"
     assert len([*kernels.glob("*.cu")]) == len([*kernels.glob("*.cubin")]) > 0

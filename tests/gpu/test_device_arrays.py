@@ -129,7 +129,8 @@ def test_kernels_take_arrays_of_other_packages() -> None:
 def test_a_model_with_inputs_on_the_device() -> None:
     device = open_device("opencl")
     for proto, host in ((network(), set()), (with_host_steps(), {"pairs"})):
-        gpu, cpu = polyc.compile_model(proto, target="opencl"), polyc.compile_model(proto)
+        dims = {} if host else {"N": 1}
+        gpu, cpu = polyc.compile_model(proto, target="opencl", dims=dims), polyc.compile_model(proto, dims=dims)
         stream = device.stream()
         for _ in range(2):
             x = np.random.default_rng().standard_normal(cpu.inputs["x"][1]).astype(np.float32)
@@ -147,6 +148,6 @@ def test_a_model_with_inputs_on_the_device() -> None:
 
 @needs_opencl
 def test_memory_that_nothing_lives_in_has_no_influence() -> None:
-    model = polyc.compile_model(network(), target="opencl")
+    model = polyc.compile_model(network(), target="opencl", dims={"N": 1})
     x = {"x": np.random.default_rng().standard_normal(model.inputs["x"][1]).astype(np.float32)}
     assert differs(poisoned_run(model, x), model(x)) == []

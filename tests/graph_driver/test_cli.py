@@ -149,7 +149,7 @@ def wrong(tmp_path: Path) -> dict[str, tuple[list[object], int, str]]:
         "no file": (["run", tmp_path / "none.onnx"], 1, "No such file"),
         "junk": (["run", tmp_path / "junk.onnx"], 1, "not an ONNX model"),
         "unknown operator": (["compile", unknown], 1, "unknown operator Frob"),
-        "missing sizes": (["run", symbolic], 1, "sizes not given: H, W"),
+        "missing sizes": (["compile", symbolic, "--target", "c"], 1, "sizes not given: H, W"),
         "bad size": (["run", symbolic, "--dim", "H=big"], 2, "expected NAME=NUMBER"),
         "unknown size": (["run", net, "--dim", "Q=1"], 1, "no size named 'Q'"),
         "unknown input": (["run", net, "--input", f"z={tmp_path}/f64.npy"], 1, "no input 'z'"),

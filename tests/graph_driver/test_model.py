@@ -200,7 +200,7 @@ def test_equal_groups_are_compiled_once() -> None:
 
 
 def test_groups_never_leave_a_value_that_others_need() -> None:
-    graph = import_model(network())
+    graph = import_model(network(), dims={"N": 1})
     manager.run(graph)
     found = groups.form_groups(graph, groups.translate(graph, lookup))
     assert sorted(n.name for g in found for n in g.nodes) == sorted(n.name for n in graph.nodes if n.domain != "polyc")

@@ -86,7 +86,7 @@ def compiled(name: str) -> Model:
         "threads": lambda: polyc.compile_model(products(), threads=2),
         "tasks": lambda: polyc.compile_model(products(), threads=2, tasks=True),
         "c": lambda: polyc.compile_model(sgd(), target="c", threads=1),
-        "network": lambda: polyc.compile_model(network(), threads=1),
+        "network": lambda: polyc.compile_model(network(), threads=1, dims={"N": 1}),
         "host": lambda: polyc.compile_model(with_host_steps(), threads=1),
         "symbolic": lambda: polyc.compile_model(products("rows"), threads=1, symbolic=True),
     }

@@ -70,6 +70,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "contiguous": ([["g0", "g1"]], {"gpu", "c99", "symbolic"}),
     "layouts": ("blocked", {"gpu", "symbolic"}),
     "strict_annotations": (True, set()),
+    "strict_shapes": (True, set()),
 }
 
 

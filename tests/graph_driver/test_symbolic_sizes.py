@@ -18,7 +18,8 @@ import polyc
 from polyc.graph_driver import kernels
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.dynamic.model import KEPT_SIZES, KEPT_SPECIALISED, DynamicModel
+from polyc.graph_driver.dynamic.model import KEPT_SIZES, DynamicModel
+from polyc.graph_driver.dynamic.specialising import KEPT as KEPT_SPECIALISED
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
@@ -194,10 +195,10 @@ def test_specialised_models_are_kept_up_to_a_bound() -> None:
     before = model({"x": x})["y"].copy()
     special = model.specialise({"batch": 2, "length": 5})
     assert type(special) is Model and special is model.specialise({"length": 5, "batch": 2})
-    assert np.array_equal(model({"x": x})["y"], before) and model._special
+    assert np.array_equal(model({"x": x})["y"], before) and len(model.specialisations()) == 1
     for batch in range(1, KEPT_SPECIALISED + 3):
         model.specialise({"batch": batch, "length": 3})
-    assert len(model._special) == KEPT_SPECIALISED
+    assert len(model.specialisations()) == KEPT_SPECIALISED
     with pytest.raises(ArgumentError, match="size length is 41"):
         model.specialise({"batch": 1, "length": 41})
     with pytest.raises(ArgumentError, match="size batch is not given"):
@@ -213,10 +214,9 @@ def test_an_unnamed_size_goes_by_its_input_and_axis() -> None:
         dynamic({"x": np.ones((6, 3, 9), np.float32)})
 
 
-def test_leading_sizes_alone_are_still_one() -> None:
-    model = compile_model(perceptron(), threads=1)
-    assert type(model) is Model and any("batch=any" in n for n in model.report().notes)
-    assert isinstance(compile_model(table(), threads=1), DynamicModel)  # length is no leading size
+def test_leading_sizes_are_symbolic_like_others() -> None:
+    assert isinstance(compile_model(perceptron(), threads=1), DynamicModel)
+    assert isinstance(compile_model(table(), threads=1), DynamicModel)
 
 
 @pytest.mark.parametrize(
@@ -365,4 +365,4 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert command("compile", file, "-o", out, "--dim", "length=8..")[0] == 0
     assert command("compile", file, "-o", out, "--dim", "length=1..x")[0] == 2
     code, text = command("compile", file, "--target", "c", "-o", tmp_path / "c", "--dim", "length=any")
-    assert code == 1 and "give the sizes" in text
+    assert code == 1 and "sizes not given: batch" in text

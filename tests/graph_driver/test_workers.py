@@ -29,7 +29,7 @@ from polyc.graph_driver.worker import Compiled, Job
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """The kernels of the small network, with an empty cache."""
     monkeypatch.setenv("POLYC_CACHE", str(tmp_path / "cache"))
-    graph = import_model(network())
+    graph = import_model(network(), dims={"N": 1})
     manager.run(graph)
     found = groups.form_groups(graph, groups.translate(graph, lookup))
     return [Job(g.text, f"k{n}", targets.host(), 1) for n, g in enumerate(found)]
@@ -106,14 +106,14 @@ def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypa
     from polyc.graph_driver.artifacts import memo
     from polyc.graph_driver.checking.check import compare, random_input
 
-    expected = compile_model(network(), threads=1)
+    expected = compile_model(network(), threads=1, dims={"N": 1})
     monkeypatch.setattr(memo, "find", lambda *_: None)
     monkeypatch.setattr(memo, "store", lambda *_: None)
     monkeypatch.setattr(
         kernels, "compile_all",
         lambda todo, progress=None: {j.symbol: "refused by the test" for j in todo},
     )  # fmt: skip
-    found = compile_model(network(), threads=1)
+    found = compile_model(network(), threads=1, dims={"N": 1})
     assert {o for o, _, _ in found.report().host} >= {"Conv", "Gemm", "Softmax"}
     assert any("compiled in parts: refused by the test" in n for n in found.report().notes)
     assert all("no code: refused by the test" in reason for _, _, reason in found.report().host)

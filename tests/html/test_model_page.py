@@ -38,7 +38,8 @@ def test_the_page_opens(make: Any, tmp_path: Path) -> None:
 
 def test_the_document_says_what_the_plan_says(tmp_path: Path) -> None:
     path = saved(network(), tmp_path)
-    data, plan = document_of_model(path, CompileOptions()), compile_model(str(path), threads=1).plan
+    dims = {"N": 1}
+    data, plan = document_of_model(path, CompileOptions(dims=dims)), compile_model(str(path), threads=1, dims=dims).plan
     assert [s["label"] for s in data["steps"]] == [s.label for s in plan.steps]
     assert [s["args"] for s in data["steps"]] == [list(s.args) for s in plan.steps]
     assert (data["memory"]["peak"], data["memory"]["bound"]) == (plan.peak, plan.bound)

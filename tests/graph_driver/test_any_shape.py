@@ -1,0 +1,258 @@
+"""`compile_model(path)(feeds)` with nothing said of sizes: symbolic where that can be, else specialised to the call."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tiny_models import model_of
+
+import polyc
+from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.dynamic.per_call import PerCallModel
+from polyc.graph_driver.dynamic.specialising import KEPT
+from polyc.graph_driver.model import Model
+from polyc.poly.errors import ArgumentError, BuildError, ModelError
+
+I = TensorProto.INT64
+
+
+def reference(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What ONNX Runtime computes."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds), strict=True))
+
+
+def same(model: onnx.ModelProto, compiled: Model, feeds: dict[str, np.ndarray]) -> None:
+    """The compiled model gives what ONNX Runtime does."""
+    ours = compiled(feeds)
+    for name, wanted in reference(model, feeds).items():
+        assert ours[name].dtype == wanted.dtype and ours[name].shape == wanted.shape
+        assert np.allclose(ours[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def perceptron(batch: Any = "batch") -> onnx.ModelProto:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    return model_of(nodes, {"x": [batch, 12]}, {"y": [batch, 5]}, {"w": numbers(12, 5)})
+
+
+def squeezed() -> onnx.ModelProto:
+    """`Squeeze` without axes: what it does depends on whether the batch is 1."""
+    nodes = [helper.make_node("Squeeze", ["x"], ["s"]), helper.make_node("Exp", ["s"], ["y"])]
+    return model_of(nodes, {"x": ["batch", 1, 6]}, {"y": None}, {})
+
+
+def counted() -> onnx.ModelProto:
+    """A loop over the rows of `x` that adds them up and keeps each sum."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+            helper.make_node("Add", ["sum", "row"], ["total"]),
+            helper.make_node("Identity", ["total"], ["kept"]),
+            helper.make_node("Identity", ["go"], ["on"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", I, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("sum", TensorProto.FLOAT, [4]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("total", TensorProto.FLOAT, [4]),
+            helper.make_tensor_value_info("kept", TensorProto.FLOAT, [4]),
+        ],
+    )
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], end=1),
+        helper.make_node("Squeeze", ["shape"], ["count"]),
+        helper.make_node("Loop", ["count", "", "zero"], ["last", "all"], body=body),
+    ]
+    return model_of(nodes, {"x": ["steps", 4]}, {"last": [4], "all": None}, {"zero": np.zeros(4, np.float32)})
+
+
+def in_pieces() -> onnx.ModelProto:
+    """A sequence of as many pieces as there are rows, joined the other way round."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["pieces"], axis=0),
+        helper.make_node("ConcatFromSequence", ["pieces"], ["y"], axis=1),
+    ]
+    return model_of(nodes, {"x": ["rows", 3]}, {"y": None}, {})
+
+
+def test_a_leading_size_is_free() -> None:
+    compiled = polyc.compile_model(perceptron(), threads=1)
+    assert isinstance(compiled, DynamicModel)
+    for batch in (1, 2, 7):
+        same(perceptron(), compiled, {"x": numbers(batch, 12)})
+    assert compiled.specialisations() == ()
+
+
+def test_a_size_that_a_guard_excludes_is_specialised() -> None:
+    compiled = polyc.compile_model(squeezed(), threads=1)
+    assert isinstance(compiled, DynamicModel)
+    same(squeezed(), compiled, {"x": numbers(3, 1, 6)})
+    assert not compiled.specialisations()
+    for _ in range(2):
+        same(squeezed(), compiled, {"x": numbers(1, 1, 6)})
+    (special,) = compiled.specialisations()
+    assert special.shapes == {"x": (1, 1, 6)} and special.seconds > 0 and "batch >= 2" in special.why
+    assert "sizes    specialised to x[1, 1, 6] in " in str(compiled.report())
+    assert compiled.model_for({"x": numbers(1, 1, 6)}) is special.model
+    assert compiled.model_for({"x": numbers(5, 1, 6)}) is compiled
+    for mode in ("graph", "eager", "mixed"):
+        eager = ["Exp"] if mode == "mixed" else []
+        assert compiled.run({"x": numbers(1, 1, 6)}, mode, eager)["y"].shape == (6,)
+    assert compiled.inspect({"x": numbers(1, 1, 6)}, ["y"])["y"].shape == (6,)
+
+
+@pytest.mark.parametrize("make", [counted, in_pieces], ids=["loop", "sequence"])
+def test_a_count_of_a_loop_or_a_sequence_is_a_number_of_each_call(make: Any) -> None:
+    model = make()
+    compiled = polyc.compile_model(model, threads=1)
+    assert isinstance(compiled, PerCallModel)
+    for rows in (1, 5):
+        feeds = {"x": numbers(rows, 4 if make is counted else 3)}
+        same(model, compiled, feeds)
+        assert not compiled.model_for(feeds).report().host
+    assert [s.shapes["x"][0] for s in compiled.specialisations()] == [1, 5]
+    text = str(compiled.report())
+    assert "numbers of each call" in text and "specialised to x[5, " in text
+
+
+def test_strict_shapes_refuses_instead() -> None:
+    compiled = polyc.compile_model(squeezed(), threads=1, strict_shapes=True)
+    assert compiled({"x": numbers(2, 1, 6)})["y"].shape == (2, 6)
+    with pytest.raises(ArgumentError, match="compiled for batch >= 2"):
+        compiled({"x": numbers(1, 1, 6)})
+    with pytest.raises(ModelError, match="sizes not given: batch"):
+        polyc.compile_model(perceptron(), threads=1, strict_shapes=True, symbolic=False)
+
+
+def test_what_was_asked_for_or_is_in_the_file_is_not_specialised() -> None:
+    asked = polyc.compile_model(squeezed(), threads=1, dims={"batch": (2, 4)})
+    for batch in (1, 5):
+        with pytest.raises(ArgumentError, match="2 <= batch <= 4"):
+            asked({"x": numbers(batch, 1, 6)})
+    open_ = polyc.compile_model(squeezed(), threads=1)
+    for wrong in ((2, 1, 5), (1, 1, 5), (2, 6), (2, 2, 6)):
+        with pytest.raises(ArgumentError, match="compiled for"):
+            open_({"x": numbers(*wrong)})
+    assert not asked.specialisations() and not open_.specialisations()
+
+
+def test_sizes_of_one_name_may_differ_where_the_operators_do_not_mind() -> None:
+    model = model_of([helper.make_node("Add", ["a", "b"], ["y"])], {"a": ["n", 3], "b": ["n", 3]}, {"y": None}, {})
+    compiled = polyc.compile_model(model, threads=1)
+    for a, b in ((4, 4), (4, 1), (1, 4)):
+        same(model, compiled, {"a": numbers(a, 3), "b": numbers(b, 3)})
+    with pytest.raises(ArgumentError, match=r"does not run at a\[4, 3\], b\[2, 3\]"):
+        compiled({"a": numbers(4, 3), "b": numbers(2, 3)})
+
+
+def test_no_rows_at_all() -> None:
+    compiled = polyc.compile_model(perceptron(), threads=1)
+    same(perceptron(), compiled, {"x": numbers(0, 12)})
+
+
+def test_an_input_of_unknown_rank() -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": None}, {"y": None}, {})
+    compiled = polyc.compile_model(model, threads=1)
+    for shape in ((3,), (2, 4), ()):
+        same(model, compiled, {"x": numbers(*shape)})
+
+
+@pytest.mark.parametrize("name", ["unk__316", "N", "a.b-c d", "p2o.DynamicDimension.0"])
+def test_names_of_sizes_are_those_of_the_file(name: str) -> None:
+    compiled = polyc.compile_model(perceptron(name), threads=1)
+    assert isinstance(compiled, DynamicModel)
+    assert [r.key for r in compiled.template.symbols.ranges.values()] == [name]
+    assert f"size {name} >= 1" in str(compiled.report())
+    assert type(polyc.compile_model(perceptron(name), threads=1, dims={name: 2})) is Model
+
+
+def test_an_unnamed_size_has_a_stable_name() -> None:
+    compiled = polyc.compile_model(perceptron(None), threads=1)
+    assert "size x.0 >= 1" in str(compiled.report())
+
+
+def test_options_that_need_numbers() -> None:
+    compiled = polyc.compile_model(perceptron(), threads=1, contiguous=[["h"]])
+    assert isinstance(compiled, PerCallModel) and "contiguous" in compiled.why
+    never = polyc.compile_model(perceptron(), threads=1, symbolic=False)
+    assert isinstance(never, PerCallModel)
+    with pytest.raises(BuildError, match="compiled for the shapes of each call"):
+        _ = never.plan
+    with pytest.raises(BuildError, match="give the sizes"):
+        never.save("nowhere")
+    with pytest.raises(ArgumentError, match=r"input 'x' has shape \[2, 3\], the model is for x\[batch, 12\]"):
+        never({"x": numbers(2, 3)})
+    with pytest.raises(ArgumentError, match="input 'x' is missing"):
+        never({})
+    same(perceptron(), never, {"x": numbers(2, 12)})
+    assert never.plan.inputs == ("x",) or list(never.plan.inputs) == ["x"]
+    assert never.specialisations()[0].model.plan is never.plan
+
+
+def test_they_are_kept_up_to_a_bound_and_made_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = polyc.compile_model(squeezed(), threads=1, symbolic=False)
+    failed: list[BaseException] = []
+
+    def call(batch: int) -> None:
+        try:
+            assert compiled({"x": numbers(batch, 1, 6)})["y"].size == 6 * batch
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=call, args=(1 + k % 2,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed and len(compiled.report().specialised) == 2
+    for batch in range(3, KEPT + 3):
+        call(batch)
+    assert not failed and len(compiled.specialisations()) == KEPT
+    assert [s.shapes["x"][0] for s in compiled.specialisations()][-1] == KEPT + 2
+
+
+def test_a_file_that_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "m.onnx"
+    onnx.save(squeezed(), file)
+    monkeypatch.chdir(tmp_path)
+    compiled = polyc.compile_model("m.onnx", threads=1)
+    monkeypatch.chdir(os.sep)
+    assert compiled({"x": numbers(1, 1, 6)})["y"].shape == (6,)
+    onnx.save(perceptron(), file)
+    with pytest.raises(ModelError, match="has changed since it was compiled"):
+        compiled.specialise({"batch": 4})  # type: ignore[attr-defined]
+
+
+def test_a_protobuf_that_changes_later_changes_nothing() -> None:
+    model = squeezed()
+    compiled = polyc.compile_model(model, threads=1)
+    model.graph.node[1].op_type = "Neg"
+    same(squeezed(), compiled, {"x": numbers(1, 1, 6)})
+
+
+def test_a_compiled_directory_says_why_it_cannot(tmp_path: Path) -> None:
+    polyc.compile_model(squeezed(), threads=1).save(tmp_path / "m")
+    loaded = polyc.load(tmp_path / "m")
+    assert loaded({"x": numbers(3, 1, 6)})["y"].shape == (3, 6)
+    with pytest.raises(ArgumentError, match="batch >= 2.*a compiled directory keeps no operators"):
+        loaded({"x": numbers(1, 1, 6)})
+    assert loaded.specialisations() == ()
