@@ -159,7 +159,7 @@ def wrong(tmp_path: Path) -> dict[str, tuple[list[object], int, str]]:
         "pickled input": (["run", net, "--input", f"x={tmp_path}/object.npy"], 1, "not an array"),
         "input dtype": (["run", net, "--input", f"x={tmp_path}/f64.npy"], 1, "dtype float64"),
         "input rank": (["run", net, "--input", f"x={tmp_path}/small.npy"], 1, "rank 5"),
-        "unknown target": (["compile", net, "--target", "abacus"], 2, "no target 'abacus'"),
+        "unknown target": (["compile", net, "--target", "abacus"], 2, "unknown target 'abacus'"),
         "threads": (["compile", net, "--threads", "0"], 2, "at least 1"),
         "output folder": (["compile", net, "-o", tmp_path / "full", "--threads", "1"], 1, "no compiled model"),
         "unwritable": (["compile", net, "-o", "/proc/none/x", "--threads", "1"], 1, "cannot write"),
