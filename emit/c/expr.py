@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from polyc.emit.c import vector as c_vector
 from polyc.emit.c.types import MASK_BITS, c_type
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
-from polyc.poly.dtypes import BY_NAME, DType, f32
+from polyc.emit.passes.simplify import simplify_expr
+from polyc.poly.dtypes import BY_NAME, DType, f32, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
@@ -228,11 +229,10 @@ class ExprPrinter:
             return f"({self._mask(e.a, bits)} {'&' if e.op in ('and', '&') else '|'} {self._mask(e.b, bits)})"
         if isinstance(e, Unary) and e.op in ("not", "~"):
             return f"(~{self._mask(e.a, bits)})"
-        m = self.helpers.vector(bits, e.lanes)
         same_width = isinstance(e, Binary) and e.a.dtype.bits == bits.bits and e.a.dtype.name not in _HALF
         if isinstance(e, Binary) and e.op in COMPARISONS and same_width and e.a.dtype.kind != "bool":
             return self._compare(e)
-        return f"__builtin_convertvector({self.expr(e)}, {m})"
+        return c_vector.conversion(self.expr(e), BY_NAME["i8"], bits, e.lanes, self.helpers.vector)
 
     def _helper(self, op: str, dtype: DType, x: list[str]) -> str:
         name = f"{_HELPER[op]}_{dtype.name if dtype.kind != 'bool' else 'u8'}"
@@ -255,9 +255,8 @@ class ExprPrinter:
             a = self.expr(e.args[0])
             name = f"isnan_{self.helpers.vector(dtype, lanes)}"
             mask, t = self.helpers.vector(BY_NAME["bool_"], lanes), c_type(dtype, lanes)
-            self.helpers.functions[name] = (
-                f"static inline {mask} {name}({t} a) {{ return __builtin_convertvector(a != a, {mask}); }}"
-            )
+            narrow = self._to_mask("(a != a)", dtype, lanes)
+            self.helpers.functions[name] = f"static inline {mask} {name}({t} a) {{ return {narrow}; }}"
             return f"{name}({a})"
         if e.fn in ("fma", "sqrt", "floor", "ceil", "trunc", "round"):
             name = f"{e.fn}_{self.helpers.vector(dtype, lanes)}"
@@ -295,7 +294,7 @@ class ExprPrinter:
         if to == source:
             return a
         if lanes > 1 and not {to.name, source.name} & set(_HALF) and "bool" not in (to.kind, source.kind):
-            return f"__builtin_convertvector({a}, {self.helpers.vector(to, lanes)})"
+            return c_vector.conversion(a, source, to, lanes, self.helpers.vector)
 
         def one(x: list[str]) -> str:
             text = x[0]
@@ -323,9 +322,8 @@ class ExprPrinter:
         return f"{name}({self._mask(e.cond, bits)}, {a}, {b})"
 
     def _to_mask(self, text: str, operand: DType, lanes: int) -> str:
-        t = self.helpers.vector(BY_NAME["bool_"], lanes)
         assert operand.bytes * 8 in MASK_BITS
-        return f"__builtin_convertvector({text}, {t})"
+        return c_vector.conversion(text, BY_NAME[f"i{operand.bytes * 8}"], BY_NAME["bool_"], lanes, self.helpers.vector)
 
     # ---- lane by lane --------------------------------------------------------------------
 
@@ -380,36 +378,53 @@ class ExprPrinter:
     def _memory_function(
         self, what: str, array: str, index: tuple[Expr, ...], dtype: DType, lanes: int, mask: Expr | None
     ) -> tuple[str, str]:
-        """A gather or scatter over lanes, masked or not."""
+        """A function that loads or stores lanes which are not one piece of memory, or under a mask; its arguments.
+
+        Where lanes are a number of elements apart that all share, the function takes the first one and that number.
+        """
         t, element = self.helpers.vector(dtype, lanes), self.helpers.element(dtype)
-        ramp = index[-1]
-        if isinstance(ramp, Ramp) and ramp.stride == 1 and all(i.lanes == 1 for i in index[:-1]):
-            kind, at, place, start = "_row", "int64_t", "at + l", self.address(array, (*index[:-1], ramp.base))
+        ramps = [k for k, e in enumerate(index) if isinstance(e, Ramp)]
+        name = f"{what}{'_masked' if mask is not None else ''}"
+        if len(ramps) == 1 and all(e.lanes == 1 or isinstance(e, (Ramp, Broadcast)) for e in index):
+            first = tuple(e.base if isinstance(e, Ramp) else e.a if isinstance(e, Broadcast) else e for e in index)
+            arguments = f"{array}, {self.address(array, first)}"
+            ramp = index[ramps[0]]
+            assert isinstance(ramp, Ramp)
+            inner = self.buffers[array].shape[ramps[0] + 1 :]
+            if ramp.stride == 1 and not inner:
+                name, at, place = f"{name}_row_{t}", "int64_t at", "at + {}"
+            else:
+                name, at, place = f"{name}_apart_{t}", "int64_t at, int64_t step", "at + {} * step"
+                arguments += f", {self._apart(ramp.stride, inner)}"
         else:
-            at, place, start = self.helpers.vector(BY_NAME["i64"], lanes), "at[l]", self.address(array, index)
-            kind = ""
-        name = f"{what}{'_masked' if mask is not None else ''}{kind}_{t}"
-        parameters = f"{'const ' if what == 'load' else ''}{element} *p, {at} at"
-        arguments = f"{array}, {start}"
+            name, at, place = f"{name}_{t}", f"{self.helpers.vector(BY_NAME['i64'], lanes)} at", "at[{}]"
+            arguments = f"{array}, {self.address(array, index)}"
+        parameters = f"{'const ' if what == 'load' else ''}{element} *p, {at}"
         if mask is not None:
             parameters += f", {self.helpers.vector(BY_NAME['bool_'], lanes)} m"
             arguments += f", {self.expr(mask)}"
-        guard = "if (m[l]) " if mask is not None else ""
-        read, written = (
-            (f"-(int8_t)(p[{place}] != 0)", "(v[l] & 1)") if dtype.kind == "bool" else (f"p[{place}]", "v[l]")
-        )
-        if what == "load":
-            text = (
-                f"static inline {t} {name}({parameters}) {{ {t} r = {{0}}; "
-                f"for (int l = 0; l < {lanes}; l++) {guard}r[l] = {read}; return r; }}"
-            )
+
+        def read(lane: object) -> str:
+            text = f"p[{place.format(lane)}]"
+            return f"-(int8_t)({text} != 0)" if dtype.kind == "bool" else text
+
+        each = f"for (int l = 0; l < {lanes}; l++) {'if (m[l]) ' if mask is not None else ''}"
+        if what == "store":
+            value = "(v[l] & 1)" if dtype.kind == "bool" else "v[l]"
+            text = f"static inline void {name}({parameters}, {t} v) {{ {each}p[{place.format('l')}] = {value}; }}"
+        elif mask is None:  # gcc makes vectors of this, and stores of single lanes of a loop
+            text = f"static inline {t} {name}({parameters}) {{ return ({t}){{{', '.join(map(read, range(lanes)))}}}; }}"
         else:
-            text = (
-                f"static inline void {name}({parameters}, {t} v) {{ "
-                f"for (int l = 0; l < {lanes}; l++) {guard}p[{place}] = {written}; }}"
-            )
+            text = f"static inline {t} {name}({parameters}) {{ {t} r = {{0}}; {each}r[l] = {read('l')}; return r; }}"
         self.helpers.functions[name] = text
         return name, arguments
+
+    def _apart(self, stride: int, inner: tuple[Expr, ...]) -> str:
+        """How many elements lie between lanes that are `stride` apart along the axis before `inner`."""
+        number: Expr = Const(stride, i64)
+        for e in inner:
+            number = Binary("*", number, e if e.dtype == i64 else Cast(e, i64), i64)
+        return self.expr(simplify_expr(number))
 
     def _hreduce(self, e: HReduce) -> str:
         lanes, t = e.a.lanes, self.helpers.vector(e.a.dtype, e.a.lanes)

@@ -21,6 +21,32 @@ def bits_of(dtype: DType, lanes: int, vector: Callable[[DType, int], str]) -> st
     return vector(BY_NAME[f"i{max(8, dtype.bits)}"], lanes)
 
 
+def conversion(text: str, source: DType, to: DType, lanes: int, vector: Callable[[DType, int], str]) -> str:
+    """A vector of `source` converted to `to`, in steps that gcc has instructions for.
+
+    gcc 12 converts lane by lane where widths differ by more than a factor of 2, and between floats and integers of
+    less than 32 bits. (Values that the narrower type does not have are undefined for floats; here as for scalars.)
+    """
+    for step in [*_between(source, to), to]:
+        text = f"__builtin_convertvector({text}, {vector(step, lanes)})"
+    return text
+
+
+def _between(source: DType, to: DType) -> list[DType]:
+    """The types on the way from one type to another."""
+    if source.is_float and to.is_float:
+        return []
+    if source.is_float or to.is_float:
+        whole = to if source.is_float else source
+        if whole.bits >= 32:
+            return []
+        i32 = BY_NAME["i32"]
+        return [i32, *_between(i32, to)] if source.is_float else [*_between(source, i32), i32]
+    low, high = sorted((max(8, source.bits), max(8, to.bits)))
+    widths = [w for w in (16, 32) if low < w < high]
+    return [BY_NAME[f"i{w}"] for w in (widths if source.bits < to.bits else reversed(widths))]
+
+
 def machine_function(fn: str, dtype: DType, lanes: int, name: str) -> str | None:
     """A function of whole vectors for `fma`, `sqrt` and rounding, or None when there is no builtin.
 

@@ -219,7 +219,7 @@ def test_a_model_is_tuned_kernel_by_kernel(tmp_path: Path, capsys: pytest.Captur
         (["tune", "examples/matmul.py:matmul"], "needs values for M, K, N"),
         (["tune", "examples/matmul.py:matmul", "--trials", "0"], "--trials must be at least 1"),
         (["tune", "examples/matmul.py:matmul", "--limit", "0"], "--limit must be positive"),
-        (["tune", "examples/matmul.py:matmul", "--target", "cuda"], "kernels are tuned by running them on this machine's CPU"),
+        (["tune", "examples/matmul.py:matmul", "--target", "cuda"], "kernels are tuned by running them"),
         (["tune", "nothing.onnx"], "nothing.onnx"),
     ],
 )
