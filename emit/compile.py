@@ -14,6 +14,7 @@ from polyc.emit.kernel import Kernel, Native, Report, unsupported
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL
 from polyc.emit.loop_ir.loops import Buffer, Function
+from polyc.emit.lowering.checks import wanted
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
 from polyc.emit.passes.prefetch import prefetch_panels
@@ -40,11 +41,13 @@ def compile_kernel(
     threads: int = 1,
     name: str | None = None,
     notes: Sequence[str] = (),
+    checks: bool | None = None,
 ) -> Kernel:
     """Lower, print, compile (or find in the cache) and load.
 
     `backend`: `llvm` needs no compiler; `c` needs gcc or clang; `interp` runs the loop IR in
-    Python. `threads` > 1 runs parallel loops on a pool. `notes` start the kernel's report.
+    Python. `threads` > 1 runs parallel loops on a pool. `notes` start the kernel's report. `checks`: whether
+    accesses that may leave their arrays are checked (None: unless `POLYC_CHECK=0`).
 
     Raises:
         BuildError: unknown back end or target, no C compiler, or no code for this tree.
@@ -54,7 +57,7 @@ def compile_kernel(
     machine = target if isinstance(target, Target) else targets.get(target)
     report = Report(notes=[*notes])
     with interruptible(), time_limit(scop.name):
-        function = optimised_function(scop, tree, name or scop.name, machine, backend, report)
+        function = optimised_function(scop, tree, name or scop.name, machine, backend, report, wanted(checks))
         native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return Kernel(scop, function, machine, backend, threads, native, report)
@@ -81,10 +84,12 @@ def compile_step(
     return function, scratch, native, report
 
 
-def optimised_function(scop: Scop, tree: Node, name: str, target: Target, backend: str, report: Report) -> Function:
-    """The finished loop IR."""
+def optimised_function(
+    scop: Scop, tree: Node, name: str, target: Target, backend: str, report: Report, checks: bool = False
+) -> Function:
+    """The finished loop IR, with `checks` of accesses if wanted."""
     with _stage(report, "lower"):
-        function = lower(scop, tree, re.sub(r"\W", "_", name), target)
+        function = lower(scop, tree, re.sub(r"\W", "_", name), target, checks=checks)
     report.notes += function.notes
     with _stage(report, "expand"):
         function = expand_function(function, own_instructions(target) if backend == "llvm" else frozenset())

@@ -13,6 +13,7 @@ from numpy import ndarray
 from polyc.emit import targets
 from polyc.emit.interpreter import interp
 from polyc.emit.loop_ir.loops import Function
+from polyc.emit.lowering.checks import violation
 from polyc.emit.run_time import threadpool
 from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
@@ -99,7 +100,7 @@ class Kernel:
         self._specs = [(a, a.dtype.np, a.kind == "in") for a in self._arguments]
         self._results = [scop.arrays[name] for name in scop.results]
         self._run = NATIVE(0 if native is None else native.address)
-        names = [*scop.args, *scop.results]
+        names = [*scop.args, *scop.results, *([function.buffers[-1].name] if function.checks else [])]
         self._order = [names.index(b.name) for b in function.buffers]
         self._pointers = ctypes.c_void_p * max(1, len(self._order))
         self._bound: dict[tuple[tuple[int, ...], ...], _Bound] = {}
@@ -120,6 +121,7 @@ class Kernel:
 
         Raises:
             ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
+            BoundsError: an access that was executed lies outside its array.
             BuildError: the kernel was compiled for another machine.
         """
         if out is not None and "out" in self.scop.args:
@@ -153,15 +155,21 @@ class Kernel:
         return None if not given else given[0] if len(given) == 1 else tuple(given)
 
     def run(self, arrays: list[ndarray[Any, Any]], bound: _Bound) -> None:
-        """Execute on checked arrays: arguments, then results."""
+        """Execute on checked arrays: arguments, then results. Raises `BoundsError` as a call does."""
+        checks = self.function.checks
+        record = np.zeros(len(checks), np.uint64) if checks else None
+        if record is not None:
+            arrays = [*arrays, record]
         if self.native is None:
-            names = [*self.scop.args, *self.scop.results]
-            interp.run(self.function, dict(zip(names, arrays)), bound.values)
-            return
-        if not self.native.address:
-            targets.check_runs_here(self.target)
-        pointers = self._pointers(*[address(arrays[k]) for k in self._order])
-        self._run(pointers, bound.params, threadpool.handle(self.threads) if self.threads > 1 else None)
+            names = [b.name for b in self.function.buffers]
+            interp.run(self.function, {n: arrays[k] for n, k in zip(names, self._order)}, bound.values)
+        else:
+            if not self.native.address:
+                targets.check_runs_here(self.target)
+            pointers = self._pointers(*[address(arrays[k]) for k in self._order])
+            self._run(pointers, bound.params, threadpool.handle(self.threads) if self.threads > 1 else None)
+        if record is not None and record.any():
+            raise violation(checks, record.tolist(), bound.values)
 
     def bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
         """Sizes for these argument shapes (remembered)."""

@@ -18,6 +18,9 @@ import numpy as np
 from polyc.poly.dtypes import DType, bf16, f32, from_numpy, promote
 from polyc.poly.intrinsics import TABLE, Intrinsic
 
+from .annotations import running_python
+from .checked_arrays import checked
+
 
 def grid(*extents: Any) -> Iterator[tuple[int, ...]]:
     """The points of a box, last index fastest, always as tuples.
@@ -97,7 +100,7 @@ def empty(shape: Any, dtype: Any) -> np.ndarray:
 
     `dtype` is one of polyc's types, or an array's `.dtype`.
     """
-    return np.full(_shape(shape), poison(_type(dtype)), _type(dtype).np)
+    return _local(np.full(_shape(shape), poison(_type(dtype)), _type(dtype).np))
 
 
 def poison(dtype: DType) -> Any:
@@ -109,12 +112,16 @@ def poison(dtype: DType) -> Any:
 
 def zeros(shape: Any, dtype: Any) -> np.ndarray:
     """An array of zeros."""
-    return np.zeros(_shape(shape), _type(dtype).np)
+    return _local(np.zeros(_shape(shape), _type(dtype).np))
 
 
 def full(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     """An array filled with `value`."""
-    return np.full(_shape(shape), _type(dtype)(value), _type(dtype).np)
+    return _local(np.full(_shape(shape), _type(dtype)(value), _type(dtype).np))
+
+
+def _local(array: np.ndarray) -> np.ndarray:
+    return checked(array) if running_python() else array
 
 
 def scalar_dtype(value: Any) -> DType | None:

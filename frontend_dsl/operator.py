@@ -21,6 +21,7 @@ from polyc.poly.scalars import scalar
 from polyc.poly.scop import Origin, Scop
 
 from .annotations import Dim, bound_dims, running_python, with_integers
+from .checked_arrays import checked, plain, running
 from .errors import DslError
 from .frozen import TooLarge, freeze
 from .reads import Reads
@@ -127,8 +128,12 @@ class Operator:
         """The automatic `Schedule`; keywords as in `scop`, sizes not given stay symbolic."""
         return resolve("auto_schedule")(self.scop(**given), target, {})
 
-    def compile(self, target: Any = "cpu", schedule: Any = None, threads: int | None = None, **given: Any) -> Any:
-        """A `Kernel`; keywords as in `scop`, sizes not given stay symbolic.
+    def compile(
+        self, target: Any = "cpu", schedule: Any = None, threads: int | None = None, checks: bool | None = None,
+        **given: Any,
+    ) -> Any:  # fmt: skip
+        """A `Kernel`; keywords as in `scop`, sizes not given stay symbolic. `checks=False` leaves out the checks of
+        accesses that are not proven to stay in their arrays (None: unless `POLYC_CHECK=0`).
 
         `schedule` is one made from this operator's `scop()`: it brings its constants and sizes, and
         fixes those sizes given here that it left symbolic. Without one the automatic schedule is used.
@@ -139,9 +144,9 @@ class Operator:
         """
         build = resolve("compile_operator")
         if schedule is None:
-            return build(self.scop(**given), target=target, schedule=None, threads=threads, sizes={})
+            return build(self.scop(**given), target=target, schedule=None, threads=threads, sizes={}, checks=checks)
         scop, sizes = fitting(self, schedule, given)
-        return build(scop, target=target, schedule=schedule, threads=threads, sizes=sizes)
+        return build(scop, target=target, schedule=schedule, threads=threads, sizes=sizes, checks=checks)
 
     def build(
         self, folder: Any, emit: Any = None, target: Any = None, schedule: Any = None, threads: int | None = None,
@@ -211,14 +216,21 @@ class Operator:
 
         Arguments that share memory are treated as the compiled run does: an input that overlaps an array updated in
         place is read as it was before the call, and two arrays updated in place must not overlap.
+
+        Raises:
+            BoundsError: a subscript is outside; negative ones are.
         """
         out = kwargs.pop("out", None) if self._takes_out else None
         values, sizes, constants = self._bind(args, kwargs)
         given = [] if out is None else self._given(values, sizes, constants, out)
         if not running_python():  # a call inside an operator is inlined when compiled: its arguments stay as they are
             values = self._separated(values, [(name, x) for name, x in given if x is not None])
-        with bound_dims(sizes):
-            made = with_integers(self.fn, sizes)(*values, **constants, **dict.fromkeys(self.signature.absent))
+        nested = running_python()
+        views = [checked(v, p.name) if p.shape is not None else v for p, v in zip(self.signature.params, values)]
+        with bound_dims(sizes), running(self.name):
+            made = with_integers(self.fn, sizes)(*views, **constants, **dict.fromkeys(self.signature.absent))
+        if not nested:
+            made = plain(made, {id(v): x for v, x in zip(views, values)})
         if out is None:
             return made
         results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]

@@ -58,7 +58,8 @@ def _touched(s: Statement) -> set[str]:
 
 def _array(a: ArrayValue, context: isl.Set, params: tuple[str, ...]) -> Array:
     prefix = tuple(_not_negative(e, context, params) for e in a.prefix_shape)
-    return Array(a.name, a.dtype, (*prefix, *a.shape), a.kind, a.scalar, a.span)  # type: ignore[arg-type]
+    shape = (*prefix, *a.shape)
+    return Array(a.name, a.dtype, shape, a.kind, a.scalar, a.span, len(prefix))  # type: ignore[arg-type]
 
 
 def _not_negative(extent: Expr, context: isl.Set, params: tuple[str, ...]) -> Expr:

@@ -60,8 +60,10 @@ def compile_operator(
     threads: int | None = None,
     sizes: Mapping[str, int] | None = None,
     backend: str | None = None,
+    checks: bool | None = None,
 ) -> Kernel:
-    """Compile one Scop. `target` is a target's name or file, `c` for the C back end on this machine, or a
+    """Compile one Scop. `checks`: whether accesses that are not proven are checked (None: unless `POLYC_CHECK=0`).
+    `target` is a target's name or file, `c` for the C back end on this machine, or a
     GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `polyc.emit.gpu.kernel.GpuKernel`.
 
     Raises:
@@ -79,7 +81,7 @@ def compile_operator(
     threads = machine.threads if threads is None else threads
 
     def compiled(s: Schedule) -> Kernel:
-        return compile_kernel(s.scop, s.tree, machine, backend or "llvm", threads, notes=s.notes)
+        return compile_kernel(s.scop, s.tree, machine, backend or "llvm", threads, notes=s.notes, checks=checks)
 
     with interruptible():
         if schedule is not None:

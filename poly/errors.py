@@ -98,6 +98,28 @@ class ArgumentError(PolycError):
     """Arguments of a kernel or model call do not fit (count, name, shape, dtype, size)."""
 
 
+class BoundsError(PolycError, IndexError):
+    """An access that was executed lies outside its array.
+
+    `operator`, the source `line` (None if unknown), `array`, `axis` (from 0), `index` (negative ones are outside, too)
+    and the `size` of the array along the axis.
+    """
+
+    def __init__(
+        self, operator: str, line: int | None, array: str, axis: int, index: int, size: int, place: str = ""
+    ) -> None:
+        self.operator, self.line, self.array, self.axis = operator, line, array, axis
+        self.index, self.size, self.place = index, size, place
+        where = place or (f"line {line}" if line else "")
+        super().__init__(
+            f"{operator}: index {index} is out of bounds for axis {axis} of '{array}' with size {size}"
+            + (f" ({where})" if where else "")
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoundsError, (self.operator, self.line, self.array, self.axis, self.index, self.size, self.place)
+
+
 class OptionError(ArgumentError):
     """An option that would have no effect with the others (on the command line: wrong usage)."""
 

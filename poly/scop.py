@@ -27,7 +27,8 @@ class Array:
     `kind`: `in` is read only, `inout` updated in place, `out` allocated by the caller and
     returned, `local` private to the Scop (no value survives). `scalar` marks a run-time
     scalar argument (rank 0, `in`). `init` is the value a `zeros`/`full` *local or out* array
-    would need is NOT here: initialisation is an ordinary statement.
+    would need is NOT here: initialisation is an ordinary statement. `expanded` is the number of leading dimensions
+    that the front end added to a local array, one for each loop around it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Array:
     kind: ArrayKind
     scalar: bool = False
     span: Span | None = field(default=None, compare=False)
+    expanded: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

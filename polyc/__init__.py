@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from polyc.poly.dtypes import bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
         ArgumentError,
+        BoundsError,
         BuildError,
         IllegalSchedule,
         ModelError,
@@ -99,7 +100,8 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.model": "Model load",
     "polyc.graph_driver.session": "InferenceSession",
     "polyc.poly.dtypes": "bf16 bool_ c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
-    "polyc.poly.errors": "ArgumentError BuildError IllegalSchedule ModelError PolycError ScheduleError ScopError",
+    "polyc.poly.errors": "ArgumentError BoundsError BuildError IllegalSchedule ModelError PolycError ScheduleError "
+    "ScopError",
     "polyc.poly.scop": "Scop",
     "polyc.scheduler.schedule": "Schedule",
 }
@@ -108,6 +110,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 __all__ = [
     "AnnotationWarning",
     "ArgumentError",
+    "BoundsError",
     "BuildError",
     "Dim",
     "DslError",

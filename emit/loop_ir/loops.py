@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from polyc.poly.certificates import Check
 from polyc.poly.dtypes import DType
 from polyc.poly.expr import Expr, Span, hashed_once
 from polyc.poly.tree import GpuAxis, Space
@@ -229,6 +230,9 @@ class Store(Stmt):
     whose instances may be reordered (then the value is `Load(target) OP update`).
     `origin` is kept by all passes, for people who look at the code. `asynchronous`: a copy from an array to
     shared memory that is in place after the thread's next barrier that waits for copies, not before.
+
+    Until the loops are proved, `checked` is the same store with the checks of its accesses, which takes the place of
+    this one (`polyc.emit.lowering.checks`), and of the condition directly around it if it is `predicated`.
     """
 
     array: str
@@ -240,6 +244,8 @@ class Store(Stmt):
     span: Span | None = field(default=None, compare=False)
     origin: Origin | None = field(default=None, compare=False)
     asynchronous: bool = False
+    checked: Stmt | None = field(default=None, compare=False)
+    predicated: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +381,8 @@ class Function:
     are not local, in `Scop.arrays` order), `params` the i64 size arguments.
 
     `fma`: reduction updates may contract `a * b + c`; `fast_math`: any expression may. `notes`
-    say what the passes declined (a vector loop left serial, ...) and why.
+    say what the passes declined (a vector loop left serial, ...) and why. `checks` name the elements of the record of
+    violated accesses, which is the last of the Scop's own buffers if there are any (`polyc.emit.lowering.checks`).
 
     Native ABI: `void name(void **buffers, int64_t *params, void *runtime)`.
     """
@@ -387,6 +394,7 @@ class Function:
     fma: bool = True
     fast_math: bool = False
     notes: tuple[str, ...] = field(default=(), compare=False)
+    checks: tuple[Check, ...] = field(default=(), compare=False)
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

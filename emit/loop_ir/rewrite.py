@@ -61,6 +61,7 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
             value=fn(stmt.value),
             mask=None if stmt.mask is None else fn(stmt.mask),
             instance=instance,
+            checked=None if stmt.checked is None else map_exprs(stmt.checked, fn),
         )
     if isinstance(stmt, PanelProduct):
         left, right = tuple(map(fn, stmt.left_index)), tuple(map(fn, stmt.right_index))

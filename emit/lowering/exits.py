@@ -26,17 +26,19 @@ def with_exits(fn: Function) -> Function:
     Raises:
         UnknownEnd: a loop without a bound has no such flag.
     """
-    return replace(fn, body=_visit(fn.body))
+    body = early_ends(fn.body)
+    for s in walk(body):
+        if isinstance(s, For) and s.kind == "serial" and s.until is None and s.hi == const_int(ENDLESS):
+            raise UnknownEnd(f"the loop '{s.loop}' was transformed: nothing tells any more where it ends")
+    return replace(fn, body=body)
 
 
-def _visit(s: Stmt) -> Stmt:
-    s = with_bodies(s, tuple(_visit(b) for b in s.bodies()))
-    if not isinstance(s, For) or s.kind != "serial":
+def early_ends(s: Stmt) -> Stmt:
+    """`s` with `until` for the loops that have such a flag and none yet."""
+    s = with_bodies(s, tuple(early_ends(b) for b in s.bodies()))
+    if not isinstance(s, For) or s.kind != "serial" or s.until is not None:
         return s
-    s = replace(s, until=_until(s))
-    if s.until is None and s.hi == const_int(ENDLESS):
-        raise UnknownEnd(f"the loop '{s.loop}' was transformed: nothing tells any more where it ends")
-    return s
+    return replace(s, until=_until(s))
 
 
 def _until(loop: For) -> Expr | None:

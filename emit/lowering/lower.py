@@ -10,9 +10,10 @@ import islpy as isl
 from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
 from polyc.emit.loop_ir.rewrite import Names, substitute_stmt
+from polyc.emit.lowering import checks as bounds
 from polyc.emit.lowering.accesses import AccessPlan, run_build
 from polyc.emit.lowering.dynamic import UnknownEnd, real_bounds
-from polyc.emit.lowering.exits import with_exits
+from polyc.emit.lowering.exits import early_ends, with_exits
 from polyc.emit.lowering.isl_expr import arguments, to_expr
 from polyc.emit.lowering.lifetimes import guard_copies
 from polyc.emit.lowering.promotion import Copy
@@ -37,17 +38,18 @@ class NoLoops(BuildError):
     """isl failed, for no reason of ours, to generate an AST."""
 
 
-def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True) -> Function:
+def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True, checks: bool = False) -> Function:
     """The kernel that runs `scop` in the order of `tree`, optimised for `target`.
 
     `vectorise=False` leaves vector loops serial. Every Scop array that is not local is a
-    buffer argument; sizes are the Scop's parameters.
+    buffer argument; sizes are the Scop's parameters. With `checks`, accesses that may leave their arrays
+    are checked, and the kernel has one more argument if there are any (`Function.checks`).
 
     Raises:
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
-    fn = proven_loops(scop, tree, name)
+    fn = proven_loops(scop, tree, name, checks=checks)
     try:
         with quota(scaled(AST_QUOTA)):
             fn = sharpen(scop, fn)
@@ -56,15 +58,21 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
     return run_passes(fn, target, vectorise=vectorise)
 
 
-def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False) -> Function:
-    """Loops that execute exactly the Scop's domain, with the real bounds of data-dependent loops.
+def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: bool = False) -> Function:
+    """Loops that execute exactly the Scop's domain, with the real bounds of data-dependent loops and, if wanted,
+    `checks` of the accesses.
 
     Raises:
         BuildError: as `lower`.
     """
+    plan = bounds.plan(scop) if checks else None
 
     def loops(loose: bool) -> Function:
-        return with_exits(real_bounds(proven(scop, build_loops(scop, tree, name, gpu, loose)), scop, tree))
+        fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
+        if plan is None:
+            return with_exits(real_bounds(fn, scop, tree))
+        fn = bounds.expanded(replace(fn, body=early_ends(fn.body)))
+        return plan.finished(with_exits(real_bounds(fn, plan.scop(scop), tree)))
 
     try:
         return loops(loose=False)
@@ -77,10 +85,12 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False) -> Functi
         return replace(fn, notes=(*fn.notes, note))
 
 
-def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: bool = False) -> Function:
+def build_loops(
+    scop: Scop, tree: Node, name: str, gpu: bool = False, loose: bool = False, checks: bounds.Plan | None = None
+) -> Function:
     """The loop nest straight from isl's AST: loops keep their kinds, nothing is expanded, and
     data-dependent loops still have their static bounds. Loops bound to a GPU's axes stay so only
-    for a `gpu`. `loose`: see `to_isl`."""
+    for a `gpu`. `loose`: see `to_isl`. Stores carry the `checks` of their accesses."""
     notes = []
     try:
         schedule, ast, plans = _generate(scop, tree, name, loose=loose)
@@ -90,7 +100,7 @@ def build_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, loose: boo
         schedule, ast, plans = _generate(scop, tree, name, atomic=True)
         if isinstance(error, OverBudget):
             notes.append(f"no loop is cut into pieces: that needs more than {scaled(AST_QUOTA):,} isl operations")
-    walker = _Walker(scop, schedule, plans, gpu)
+    walker = _Walker(scop, schedule, plans, gpu, checks)
     body = walker.node(ast, _Scope({p: Var(p) for p in scop.params}, None))
     for array in reversed([a for a in scop.arrays.values() if a.kind == "local"]):
         if walker.uses(array.name):
@@ -140,12 +150,17 @@ class _Scope:
 
 
 class _Walker:
-    def __init__(self, scop: Scop, schedule: IslSchedule, plans: Mapping[str, AccessPlan], gpu: bool) -> None:
+    def __init__(
+        self, scop: Scop, schedule: IslSchedule, plans: Mapping[str, AccessPlan], gpu: bool, checks: bounds.Plan | None
+    ) -> None:
         self.scop = scop
+        self.checks = checks
         self.schedule = schedule
         self.plans = plans
         self.gpu = gpu
         self.names = Names({*scop.params, *scop.arrays, *(p.buffer.name for p in schedule.promotions)})
+        if checks is not None:
+            self.names.fresh(checks.record)
         self.used: set[str] = set()
         self.notes: dict[str, None] = {}
 
@@ -234,7 +249,7 @@ class _Walker:
 
         target = place(stmt.target)
         assert isinstance(target, Load)
-        store: Stmt = Store(
+        store = Store(
             target.array,
             target.index,
             place(stmt.value),
@@ -243,6 +258,9 @@ class _Walker:
             span=stmt.span,
             origin=Origin(scope.path, name),
         )
+        if self.checks is not None:
+            safe = self.checks.placed(stmt, store, place, self.names.fresh)
+            store = replace(store, checked=safe, predicated=safe is not None and stmt.predicate is not None)
         return store if stmt.predicate is None else If(place(stmt.predicate), store)
 
     def placed(self, expr: Expr, iters: Mapping[str, Expr], plan: AccessPlan, scope: _Scope) -> Expr:

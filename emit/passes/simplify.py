@@ -136,6 +136,8 @@ def _if(stmt: If, ranges: Mapping[str, Interval]) -> Stmt:
     cond = simplify_expr(stmt.cond, ranges)
     if isinstance(cond, Const):
         taken = stmt.then if cond.value else stmt.orelse
+        if isinstance(taken, Store) and taken.predicated:
+            taken = replace(taken, predicated=False)
         return EMPTY if taken is None else simplify_stmt(taken, ranges)
     then = simplify_stmt(stmt.then, ranges)
     orelse = None if stmt.orelse is None else simplify_stmt(stmt.orelse, ranges)
