@@ -76,8 +76,11 @@ def execute(scop: Scop, tree: Node, args: Sequence[Any], backend: str) -> list[n
     return interpret(scop, tree, args) if backend == "interp" else native(scop, tree, args, backend)
 
 
-def difference(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> str:
-    """ "" when all arrays are equal bit by bit (any NaN equals any NaN), else where they differ first."""
+def difference(a: Sequence[np.ndarray], b: Sequence[np.ndarray], signs: bool = True) -> str:
+    """ "" when all arrays are equal bit by bit (any NaN equals any NaN), else where they differ first.
+
+    `signs=False`: 0.0 equals -0.0, as in reductions that may be reordered: `max` keeps one of two zeros.
+    """
     if len(a) != len(b):
         return f"{len(a)} against {len(b)} arrays"
     for k, (x, y) in enumerate(zip(a, b, strict=True)):
@@ -88,6 +91,8 @@ def difference(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> str:
             same = x == y
         else:
             same = (_bits(x) == _bits(y)) | (np.isnan(x) & np.isnan(y))
+            if not signs:
+                same |= (x == 0) & (y == 0)
         if not same.all():
             at = tuple(int(i) for i in np.argwhere(~same)[0]) if x.ndim else ()
             return f"array {k} at {at}: {x[at]!r} against {y[at]!r} ({int((~same).sum())} of {same.size} differ)"

@@ -182,7 +182,7 @@ def _compare(work: Prepared, kernel: Kernel, stage: str) -> Failure | None:
         if not expected:  # exp and the like: the interpreter is the judge
             expected = back_ends.interpret(work.schedule.scop, work.schedule.tree, args, fn=work.function)
             work.runs[k] = (args, expected)
-        text = back_ends.difference(_called(kernel, args), expected)
+        text = back_ends.difference(_called(kernel, args), expected, signs=not kernel.scop.reassociate)
         if text:
             return work.fails(stage, text + (" (second sizes)" if k else ""))
     return None
@@ -231,7 +231,7 @@ def _compare_aliases(work: Prepared, kernel: Kernel) -> Failure | None:
         return None  # the values are new; Python's bits are others
     if not exact_when_reordered(work.program, want := oracle(work.operator, distinct)) and work.operator.reassociate:
         return None
-    text = back_ends.difference(got, want)
+    text = back_ends.difference(got, want, signs=not kernel.scop.reassociate)
     return work.fails("aliases", text) if text else None
 
 

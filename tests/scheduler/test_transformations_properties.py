@@ -58,7 +58,7 @@ def check_accepted(name: str, seed: int) -> None:
         args = p.arguments()
         expected = oracle(p.operator(), args)
         got = back_ends.interpret(s.scop, s.tree, args, shuffle=seed)
-        assert not back_ends.difference(got, expected), f"{p.source}\n{s.save()}\n{s}"
+        assert not back_ends.difference(got, expected, signs=not s.scop.reassociate), f"{p.source}\n{s.save()}\n{s}"
         again = Schedule.replay(s.original, s.save())
         assert again.save() == s.save() and str(again) == str(s)
 
