@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, overload
@@ -28,6 +29,7 @@ from .reads import Reads
 from .scheduled import fitting
 from .signature import REQUIRED, Param, read_signature
 from .sizes import solve_sizes
+from .source import remember
 
 VARIANTS = 8  # kernels kept for the same shapes and constants while what the operator reads changes
 _QUICK = (np.ndarray, float, int, bool)
@@ -316,31 +318,58 @@ def _argument(operator: str, p: Param, value: Any) -> Any:
     return value
 
 
-@overload
-def op(fn: Callable[..., Any]) -> Operator: ...
-
-
-@overload
-def op(*, reassociate: bool = True, fast_math: bool = False) -> Callable[[Callable[..., Any]], Operator]: ...
-
-
-def op(fn: Any = None, *, reassociate: bool = True, fast_math: bool = False) -> Any:
-    """Make a function an operator: `@op`, or `@op(reassociate=False, fast_math=True)`.
+class _Decorator:
+    """Makes a function an operator: `@op`, or `@op(reassociate=False, fast_math=True)`.
 
     `reassociate=False` keeps the order of floating-point reductions; `fast_math` allows
-    rewrites that change rounding.
-
-    Raises:
-        DslError: the function's parameters or annotations are outside the language.
+    rewrites that change rounding. `op.from_source(text)` does the same for a text.
     """
-    if fn is None:
-        return lambda f: _operator(f, reassociate, fast_math)
-    return _operator(fn, reassociate, fast_math)
+
+    @overload
+    def __call__(self, fn: Callable[..., Any]) -> Operator: ...
+
+    @overload
+    def __call__(
+        self, *, reassociate: bool = True, fast_math: bool = False
+    ) -> Callable[[Callable[..., Any]], Operator]: ...
+
+    def __call__(self, fn: Any = None, *, reassociate: bool = True, fast_math: bool = False) -> Any:
+        """Raises `DslError`: the function's parameters or annotations are outside the language."""
+        if fn is None:
+            return lambda f: _operator(f, reassociate, fast_math)
+        return _operator(fn, reassociate, fast_math)
+
+    def from_source(
+        self, text: str, name: str | None = None, scope: dict[str, Any] | None = None, *, reassociate: bool = True,
+        fast_math: bool = False,
+    ) -> Operator:  # fmt: skip
+        """The operator that a text defines, for where Python keeps no source (`exec`, templates, a pipe).
+
+        `text` is Python: the function (with `@op` or without), and what else it needs (`N = dims("N")`, helpers,
+        imports). `name` says which of several functions. Other names mean what they do at the call, or in `scope`
+        when it is given; those of polyc need no import. Messages call the text `<source>`.
+
+        Raises:
+            DslError: the text is no Python, defines no such function, or the function is outside the language.
+        """
+        from .from_text import function_in
+
+        caller = sys._getframe(1)
+        local = {} if scope is not None or caller.f_locals is caller.f_globals else dict(caller.f_locals)
+        found = function_in(text, name, caller.f_globals if scope is None else scope, local)
+        return found if isinstance(found, Operator) else _operator(found, reassociate, fast_math)
+
+    def __repr__(self) -> str:
+        return "<decorator polyc.op>"
+
+
+op = _Decorator()
 
 
 def _operator(fn: Any, reassociate: bool, fast_math: bool) -> Operator:
     if not isinstance(fn, FunctionType):
         raise DslError(f"@op on a {type(fn).__name__}", hint="@op takes a function written with 'def'")
+    remember(fn)
     try:
         return Operator(fn, reassociate, fast_math)
     except DslError as error:

@@ -179,10 +179,12 @@ def _result_hint(note: Any) -> str:
     return "write -> f32[M, N], or -> (f32[M], f32[N]) for several, or leave it out"
 
 
-def _place(fn: FunctionType, name: str) -> Span:
-    """Where a parameter (or the result) is declared."""
-    source = source_of(fn)
-    return declared_at(source, name)
+def _place(fn: FunctionType, name: str) -> Span | None:
+    """Where a parameter (or the result) is declared, if the source is at hand."""
+    try:
+        return declared_at(source_of(fn), name)
+    except DslError:
+        return None
 
 
 def declared_at(source: Source, name: str) -> Span:

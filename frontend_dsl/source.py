@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import hashlib
 import inspect
 import linecache
 from functools import cached_property, lru_cache
@@ -14,6 +16,7 @@ from polyc.poly.expr import Span
 from .errors import DslError
 from .jumps import structured
 from .liveness import Liveness
+from .typed import typed_lines
 
 
 class Source:
@@ -62,6 +65,8 @@ def _parse(text: str) -> ast.Module:
 
 
 _sources: dict[Any, Source] = {}
+_typed: dict[Any, Source] = {}  # where the text is gone later
+_registered: dict[str, str] = {}  # file names of texts that are no files: what messages call them
 
 
 def source_of(fn: FunctionType) -> Source:
@@ -71,7 +76,7 @@ def source_of(fn: FunctionType) -> Source:
         DslError: there is none (made by `exec` without a file).
     """
     key = fn.__code__, fn.__code__.co_filename, fn.__name__
-    found = _sources.get(key)
+    found = _sources.get(key) or _typed.get(key)
     if found is None:
         if len(_sources) >= 4096:
             _sources.clear()
@@ -79,11 +84,29 @@ def source_of(fn: FunctionType) -> Source:
     return found
 
 
+def remember(fn: FunctionType) -> None:
+    """Keep the source of a function that was typed at a prompt, if it can still be found."""
+    if fn.__code__.co_filename.startswith("<"):
+        with contextlib.suppress(DslError):
+            _typed[fn.__code__, fn.__code__.co_filename, fn.__name__] = source_of(fn)
+
+
+def register(text: str, name: str) -> str:
+    """Make a text the source of code that is compiled from it; the file name to compile it under.
+
+    Messages call the text `name`.
+    """
+    file = f"<{name.strip('<>')} {hashlib.sha256(text.encode()).hexdigest()[:10]}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    _registered[file] = name
+    return file
+
+
 def _read(fn: FunctionType) -> Source:
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
     linecache.checkcache(file)
-    lines = tuple(linecache.getlines(file, fn.__globals__))
-    hint = "put the function into a file or a notebook cell"
+    lines = tuple(linecache.getlines(file, fn.__globals__)) or typed_lines(fn)
+    hint = "put the function into a file or a notebook cell, or give its text to op.from_source"
     if not lines:
         raise DslError(f"the source of {fn.__name__} is not available", hint=hint)
     first = fn.__code__.co_firstlineno
@@ -95,7 +118,7 @@ def _read(fn: FunctionType) -> Source:
         else:
             continue
         if start == first:
-            return Source(node, file, lines)
+            return Source(node, _registered.get(file, file), lines)
     raise DslError(f"the source of {fn.__name__} is not where Python says it is ({file}:{first})", hint=hint)
 
 
