@@ -233,6 +233,8 @@ class _Exprs:
                 return self.comparison(e)
         if isinstance(e.a, Const) and isinstance(e.b, Const) and e.a.dtype.is_int and e.op in ("+", "-", "*"):
             return _wrapped(e)
+        if e.op in COMPARISONS and e.a.dtype.is_int:
+            return _by_type(e)
         return e
 
     def comparison(self, e: Binary) -> Expr:
@@ -321,6 +323,18 @@ def _logical(e: Binary) -> Expr:
                 continue  # keep the evaluation of the first operand's loads out of the question
             return Const(e.op == "or", bool_) if absorbing else other
     return e.a if e.a == e.b else e
+
+
+def _by_type(e: Binary) -> Expr:
+    """A comparison with a number that every value of the type passes or fails: `x < 0` of an unsigned `x`."""
+    numbers = [int(x.value) if isinstance(x, Const) else None for x in (e.a, e.b)]
+    if numbers == [None, None]:
+        return e
+    bits, signed = e.a.dtype.bits, e.a.dtype.kind == "int"
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    (a_lo, a_hi), (b_lo, b_hi) = ((least, most) if n is None else (n, n) for n in numbers)
+    truth = _truth(e.op, a_lo - b_hi, a_hi - b_lo)
+    return e if truth is None else Const(truth, bool_)
 
 
 def _wrapped(e: Binary) -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from polyc.emit.passes.share import share_loads
 from polyc.emit.passes.simplify import simplify, simplify_expr
 from polyc.emit.passes.tiles import separate_tiles
 from polyc.emit.passes.unroll import unroll
-from polyc.poly.dtypes import bool_, f32, i8, i64
+from polyc.poly.dtypes import DType, bool_, f32, i8, i64, u8, u32
 from polyc.poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, substitute
 
 RANGES = {"a": (0, 7), "b": (-3, 5), "c": (None, None)}
@@ -307,3 +308,21 @@ def test_contraction_to_fma() -> None:
     assert calls(fma=True)[:2] == fused and "fma" not in calls(fma=True)[2]
     assert not [c for c in calls(fma=False) if "fma" in c]
     assert calls(fma=False, fast_math=True) == [*fused, "fma(X[1], X[1], X[1])"]
+
+
+@pytest.mark.parametrize("dtype", [u8, i8, u32, i64], ids=lambda d: d.name)
+def test_comparisons_that_the_type_decides(dtype: DType) -> None:
+    """`x < 0` of an unsigned x and the like, against all the values that matter."""
+    limits = np.iinfo(dtype.np)
+    values = [limits.min, limits.min + 1, limits.max - 1, limits.max]
+    test = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
+    for op, compare in test.items():
+        for number in values:
+            for flipped in (False, True):
+                x, c = Load("X", (), dtype), Const(number, dtype)
+                found = simplify_expr(Binary(op, c, x, bool_) if flipped else Binary(op, x, c, bool_))
+                truths = {compare(number, v) if flipped else compare(v, number) for v in values}
+                if isinstance(found, Const):
+                    assert truths == {bool(found.value)}
+                elif op not in ("==", "!="):
+                    assert len(truths) == 2
