@@ -9,9 +9,11 @@ LARGEST = 2**31 - 1
 
 
 def integer(value: int, what: str) -> None:
-    """Raise `ScheduleError` unless `value` is an integer (a bool is none)."""
+    """Raise `ScheduleError` unless `value` is an integer (a bool is none) and not too large."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ScheduleError(f"the {what} must be an integer, not {value!r}")
+    if abs(value) > LARGEST:
+        raise ScheduleError(f"the {what} must be at most {LARGEST}, not {value}")
 
 
 def positive(value: int, what: str) -> None:

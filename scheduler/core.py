@@ -19,7 +19,7 @@ from polyc.scheduler.step import Step
 from polyc.scheduler.texts import addressing
 from polyc.scheduler.transformations import guarding
 from polyc.scheduler.transformations.storage import check_shared
-from polyc.scheduler.transformations.tree_edit import check_dynamic, locate
+from polyc.scheduler.transformations.tree_edit import check_dynamic, check_numbers, locate
 
 Changes = Literal["all", "mark", "storage", "none"]
 
@@ -123,6 +123,7 @@ class Core:
         violation = None
         if changes != "none":
             check_shared(self.scop, self.tree)
+            check_numbers(self.tree)
         if changes == "mark" and loop is not None:
             vector = locate(self.tree, loop).member.kind == "vector"
             violation = legality.check_parallel(self.scop, self.tree, loop, vector)

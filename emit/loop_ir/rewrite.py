@@ -109,13 +109,16 @@ class Names:
     def __init__(self, taken: set[str]) -> None:
         self.taken = set(taken)
         self.stems: set[str] = set()
+        self._last: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken."""
-        name, n = wanted, 0
+        n = self._last.get(wanted, 0)
+        name = f"{wanted}_{n}" if n else wanted
         while name in self.taken:
             n += 1
             name = f"{wanted}_{n}"
+        self._last[wanted] = n
         self.taken.add(name)
         return name
 

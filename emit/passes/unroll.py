@@ -36,18 +36,24 @@ def _expand(loop: For, notes: list[str]) -> Stmt:
     limit = full(loop)
     stores = sum(isinstance(s, Store) for s in walk(loop.body))
     if loop.factor is not None and (limit is None or limit.trip > loop.factor):
+        if loop.factor * stores > STATEMENT_LIMIT:
+            return _serial(loop, loop.factor, stores, notes)
         return _by_factor(loop, loop.factor, limit is not None and not limit.conditions, notes)
     if limit is None:
         notes.append(f"loop '{loop.loop}' is not unrolled: its trip count has no constant bound")
         return replace(loop, kind="serial", factor=None)
     if limit.trip * stores > STATEMENT_LIMIT:
-        notes.append(f"loop '{loop.loop}' is not unrolled: {limit.trip} copies of {stores} statements are too many")
-        return replace(loop, kind="serial", factor=None)
+        return _serial(loop, limit.trip, stores, notes)
     copies: list[Stmt] = []
     for t in range(limit.trip):
         copy, at = _copy(loop, loop.lo, t)
         copies.append(If(Binary("<", at, loop.hi, bool_), copy) if limit.conditions else copy)
     return Block(tuple(copies))
+
+
+def _serial(loop: For, copies: int, stores: int, notes: list[str]) -> Stmt:
+    notes.append(f"loop '{loop.loop}' is not unrolled: {copies} copies of {stores} statements are too many")
+    return replace(loop, kind="serial", factor=None)
 
 
 def _copy(loop: For, base: Expr, t: int) -> tuple[Stmt, Expr]:

@@ -206,7 +206,10 @@ def _kept(report: Report) -> dict[str, Any]:
 
 def is_package(path: Path) -> bool:
     """Whether the path is a compiled directory."""
-    return (path / MANIFEST).is_file()
+    try:
+        return (path / MANIFEST).is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL: reading it says so
+        return False
 
 
 def load(folder: Path) -> Model:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from polyc.graph_driver.cli.inspect import UsageError, is_operator, load_operator, parse_numbers, parse_sizes
+from polyc.graph_driver.cli.inspect import DIGITS, UsageError, is_operator, load_operator, parse_numbers, parse_sizes
 from polyc.poly.errors import ArgumentError
 
 
@@ -64,7 +64,7 @@ def _given(op: Any, arguments: argparse.Namespace) -> tuple[dict[str, int], dict
     for pair in arguments.shape:
         name, _, text = pair.partition("=")
         extents = [t.strip() for t in text.split(",") if t.strip()]
-        if not name or not all(t.isdigit() for t in extents):
+        if not name or not all(map(DIGITS.fullmatch, extents)):
             raise UsageError(f"expected --shape NAME=N,N,..., got '{pair}'")
         if name not in {p.name for p in op.signature.params if p.shape is not None}:
             raise UsageError(f"{op.name} has no array '{name}'")

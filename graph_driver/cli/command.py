@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from polyc.graph_driver import wiring
-from polyc.graph_driver.cli.inspect import MODEL_STAGES, UsageError, run_registrations
+from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, UsageError, run_registrations
 from polyc.graph_driver.layouts.formats import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
-from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError
+from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError, ScheduleError
 
 INTERRUPTED = 130
+MOST_THREADS = 1 << 16
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {_one_line(message)} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -159,7 +160,9 @@ def _explaining(commands: Any) -> None:
 
 def _threads(text: str) -> int:
     """A number of threads."""
-    if not text.isdigit() or int(text) < 1:
+    if DIGITS.fullmatch(text) and int(text) > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{text} threads are more than any machine has")
+    if not DIGITS.fullmatch(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"threads are a number of at least 1, not '{text}'")
     return int(text)
 
@@ -222,11 +225,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except (UsageError, OptionError) as error:
-        return _fail(str(error), 2)
-    except (ModelError, ArgumentError, BuildError) as error:
+        return _fail(_one_line(str(error)), 2)
+    except (ModelError, ArgumentError, BuildError, ScheduleError) as error:
         return _fail(_one_line(str(error)), 1)
-    except PolycError as error:
-        return _fail(str(error), 1)
+    except PolycError as error:  # of an operator's source: the line and where in it
+        return _fail("\n".join(map(_one_line, str(error).split("\n"))), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:

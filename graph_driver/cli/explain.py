@@ -16,6 +16,7 @@ from polyc.graph_driver.cli.inspect import (
     operator_scop,
     parse_numbers,
     refuse_model_options,
+    text_of,
 )  # fmt: skip
 from polyc.graph_driver.tuning import use
 
@@ -124,10 +125,7 @@ def bisect_command(arguments: argparse.Namespace) -> int:
     refuse_model_options(arguments)
     if arguments.tuned:
         raise UsageError("bisect looks at the schedule of its trace: leave out --tuned")
-    try:
-        text = arguments.trace.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the trace {arguments.trace}: {getattr(error, 'strerror', error)}") from None
+    text = text_of(arguments.trace, "the trace")
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     scop = specialise(scop, sizes)
     if arguments.slower is None:

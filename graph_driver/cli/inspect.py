@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,10 @@ OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and
     "keep_op_borders": False, "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None, "measure": False,
     "layouts": "auto", "strict_annotations": False,
 }  # fmt: skip
+
+
+DIGITS = re.compile(r"[0-9]{1,40}")
+"""A number on the command line. `str.isdigit` also takes what `int` does not."""
 
 
 def refuse_model_options(arguments: argparse.Namespace) -> None:
@@ -161,7 +166,7 @@ def parse_dims(pairs: list[str] | None) -> dict[str, Dim]:
     for pair in pairs or ():
         name, _, text = pair.partition("=")
         low, dots, high = ("1", "..", "") if text == "any" else text.partition("..")
-        if not name or not low.isdigit() or not (high.isdigit() or not high):
+        if not name or not DIGITS.fullmatch(low) or not (not high or DIGITS.fullmatch(high)):
             raise UsageError(f"expected NAME=NUMBER, NAME=LO..HI or NAME=any, got '{pair}'")
         sizes[name] = (int(low), int(high) if high else None) if dots else int(low)
     return sizes
@@ -173,7 +178,7 @@ def parse_numbers(pairs: list[str] | None) -> dict[str, int | float]:
     for pair in pairs or ():
         name, _, text = pair.partition("=")
         try:
-            value: int | float = int(text) if text.lstrip("-").isdigit() else float(text)
+            value: int | float = int(text) if DIGITS.fullmatch(text.removeprefix("-")) else float(text)
         except ValueError:
             value = math.nan
         if not name or not math.isfinite(value):
@@ -225,12 +230,19 @@ def operator_schedule(
         workers = machine.threads if threads is None else threads
         tuned = use.schedule_for(specialise(scop, sizes), machine, workers) if use.asked() else None
         return auto_schedule(scop, machine, sizes, workers) if tuned is None else tuned
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the schedule {file}: {getattr(error, 'strerror', None) or error}") from None
+    text = text_of(file, "the schedule")
     read = Schedule.replay if text.lstrip().startswith("{") else Schedule.from_yaml
     return specialised(read(scop, text), sizes)
+
+
+def text_of(path: Path, what: str) -> str:
+    """The text of a file that the command line names. Raises `UsageError`."""
+    try:
+        if path.is_char_device():
+            raise UsageError(f"cannot read {what} {path}: it is a device")  # /dev/zero never ends
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {what} {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def operator_stage(

@@ -11,7 +11,7 @@ from polyc.emit import targets
 from polyc.emit.c.c99 import portable_kernel
 from polyc.graph_driver.artifacts.package import is_package, load
 from polyc.graph_driver.calibration import this_machine
-from polyc.graph_driver.cli.inspect import OPERATOR_STAGES, UsageError, dependences_text
+from polyc.graph_driver.cli.inspect import DIGITS, OPERATOR_STAGES, UsageError, dependences_text
 from polyc.graph_driver.compile_model import compile_with, import_with
 from polyc.graph_driver.dynamic import compiling as symbolic
 from polyc.graph_driver.dynamic.plan import Template
@@ -210,7 +210,7 @@ def _chosen(groups: Sequence[Group], kernel: str | None) -> list[tuple[str, Grou
 
 def _named(every: Sequence[tuple[str, Group]], kernel: str) -> list[tuple[str, Group]]:
     """The kernel of this number, or those with this label or node."""
-    if kernel.isdigit() and int(kernel) < len(every):
+    if DIGITS.fullmatch(kernel) and int(kernel) < len(every):
         return [every[int(kernel)]]
     named = [(t, g) for t, g in every if kernel == g.label or any(kernel == n.name for n in g.nodes)]
     if not named:

@@ -34,9 +34,11 @@ def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto,
         path = Path(source)
         folder, name = path.parent, str(source)
         try:
+            if path.is_char_device() or path.is_block_device():
+                raise ModelError(f"cannot read {name}: it is a device")  # /dev/zero never ends
             data = path.read_bytes()
-        except OSError as error:
-            raise ModelError(f"cannot read {name}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:  # a NUL in a path is a ValueError
+            raise ModelError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     if not data:
         raise ModelError(f"{name} is empty")
     model = onnx.ModelProto()

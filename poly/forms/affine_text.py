@@ -17,6 +17,10 @@ Term = tuple[int, str]
 """Coefficient and factor; factor "" is a constant."""
 
 
+LONGEST = 4000
+"""Characters of an expression that is read: longer ones nest deeper than Python reads."""
+
+
 class AffineTextError(Exception):
     """A text that is no quasi-affine expression or condition; the message says what is wrong in it."""
 
@@ -154,9 +158,11 @@ def read_condition(text: str, space: isl.Space) -> isl.Set:
 
 def _parsed(text: str) -> ast.expr:
     try:
+        if len(text) > LONGEST:
+            raise AffineTextError(f"'{text[:60]}...' is longer than {LONGEST} characters")
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise AffineTextError(f"'{text}' is not an expression") from None
+        raise AffineTextError(f"'{text:.200}' is not an expression") from None
 
 
 class _Reader:
@@ -187,6 +193,8 @@ class _Reader:
         raise AffineTextError(f"'{ast.unparse(e)}' is not affine in the loops and sizes")
 
     def _constant(self, value: int) -> isl.PwAff:
+        if value >> 63:
+            raise AffineTextError(f"the number {str(value)[:30]}... needs more than 64 bits")
         return isl.PwAff.from_aff(isl.Aff.zero_on_domain(self.local).set_constant_val(isl.Val(value)))
 
     def _name(self, name: str) -> isl.PwAff:

@@ -40,11 +40,14 @@ class Files(Core):
         Raises: `ScheduleError` naming line and key; `IllegalSchedule` (with `.witness`) for a tree
         that breaks a dependence.
         """
+        from polyc.scheduler.schedule import STEPS
         from polyc.scheduler.texts.yaml_reading import Document
 
         document = Document(text)
         schedule = cls(scop, scop.tree)
         for line, name, arguments in document.first():
+            if name not in STEPS:
+                raise ScheduleError(f"line {line}: no step '{name}'")
             try:
                 schedule = getattr(schedule, name)(**arguments)
             except IllegalSchedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -21,6 +22,18 @@ KINDS = ("parallel", "vector", "unroll", *get_args(GpuAxis))
 TOP = ("operator", "sizes", "statements", "first", "tree")
 NODE = ("of", "where", "loops", "permutable", "promote", "to", "space", "copy", "layout", "body")
 DEEPEST = 100
+FACTOR = re.compile(r"[1-9][0-9]{0,8}")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them can mean a tree of any size."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            line = event.start_mark.line + 1
+            raise ScheduleError(f"line {line}: schedules have no aliases: write out what '*{event.anchor}' stands for")
+        return super().compose_node(parent, index)
 
 
 class Document:
@@ -28,7 +41,7 @@ class Document:
 
     def __init__(self, text: str) -> None:
         try:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
+            root = yaml.compose(text, Loader=_Loader)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
             raise ScheduleError(f"line {line}: not YAML: {error.problem or error.context}") from None
@@ -124,7 +137,8 @@ class _Trees:
         schedule: dict[str, isl.PwAff] = {}
         if isinstance(value, yaml.MappingNode):
             for key, text in _pairs(value):
-                schedule[self.statement(key, active)] = self.affine(text, key.value)
+                name_of = self.statement(key, active)
+                schedule[name_of] = self.affine(text, name_of)
             missing = [s for s in active if s not in schedule]
             if missing:
                 raise _wrong(value, f"the loop '{name}' has no value for {', '.join(missing)}")
@@ -138,7 +152,7 @@ class _Trees:
         if at is None:
             return "serial", None
         kind, _, factor = _text(at).partition(" ")
-        if kind not in KINDS or (factor and not (factor.isdigit() and int(factor) > 0)):
+        if kind not in KINDS or (factor and not FACTOR.fullmatch(factor)):
             raise _wrong(at, f"'run: {at.value}' is none of {', '.join(KINDS)} (with a number: lanes, unroll factor)")
         return kind, int(factor) if factor else None
 

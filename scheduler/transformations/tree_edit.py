@@ -6,6 +6,7 @@ construction; everything else is checked by `Schedule` after the edit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
 from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.arguments import LARGEST
 from polyc.scheduler.texts.addressing import unknown
 
 Path = tuple[tuple[Node, int], ...]
@@ -255,6 +257,23 @@ def refuse_dynamic(scop: Scop, member: Member, what: str) -> None:
     """Raise `ScheduleError` for a loop whose bounds are data-dependent."""
     if is_dynamic(scop, member):
         raise ScheduleError(f"cannot {what} loop '{member.name}': its bounds depend on data")
+
+
+MOST_LANES = 4096
+_LONG = re.compile(r"(?<!\w)\d{10,}")
+
+
+def check_numbers(tree: Node) -> None:
+    """Raise `ScheduleError` for more lanes than any vector has, and for numbers in times that overflow 64 bits."""
+    for node in walk(tree):
+        for member in node.members if isinstance(node, Band) else ():
+            if member.kind == "vector" and (member.factor or 0) > MOST_LANES:
+                raise ScheduleError(f"loop '{member.name}' has {member.factor} lanes: at most {MOST_LANES} make sense")
+            for stmt, time in member.schedule.items():
+                if any(int(number) > LARGEST for number in _LONG.findall(time.to_str())):
+                    raise ScheduleError(
+                        f"loop '{member.name}' runs {stmt} at times with numbers beyond {LARGEST}: 64 bits overflow"
+                    )
 
 
 def check_dynamic(scop: Scop, tree: Node) -> None:

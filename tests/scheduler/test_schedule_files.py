@@ -311,3 +311,50 @@ def test_a_tree_prints_its_statements_and_its_buffers() -> None:
     part = s.tree.children()[0]
     assert str(part).startswith("promote A to local A_buf (copy in)\n") and "S0: C[i, j] = 0.0" in str(part)
     assert str(matmul.scop().tree).endswith("└─ S1")
+
+
+YAML = """operator: matmul
+tree:
+  loops:
+  - i: i
+  - j: j
+  body:
+  - S0
+  - {loops: [{k: k}], of: [S1], body: S1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("- i: i", "- i: i + 99999999999999999999", "needs more than 64 bits"),
+        ("- i: i", "- i: i + 9223372036854775800", "times with numbers beyond 2147483647"),
+        ("- i: i", "- {i: i, run: unroll 1e9}", "is none of"),
+        ("- j: j", "- {j: j, run: vector 1000000}", "has 1000000 lanes: at most 4096"),
+        ("- i: i", "- i: {S0: i, i: i}", "line 4: no statement 'i' here"),
+        ("tree:", "first: [{do: to_yaml}]\ntree:", "line 2: no step 'to_yaml'"),
+        ("tree:", "first: [&a [1], *a]\ntree:", "line 2: schedules have no aliases"),
+        ("tree:", "tree: {body: &a [S0, S1]}\nmore: [*a, *a]\nx:", "schedules have no aliases"),
+        ("- i: i", "- i: " + "(" * 5000, "is longer than"),
+    ],
+)
+def test_hostile_files_are_refused(old: str, new: str, message: str) -> None:
+    Schedule.from_yaml(matmul.scop(), YAML)
+    with pytest.raises(ScheduleError) as error:
+        Schedule.from_yaml(matmul.scop(), YAML.replace(old, new, 1))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_numbers_that_would_overflow_are_refused() -> None:
+    """A shift by 2**63 - 3 was accepted, and the kernel never ended."""
+    s = matmul.scop().schedule()
+    for step in (lambda: s.shift("i", 2**63 - 3), lambda: s.skew("j", "i", 2**62), lambda: s.shift("i", 2**70)):
+        with pytest.raises(ScheduleError, match="must be at most 2147483647"):
+            step()
+    with pytest.raises(ScheduleError, match="64 bits overflow"):
+        s.skew("j", "i", 2**30).skew("j", "i", 2**31 - 1)
+
+
+def test_a_huge_unroll_is_left_out_with_a_note() -> None:
+    kernel = matmul.compile(schedule=matmul.scop().schedule().unroll("k", 10**6))
+    assert any("1000000 copies of 1 statements are too many" in n for n in kernel.function.notes)

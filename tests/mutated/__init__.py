@@ -1,0 +1,1 @@
+"""Valid inputs of polyc and ways to damage them: what `python -m tests.mutations` runs."""
