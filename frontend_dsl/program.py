@@ -18,6 +18,7 @@ from .builder import Block, Builder, Loop, Record, loops_of, records_of
 from .errors import DslError
 from .fold import tidy
 from .inbounds import check_in_bounds
+from .straight_lines import straighten
 from .values import ArrayValue
 
 
@@ -25,6 +26,7 @@ def finish(
     builder: Builder, name: str, args: tuple[str, ...], results: tuple[str, ...], reassociate: bool, fast_math: bool
 ) -> Scop:
     """The Scop of everything the builder collected. Raises `DslError` for a subscript out of bounds."""
+    straighten(builder)
     records = list(records_of(builder.root))
     context = context_of(builder)
     statements: dict[str, Statement] = {}

@@ -213,6 +213,36 @@ class Cast(Expr):
         return Cast(children[0], self.dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class Temp(Expr):
+    """A value that the `StraightLine` around has computed, by its name."""
+
+    name: str
+    dtype: DType
+
+
+@hashed_once
+@dataclass(frozen=True, slots=True)
+class StraightLine(Expr):
+    """`names[k] = values[k]` one after another, then `result`: a run of scalar assignments as one expression.
+
+    A value may use the names before it (`Temp`); names mean nothing outside. All values are computed whenever the
+    expression is evaluated, so it stands where nothing is lazy: as the value of a statement, or as an operand of it.
+    However long the run is, walks over it do not go deep.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Expr, ...]
+    result: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (*self.values, self.result)
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        return StraightLine(self.names, children[:-1], children[-1], self.dtype)
+
+
 def const_int(value: int) -> Const:
     """An index constant."""
     return Const(int(value), i64)
@@ -235,6 +265,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def loads(expr: Expr) -> Iterator[Load]:
     """All loads in the tree, those inside subscripts of other loads included."""
     return (node for node in walk(expr) if isinstance(node, Load))
+
+
+def substitutable(value: Expr) -> bool:
+    """Whether a statement's value may become an operand elsewhere, perhaps one that is not always computed."""
+    return not any(isinstance(e, StraightLine) for e in walk(value))
 
 
 def rewrite(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:

@@ -12,7 +12,7 @@ import islpy as isl
 
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ScopError
-from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, Var
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, StraightLine, Temp, Unary, Var
 from polyc.poly.forms.canonical import set_text, value_text
 from polyc.poly.scop import Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
@@ -129,6 +129,10 @@ def _expr(e: Expr) -> list[Any]:
         return ["select", dtype, *kids]
     if isinstance(e, Cast):
         return ["cast", dtype, *kids]
+    if isinstance(e, Temp):
+        return ["temp", dtype, e.name]
+    if isinstance(e, StraightLine):
+        return ["straight", dtype, list(e.names), *kids]
     raise ScopError(f"{type(e).__name__} is no expression of a Scop")
 
 
@@ -195,6 +199,11 @@ def _expr_back(d: list[Any]) -> Expr:
         return Binary(rest[0], _expr_back(rest[1]), _expr_back(rest[2]), t)
     if kind == "call":
         return Call(rest[0], tuple(map(_expr_back, rest[1:])), t)
+    if kind == "temp":
+        return Temp(rest[0], t)
+    if kind == "straight":
+        *values, result = map(_expr_back, rest[1:])
+        return StraightLine(tuple(rest[0]), tuple(values), result, t)
     kids = tuple(map(_expr_back, rest))
     if kind == "select":
         return Select(kids[0], kids[1], kids[2], t)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, StraightLine, Temp, Unary, Var
 from polyc.poly.forms.affine_text import condition_source, value_source
 from polyc.poly.forms.canonical import map_text, set_text
 from polyc.poly.scop import Array, Scop, Statement
@@ -42,6 +42,11 @@ def print_expr(e: Expr, level: int = 0) -> str:
         own = LEVEL[e.op]
         text = f"{print_expr(e.a, own)} {e.op} {print_expr(e.b, own + 1)}"
         return f"({text})" if level > own else text
+    if isinstance(e, Temp):
+        return e.name
+    if isinstance(e, StraightLine):
+        steps = (f"{name} = {print_expr(value)}; " for name, value in zip(e.names, e.values, strict=True))
+        return f"({''.join(steps)}{print_expr(e.result)})"
     return repr(e)
 
 

@@ -6,7 +6,7 @@ import islpy as isl
 
 from polyc.poly.dtypes import bool_
 from polyc.poly.errors import ScheduleError, ScopError
-from polyc.poly.expr import Binary, Expr, Load, Select, Var, walk
+from polyc.poly.expr import Binary, Expr, Load, Select, StraightLine, Temp, Var, walk
 from polyc.poly.ordering.coverage import check_coverage
 from polyc.poly.scop import Scop, Statement
 
@@ -79,8 +79,24 @@ def _statement(scop: Scop, s: Statement) -> None:
     for root in roots if s.predicate is None else [*roots, s.predicate]:
         for e in walk(root):
             _expression(scop, s, e, known)
+        for name in sorted(_unnamed(root)):
+            _fail(scop, f"statement {s.name} uses '{name}' before it is computed")
     if s.reduction is not None and not _is_reduction(s):
         _fail(scop, f"statement {s.name} is marked a '{s.reduction}' reduction but is not of that form")
+
+
+def _unnamed(e: Expr) -> set[str]:
+    """The names that `e` uses and has not computed before in a straight line of its own."""
+    if isinstance(e, Temp):
+        return {e.name}
+    if not isinstance(e, StraightLine):
+        return set[str]().union(*map(_unnamed, e.children()))
+    known: set[str] = set()
+    out: set[str] = set()
+    for name, value in zip(e.names, e.values, strict=True):
+        out |= _unnamed(value) - known
+        known.add(name)
+    return out | (_unnamed(e.result) - known)
 
 
 def _expression(scop: Scop, s: Statement, e: Expr, known: set[str]) -> None:

@@ -14,11 +14,26 @@ from functools import reduce
 
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
 from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.emit.lowering.straight_lines import registers
 from polyc.poly.binding import evaluate
 from polyc.poly.certificates import TRUE, Check, Site, all_of, negated, open_sites, within
 from polyc.poly.dtypes import DType, bool_, u64
 from polyc.poly.errors import BoundsError
-from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Var, const_int, loads, rewrite, walk
+from polyc.poly.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    StraightLine,
+    Temp,
+    Var,
+    const_int,
+    loads,
+    rewrite,
+    walk,
+)
 from polyc.poly.scop import DynamicBound, Scop, Statement
 
 RECORD = "bounds_record"
@@ -109,6 +124,7 @@ class _Instance:
         self.steps: list[tuple[str, Expr] | Stmt] = []
         self.known: dict[Load, tuple[tuple[Expr, ...], Expr]] = {}  # subscripts, and whether they are inside
         self.trusted: Load | None = None
+        self.buffers: list[Buffer] = []  # of straight lines
 
     def whole(self) -> Stmt:
         s = self.stmt
@@ -137,6 +153,8 @@ class _Instance:
                 out = Block((step, *(out.stmts if isinstance(out, Block) else (out,))))
             else:
                 out = Let(step[0], step[1], out)
+        for buffer in self.buffers:
+            out = Alloc(buffer, out)
         return out
 
     def has_sites(self, e: Expr) -> bool:
@@ -180,6 +198,8 @@ class _Instance:
             b, after = self.value(e.b, self.both(reached, on))
             rest = all_of(reached, off)
             return Binary(e.op, a, b, bool_), self.named("reached", Binary("or", rest, after, bool_))
+        if isinstance(e, StraightLine):
+            return self.line(e, reached)
         kids = []
         for child in e.children():
             kid, reached = self.value(child, reached)
@@ -188,6 +208,21 @@ class _Instance:
             index, reached = self.access(e, tuple(kids), reached)
             return Select(reached, Load(e.array, index, e.dtype, e.span), _zero(e.dtype), e.dtype), reached
         return e.with_children(tuple(kids)), reached
+
+    def line(self, e: StraightLine, reached: Expr) -> tuple[Expr, Expr]:
+        """A straight line, step by step: what it names is in registers from here on."""
+        buffers, where = registers(e, self.fresh)
+        self.buffers += buffers
+
+        def read(x: Expr) -> Expr:
+            return where[x.name] if isinstance(x, Temp) else x
+
+        for name, value in zip(e.names, e.values, strict=True):
+            safe, reached = self.value(rewrite(value, read), reached)
+            to = where[name]
+            step: Stmt = Store(to.array, to.index, self.place(safe), span=self.store.span, origin=self.store.origin)
+            self.steps.append(step if reached == TRUE else If(reached, step))
+        return self.value(rewrite(e.result, read), reached)
 
     def target(self, reached: Expr) -> tuple[tuple[Expr, ...], Expr]:
         index = []

@@ -18,6 +18,7 @@ from polyc.emit.lowering.isl_expr import arguments, to_expr
 from polyc.emit.lowering.lifetimes import guard_copies
 from polyc.emit.lowering.promotion import Copy
 from polyc.emit.lowering.schedule_to_isl import EXACT, LOOP, PROMOTE, IslSchedule, to_isl
+from polyc.emit.lowering.straight_lines import write_out
 from polyc.emit.passes.nonpositive import sharpen
 from polyc.emit.passes.simplify import simplify, simplify_expr
 from polyc.emit.pipeline import run_passes
@@ -70,9 +71,9 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
     def loops(loose: bool) -> Function:
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
         if plan is None:
-            return with_exits(real_bounds(fn, scop, tree))
+            return write_out(with_exits(real_bounds(fn, scop, tree)))
         fn = bounds.expanded(replace(fn, body=early_ends(fn.body)))
-        return plan.finished(with_exits(real_bounds(fn, plan.scop(scop), tree)))
+        return write_out(plan.finished(with_exits(real_bounds(fn, plan.scop(scop), tree))))
 
     try:
         return loops(loose=False)

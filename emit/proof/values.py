@@ -22,7 +22,7 @@ from polyc.emit.proof.polynomials import Polynomials
 from polyc.emit.proof.read_back import Lifetime, Place, WrongLoops, resolved
 from polyc.poly.access import guard
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, StraightLine, Temp, Unary, Var, walk
 from polyc.poly.forms.affine import NotAffine, is_affine, to_pw_aff, to_set
 from polyc.poly.scop import Scop, Statement
 
@@ -193,7 +193,7 @@ class _Match:
 
 def _is_number(e: Expr) -> bool:
     """An index expression, cases included."""
-    return is_index(e) or (e.dtype == i64 and not any(isinstance(x, (Load, Call)) for x in walk(e)))
+    return is_index(e) or (e.dtype == i64 and not any(isinstance(x, (Load, Call, Temp)) for x in walk(e)))
 
 
 def _same_operation(e: Expr, a: Expr) -> bool:
@@ -206,6 +206,10 @@ def _same_operation(e: Expr, a: Expr) -> bool:
         return e.op == getattr(a, "op", None)
     if isinstance(e, Call) and isinstance(a, Call):
         return e.fn == a.fn and len(e.args) == len(a.args)
+    if isinstance(e, Temp):
+        return e == a
+    if isinstance(e, StraightLine) and isinstance(a, StraightLine):
+        return e.names == a.names
     return isinstance(e, (Select, Cast))
 
 

@@ -18,7 +18,7 @@ import islpy as isl
 from polyc.poly.access import accesses
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScopError
-from polyc.poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite, substitute
+from polyc.poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite, substitutable, substitute
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Filter, Sequence
 
@@ -39,6 +39,8 @@ def writer_of(scop: Scop, array: str) -> Statement:
         raise ScopError(f"'{array}' is written by {writer.name}, which is no plain assignment")
     if any(load.array == array for load in loads(writer.value)):
         raise ScopError(f"'{array}' is written from its own values")
+    if not substitutable(writer.value):
+        raise ScopError(f"'{array}' is written by {writer.name}, a long run of assignments")
     return writer
 
 

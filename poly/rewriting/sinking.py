@@ -13,7 +13,7 @@ import islpy as isl
 
 from polyc.poly.access import accesses
 from polyc.poly.errors import ScopError
-from polyc.poly.expr import Expr, Load, Var, loads, rewrite, substitute
+from polyc.poly.expr import Expr, Load, Var, loads, rewrite, substitutable, substitute
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Filter, Sequence
 
@@ -31,6 +31,8 @@ def sink(scop: Scop, array: str) -> Scop:
     for w in writers:
         if w.reduction or w.predicate is not None or w.dynamic:
             raise ScopError(f"'{array}' is written by {w.name}, which is no plain assignment")
+        if not substitutable(w.value):
+            raise ScopError(f"'{array}' is written by {w.name}, a long run of assignments")
     _check_order(scop, array, reader, writers)
     _check_elements(scop, array, reader)
     statements = {

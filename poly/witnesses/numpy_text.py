@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyc.poly.dtypes import DType
-from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, loads
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, StraightLine, Temp, Unary, Var, loads
 from polyc.poly.text import LEVEL
 
 _CALLS = {
@@ -25,8 +25,11 @@ def numpy_text(e: Expr, level: int = 0) -> str:
     """`e` as Python over NumPy scalars; arrays and iterators stand under their own names."""
     if isinstance(e, Const):
         return _const(e, level)
-    if isinstance(e, Var):
+    if isinstance(e, (Var, Temp)):
         return e.name
+    if isinstance(e, StraightLine):
+        steps = (f"{name} := {numpy_text(value)}" for name, value in zip(e.names, e.values, strict=True))
+        return f"({', '.join((*steps, numpy_text(e.result)))})[-1]"
     if isinstance(e, Load):
         return f"{e.array}[{', '.join(numpy_text(i) for i in e.index) or '()'}]"
     if isinstance(e, Cast):
@@ -84,8 +87,11 @@ def _call(e: Call) -> str:
 
 def tag_text(e: Expr) -> str:
     """Everything that `e` reads, as nested tuples: what a symbolic value of `e` is made from."""
-    if isinstance(e, (Const, Var, Load)):
+    if isinstance(e, (Const, Var, Load, Temp)):
         return numpy_text(e)
+    if isinstance(e, StraightLine):
+        steps = (f"{name} := make_tag({tag_text(value)})" for name, value in zip(e.names, e.values, strict=True))
+        return f"({', '.join((*steps, tag_text(e.result)))})[-1]"
     if isinstance(e, Select):
         return f"({tag_text(e.a)} if {coin_text(e.cond)} else {tag_text(e.b)})"
     if isinstance(e, Binary) and (e.op in ("and", "or") or e.dtype.kind == "bool"):
@@ -100,7 +106,7 @@ def coin_text(e: Expr) -> str:
         return f"({coin_text(e.a)} {e.op} {coin_text(e.b)})"
     if isinstance(e, Unary) and e.op == "not":
         return f"(not {coin_text(e.a)})"
-    if isinstance(e, Load):
+    if isinstance(e, (Load, Temp)):
         return f"({numpy_text(e)} % 2 == 1)"
     if not any(True for _ in loads(e)):
         return numpy_text(e, 1)

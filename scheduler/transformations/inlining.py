@@ -16,7 +16,7 @@ import islpy as isl
 from polyc.poly.access import Access, accesses
 from polyc.poly.dependences import value_flow_among
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Expr, Load, loads, substitute
+from polyc.poly.expr import Expr, Load, loads, substitutable, substitute
 from polyc.poly.forms.affine_expr import choose, function_expr
 from polyc.poly.ordering.order import in_order
 from polyc.poly.reduction import identity
@@ -112,6 +112,8 @@ def _sources(scop: Scop, array: str, writes: Sequence[Access], reads: Sequence[A
         producer = scop.statements[m.get_tuple_name(isl.dim_type.in_)]
         if producer.predicate is not None or producer.dynamic:
             raise ScheduleError(f"cannot inline '{array}': whether {producer.name} writes it depends on data")
+        if not substitutable(producer.value):
+            raise ScheduleError(f"cannot inline '{array}': {producer.name} writes it by a long run of assignments")
         sources.append(Source(producer, m))
         unseen = unseen.subtract(m.range())
     if not unseen.is_empty():

@@ -1,9 +1,11 @@
-"""Compilation grows in proportion to the program, counted in isl's operations, which are the same everywhere."""
+"""Compilation grows in proportion to the program, counted in operations that are the same everywhere."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import islpy as isl
@@ -31,3 +33,30 @@ def test_twice_the_program_takes_twice_the_operations(kind: str, n: int, tmp_pat
 
     once, twice = cost(n), cost(2 * n)
     assert 1000 < once and twice <= 2.5 * once, f"{kind}: {once} operations for {n}, {twice} for {2 * n}"
+
+
+def calls(work: Callable[[], Any]) -> int:
+    """How many functions are called while `work` runs."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["straight", "terms"])
+def test_a_run_of_assignments_twice_as_long_takes_twice_the_calls(kind: str, tmp_path: Path) -> None:
+    def cost(size: int) -> int:
+        operator = compile_time.program(kind, size, tmp_path)
+        return calls(lambda: operator.compile(N=1000, threads=1))
+
+    cost(40)  # imports
+    once, twice = cost(100), cost(200)
+    assert twice <= 2.2 * once, f"{kind}: {once} calls for 100, {twice} for 200"
