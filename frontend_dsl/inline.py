@@ -97,7 +97,7 @@ def inline_operator(
         _check_argument(frame, p, given[p.name], operator.name, node)
     shapes = {p.name: given[p.name].shape for p in signature.params if p.shape is not None}
     try:
-        sizes = solve_sizes(signature, shapes, {})
+        sizes = solve_sizes(signature, shapes, {}, frame.sizes)
     except ArgumentError as problem:
         raise frame.error(node, f"{operator.name}: {problem}", "fit the shapes to the operator's annotations") from None
     inner = _enter(frame, operator.fn, sizes, True, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from polyc.poly.dtypes import i64
@@ -33,11 +34,13 @@ def axes_of(param: Param, rank: int) -> tuple[Any, ...]:
 
 
 def solve_sizes(
-    signature: Signature, shapes: Mapping[str, Sequence[Expr]], known: Mapping[str, Expr]
-) -> dict[str, Expr]:
+    signature: Signature, shapes: Mapping[str, Sequence[Expr]], known: Mapping[str, Expr],
+    around: Mapping[str, Expr] = MappingProxyType({}),
+) -> dict[str, Expr]:  # fmt: skip
     """Every size symbol as an expression (a constant when the shapes are numbers).
 
-    `shapes` gives each argument's extents; `known` sizes given by name. A symbol that
+    `shapes` gives each argument's extents; `known` sizes given by name; `around` those of a caller, taken where the
+    shapes leave one of the same name open. A symbol that
     appears only inside expressions is solved for when it occurs linearly.
 
     Raises:
@@ -57,7 +60,7 @@ def solve_sizes(
     pending = equations
     while pending:
         left = [e for e in pending if not _solve_one(e, sizes)]
-        if len(left) == len(pending):
+        if len(left) == len(pending) and not _as_around(left, sizes, around):
             name, axis, expr, _ = left[0]
             missing = [v.name for v in walk(expr) if isinstance(v, Var) and v.name not in sizes]
             raise ArgumentError(
@@ -66,6 +69,24 @@ def solve_sizes(
             )
         pending = left
     return sizes
+
+
+def _as_around(
+    equations: Sequence[tuple[str, int, Expr, Expr]], sizes: dict[str, Expr], around: Mapping[str, Expr]
+) -> bool:
+    """Take the caller's sizes for those of the same names where they solve one of the equations.
+
+    `X: f32[(n + 7) // 8]` of a caller that has `(n + 7) // 8` elements cannot be solved for n, and need not be.
+    """
+    for _, _, declared, actual in equations:
+        names = {v.name for v in walk(declared) if isinstance(v, Var) and v.name not in sizes}
+        if not names <= set(around):
+            continue
+        taken = {n: around[n] for n in names}
+        if difference(tidy(substitute(declared, {**sizes, **taken})), actual) == 0:
+            sizes.update(taken)
+            return True
+    return False
 
 
 def _solve_one(equation: tuple[str, int, Expr, Expr], sizes: dict[str, Expr]) -> bool:

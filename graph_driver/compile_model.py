@@ -16,7 +16,7 @@ from polyc.graph_driver.dynamic.per_call import PerCallModel
 from polyc.graph_driver.dynamic.specialising import Specialiser
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
-from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.execution.reference import HostNode, NoImplementation
 from polyc.graph_driver.gpu.compile_model import compile_gpu
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.importing.declared import Source
@@ -139,6 +139,8 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
             return PerCallModel(specialiser, report, str(refusal))
         if isinstance(model, DynamicModel):
             model.specialiser = Specialiser(Source(source), options, report, compile_with)
+            if model.specialiser.at_calls and model.template.symbols.narrowed and not _asks_for_symbols(options):
+                report.specialised.append("other sizes are compiled for when a call has them")
     return model
 
 
@@ -161,14 +163,19 @@ def _compiled(
             if why is not None:
                 raise NotSymbolic(why, None)
     with use.tuned(options.tuned):
-        return compile_graph(graph, platform, options, report)
+        try:
+            return compile_graph(graph, platform, options, report)
+        except NoImplementation as error:
+            if graph.symbols is None:
+                raise
+            raise NotSymbolic(str(error), None) from None  # with numbers it may have loops
 
 
 def import_at(
     source: str | Path | onnx.ModelProto | bytes, shapes: Mapping[str, Sequence[int]], options: CompileOptions
 ) -> Graph:
     """The graph for these shapes of the inputs. Raises `ModelError`."""
-    return import_model(source, options.dims, {**shapes, **options.shapes}, False, options.bind)
+    return import_model(source, options.dims, {**shapes, **options.shapes}, False, options.bind, warn=False)
 
 
 def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions) -> Graph:

@@ -19,11 +19,15 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest absolute error of one output and the output's scale (its largest magnitude)."""
+    """The largest absolute error of one output and the output's scale (its largest magnitude).
+
+    `constant`: all elements of the reference are one number, so that the comparison says little.
+    """
 
     name: str
     error: float
     scale: float
+    constant: bool = False
 
     @property
     def relative(self) -> float:
@@ -112,4 +116,5 @@ def _difference(name: str, a: np.ndarray, b: np.ndarray) -> Difference:
         return Difference(name, float("inf"), 1.0)
     finite = np.abs(y[np.isfinite(y)])
     error = float(np.abs(x - y)[~same].max()) if not same.all() else 0.0
-    return Difference(name, error, float(finite.max()) if finite.size else 0.0)
+    constant = y.size > 1 and bool(np.all(y == y.reshape(-1)[0]))
+    return Difference(name, error, float(finite.max()) if finite.size else 0.0, constant)

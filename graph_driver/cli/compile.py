@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polyc.graph_driver.artifacts.package import is_package
 from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
+from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with
-from polyc.graph_driver.importing.sensible import chosen_text, sensible_sizes
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.options import CompileOptions, Progress
 from polyc.graph_driver.passes import manager
@@ -104,18 +103,6 @@ def compile_from(
         model = compile_with(arguments.model, options)
     model.report().sizes += [chosen] if chosen else []
     return model
-
-
-def with_sizes(source: Path, options: CompileOptions) -> tuple[CompileOptions, str]:
-    """The options with a number for each size that nothing fixes, and a line that says which were chosen.
-
-    Raises:
-        ModelError: the file is broken, or no sizes fit.
-    """
-    sizes = sensible_sizes(source, options)
-    if not sizes:
-        return options, ""
-    return replace(options, dims={**options.dims, **sizes}), chosen_text(sizes)
 
 
 def _not_compiled(arguments: argparse.Namespace) -> None:

@@ -12,14 +12,17 @@ from polyc.emit.c.c99 import portable_kernel
 from polyc.graph_driver.artifacts.package import is_package, load
 from polyc.graph_driver.calibration import this_machine
 from polyc.graph_driver.cli.inspect import DIGITS, OPERATOR_STAGES, UsageError, dependences_text
+from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with, import_with
 from polyc.graph_driver.dynamic import compiling as symbolic
+from polyc.graph_driver.dynamic.infer import NotSymbolic
 from polyc.graph_driver.dynamic.plan import Template
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged
 from polyc.graph_driver.gpu.looking import gpu_stage, gpu_target
+from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.ir import Graph
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
 from polyc.graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
 from polyc.graph_driver.prediction import predict_steps
@@ -46,8 +49,21 @@ def optimised(path: Path, options: CompileOptions, platform: Platform) -> tuple[
     """
     if is_package(path):
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
-    graph = import_with(path, platform, options)
+    graph, options = _imported(path, platform, options)
     return graph, optimise(graph, platform, options)
+
+
+def _imported(path: Path, platform: Platform, options: CompileOptions) -> tuple[Graph, CompileOptions]:
+    """The graph, for sizes that are chosen where they must be numbers (a note says which), and options for these."""
+    try:
+        return import_with(path, platform, options), options
+    except (NotSymbolic, SizesMissing, NeedsNumbers):
+        if any(isinstance(value, tuple) for value in options.dims.values()):
+            raise
+        options, chosen = with_sizes(path, options)
+        graph = import_with(path, platform, options)
+        graph.notes += [chosen] if chosen else []
+        return graph, options
 
 
 def _formed(graph: Graph, platform: Platform, options: CompileOptions) -> tuple[list[Group], Sequence[Rearranged]]:
@@ -110,6 +126,8 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     machine, threads = platform.machine, platform.threads
     if measure and platform.kind == "c99":
         raise UsageError("C sources do not run here: leave out --measure")
+    if measure:
+        options = _imported(path, platform, options)[1]
     model = compile_with(path, options) if measure else None
     graph, records = optimised(path, options, platform)
     groups, moved = _formed(graph, platform, options)

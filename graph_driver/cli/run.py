@@ -15,8 +15,9 @@ import numpy as np
 
 from polyc.graph_driver.artifacts.package import is_package, load
 from polyc.graph_driver.checking.check import Difference, compare, random_input, reference_outputs
-from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled, with_sizes
+from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled
 from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
+from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.execution.watching import Seen, Watch
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.planning.index_limits import index_limits
@@ -230,7 +231,13 @@ def _data(
             "reference": reference,
             "ok": good,
             "outputs": {
-                d.name: {"error": d.error, "scale": d.scale, "relative": d.relative, "limit": limits[d.name]}
+                d.name: {
+                    "error": d.error,
+                    "scale": d.scale,
+                    "relative": d.relative,
+                    "limit": limits[d.name],
+                    "constant": d.constant,
+                }
                 for d in differences
             },
         }
@@ -248,8 +255,9 @@ def _text(
         lines.append(f"output   {name}: {d.get('dtype', d.get('type'))}{d.get('shape', '')} {numbers}")
     for diff in differences:
         verdict = "ok" if diff.relative <= limits[diff.name] else "TOO LARGE"
+        little = "; the output is constant, which checks little" if diff.constant else ""
         lines.append(
             f"check    {diff.name}: largest error {diff.error:.3g}, {diff.relative:.2g} of the output's scale "
-            f"{diff.scale:.4g}: {verdict} (limit {limits[diff.name]:.2g}, {reference})"
+            f"{diff.scale:.4g}: {verdict} (limit {limits[diff.name]:.2g}, {reference}){little}"
         )
     return "\n".join(lines)

@@ -79,6 +79,11 @@ class Symbols:
         self.ranges[name] = Range(low, high, typical, (low, high), key or name)
         return symbol(self, name)
 
+    @property
+    def narrowed(self) -> bool:
+        """Whether there are sizes from 1 on that a run cannot have."""
+        return bool(self.guards) or any((r.low, r.high) != (1, None) for r in self.ranges.values())
+
     def range_of(self, name: str) -> Range:
         """Raises `ValueError` for a name that is no symbol."""
         if name not in self.ranges:

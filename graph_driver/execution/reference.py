@@ -18,6 +18,10 @@ from polyc.graph_driver.ir import Node, Tensor
 from polyc.poly.errors import ModelError
 
 
+class NoImplementation(ModelError):
+    """A node that has no loops, and that onnx's reference does not know."""
+
+
 class HostNode:
     """One node, ready to run. `inputs` are called by position, captured tensors by name."""
 
@@ -28,7 +32,9 @@ class HostNode:
             opsets = {o.domain: o.version for o in model.opset_import}
             self._evaluator = ReferenceEvaluator(model, new_ops=replacements(opsets))
         except Exception as error:  # the evaluator raises whatever an operator's constructor raises
-            raise ModelError(f"{kind} '{name}': no loops and no host implementation ({one_line(error)})") from error
+            raise NoImplementation(
+                f"{kind} '{name}': no loops and no host implementation ({one_line(error)})"
+            ) from error
 
     @staticmethod
     def of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor]) -> HostNode:

@@ -41,6 +41,7 @@ def import_model(
     symbolic: bool = False,
     bind: Mapping[str, Any] | None = None,
     strict_annotations: bool = False,
+    warn: bool = True,
 ) -> Graph:
     """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
 
@@ -52,6 +53,7 @@ def import_model(
         symbolic: keep every size symbolic that nothing binds.
         bind: values of inputs, which become constants.
         strict_annotations: refuse a file that declares shapes which its own operators contradict.
+        warn: say so otherwise (not where the graph is only looked at).
 
     Raises:
         SizesMissing: a size is not given that must be a number.
@@ -66,7 +68,8 @@ def import_model(
         return graph
 
     graph = imported(run, dims or {}, shapes or {}, symbolic)
-    report(wrong[id(graph)], graph, strict_annotations)
+    if warn or strict_annotations:
+        report(wrong[id(graph)], graph, strict_annotations)
     return graph
 
 

@@ -135,4 +135,4 @@ def _first_that_fits(
 def _imported(
     source: str | Path | onnx.ModelProto | bytes, options: CompileOptions, sizes: Mapping[str, int], symbolic: bool
 ) -> Graph:
-    return import_model(source, {**options.dims, **sizes}, options.shapes, symbolic, options.bind)
+    return import_model(source, {**options.dims, **sizes}, options.shapes, symbolic, options.bind, warn=False)

@@ -212,3 +212,30 @@ def test_operators_made_by_a_factory():
 
     for dtype in (f32, f64, i64):
         check(make(dtype, 3), rand(3, 4).astype(dtype.np), sizes={"N": 4})
+
+
+def test_a_formula_of_sizes_on_both_sides_of_a_call():
+    """`(N + 7) // 8` cannot be solved for N; the caller declares the same one."""
+
+    @op
+    def doubled(A: f32[(N + 7) // 8]) -> f32[(N + 7) // 8]:
+        B = empty(((N + 7) // 8,), f32)
+        for i in range((N + 7) // 8):
+            B[i] = A[i] + A[i]
+        return B
+
+    @op
+    def outer(X: f32[N], A: f32[(N + 7) // 8]) -> f32[(N + 7) // 8]:
+        return doubled(A)
+
+    A = rand(3)
+    for compiled in (outer.compile(N=20), outer.compile()):
+        assert np.array_equal(compiled(rand(20), A), 2 * A)
+    with pytest.raises(DslError, match="cannot be told"):
+
+        @op
+        def other(X: f32[N], A: f32[(N + 6) // 8]) -> f32[N]:
+            doubled(A)
+            return X
+
+        other.scop()

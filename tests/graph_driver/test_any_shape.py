@@ -256,3 +256,83 @@ def test_a_compiled_directory_says_why_it_cannot(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="batch >= 2.*a compiled directory keeps no operators"):
         loaded({"x": numbers(1, 1, 6)})
     assert loaded.specialisations() == ()
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    from polyc.graph_driver.cli import main
+
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out + out.err
+
+
+def test_commands_choose_sizes_and_say_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "m.onnx"
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["h"], kernel_shape=[3, 3], strides=[2, 2]),
+        helper.make_node("Relu", ["h"], ["y"]),
+    ]
+    onnx.save(model_of(nodes, {"x": ["batch", 2, "height", None]}, {"y": None}, {"w": numbers(3, 2, 3, 3)}), file)
+    code, text = shown(capsys, "run", file, "--check", "--threads", 1)
+    assert code == 0 and "sizes    batch = 1, height = 128, x.3 = 96 chosen, because nothing was said" in text
+    code, text = shown(capsys, "run", file, "--check", "--threads", 1, "--dim", "batch=3", "--dim", "x.3=9")
+    assert code == 0 and "sizes    height = 128 chosen" in text and "float32[3, 3, 63, 4]" in text
+    code, text = shown(capsys, "inspect", file, "--stage", "graph", "--target", "sm_80")
+    assert code == 0 and "batch = 1, height = 128, x.3 = 96 chosen" in text
+    onnx.save(counted(), file)
+    code, text = shown(capsys, "run", file, "--check", "--threads", 1)
+    assert code == 0 and "steps = 1 chosen" in text
+
+
+def test_a_check_of_a_constant_output_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [helper.make_node("Mul", ["x", "zero"], ["y"]), helper.make_node("Neg", ["x"], ["z"])]
+    onnx.save(
+        model_of(nodes, {"x": [2, 3]}, {"y": [2, 3], "z": [2, 3]}, {"zero": np.zeros(1, np.float32)}),
+        tmp_path / "m.onnx",
+    )
+    code, text = shown(capsys, "run", tmp_path / "m.onnx", "--check", "--threads", 1)
+    assert code == 0
+    (y,) = [line for line in text.splitlines() if line.startswith("check    y:")]
+    (z,) = [line for line in text.splitlines() if line.startswith("check    z:")]
+    assert y.endswith("the output is constant, which checks little") and "constant" not in z
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("opset", [12, 17])
+def test_pieces_of_a_tensor_are_tensors(opset: int, keepdims: int) -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["rows"], axis=1, keepdims=keepdims),
+        helper.make_node("SequenceAt", ["rows", "last"], ["y"]),
+        helper.make_node("SplitToSequence", ["x", "two"], ["pairs"], axis=1),
+        helper.make_node("SequenceAt", ["pairs", "last"], ["z"]),
+        helper.make_node("SequenceLength", ["pairs"], ["n"]),
+    ]
+    model = model_of(
+        nodes, {"x": [4, "length"]}, {"y": None, "z": None, "n": (I, None)},
+        {"last": np.array(-1), "two": np.array(2)}, opset,
+    )  # fmt: skip
+    compiled = polyc.compile_model(model, threads=1)
+    for length in (1, 5):
+        same(model, compiled, {"x": numbers(4, length)})
+    assert not compiled.model_for({"x": numbers(4, 5)}).report().host
+
+
+def test_a_quantised_recurrent_layer_after_a_stride() -> None:
+    """Its number of steps is a quotient of the size that is free."""
+    rng = np.random.default_rng(2)
+    codes = {n: rng.integers(0, 255, (1, k, 32)).astype(np.uint8) for n, k in (("w", 4), ("r", 8))}
+    scales = {n: np.full(1, 0.01, np.float32) for n in ("sw", "sr")}
+    zeros = {n: np.full(1, 120, np.uint8) for n in ("zw", "zr")}
+    names = ["t", "w", "r", *[""] * 5, "sw", "zw", "sr", "zr"]
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[2], strides=[2]),
+        helper.make_node("Transpose", ["p"], ["t"], perm=[2, 0, 1]),
+        helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", hidden_size=8),
+    ]
+    model = model_of(nodes, {"x": ["batch", 4, "length"]}, {"y": None}, codes | scales | zeros)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    compiled = polyc.compile_model(model, threads=1)
+    assert isinstance(compiled, DynamicModel) and not compiled.report().host
+    for batch, length in ((1, 8), (2, 5)):
+        x = numbers(batch, 4, length)
+        assert np.allclose(compiled({"x": x})["y"], reference(model, {"x": x})["y"], atol=2e-2)

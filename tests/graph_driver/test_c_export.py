@@ -127,7 +127,7 @@ def test_what_cannot_be_c_is_one_line(tmp_path: Path, capfd: Any) -> None:
     assert cli.main(["compile", str(path), "--target", "c", "-o", str(tmp_path / "d"), "--dim", "N=1"]) == 0
     assert "wrote" in capfd.readouterr().out and (tmp_path / "d" / "net.h").is_file()
     assert cli.main(["compile", str(path), "--target", "c", "--threads", "3"]) == 2
-    assert cli.main(["compile", str(path), "--target", "c", "--memory-limit", "10"]) == 1
+    assert cli.main(["compile", str(path), "--target", "c", "--dim", "N=1", "--memory-limit", "10"]) == 1
     assert "alive at step" in capfd.readouterr().err
 
 
