@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import numpy as np
 
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import geometric_mean, machine_line
+from polyc.emit.c.cc import compilers
 from polyc.emit.interface import Interface
 from polyc.emit.kernel import address
 from polyc.frontend_dsl import sigmoid, tanh
@@ -68,13 +68,6 @@ OPERATORS: Mapping[str, Callable[[], Any]] = {
     ),
     "matmul u8 x i8 128x256x128": lambda: quantization.make_matmul_integer(u8, i8, 128, 256, 128, 1),
 }
-
-
-def compilers() -> list[str]:
-    """gcc and clang, as far as they are on PATH."""
-    clangs = ["clang", *(f"clang-{v}" for v in range(29, 12, -1))]
-    found = [shutil.which("gcc") and "gcc", next((c for c in clangs if shutil.which(c)), None)]
-    return [c for c in found if c]
 
 
 def rows(only: str, rounds: int) -> Iterator[dict[str, Any]]:

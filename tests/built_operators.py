@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from polyc.emit.c.cc import compilers
 from polyc.emit.interface import Interface
 from polyc.emit.kernel import address
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.scop import Scop
 
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
-COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
+COMPILERS = compilers()
 
 _CTYPES: dict[str, Any] = {
     "bool_": ctypes.c_uint8, "i8": ctypes.c_int8, "u8": ctypes.c_uint8, "i16": ctypes.c_int16, "u16": ctypes.c_uint16,

@@ -8,7 +8,6 @@ of one of them and writes what it returned and left in memory; each operator run
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,15 +24,16 @@ sys.path[:0] = [p for p in (str(TESTS), str(TESTS / "gpu"), str(TESTS / "library
                 if p not in sys.path]  # fmt: skip
 
 import numpy as np  # noqa: E402
+from built_operators import STRICT, wanted  # noqa: E402
 
 import polyc  # noqa: E402, F401  (wires the packages)
+from polyc.emit.c.cc import compilers  # noqa: E402
 from polyc.emit.interface import Interface, Parameter  # noqa: E402
 from polyc.emit.standalone import Standalone  # noqa: E402
 from polyc.graph_driver.artifacts.operator_files import code_of  # noqa: E402
 from polyc.poly.binding import bind_sizes, evaluate  # noqa: E402
 from polyc.poly.scop import Scop  # noqa: E402
 
-STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
 GUARD = 64  # bytes behind each array that nobody may write
 POISON = 0xA5
 BATCH = 16
@@ -73,10 +73,8 @@ class Machine:
 
 def here() -> Machine | None:
     """This machine with the C compilers on PATH; None where there is none."""
-    names = ["gcc", *sorted(("clang", *(f"clang-{v}" for v in range(13, 30))), reverse=True)]
-    found = [n for n in names if shutil.which(n)]
-    one_of_each = list({n.split("-")[0]: (n,) for n in reversed(found)}.values())
-    return Machine("this machine", None, tuple(reversed(one_of_each))) if found else None
+    found = compilers()
+    return Machine("this machine", None, tuple((c,) for c in found)) if found else None
 
 
 @dataclass(frozen=True)
@@ -330,8 +328,6 @@ def random_trials(count: int, seed: int) -> Iterator[Trial]:
 
 
 def _plain(operator: Any, args: Sequence[Any]) -> Callable[[], Sequence[np.ndarray]]:
-    from built_operators import wanted
-
     return lambda: wanted(operator, args)
 
 

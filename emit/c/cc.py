@@ -37,6 +37,13 @@ def find_compiler() -> str | None:
     return None
 
 
+def compilers() -> list[str]:
+    """gcc and clang (the newest of `clang`, `clang-19`, ...), as far as they are on PATH."""
+    clangs = ["clang", *(f"clang-{version}" for version in range(40, 10, -1))]
+    found = (next((name for name in names if shutil.which(name)), None) for names in (["gcc"], clangs))
+    return [name for name in found if name is not None]
+
+
 def build_shared(source: str, link: Sequence[str] = ()) -> bytes:
     """The shared object made from C text; `link` are further options for the linker.
 

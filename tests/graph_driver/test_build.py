@@ -153,6 +153,23 @@ def test_the_program_prints_the_same_checksum_everywhere(operator: Any, tmp_path
 
 
 @needs_compiler
+def test_a_saved_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `polyc inspect --stage schedule --yaml` prints, edited or not, and a saved trace."""
+    found = small.matmul.scop().schedule().tile(("i", "j"), (8, 16))
+    for name, text in (("tiled.yaml", found.to_yaml()), ("trace.json", found.save())):
+        (tmp_path / name).write_text(text)
+        folder = tmp_path / name.partition(".")[0]
+        command = ["build", f"{MATMUL}:matmul", "-o", str(folder), "--schedule", str(tmp_path / name), "--emit", "c,h"]
+        assert main(command) == 0 and "wrote" in capsys.readouterr().out
+        source = folder / "matmul.c"
+        assert "i_out" in source.read_text()
+        library = built.compiled(COMPILERS[0], source, folder / "made.so", "-O1")
+        args = (floats(13, 9), floats(9, 21))
+        code = code_of(small.matmul.scop())
+        built.assert_equal(built.call(library, code.interface, code.scop, args), built.wanted(small.matmul, args))
+
+
+@needs_compiler
 def test_headers_compile_alone_and_from_cxx(tmp_path: Path) -> None:
     for operator in (small.matmul, exp_, halves):
         files = operator.build(tmp_path, emit="h")
