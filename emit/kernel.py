@@ -104,6 +104,7 @@ class Kernel:
         self._order = [names.index(b.name) for b in function.buffers]
         self._pointers = ctypes.c_void_p * max(1, len(self._order))
         self._bound: dict[tuple[tuple[int, ...], ...], _Bound] = {}
+        self._late = any(c.how == "in the loop" for c in function.checks)  # results may be half written after an error
         self._in_place = [k for k, a in enumerate(self._arguments) if a.kind == "inout"]
 
     @property
@@ -168,8 +169,8 @@ class Kernel:
                 targets.check_runs_here(self.target)
             pointers = self._pointers(*[address(arrays[k]) for k in self._order])
             self._run(pointers, bound.params, threadpool.handle(self.threads) if self.threads > 1 else None)
-        if record is not None and record.any():
-            raise violation(checks, record.tolist(), bound.values)
+        if record is not None and any(found := record.tolist()):
+            raise violation(checks, found, bound.values)
 
     def bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
         """Sizes for these argument shapes (remembered)."""
@@ -203,10 +204,15 @@ class Kernel:
     def _run_on_copies(self, arrays: list[ndarray[Any, Any]], bound: _Bound) -> None:
         """Execute; written arrays that machine code cannot use as they lie are copied there and back."""
         dense = [x if x.flags.c_contiguous and x.flags.aligned else x.copy(order="C") for x in arrays]
+        if self._late:
+            count = len(self._arguments)
+            dense[count:] = [np.empty(x.shape, x.dtype) for x in arrays[count:]]
         self.run(dense, bound)
         for name, x, copy in zip((*self.scop.args, *self.scop.results), arrays, dense):
             if x is not copy:
                 x[...] = copy
+                if x.flags.c_contiguous and x.flags.aligned:
+                    continue
                 note = f"'{name}' is copied there and back in calls where it is not contiguous (row-major)"
                 if note not in self._report.notes:
                     self._report.notes.append(note)

@@ -16,7 +16,7 @@ import islpy as isl
 from polyc.poly.access import guard
 from polyc.poly.cache import per_scop
 from polyc.poly.dtypes import DType, bool_, i64, u64
-from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Span, Unary, Var, const_int, walk
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Span, Unary, Var, walk
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
 from polyc.poly.scop import Scop, Statement
 
@@ -34,6 +34,7 @@ class Check:
     size: Expr
     span: Span | None
     unsigned: bool = False  # the subscript is a u64: its number is printed as such
+    how: str = "in the loop"  # or "before": nothing has been written when it fails
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +159,8 @@ def all_of(*conditions: Expr) -> Expr:
 
 
 def within(index: Expr, size: Expr) -> Expr:
-    """`0 <= index < size`."""
-    return all_of(Binary(">=", index, const_int(0), bool_), Binary("<", index, size, bool_))
+    """`0 <= index < size`, as one comparison: a negative number is a large one without its sign."""
+    return Binary("<", Cast(index, u64), Cast(size, u64), bool_)
 
 
 # ---- ranges of values ----------------------------------------------------------------------

@@ -232,7 +232,8 @@ class Store(Stmt):
     shared memory that is in place after the thread's next barrier that waits for copies, not before.
 
     Until the loops are proved, `checked` is the same store with the checks of its accesses, which takes the place of
-    this one (`polyc.emit.lowering.checks`), and of the condition directly around it if it is `predicated`.
+    this one (`polyc.emit.lowering.checks`), and of the condition directly around it if it is `predicated`. `rare`: an
+    update that hardly ever happens, for which a loop keeps nothing in registers.
     """
 
     array: str
@@ -246,6 +247,7 @@ class Store(Stmt):
     asynchronous: bool = False
     checked: Stmt | None = field(default=None, compare=False)
     predicated: bool = field(default=False, compare=False)
+    rare: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from functools import reduce
 
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
 from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
+from polyc.emit.lowering.checks_first import First, checks_first
 from polyc.emit.lowering.straight_lines import registers
 from polyc.poly.binding import evaluate
 from polyc.poly.certificates import TRUE, Check, Site, all_of, negated, open_sites, within
@@ -58,11 +59,14 @@ def decoded(value: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The checks of one Scop: `checks` by number in the `record`, and each statement's sites with their numbers."""
+    """The checks of one Scop: `checks` by number in the `record`, and each statement's sites with their numbers, of
+    those that are checked inside the loops. `first` has the others. `only`: the stores themselves do not run."""
 
     record: str
     checks: tuple[Check, ...]
     sites: Mapping[str, Sequence[tuple[int, Site]]]
+    first: First | None = None
+    only: Mapping[str, int] | None = None
 
     def scop(self, scop: Scop) -> Scop:
         """The Scop whose data-dependent bounds are safe: where they cannot be read, one iteration runs and says so."""
@@ -76,7 +80,27 @@ class Plan:
         """What runs instead of `store`, an instance of `s` whose expressions `place` puts into the loops."""
         if s.name not in self.sites:
             return None
-        return _Instance(self, s, store, place, fresh).whole()
+        instance = _Instance(self, s, store, place, fresh)
+        return instance.whole() if self.only is None else instance.check(self.only[s.name])
+
+    def of_first(self) -> Plan | None:
+        """The plan of the Scops of checks."""
+        if self.first is None:
+            return None
+        sites = {n: [(k, site) for k, site, _ in group] for n, group in self.first.sites.items()}
+        only = {n: next(k for k, _, main in group if main) for n, group in self.first.sites.items()}
+        return Plan(self.record, self.checks, sites, only=only)
+
+    def after(self, checks: Sequence[Function], fn: Function) -> Function:
+        """`fn`, if the `checks`, made of the Scops of `first`, find nothing."""
+        assert self.first is not None
+        before = [f.body if q is None else q.around(f.body) for f, (_, q) in zip(checks, self.first.scops, strict=True)]
+        if not before:
+            return fn
+        found = [Load(self.record, (const_int(n),), u64) for n in sorted(self.first.numbers)]
+        clean = all_of(*(Binary("==", x, ZERO, bool_) for x in found))
+        notes = tuple(dict.fromkeys((*fn.notes, *(n for f in checks for n in f.notes))))
+        return replace(fn, body=Block((*before, If(clean, fn.body))), notes=notes)
 
     def finished(self, fn: Function) -> Function:
         """`fn` with the record as its last argument, and for each thread one of its own."""
@@ -92,11 +116,15 @@ def plan(scop: Scop) -> Plan | None:
     sites = open_sites(scop)
     if not sites:
         return None
+    record = Names({*scop.params, *scop.arrays}).fresh(RECORD)
+    first = checks_first(scop, sites, record)
     by_statement: dict[str, list[tuple[int, Site]]] = {}
     for number, site in enumerate(sites):
-        by_statement.setdefault(site.statement, []).append((number, site))
-    record = Names({*scop.params, *scop.arrays}).fresh(RECORD)
-    return Plan(record, tuple(s.check for s in sites), by_statement)
+        if first is None or number not in first.numbers:
+            by_statement.setdefault(site.statement, []).append((number, site))
+    before = frozenset() if first is None else first.numbers
+    checks = (replace(s.check, how="before") if n in before else s.check for n, s in enumerate(sites))
+    return Plan(record, tuple(checks), by_statement, first)
 
 
 def _harmless(e: Expr) -> bool:
@@ -136,18 +164,38 @@ class _Instance:
         if s.predicate is not None:
             holds, reached = self.value(s.predicate, reached)
             reached = self.both(reached, holds)
-        if any(x == s.target for x in loads(s.value)):  # an update reads its target first
-            index, reached = self.target(reached)
-            self.trusted = s.target
-            value, reached = self.value(s.value, reached)
-        else:
-            value, reached = self.value(s.value, reached)
-            index, reached = self.target(reached)
+        index, reached = self.target(reached)
+        self.trusted = s.target  # which an update reads, too
+        value, _ = self.value(s.value, reached)  # what is outside counts as 0: storing that does no harm
         target = Load(s.array, index, s.value.dtype)
         to = self.place(target)
         assert isinstance(to, Load)
         out: Stmt = replace(self.store, array=to.array, index=to.index, value=self.place(value))
-        out = out if reached == TRUE else If(reached, out)
+        return self.around(out if reached == TRUE else If(reached, out))
+
+    def check(self, number: int) -> Stmt:
+        """One check alone."""
+        site = next(site for n, site in self.sites if n == number)
+        reached: Expr = TRUE
+        for bound in self.stmt.dynamic:
+            for e in (bound.lo, bound.hi):
+                if self.has_sites(e):
+                    _, reached = self.value(e, reached)
+        for condition in site.when:
+            holds, reached = self.value(condition, reached)
+            reached = self.both(reached, holds)
+        index, reached = self.value(site.index, reached)
+        at = self.named("at", index, reached)
+        self.note(number, all_of(reached, negated(within(at, site.size))), at)
+        return self.around(Block(()))
+
+    def note(self, number: int, violated: Expr, at: Expr) -> None:
+        new = note(self.plan.record, number, self.place(at))
+        new = replace(new, instance=self.store.instance, origin=self.store.origin)
+        self.steps.append(If(self.place(violated), new))
+
+    def around(self, out: Stmt) -> Stmt:
+        """`out` after all steps."""
         for step in reversed(self.steps):
             if isinstance(step, Stmt):
                 out = Block((step, *(out.stmts if isinstance(out, Block) else (out,))))
@@ -244,9 +292,8 @@ class _Instance:
             number, site = next((n, s) for n, s in mine if s.axis == axis)
             named[axis] = at = self.named("at", index[axis], reached)
             inside = self.named("inside", within(at, site.size))
-            violated = self.place(all_of(reached, negated(inside)))
-            new = note(self.plan.record, number, violated, self.place(at))
-            self.steps.append(replace(new, instance=self.store.instance, origin=self.store.origin))
+            if self.plan.only is None:
+                self.note(number, all_of(reached, negated(inside)), at)
             reached = self.both(reached, inside)
             conditions.append(inside)
         self.known[load] = tuple(named), all_of(*conditions)
@@ -305,11 +352,11 @@ class _Tree:
 # ---- in the loop IR ------------------------------------------------------------------------
 
 
-def note(record: str, number: int, violated: Expr, index: Expr) -> Store:
-    """The update of the record."""
+def note(record: str, number: int, index: Expr) -> Store:
+    """The update of the record after a violation."""
     place = (const_int(number),)
-    value = Select(violated, encoded(index), ZERO, u64)
-    return Store(record, place, Binary("max", Load(record, place, u64), value, u64), reduction="max")
+    value = Binary("max", Load(record, place, u64), encoded(index), u64)
+    return Store(record, place, value, reduction="max", rare=True)
 
 
 def expanded(fn: Function) -> Function:

@@ -73,7 +73,14 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
         if plan is None:
             return write_out(with_exits(real_bounds(fn, scop, tree)))
         fn = bounds.expanded(replace(fn, body=early_ends(fn.body)))
-        return write_out(plan.finished(with_exits(real_bounds(fn, plan.scop(scop), tree))))
+        fn = with_exits(real_bounds(fn, plan.scop(scop), tree))
+        if (only := plan.of_first()) is not None and plan.first is not None:
+            fn = plan.after([checks_alone(s, only) for s, _ in plan.first.scops], fn)
+        return write_out(plan.finished(fn))
+
+    def checks_alone(first: Scop, only: bounds.Plan) -> Function:
+        checks = bounds.expanded(proven(first, build_loops(first, first.tree, name, gpu, checks=only)))
+        return real_bounds(checks, only.scop(first), first.tree)
 
     try:
         return loops(loose=False)

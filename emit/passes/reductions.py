@@ -89,7 +89,7 @@ class Accumulators:
         local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
         for key, updates in self._updates().items():
             s = updates[0][0]
-            if s.array in local or not self._eligible(s):
+            if s.array in local or s.rare or not self._eligible(s):
                 continue
             runs: Expr | None = None
             if not inside(s.index, buffers[s.array].shape, bounds):
@@ -240,7 +240,7 @@ def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Stmt:
         instance = (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
     out = replace(s, index=index, value=Binary(s.reduction, target, total, dtype), instance=instance)
     mask = at.mask()
-    if mask is None or at.guard is None or inside(index, at.buffers[s.array].shape, at.bounds):
+    if mask is None or at.guard is None or not s.rare and inside(index, at.buffers[s.array].shape, at.bounds):
         return out
     return If(HReduce("or", mask, bool_), out)  # with the tail: a lane beyond it may meet the condition
 

@@ -326,6 +326,41 @@ def test_the_error() -> None:
     assert (str(again), again.index, again.size) == (str(error), 12, 10)
 
 
+UNTOUCHED = {
+    "update": (histogram, (X, i_(1, 1, 99))),
+    "scalar bound": (fill, (X[:4], 8)),
+    "lower bound": (fill_from, (X[:4], -2, 1)),
+    "not affine": (squares, (X, X[:5])),
+}
+
+
+@pytest.mark.parametrize("name", UNTOUCHED)
+def test_nothing_is_half_written(name: str) -> None:
+    operator, arguments = UNTOUCHED[name]
+    given = copies(arguments)
+    with pytest.raises(BoundsError):
+        operator(*given)
+    for a, b in zip(given, arguments):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_given_results_are_not_half_written() -> None:
+    for operator, arguments in ((spmv, CASES["csr, column"][1]), (computed, CASES["computed, beyond"][1])):
+        y = np.full(3 if operator is spmv else 4, 7, np.float32)
+        with pytest.raises(BoundsError):
+            operator(*arguments, out=y)
+        np.testing.assert_array_equal(y, np.full_like(y, 7))
+
+
+def test_what_is_checked_where() -> None:
+    def how(operator: Any) -> set[tuple[str, str]]:
+        return {(c.array, c.how) for c in operator.compile().function.checks}
+
+    assert how(gather) == {("X", "before")}
+    assert how(computed) == {("X", "in the loop")}
+    assert how(spmv) == {("col", "before"), ("val", "before"), ("x", "in the loop")}
+
+
 def test_threads_tell_what_they_find() -> None:
     kernel = gather.compile(threads=2, schedule=gather.scop().schedule().parallel("i"))
     with pytest.raises(BoundsError, match="index 77 "):

@@ -1,0 +1,224 @@
+"""Checks that can come before anything is computed.
+
+Where subscripts, and the conditions and bounds under which they are read, depend on nothing that the program writes,
+a program of the checks alone decides exactly whether an executed instance would leave its array. It runs first, over
+only those loops that the subscript needs, and what follows runs without these checks or, after a violation, not at
+all. For data-dependent loops even that is avoided where the largest elements of the index arrays show, at the speed of
+memory, that nothing can be outside: unused elements may be, so this test alone never refuses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from polyc.emit.lowering.largest import Largest
+from polyc.poly.certificates import Site
+from polyc.poly.dtypes import u64
+from polyc.poly.expr import Binary, Const, Expr, Load, Temp, Var, const_int, loads, rewrite, substitute, walk
+from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.scop import Array, DynamicBound, Scop, Statement
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
+from polyc.poly.tree import Sequence as SequenceNode
+
+
+@dataclass(frozen=True)
+class First:
+    """Scops of checks, each with the quick test that makes it unnecessary, if there is one. `sites` by statement:
+    what is checked (True), and what its subscript reads and must be masked; `numbers`: all that is decided here."""
+
+    scops: tuple[tuple[Scop, Largest | None], ...]
+    sites: Mapping[str, tuple[tuple[int, Site, bool], ...]]
+    numbers: frozenset[int]
+
+
+def checks_first(scop: Scop, sites: Sequence[Site], record: str) -> First | None:
+    """The checks that need nothing the program writes, as a Scop; None where there are none."""
+    known = _Known(scop)
+    written = {s.array for s in scop.statements.values()}
+    only_results = not any(scop.arrays[a].kind == "inout" for a in written)
+    settled: dict[int, Site] = {}
+    for number, site in enumerate(sites):
+        found = known.site(site)
+        if found is not None and not (only_results and _reads_in_loop(site, scop)):
+            settled[number] = found
+    if not settled:
+        return None
+    always: dict[str, Statement] = {}
+    seldom: dict[str, Statement] = {}
+    groups = {}
+    quick = Largest(scop.arrays, record)
+    for number, site in settled.items():
+        name = f"check{number}"
+        made = _statement(scop, name, number, site, settled, record, known)
+        if made is None:
+            continue
+        statement, groups[name] = made
+        tells = bool(statement.dynamic) and quick.add(site, statement.dynamic, site.where)
+        (seldom if tells else always)[name] = statement
+    arrays = {**scop.arrays, record: Array(record, u64, (const_int(len(sites)),), "inout")}
+
+    def program(statements: Mapping[str, Statement]) -> Scop:
+        return replace(scop, arrays=arrays, statements=statements, tree=_tree(statements), marks=(), notes=())
+
+    parts = [(program(p), q) for p, q in ((seldom, quick), (always, None)) if p]
+    return First(tuple(parts), groups, frozenset(settled))
+
+
+class _Known:
+    """Expressions in terms of arrays that the program does not write."""
+
+    def __init__(self, scop: Scop) -> None:
+        self.scop = scop
+        self.writers: dict[str, list[Statement]] = {}
+        for s in scop.statements.values():
+            self.writers.setdefault(s.array, []).append(s)
+        self.position = {name: k for k, name in enumerate(scop.statements)}
+
+    def site(self, site: Site) -> Site | None:
+        """The site in these terms."""
+        s = self.scop.statements[site.statement]
+        bounds = [e for b in s.dynamic[: site.depth] for e in (b.lo, b.hi)]
+        parts = [self.expression(e, s) for e in (site.index, *site.when, *bounds)]
+        if any(e is None for e in parts):
+            return None
+        index = list(site.load.index)
+        for axis, e in enumerate(index):
+            index[axis] = self.expression(e, s) or const_int(0)  # other axes have sites of their own
+        when = tuple(e for e in parts[1 : 1 + len(site.when)] if e is not None)
+        return replace(site, load=replace(site.load, index=tuple(index)), when=when)
+
+    def bounds(self, s: Statement, depth: int) -> tuple[DynamicBound, ...]:
+        """The bounds of data-dependent loops in these terms."""
+
+        def known(e: Expr) -> Expr:
+            found = self.expression(e, s)
+            assert found is not None
+            return found
+
+        return tuple(DynamicBound(b.iter, known(b.lo), known(b.hi)) for b in s.dynamic[:depth])
+
+    def expression(self, e: Expr, at: Statement) -> Expr | None:
+        """`e` of statement `at`, None if it depends on what the program writes."""
+        if any(isinstance(x, Temp) for x in walk(e)):
+            return None  # computed on the way
+        for _ in range(8):  # chains of local scalars
+            unknown = [x for x in loads(e) if x.array in self.writers]
+            if not unknown:
+                return e
+            values = {x: self.value(x, at) for x in unknown}
+            if any(v is None for v in values.values()):
+                return None
+            e = _replaced(e, values)
+        return None
+
+    def value(self, load: Load, at: Statement) -> Expr | None:
+        """What an element of a local array holds where `at` reads it, if one statement has set it for certain."""
+        writers = self.writers[load.array]
+        if len(writers) != 1 or self.scop.arrays[load.array].kind != "local":
+            return None
+        (w,) = writers
+        if w.predicate is not None or w.reduction is not None or self.position[w.name] >= self.position[at.name]:
+            return None
+        if w.index != tuple(Var(i) for i in w.iters) or any(x.array == load.array for x in loads(w.value)):
+            return None
+        shared = set(w.iters) & set(at.iters)
+        if shared and (load.index != w.index or w.dynamic != at.dynamic[: len(w.dynamic)]):
+            return None
+        if not shared and (w.dynamic or not self.covered(load, w, at)):
+            return None
+        if shared and not self.covered(load, w, at):
+            return None
+        return substitute(w.value, dict(zip(w.iters, load.index, strict=True)))
+
+    def covered(self, load: Load, w: Statement, at: Statement) -> bool:
+        """Whether `w` sets every element that `at` can read."""
+        space = set_space(at.name, at.iters, self.scop.params)
+        try:
+            pieces = [isl.Map.from_pw_aff(to_pw_aff(e, space)) for e in load.index]
+        except NotAffine:
+            return False
+        read = isl.Map.from_domain(isl.Set.universe(space))
+        for piece in pieces:
+            read = read.flat_range_product(piece)
+        read = read.set_tuple_name(isl.dim_type.out, w.name)
+        elements = at.domain.intersect_params(self.scop.context).apply(read)
+        return bool(elements.is_subset(w.domain.intersect_params(self.scop.context)))
+
+
+def _replaced(e: Expr, values: Mapping[Load, Expr | None]) -> Expr:
+    return rewrite(e, lambda x: values.get(x) or x if isinstance(x, Load) else x)
+
+
+def _statement(
+    scop: Scop, name: str, number: int, site: Site, settled: Mapping[int, Site], record: str, known: _Known
+) -> tuple[Statement, tuple[tuple[int, Site, bool], ...]] | None:
+    s = scop.statements[site.statement]
+    dynamic = known.bounds(s, site.depth)
+    used = [site.index, *site.when, *(e for b in dynamic for e in (b.lo, b.hi))]
+    reads = {x for e in used for x in loads(e)}
+    nested = [(n, other) for n, other in settled.items() if other.statement == s.name and other.load in reads]
+    domain = site.where
+    try:  # what is affine is left to isl
+        domain = domain.intersect(_inside(site, s, scop).complement())
+        nested = []
+    except NotAffine:
+        pass
+    masked = []
+    for n, other in nested:
+        try:
+            if other.when != site.when[: len(other.when)]:
+                raise NotAffine("reached under other conditions")
+            domain = domain.intersect(_inside(other, s, scop))
+        except NotAffine:
+            masked.append((n, other))
+    if domain.is_empty():
+        return None
+    variables = {x.name for e in used for x in walk(e) if isinstance(x, Var)} | {b.iter for b in dynamic}
+    for position in reversed(range(len(s.iters))):
+        if s.iters[position] not in variables:
+            domain = domain.project_out(isl.dim_type.set, position, 1)
+    iters = tuple(i for i in s.iters if i in variables)
+    domain = domain.set_tuple_name(name).coalesce()
+    for position, i in enumerate(iters):
+        domain = domain.set_dim_name(isl.dim_type.set, position, i)
+    place = (const_int(number),)
+    value = Binary("max", Load(record, place, u64), Const(0, u64), u64)
+    made = Statement(name, iters, domain, record, place, value, None, "max", dynamic, s.span)
+    group = [(n, other, False) for n, other in masked] + [(number, site, True)]
+    return made, tuple((n, replace(x, statement=name), main) for n, x, main in group)
+
+
+def _inside(site: Site, s: Statement, scop: Scop) -> isl.Set:
+    space = set_space(s.name, s.iters, scop.params)
+    at, size = to_pw_aff(site.index, space), to_pw_aff(site.size, space)
+    return at.ge_set(size.sub(size)).intersect(at.lt_set(size))
+
+
+def _reads_in_loop(site: Site, scop: Scop) -> bool:
+    """Whether the subscript is read in the innermost data-dependent loop. To sweep over such arrays first takes the
+    memory's time twice; where only results are written, and nobody sees them after an error, the loop checks."""
+    s = scop.statements[site.statement]
+    if not site.depth:
+        return False
+    inner = Var(s.dynamic[site.depth - 1].iter)
+    return any(inner in walk(x) for x in loads(site.index))
+
+
+def _tree(statements: Mapping[str, Statement]) -> Node:
+    """Each check in a nest of its own, the innermost loop a vector."""
+
+    def nest(s: Statement) -> Node:
+        if not s.iters:
+            return Leaf()
+        last = len(s.iters) - 1
+        members = [
+            Member(f"{s.name}_{i}", {s.name: loop_dim(s.domain, k)}, "vector" if k == last else "serial")
+            for k, i in enumerate(s.iters)
+        ]
+        return Band(tuple(members), Leaf())
+
+    parts = [Filter({n: s.domain}, nest(s)) for n, s in statements.items()]
+    return SequenceNode(tuple(parts)) if len(parts) > 1 else parts[0].child if parts else Leaf()
