@@ -75,7 +75,7 @@ def clash(scop: Scop, source: str, target: str, every_order: bool = False) -> Cl
 
 def _hindered(scop: Scop, pairs: dict[tuple[str, str], isl.Map]) -> tuple[str, str, isl.Map] | None:
     """A writer and readers that only sharing would put in order."""
-    reach = _needed(scop)
+    reach = _needed(scop, {w for w, _ in pairs})
     for (w, r), both in pairs.items():
         free = both
         if w == r:
@@ -87,27 +87,32 @@ def _hindered(scop: Scop, pairs: dict[tuple[str, str], isl.Map]) -> tuple[str, s
     return None
 
 
-def _needed(scop: Scop) -> dict[tuple[str, str], isl.Map]:
-    """Pairs of instances of which the second needs the value of the first, directly or not."""
+def _needed(scop: Scop, ends: set[str]) -> dict[tuple[str, str], isl.Map]:
+    """Pairs of instances of which the second, of a statement in `ends`, needs the value of the first, directly or
+    not."""
+    readers: dict[str, list[Access]] = {}
+    for r in accesses(scop):
+        if not r.write:
+            readers.setdefault(r.array, []).append(r)
     flow: dict[tuple[str, str], isl.Map] = {}
     for w in accesses(scop):
-        for r in accesses(scop):
-            if w.write and not r.write and w.array == r.array and w.stmt != r.stmt:
+        for r in readers.get(w.array, ()) if w.write else ():
+            if w.stmt != r.stmt:
                 both = w.map.apply_range(r.map.reverse())
                 key = (w.stmt, r.stmt)
                 flow[key] = flow[key].union(both) if key in flow else both
-    flow = in_order(scop, flow)
-    reach = dict(flow)
-    for _ in range(len(scop.statements)):
-        longer = {
-            (a, c): first.apply_range(second)
-            for (a, b), first in reach.items()
-            for (b2, c), second in flow.items()
-            if b == b2
-        }
+    into: dict[str, list[tuple[str, isl.Map]]] = {}
+    for (a, b), m in in_order(scop, flow).items():
+        into.setdefault(b, []).append((a, m))
+    new = {(a, c): m for c in ends for a, m in into.get(c, ())}
+    reach = dict(new)
+    while new:  # one more step backwards from what the last round has found
+        longer: dict[tuple[str, str], isl.Map] = {}
+        for (b, c), last in new.items():
+            for a, first in into.get(b, ()):
+                m = first.apply_range(last)
+                longer[a, c] = longer[a, c].union(m) if (a, c) in longer else m
         new = {k: m for k, m in longer.items() if k not in reach or not m.is_subset(reach[k])}
-        if not new:
-            break
         reach |= {k: (m.union(reach[k]) if k in reach else m).coalesce() for k, m in new.items()}
     return reach
 

@@ -18,17 +18,19 @@ def collapse_groups(found: Sequence[Group]) -> list[Group]:
 
     Groups with contractions stay as they are: their strategies tell batches, rows and images apart.
     """
-    return [_collapsed(g) for g in found]
+    known: dict[str, tuple[Scop, str, str] | None] = {}  # by key: equal kernels become equal ones
+    return [_collapsed(g, known) for g in found]
 
 
-def _collapsed(group: Group) -> Group:
+def _collapsed(group: Group, known: dict[str, tuple[Scop, str, str] | None]) -> Group:
     if group.scop is None or _contracts(group.scop):
         return group
-    scop = collapse(group.scop)
-    if scop is group.scop:
-        return group
-    text = json_io.dumps(scop)
-    return replace(group, scop=scop, text=text, key=hashlib.sha256(text.encode()).hexdigest())
+    if group.key not in known:
+        scop = collapse(group.scop)
+        text = "" if scop is group.scop else json_io.dumps(scop)
+        known[group.key] = (scop, text, hashlib.sha256(text.encode()).hexdigest()) if text else None
+    made = known[group.key]
+    return group if made is None else replace(group, scop=made[0], text=made[1], key=made[2])
 
 
 def _contracts(scop: Scop) -> bool:

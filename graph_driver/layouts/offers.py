@@ -126,10 +126,14 @@ class Offers:
         levels: dict[str, Level | None] = {}
         waits = 0.0
         machine = nominal(self.target)
+        touching: dict[str, list[Load]] = {}
+        for s in scop.statements.values():
+            for load in (s.target, *loads(s.value)):
+                touching.setdefault(load.array, []).append(load)
         for name, a in scop.arrays.items():
             levels[name] = "l3" if name in constants else at_level(_size(a), self.target)
             if a.kind == "local":  # one nest fills it before the next reads it: neither hides the other's waiting
-                level = at_level(_slice(scop, a), self.target)
+                level = at_level(_slice(a, touching.get(name, [])), self.target)
                 if level:
                     fetched = 1 if level == "l2" else 2  # beyond L2 a line is fetched before it is written, too
                     waits += _size(a) * (fetched / machine.read[level] + 1 / machine.write[level])
@@ -149,11 +153,8 @@ def _size(array: Array) -> int:
     return size
 
 
-def _slice(scop: Scop, array: Array) -> int:
+def _slice(array: Array, accesses: list[Load]) -> int:
     """Bytes of a local array that are alive at once when the loops over its first dimensions are fused."""
-    accesses = [
-        load for s in scop.statements.values() for load in (s.target, *loads(s.value)) if load.array == array.name
-    ]
     first = 0
     while first < len(array.shape) and all(_plain(a, first) for a in accesses):
         first += 1

@@ -15,7 +15,7 @@ from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.passes.parts import storage
 from polyc.poly import json_io
-from polyc.poly.inplace import clash, merged
+from polyc.poly.inplace import Clash, clash, merged
 from polyc.poly.verify import verify
 
 
@@ -34,6 +34,8 @@ class Overwriting:
         return f"{self.group} {verb} in place ('{self.output}' over '{self.source}'): {self.reason}"
 
 
+Known = dict[tuple[str, str], Clash | None]
+
 MINIMUM = 4096  # bytes; below that it makes no difference to the arena
 
 
@@ -44,7 +46,8 @@ def overwrite(graph: Graph, groups: Sequence[Group]) -> list[Group]:
     fixed = {where[n][0] for n in (*graph.inputs, *graph.outputs)}
     roots = {r for r, _ in where.values()}
     alone = {r: r not in fixed and graph.tensors[r].const is None and graph.tensors[r].static for r in roots}
-    return [_overwriting(graph, g, k, where, last, alone) for k, g in enumerate(groups)]
+    known: Known = {}
+    return [_overwriting(graph, g, k, where, last, alone, known) for k, g in enumerate(groups)]
 
 
 def _last_use(graph: Graph, groups: Sequence[Group], where: Mapping[str, tuple[str, int]]) -> dict[str, int]:
@@ -59,7 +62,7 @@ def _last_use(graph: Graph, groups: Sequence[Group], where: Mapping[str, tuple[s
 
 def _overwriting(
     graph: Graph, group: Group, number: int, where: Mapping[str, tuple[str, int]], last: Mapping[str, int],
-    alone: Mapping[str, bool],
+    alone: Mapping[str, bool], known: Known,
 ) -> Group:  # fmt: skip
     scop = group.scop
     if scop is None or len(group.outputs) != 1:
@@ -76,7 +79,10 @@ def _overwriting(
         if not dies or graph.tensors[root].nbytes != size or graph.tensors[name].nbytes != size:
             continue
         array = scop.args[group.inputs.index(name)]
-        problem = clash(scop, array, scop.results[0], every_order=True)
+        asked = (group.key, array)  # equal kernels have equal answers
+        if asked not in known:
+            known[asked] = clash(scop, array, scop.results[0], every_order=True)
+        problem = known[asked]
         if problem is not None:
             graph.decisions.append(Overwriting(group.label, output, name, False, problem.reason))
             continue

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
+from polyc.poly.cache import per_scop
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, loads, rewrite
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, walk
@@ -112,19 +113,16 @@ def _take_dims(scop: Scop, pairs: list[Loops], unit: _Unit, array: str, k: int) 
     if not isinstance(width, Const) or not isinstance(scop.arrays[array].shape[k], Const):
         raise _Apart
     unit.dims[array] = k
-    for s in scop.statements.values():
-        for at in _accesses(s):
-            if at.array != array:
-                continue
-            a, b = at.index[k : k + 2]
-            if isinstance(a, Const) and isinstance(b, Const):
-                continue
-            if not isinstance(a, Var) or not isinstance(b, Var):
-                raise _Apart
-            if s.name not in unit.iters:
-                _take_loops(scop, pairs, unit, _loops_of(pairs, s, a.name, b.name))
-            if unit.iters.get(s.name) != (a.name, b.name) or unit.sizes[s.name][1] != width.value:
-                raise _Apart
+    for s, at in _uses(scop).get(array, ()):
+        a, b = at.index[k : k + 2]
+        if isinstance(a, Const) and isinstance(b, Const):
+            continue
+        if not isinstance(a, Var) or not isinstance(b, Var):
+            raise _Apart
+        if s.name not in unit.iters:
+            _take_loops(scop, pairs, unit, _loops_of(pairs, s, a.name, b.name))
+        if unit.iters.get(s.name) != (a.name, b.name) or unit.sizes[s.name][1] != width.value:
+            raise _Apart
 
 
 def _loops_of(pairs: list[Loops], s: Statement, u: str, v: str) -> Loops:
@@ -161,6 +159,16 @@ def _accesses(s: Statement) -> Iterator[Load]:
     yield s.target
     for e in (s.value, *s.index, *([] if s.predicate is None else [s.predicate])):
         yield from loads(e)
+
+
+@per_scop
+def _uses(scop: Scop) -> dict[str, list[tuple[Statement, Load]]]:
+    """The accesses of each array, statement by statement."""
+    found: dict[str, list[tuple[Statement, Load]]] = {}
+    for s in scop.statements.values():
+        for at in _accesses(s):
+            found.setdefault(at.array, []).append((s, at))
+    return found
 
 
 def _iterator(s: Statement, time: isl.PwAff) -> str | None:
