@@ -20,6 +20,7 @@ from polyc.emit.mathlib import expand_function
 from polyc.emit.passes.prefetch import prefetch_panels
 from polyc.emit.passes.stages import cut_into_stages
 from polyc.emit.passes.workspace import hoist
+from polyc.emit.recipe import Recipe
 from polyc.emit.targets import check_runs_here, own_instructions
 from polyc.poly.budgets import check_time, time_limit
 from polyc.poly.errors import BuildError
@@ -60,7 +61,10 @@ def compile_kernel(
         function = optimised_function(scop, tree, name or scop.name, machine, backend, report, wanted(checks))
         native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
-    return Kernel(scop, function, machine, backend, threads, native, report)
+    kernel = Kernel(scop, function, machine, backend, threads, native, report)
+    rest = backend, threads, name, tuple(notes), wanted(checks)
+    kernel.recipe = Recipe(compile_kernel, scop, tree, machine, rest)
+    return kernel
 
 
 def compile_step(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy import ndarray
@@ -22,6 +22,9 @@ from polyc.poly.host_arrays import as_array, given_arrays, lends, returned
 from polyc.poly.scalars import scalar
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
+
+if TYPE_CHECKING:
+    from polyc.emit.recipe import Recipe
 
 NATIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 SOURCES = ("loops", "llvm", "c", "asm")
@@ -95,6 +98,7 @@ class Kernel:
         self.backend = backend
         self.threads = threads
         self.native = native
+        self.recipe: Recipe | None = None
         self._report = report
         self._arguments = [scop.arrays[name] for name in scop.args]
         self._specs = [(a, a.dtype.np, a.kind == "in") for a in self._arguments]
@@ -111,6 +115,19 @@ class Kernel:
     def name(self) -> str:
         """The symbol of the machine code."""
         return self.function.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from polyc.emit.recipe import made
+
+        if self.recipe is None:
+            raise BuildError(f"the kernel {self.name} cannot be pickled: it was not made by compiling a schedule")
+        return made, self.recipe.parts()
+
+    def __copy__(self) -> Kernel:
+        return self  # nothing in it changes
+
+    def __deepcopy__(self, memo: Any) -> Kernel:
+        return self
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}({', '.join(self.scop.args)}) for {self.target.name}, {self.backend}>"

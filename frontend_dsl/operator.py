@@ -57,6 +57,17 @@ class Operator:
     def __repr__(self) -> str:
         return f"<operator {self.usage}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .pickling import by_name, packed, unpacked_operator
+
+        return by_name(self) or (unpacked_operator, (packed(self),))
+
+    def __copy__(self) -> Operator:
+        return self  # like a function
+
+    def __deepcopy__(self, memo: Any) -> Operator:
+        return self
+
     @property
     def usage(self) -> str:
         """The call as the user would write it."""
@@ -361,6 +372,9 @@ class _Decorator:
 
     def __repr__(self) -> str:
         return "<decorator polyc.op>"
+
+    def __reduce__(self) -> str:
+        return "op"
 
 
 op = _Decorator()

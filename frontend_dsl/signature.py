@@ -64,7 +64,7 @@ def read_signature(fn: FunctionType) -> Signature:
     params: list[Param] = []
     constants: dict[str, Any] = {}
     absent: list[str] = []
-    notes = _annotations(fn)
+    notes = annotations_of(fn)
     for p in inspect.signature(fn).parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             star = "*" if p.kind == p.VAR_POSITIONAL else "**"
@@ -92,7 +92,7 @@ def read_signature(fn: FunctionType) -> Signature:
     return Signature(tuple(params), constants, _results(fn, notes.get("return")), tuple(absent))
 
 
-def _annotations(fn: FunctionType) -> dict[str, Any]:
+def annotations_of(fn: FunctionType) -> dict[str, Any]:
     """Annotations as objects; those kept as text (`from __future__ import annotations`) are evaluated."""
     notes = dict(fn.__annotations__)
     texts = {k: v for k, v in notes.items() if isinstance(v, str)}

@@ -167,6 +167,18 @@ class Model:
 
         save(self, Path(folder))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As the files of a compiled directory: another process gets what `load` gives. Raises `BuildError`."""
+        from polyc.graph_driver.artifacts.carried import files_of, from_files
+
+        return from_files, (files_of(self),)
+
+    def __copy__(self) -> Model:
+        return self  # runs share nothing that a caller sees
+
+    def __deepcopy__(self, memo: Any) -> Model:
+        return self
+
     def report(self) -> Report:
         """What was compiled, what runs on the host and why, memory, times."""
         return self._report

@@ -150,7 +150,25 @@ class Scop:
         count = f"{len(self.statements)} statement{'' if len(self.statements) == 1 else 's'}"
         return f"<Scop {self.name}({', '.join(self.args)}) -> ({', '.join(self.results)}){sizes}: {count}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from polyc.poly.hooks import resolve
+        from polyc.poly.json_io import dumps
+
+        return _unpickled, (dumps(self), None if self.origin is None else resolve("packed")(self.origin))
+
+    def __copy__(self) -> Scop:
+        return self  # nothing in it changes
+
+    def __deepcopy__(self, memo: Any) -> Scop:
+        return self
+
     def __str__(self) -> str:
         from polyc.poly.text import print_scop
 
         return print_scop(self)
+
+
+def _unpickled(text: str, origin: Origin | None) -> Scop:
+    from polyc.poly.json_io import loads
+
+    return replace(loads(text), origin=origin)

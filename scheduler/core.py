@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from polyc.poly.errors import IllegalSchedule
+from polyc.poly.json_io import dump_tree, load_tree
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, loop_names, of_scop
 from polyc.scheduler import repair
@@ -42,6 +43,16 @@ class Core:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tree", of_scop(self.tree, self.scop))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = [getattr(self, f.name) for f in fields(self)]
+        return _unpickled, (type(self), dump_tree(self.tree), *(v for v in values if v is not self.tree))
+
+    def __copy__(self) -> Self:
+        return self  # nothing in it changes
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
 
     @property
     def original(self) -> Scop:
@@ -139,3 +150,7 @@ class Core:
 def as_list(names: Sequence[str] | str) -> list[str]:
     """One name or several as a list."""
     return [names] if isinstance(names, str) else list(names)
+
+
+def _unpickled(kind: type[Core], tree: str, scop: Scop, *rest: Any) -> Core:
+    return kind(scop, load_tree(tree), *rest)

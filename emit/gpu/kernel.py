@@ -21,6 +21,7 @@ from polyc.emit.gpu.source import to_gpu
 from polyc.emit.kernel import Kernel, Report
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
+from polyc.emit.recipe import Recipe
 from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import GpuTarget
@@ -49,7 +50,9 @@ def compile_gpu(
     report.seconds["print"] = time.perf_counter() - start
     report.source_bytes = len(program.text)
     report.notes += [n for n in cache.notes() if n not in report.notes]
-    return GpuKernel(scop, function, target, program, report)
+    kernel = GpuKernel(scop, function, target, program, report)
+    kernel.recipe = Recipe(compile_gpu, scop, tree, target, (name, tuple(notes)))
+    return kernel
 
 
 class GpuKernel(Kernel):

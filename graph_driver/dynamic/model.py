@@ -50,6 +50,11 @@ class DynamicModel(ModelForShapes):
         self._shared: Shared | None = None
         self.specialiser: Specialiser | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from polyc.graph_driver.artifacts.carried import files_of, from_files, origin_of
+
+        return from_files, (files_of(self), origin_of(self.specialiser))
+
     def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         """Run in `graph` mode, from any thread, at the sizes of the arrays.
 

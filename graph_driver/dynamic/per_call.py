@@ -29,6 +29,13 @@ class PerCallModel(ModelForShapes):
         self._specialiser, self._report = specialiser, report
         report.sizes = [f"{', '.join(specialiser.said.free)}: numbers of each call ({why})"]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As what it is compiled from: code for the shapes of calls is made anew, most of it from the cache."""
+        from polyc.graph_driver.artifacts.carried import origin_of
+        from polyc.graph_driver.compile_model import compile_with
+
+        return compile_with, origin_of(self._specialiser) or ()
+
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("_") or attribute not in ("plan", "graph", "groups", "hosts", "weights", "code"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{attribute}'")

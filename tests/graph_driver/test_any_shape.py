@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,18 @@ def test_a_quantised_recurrent_layer_after_a_stride() -> None:
     for batch, length in ((1, 8), (2, 5)):
         x = numbers(batch, 4, length)
         assert np.allclose(compiled({"x": x})["y"], reference(model, {"x": x})["y"], atol=2e-2)
+
+
+def test_models_for_any_shape_pickle() -> None:
+    """Copies run at sizes that the first has not met, too."""
+    for model, shapes in ((squeezed(), [(2, 1, 6), (1, 1, 6)]), (counted(), [(1, 4), (5, 4)])):
+        compiled = polyc.compile_model(model, threads=1)
+        copied = pickle.loads(pickle.dumps(compiled))
+        assert type(copied) is type(compiled)
+        for shape in shapes:
+            same(model, copied, {"x": numbers(*shape)})
+        assert copied.specialisations()
+    session = polyc.InferenceSession(squeezed().SerializeToString(), threads=1)
+    again = pickle.loads(pickle.dumps(session))
+    x = numbers(3, 1, 6)
+    np.testing.assert_array_equal(again.run(None, {"x": x})[0], session.run(None, {"x": x})[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -362,3 +364,14 @@ def test_damaged_directories_are_refused(net: tuple[onnx.ModelProto, Model], tmp
     assert "lacks quantum: its kernels were compiled again" in polyc.load(folder).report().notes[-1]
     with pytest.raises(BuildError, match="cannot load"):
         polyc.load(tmp_path / "nothing")
+
+
+def test_models_pickle() -> None:
+    """As the files of a compiled directory; what cannot be saved says so."""
+    for proto in (network(), with_host_steps()):
+        model = compile_model(proto)
+        x = np.random.default_rng(0).standard_normal(model.inputs["x"][1]).astype(np.float32)
+        copied = pickle.loads(pickle.dumps(model))
+        for name, value in model({"x": x}).items():
+            np.testing.assert_array_equal(copied({"x": x})[name], value)
+        assert copied.name == model.name and copy.deepcopy(model) is model

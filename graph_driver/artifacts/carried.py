@@ -1,0 +1,63 @@
+"""Compiled directories as values: a model on its way to another process."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from polyc.graph_driver.artifacts.package import load
+from polyc.poly.errors import BuildError, ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+    from polyc.graph_driver.dynamic.specialising import Specialiser
+    from polyc.graph_driver.model import Model
+    from polyc.graph_driver.options import CompileOptions
+
+Origin = tuple["Path | bytes | onnx.ModelProto", "CompileOptions"]
+
+
+def origin_of(specialiser: Specialiser | None) -> Origin | None:
+    """What a model was compiled from, for shapes that it meets later. Raises `ModelError`: the file has changed."""
+    return None if specialiser is None else (specialiser.source.again(), replace(specialiser.options, progress=None))
+
+
+def files_of(model: Model) -> dict[str, bytes]:
+    """The files of the model's compiled directory by their place in it.
+
+    Raises:
+        BuildError: the model cannot be saved.
+    """
+    with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
+        place = Path(folder) / "model"
+        model.save(place)
+        return {p.relative_to(place).as_posix(): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}
+
+
+def from_files(files: dict[str, bytes], origin: Origin | None = None) -> Model:
+    """The model of such files; with its `origin` it specialises as it did, where a path in it is still there.
+
+    Raises:
+        BuildError: they are damaged, or name places outside.
+    """
+    from polyc.graph_driver.compile_model import compile_with
+    from polyc.graph_driver.dynamic.model import DynamicModel
+    from polyc.graph_driver.dynamic.specialising import Specialiser
+    from polyc.graph_driver.importing.declared import Source
+
+    with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
+        for name, data in files.items():
+            if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
+                raise BuildError(f"a model cannot have a file {name!r}")
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        model = load(Path(folder))  # what is mapped into memory outlives its file
+    if origin is not None and isinstance(model, DynamicModel):
+        with contextlib.suppress(ModelError):
+            model.specialiser = Specialiser(Source(origin[0]), origin[1], model.report(), compile_with)
+    return model
