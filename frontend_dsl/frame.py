@@ -53,6 +53,7 @@ class Program:
         self.kept: set[str] = set()  # arrays of values that never change once stored
         self.outside: list[str] = []  # sizes from outside that no shape has: parameters in the next pass
         self.reads = Reads()
+        self.flags = 0  # labels that are flags, so far
         self.mixed: list[DslError] = []  # local scalars of two types, as far as the types are known
         self.choices = choices
         self.counted: dict[str, ast.For] = {}  # variable of a run-time loop -> the loop, where Python could count it
@@ -103,7 +104,7 @@ class Frame:
         self.pinned: frozenset[str] = frozenset()
         self.whole: ast.expr | None = None  # the expression that is a whole statement's value
         self.hint_name = "t"  # name for an array created by the statement at hand
-        self.entry = (len(self.builder.loops), len(self.builder.guards))
+        self.entry = (len(self.builder.loops), self.builder.guards)
         self.liveness = self.source.liveness
         self.places: dict[Label, Place] = {}
         code = fn.__code__
@@ -188,7 +189,7 @@ class Frame:
     @property
     def inside_condition(self) -> bool:
         """Whether a run-time condition of this function is open."""
-        return len(self.builder.guards) > self.entry[1]
+        return self.builder.guards != self.entry[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,8 @@ get no other end here: `emit` ends a loop early when nothing in it would run any
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Const, Expr, Load
@@ -50,6 +48,7 @@ def enter(frame: Frame, labels: Sequence[Label], node: ast.stmt) -> None:
             place.flag = declare(frame, TEMPORARY)
             del frame.env[TEMPORARY]
             place.flag.name = {"break": "left", "continue": "skipped"}[label.word]
+            frame.program.flags += 1
             store(frame, place.flag, Sym(Const(False, bool_), False), node)
 
 
@@ -87,10 +86,3 @@ def guard_of(frame: Frame, labels: Sequence[Label]) -> tuple[Guard, ...]:
     """What demands at run time that no label has been left."""
     flags = [place.read() for label in labels if (place := frame.places[label]).flag is not None]
     return tuple(Guard(condition=Condition(negate(f), negate(f))) for f in flags)
-
-
-@contextmanager
-def unless(frame: Frame, labels: Sequence[Label]) -> Iterator[Any]:
-    """Inside, stores happen only where no label has been left."""
-    with frame.builder.guarded(guard_of(frame, labels)):
-        yield

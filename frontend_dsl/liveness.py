@@ -72,9 +72,11 @@ class Liveness:
         return live | self._reads(s)
 
     def _jumps(self, s: ast.stmt) -> frozenset[str]:
-        """What is live where the jumps in a statement lead to."""
-        found = (n.label for n in ast.walk(s) if isinstance(n, Leave))
-        return frozenset[str]().union(*(self.targets.get(label, frozenset()) for label in found))
+        """What is live where the jumps lead to that leave a statement."""
+        nodes = [*ast.walk(s)]
+        own = {label for n in nodes if isinstance(n, (ast.For, ast.While)) for label in (*leaves(n), next_of(n))}
+        out = {n.label for n in nodes if isinstance(n, Leave)} - own
+        return frozenset[str]().union(*(self.targets.get(label, frozenset()) for label in out))
 
     def _loop(self, s: ast.For | ast.While, live: frozenset[str], variables: frozenset[str]) -> frozenset[str]:
         around = live if isinstance(s, ast.For) else frozenset()  # a `while` ends by its jumps only

@@ -14,7 +14,7 @@ from .evaluate import OPERATORS, binary, evaluate, is_symbolic, native, settled,
 from .frame import Frame, Version
 from .inline import define
 from .jumps import Leave, Unless, always_leaves, leaves, next_of
-from .leaving import arrive, enter, flagged, guard_of, has_left, leave, unless
+from .leaving import arrive, enter, flagged, guard_of, has_left, leave
 from .liveness import assigned
 from .locals import assign, hide, is_scalar, is_shared, keep, settle
 from .loops import execute_for, execute_while
@@ -219,9 +219,9 @@ def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
             _under(frame, node, ((guard_of(frame, (jump[0].label,)), other),))
             return
     guards = _guards(frame, condition)
-    mark = frame.builder.mark()
+    mark, flags = frame.builder.mark(), frame.program.flags
     _under(frame, node, ((guards[0], node.body), (guards[1], node.orelse)))
-    _save_if_needed(frame, guards[2], mark, node)
+    _save_if_needed(frame, guards[2], mark, node, flags=flags)
 
 
 def _unless(frame: Frame, node: Unless) -> None:
@@ -262,9 +262,13 @@ def _under(frame: Frame, node: ast.stmt, branches: tuple[tuple[tuple[Guard, ...]
 
 
 def _save_if_needed(
-    frame: Frame, condition: Condition | None, mark: Any, node: ast.If, used_later: bool = False
+    frame: Frame, condition: Condition | None, mark: Any, node: ast.If, used_later: bool = False, flags: int = 0
 ) -> None:
-    if condition is not None and frame.builder.needs_saving(condition, mark, used_later):
+    """Keep a condition as it is before what stands under it: where that changes it, and where a loop inside may be
+    left, because the loop's end includes that it is not come to at all."""
+    if condition is None:
+        return
+    if frame.program.flags > flags or frame.builder.needs_saving(condition, mark, used_later):
         frame.builder.save(condition, mark, frame.span(node.test))
 
 
@@ -285,7 +289,7 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
         place = next(n for n in ast.walk(node) if isinstance(n, ast.Return))
         raise frame.error(place, f"return inside {where}", "return once, at the end of the operator")
     guards = _guards(frame, condition)
-    mark = frame.builder.mark()
+    mark, flags = frame.builder.mark(), frame.program.flags
     env, before = dict(frame.env), frame.program.assigned
     found: list[Returned | None] = []
     for guard, branch in ((guards[0], node.body), (guards[1], node.orelse)):
@@ -293,7 +297,7 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
         with frame.builder.guarded(guard):
             found.append(execute(frame, [*branch, *rest]))
     frame.env, frame.program.assigned = env, before
-    _save_if_needed(frame, guards[2], mark, node, used_later=True)
+    _save_if_needed(frame, guards[2], mark, node, used_later=True, flags=flags)
     if found[0] is None or found[1] is None:
         hint = "give a value in every case"
         raise frame.error(node, f"{frame.name} returns a value in one case only", hint, word="if")
@@ -317,7 +321,7 @@ def _loop(frame: Frame, node: ast.For | ast.While) -> Returned | None:
         if ends:
             assert isinstance(statements[0], Unless)
             statements = statements[0].body
-        with unless(frame, ends):
+        with frame.builder.guarded(guard_of(frame, ends)):
             enter(frame, next_one, node)
             returned = execute(frame, statements)
             arrive(frame, next_one)

@@ -57,14 +57,15 @@ class Slice:
 
 
 SLICES = (
-    Slice("plain", 15, lambda seed: generate(seed, SMALL), ("program", "automatic")),
-    Slice("schedules", 25, lambda seed: generate(seed, replace(SMALL, statements=(1, 3))), ("random",)),
+    Slice("plain", 10, lambda seed: generate(seed, SMALL), ("program", "automatic")),
+    Slice("schedules", 20, lambda seed: generate(seed, replace(SMALL, statements=(1, 3))), ("random",)),
     Slice("aliases", 10, lambda seed: generate(seed, SMALL), aliases=True),
     Slice("indices", 12, lambda seed: generate(seed, replace(SMALL, index_array=0.8, pointers=0.5, counts=0.4))),
     Slice("scalars", 12, lambda seed: generate(seed, replace(SMALL, scalar=0.6, more_scalars=2,
                                                              run_time_bounds=bool(seed % 2)))),
     Slice("sizes", 8, lambda seed: generate(seed, replace(SMALL, sizes=(1, 2, 3, 5, 8, 16, 17))), again=True),
     Slice("numbers", 5, lambda seed: generate(seed, replace(SMALL, sizes=(1, 2, 4, 8, 9, 16))), fixed=True),
+    Slice("jumps", 10, lambda seed: generate(seed, replace(SMALL, statements=(2, 4), jumps=0.5)), again=True),
     Slice("reductions", 13, generate_reduction, ("automatic", "automatic", "random", "program"), again=True),
 )  # fmt: skip
 

@@ -46,12 +46,13 @@ class Extent:
 
 @dataclass(frozen=True)
 class Iterator_:
-    """A loop variable with `lo <= value <= dim - 1 + up` (or `<= up` without dim)."""
+    """A loop variable with `lo <= value <= dim - 1 + up` (or `<= up` without dim); `counted` by a `while`."""
 
     name: str
     lo: int
     dim: str | None
     up: int
+    counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,7 @@ class Wanted:
     scalar: float = 0.3
     more_scalars: int = 0
     run_time_bounds: bool = False  # loops end at scalar arguments named n and a size
+    jumps: float = 0.0  # `while`, `break`, `continue`, `else` of loops; functions inside
 
 
 class Generator:
@@ -255,6 +257,8 @@ class Generator:
             self.arrays.append(out)
             results.append(out.name)
             body.append(Line(f"{out.name} = {fill}(({shape},){value}, {out.dtype})"))
+        if wanted.jumps:
+            body += self.inner_functions()
         while self.budget > 0:
             body += self.statement(depth=0)
         params = [f"{a.name}: {self.annotation(a)}" for a in self.arrays if a.kind in ("in", "inout")]
@@ -291,7 +295,9 @@ class Generator:
             return []
         roll = r.random()
         if depth < 4 and (depth == 0 or roll < 0.4) and roll < 0.97:
-            return [self.loop(depth)]
+            if self.wanted.jumps and depth < 3 and r.random() < self.wanted.jumps:
+                return self.while_loop(depth)
+            return [self.loop(depth), *self.otherwise(depth)]
         self.budget -= 1
         if roll < 0.55:
             return self.condition(depth)
@@ -305,9 +311,11 @@ class Generator:
 
     def block(self, depth: int) -> list[Line]:
         """One to three statements; local scalars defined here are forgotten after it."""
-        known = len(self.locals)
+        known, r = len(self.locals), self.rng
         lines: list[Line] = []
-        for _ in range(self.rng.choice((1, 1, 2, 3))):
+        for _ in range(r.choice((1, 1, 2, 3))):
+            if self.wanted.jumps and self.loops and r.random() < self.wanted.jumps:
+                lines.append(self.jump())
             lines += self.statement(depth)
         if not lines:
             lines.append(self.store())
@@ -330,6 +338,47 @@ class Generator:
         self.loops.pop()
         return line
 
+    def while_loop(self, depth: int) -> list[Line]:
+        """A counter, and a test of it and perhaps of data."""
+        r = self.rng
+        name = self.fresh("w")
+        if r.random() < 0.4:
+            end, it = str(k := r.randint(1, 4)), Iterator_(name, 1, None, k, True)
+        else:
+            end, it = (d := r.choice(self.dims)), Iterator_(name, 1, d, 1, True)
+        test = f"{name} < {end}"
+        if r.random() < 0.4:
+            test = f"{test} and ({self.test(affine=False)})"
+        self.loops.append(it)
+        body = [Line(f"{name} += 1"), *self.block(depth + 1)]
+        self.loops.pop()
+        if r.random() < 0.15:
+            body = [Line(f"if not ({test}):", [Line("break")]), *body]
+            test = "True"
+        return [Line(f"{name} = 0"), Line(f"while {test}:", body), *self.otherwise(depth)]
+
+    def otherwise(self, depth: int) -> list[Line]:
+        """The `else` of a loop, now and then."""
+        wanted = self.wanted.jumps and self.rng.random() < 0.2
+        return [Line("else:", self.block(depth + 1))] if wanted else []
+
+    def jump(self) -> Line:
+        """`break` or `continue` under a condition."""
+        r = self.rng
+        before = [self.store()] if r.random() < 0.3 else []
+        test = self.test(affine=r.random() < 0.4)
+        return Line(f"if {test}:", [*before, Line(r.choice(("break", "continue")))])
+
+    def inner_functions(self) -> list[Line]:
+        """Functions that values are passed through, one of which reads a name from outside."""
+        r = self.rng
+        again = [Line("while n > 0:", [Line("x = f64(x) - 1.0"), Line("n -= 1")]), Line("return x")]
+        return [
+            Line(f"shift = {r.randint(1, 3)}"),
+            Line("def shifted(x, by=1):", [Line("y = x + shift"), Line("return y - by")]),
+            Line("def lowered(x, n):", again),
+        ]
+
     def range(self, name: str) -> tuple[Iterator_, str]:
         r = self.rng
         roll = r.random()
@@ -349,7 +398,7 @@ class Generator:
             end = r.choice(ends)
             lo, text = r.choice(((0, f"range({end})"), (1, f"range(1, {end})")))
             return Iterator_(name, lo, end[1:], 0), text
-        same = [l for l in self.loops if l.dim is not None]
+        same = [l for l in self.loops if l.dim is not None and not l.counted]
         if same and roll < 0.45:
             o = r.choice(same)
             i, d = o.name, o.dim
@@ -543,6 +592,9 @@ class Generator:
         r = self.rng
         if depth == 0 or r.random() < 0.25:
             return self.leaf(floats)
+        if self.wanted.jumps and r.random() < 0.1:
+            inside = self.value(floats, depth - 1)
+            return f"lowered({inside}, {r.randint(0, 2)})" if floats and r.random() < 0.5 else f"shifted({inside})"
         a, b = self.value(floats, depth - 1), self.value(floats, depth - 1)
         if r.random() < 0.12:
             return self.guarded(floats, b)

@@ -63,6 +63,7 @@ def test_the_slices_hold_what_they_are_named_for() -> None:
             "else s",
             "range(min(i + 1",
         ),
+        "jumps": ("while ", "while True:", "break", "continue", "else:", "shifted(", "lowered(", "grid("),
     }.items():
         for piece in pieces:
             assert piece in texts[name], (name, piece)

@@ -17,6 +17,7 @@ from polyc.emit.loop_ir.rewrite import binders, with_bodies
 from polyc.emit.lowering.dynamic import UnknownEnd
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr, Load, Unary, const_int, loads
+from polyc.poly.forms.affine import depends_on_memory
 from polyc.poly.scop import ENDLESS
 
 
@@ -26,31 +27,37 @@ def with_exits(fn: Function) -> Function:
     Raises:
         UnknownEnd: a loop without a bound has no such flag.
     """
-    body = early_ends(fn.body)
-    for s in walk(body):
+    fn = early_ends(fn)
+    for s in walk(fn.body):
         if isinstance(s, For) and s.kind == "serial" and s.until is None and s.hi == const_int(ENDLESS):
             raise UnknownEnd(f"the loop '{s.loop}' was transformed: nothing tells any more where it ends")
-    return replace(fn, body=body)
+    return fn
 
 
-def early_ends(s: Stmt) -> Stmt:
-    """`s` with `until` for the loops that have such a flag and none yet."""
-    s = with_bodies(s, tuple(early_ends(b) for b in s.bodies()))
+def early_ends(fn: Function) -> Function:
+    """`fn` with `until` for the loops that have such a flag and none yet."""
+    return replace(fn, body=_visit(fn.body, frozenset(b.name for b in fn.buffers)))
+
+
+def _visit(s: Stmt, arguments: frozenset[str]) -> Stmt:
+    s = with_bodies(s, tuple(_visit(b, arguments) for b in s.bodies()))
     if not isinstance(s, For) or s.kind != "serial" or s.until is not None:
         return s
-    return replace(s, until=_until(s))
+    return replace(s, until=_until(s, arguments))
 
 
-def _until(loop: For) -> Expr | None:
-    """Where none of the loop's stores is performed any more."""
+def _until(loop: For, arguments: frozenset[str]) -> Expr | None:
+    """Where none of the loop's stores is performed any more: a flag that it sets, or one around that is set already."""
     inside = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
     moving = {loop.var, *binders(loop.body)}
     stores = [(s, guards) for s, guards in _guarded(loop.body, ()) if s.array not in inside]
-    stored = {s.array for s, _ in stores}
     common = [g for g in (stores[0][1] if stores else ()) if all(g in guards for _, guards in stores)]
-    flags = [g for g in common if _is_flag(g, stored, moving)]
-    ends = [g.a if isinstance(g, Unary) else Unary("not", g, bool_) for g in dict.fromkeys(flags)]
-    return functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends) if ends else None
+    fixed = [g for g in dict.fromkeys(common) if _is_fixed(g, moving, arguments | inside)]
+    stored = {s.array for s, _ in stores}
+    if not any(load.array in stored for g in fixed for load in loads(g)):
+        return None
+    ends = [g.a if isinstance(g, Unary) and g.op == "not" else Unary("not", g, bool_) for g in fixed]
+    return functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends)
 
 
 def _guarded(s: Stmt, guards: tuple[Expr, ...]) -> Iterator[tuple[Store, tuple[Expr, ...]]]:
@@ -66,9 +73,12 @@ def _guarded(s: Stmt, guards: tuple[Expr, ...]) -> Iterator[tuple[Store, tuple[E
             yield from _guarded(b, guards)
 
 
-def _is_flag(condition: Expr, stored: set[str], moving: set[str]) -> bool:
-    """An element, perhaps negated, that the loop sets and that is the same one in all iterations."""
-    load = condition.a if isinstance(condition, Unary) and condition.op == "not" else condition
-    if not isinstance(load, Load) or load.array not in stored:
+def _is_fixed(condition: Expr, moving: set[str], others: frozenset[str]) -> bool:
+    """Whether this is one flag (or its negation) for all iterations, or decided outside of the loop without memory.
+    `others`: arrays that hold no flags (arguments: who knows whether the element exists), or none for all of them."""
+    if variables(condition) & moving:
         return False
-    return not any(variables(e) & moving or next(loads(e), None) is not None for e in load.index)
+    load = condition.a if isinstance(condition, Unary) and condition.op == "not" else condition
+    if not isinstance(load, Load):
+        return not depends_on_memory(condition)
+    return load.array not in others and not any(depends_on_memory(e) for e in load.index)

@@ -72,7 +72,7 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
         if plan is None:
             return write_out(with_exits(real_bounds(fn, scop, tree)))
-        fn = bounds.expanded(replace(fn, body=early_ends(fn.body)))
+        fn = bounds.expanded(early_ends(fn))
         fn = with_exits(real_bounds(fn, plan.scop(scop), tree))
         if (only := plan.of_first()) is not None and plan.first is not None:
             fn = plan.after([checks_alone(s, only) for s, _ in plan.first.scops], fn)

@@ -286,6 +286,47 @@ def power_iteration(A: f64[N, N], x: inout(f64[N])) -> i32[1]:
     return count
 
 
+@op
+def under_conditions(A: i32[N, M], x: inout(f32[N])):
+    """Loops that data leave out altogether: their flags count as set."""
+    for i in range(N):
+        if A[i, 0] > 2:
+            a = A[i, 1]
+            while a > 0:
+                if A[i, 2] == 1:
+                    for j in range(M):
+                        if A[i, j] > 6:
+                            break
+                        while x[i] > 0.5 and a > j:
+                            x[i] *= 0.5
+                a -= 1
+                x[i] += 1.0
+
+
+@op
+def declared_inside(A: f32[N]) -> f32[N]:
+    """Arrays and loop variables of a body with jumps of inner loops."""
+    out = zeros((N,), f32)
+    k = 0
+    while k < N:
+        T = zeros((3,), f32)
+        for i in range(3):
+            if A[k] > i:
+                break
+            T[i] = A[k] * i
+        w = 0
+        while w < 2:
+            w += 1
+            if A[k] < -1.0:
+                break
+            for i in range(3):
+                T[i] += 1.0
+        for i in range(3):
+            out[k] += T[i]
+        k += 1
+    return out
+
+
 def ints(*shape: int, low: int = 0, high: int = 9) -> np.ndarray:
     return rng.integers(low, high, shape).astype(np.int32)
 
@@ -306,6 +347,8 @@ CASES = {
     taps: (rng.integers(-5, 6, 11).astype(np.float32),),
     triangle: (rng.integers(-5, 6, (5, 4)).astype(np.float32),),
     halved: (rng.random(5, np.float32) * 20,),
+    under_conditions: (ints(9, 4), rng.random(9, np.float32) * 4),
+    declared_inside: (rng.integers(-3, 4, 9).astype(np.float32),),
     power_iteration: (rng.random((4, 4)) + 0.1, np.ones(4)),
 }
 
