@@ -18,7 +18,9 @@ from polyc.graph_driver.checking.check import Difference, compare, random_input,
 from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled
 from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
 from polyc.graph_driver.cli.sizes import with_sizes
+from polyc.graph_driver.dynamic.model import DynamicModel
 from polyc.graph_driver.execution.watching import Seen, Watch
+from polyc.graph_driver.importing.sensible import chosen_text
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.planning.index_limits import index_limits
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
@@ -60,7 +62,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     _check_mode(arguments)
     model = _model(arguments, inputs, packaged)
     sizes = {n: v for n, v in parse_dims(arguments.dim).items() if isinstance(v, int)} if packaged else {}
-    for name, (dtype, shape) in model.inputs_for({n: v.shape for n, v in inputs.items()}, sizes).items():
+    given = {n: v.shape for n, v in inputs.items()}
+    if isinstance(model, DynamicModel) and (chosen := model.chosen_sizes(given, sizes)):
+        model.report().sizes.append(chosen_text(chosen))
+    for name, (dtype, shape) in model.inputs_for(given, sizes).items():
         if name not in inputs and not dtype:
             raise ArgumentError(f"input '{name}' is no tensor of numbers: give it with --input")
         if name not in inputs:
@@ -85,10 +90,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     reference = ""
     if arguments.check:
         source = arguments.reference or arguments.model
-        given = inputs | _bound(source, arguments.bind)
-        expected, reference = reference_outputs(source, given)
+        everything = inputs | _bound(source, arguments.bind)
+        expected, reference = reference_outputs(source, everything)
         differences = compare(outputs, expected)
-        limits = _limits(source, given, expected, differences, _tolerance(arguments))
+        limits = _limits(source, everything, expected, differences, _tolerance(arguments))
     good = all(d.relative <= limits[d.name] for d in differences)
     if arguments.json:
         data = _data(model, outputs, differences, limits, reference, good)

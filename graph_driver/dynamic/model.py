@@ -162,20 +162,32 @@ class DynamicModel(ModelForShapes):
     ) -> dict[str, tuple[str, tuple[int, ...]]]:
         """As `Model.inputs_for`: sizes that neither an array nor `sizes` fixes are the representative ones."""
         symbols = self.template.symbols
-        unknown = [n for n in sizes if n not in symbols.ranges]
-        if unknown:
-            raise ArgumentError(f"the model has no symbolic size '{unknown[0]}'; it has {', '.join(symbols.ranges)}")
-        values = dict(symbols.typical)
-        for name, shape in given.items():
-            for want, n in zip(self.template.shapes.get(name, ()), shape):
-                if isinstance(want, Size):
-                    values[str(want)] = int(n)
-        values |= sizes
+        values = symbols.typical | self._fixed(given, sizes)
         return {
             n: (slot.dtype or "", tuple(evaluate(e, values) for e in self.template.shapes.get(n, slot.shape or ())))
             for n in self.plan.inputs
             if (slot := self.plan.slots[n])
         }
+
+    def chosen_sizes(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes by their names in the model that `inputs_for` chooses because nothing fixes them."""
+        fixed = self._fixed(given, sizes)
+        return {r.key: r.typical for n, r in self.template.symbols.ranges.items() if n not in fixed}
+
+    def _fixed(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
+        """Values of the symbols that arrays of the shapes `given`, or `sizes`, fix. Raises `ArgumentError`."""
+        ranges = self.template.symbols.ranges
+        names = {r.key: n for n, r in ranges.items()} | {n: n for n in ranges}
+        unknown = [n for n in sizes if n not in names]
+        if unknown:
+            known = ", ".join(r.key for r in ranges.values())
+            raise ArgumentError(f"the model has no symbolic size '{unknown[0]}'; it has {known}")
+        values = {}
+        for name, shape in given.items():
+            for want, n in zip(self.template.shapes.get(name, ()), shape):
+                if isinstance(want, Size):
+                    values[str(want)] = int(n)
+        return values | {names[n]: v for n, v in sizes.items()}
 
     def _shapes(self, inputs: Mapping[str, Any]) -> Shapes:
         missing = [n for n in self.plan.inputs if n not in inputs]
