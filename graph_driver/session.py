@@ -6,9 +6,10 @@ What everybody passes is accepted; what has no meaning here is said once, by a `
 from __future__ import annotations
 
 import ctypes
+import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import numpy as np
 import onnx
 
 from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.dynamic.per_call import PerCallModel
 from polyc.graph_driver.importing.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.reading import read
 from polyc.graph_driver.model import Model
@@ -187,7 +190,7 @@ class InferenceSession:
         self, path_or_bytes: str | Path | bytes, sess_options: Any = None, providers: Sequence[Any] | None = None,
         threads: int | None = None, *, provider_options: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
-        source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
+        source = _source(path_or_bytes)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 0):
             raise ArgumentError(f"threads is a number, not {threads!r:.80}")
         wanted = threads if threads is not None else int(getattr(sess_options, "intra_op_num_threads", 0) or 0)
@@ -205,6 +208,7 @@ class InferenceSession:
         )  # fmt: skip
         del proto
         self.model: Model = compile_model(source, threads=wanted or None)
+        self._outputs = [o if o.shape else _with_shape(o, self.model) for o in self._outputs]
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that a run must give."""
@@ -275,6 +279,27 @@ class InferenceSession:
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
         """Run with what is bound. Raises `ArgumentError`."""
         iobinding.run()
+
+
+def _source(given: Any) -> Path | bytes:
+    """A path, or a serialised model. Raises `ArgumentError`."""
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)
+    if isinstance(given, (str, os.PathLike)):
+        return Path(given)
+    raise ArgumentError(f"InferenceSession takes a path or the bytes of a model, not {type(given).__name__}")
+
+
+def _with_shape(output: NodeArg, model: Model) -> NodeArg:
+    """An output of which the file says no shape, with what follows from the operators (None: a formula)."""
+    if isinstance(model, PerCallModel):
+        return output
+    slot = model.plan.slots.get(output.name)
+    sizes: Sequence[Any] = () if slot is None else slot.shape or ()
+    if isinstance(model, DynamicModel):
+        keys = {n: r.key for n, r in model.template.symbols.ranges.items()}
+        sizes = [n if isinstance(n, int) else keys.get(str(n)) for n in model.template.shapes.get(output.name, sizes)]
+    return replace(output, shape=list(sizes))
 
 
 def _plain(value: Any) -> Any:
