@@ -112,6 +112,9 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
         for number in data[key] if isinstance(data.get(key), list) else [data.get(key)]:
             if type(number) is int and not (0 if key in MAY_BE_UNKNOWN else 1) <= number <= MOST:
                 raise BuildError(f"{where}: '{key}' is out of its range: {number}")
+    counted = ("sm_blocks", "sm_registers", "register_unit", "shared_unit")
+    if data["sm_threads"] and not all(data[key] for key in counted):
+        raise BuildError(f"{where}: with sm_threads known, {', '.join(counted)} are, too: they may not be 0")
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return GpuTarget(name=name, **values)
 

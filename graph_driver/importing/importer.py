@@ -23,7 +23,7 @@ from polyc.graph_driver.importing.binding import Binder, Dim, symbol_of
 from polyc.graph_driver.importing.bound_inputs import bound_values
 from polyc.graph_driver.importing.folding import folded, zeros
 from polyc.graph_driver.importing.functions import has_loops
-from polyc.graph_driver.importing.inference import check_attribute_types, infer, type_proto
+from polyc.graph_driver.importing.inference import check_attribute_types, check_form, infer, type_proto
 from polyc.graph_driver.importing.limits import MAX_DEPTH, MAX_NODES, check_shape
 from polyc.graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
 from polyc.graph_driver.importing.reading import read, readable
@@ -188,6 +188,8 @@ class _Walker:
         if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
             return
         if not domain:
+            if "Sequence" in proto.op_type or (proto.input and proto.input[0] in self.sequences.elements):
+                check_form(proto, self.graph.opsets, what)
             if proto.op_type == "SplitToSequence":
                 pieces = self.sequences.split(proto, attributes(proto, what), self._shape_of_first(proto))
                 if pieces is not None:

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper, shape_inference
 
 from polyc.graph_driver.importing.limits import check_shape
 from polyc.graph_driver.importing.onnx_tensors import dtype_of, elem_type_of
+from polyc.graph_driver.importing.ties import check_ties
 from polyc.graph_driver.importing.wording import one_line
 from polyc.graph_driver.ir import Tensor
 from polyc.poly.errors import ModelError
@@ -46,9 +47,11 @@ def check_attributes(node: onnx.NodeProto, what: str) -> None:
 
 
 def check_attribute_types(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> None:
-    """Raise `ModelError` for an attribute of another type than the operator's definition gives it."""
+    """Raise `ModelError` for an attribute that the operator's definition lacks, or gives another type."""
     known = schema_of(node, opsets, what).attributes
     for a in node.attribute:
+        if a.name not in known and not a.name.startswith("__"):  # those are a tool's own notes
+            raise ModelError(f"{what}: there is no attribute {a.name} (it has {', '.join(sorted(known)) or 'none'})")
         if a.name in known and int(known[a.name].type) != int(a.type):
             wanted = onnx.AttributeProto.AttributeType.Name(int(known[a.name].type))
             raise ModelError(f"{what}: attribute {a.name} has the wrong type, it must be {wanted}")
@@ -76,6 +79,25 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onn
     return schema
 
 
+def check_form(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onnx.defs.OpSchema:
+    """The operator's definition, for a node that has as many inputs and outputs and attributes of its types.
+
+    Raises:
+        ModelError: it has others, or there is no such operator.
+    """
+    schema = schema_of(node, opsets, what)
+    inputs, outputs = len(node.input), len(node.output)
+    if not schema.min_input <= inputs <= schema.max_input:
+        raise ModelError(f"{what}: {inputs} inputs, expected {schema.min_input} to {schema.max_input}")
+    if not schema.min_output <= outputs <= schema.max_output:
+        raise ModelError(f"{what}: {outputs} outputs, expected {schema.min_output} to {schema.max_output}")
+    for position, name in enumerate(node.input):
+        if not name and position < schema.min_input and schema.inputs[position].option.name == "Single":
+            raise ModelError(f"{what}: required input {position} is missing")
+    check_attribute_types(node, opsets, what)
+    return schema
+
+
 def infer(
     node: onnx.NodeProto,
     tensors: Mapping[str, Tensor],
@@ -91,17 +113,10 @@ def infer(
     Raises:
         ModelError: unknown operator, wrong number of inputs, shapes that do not fit.
     """
-    schema = schema_of(node, opsets, what)
-    inputs, outputs = len(node.input), len(node.output)
-    if not schema.min_input <= inputs <= schema.max_input:
-        raise ModelError(f"{what}: {inputs} inputs, expected {schema.min_input} to {schema.max_input}")
-    if not schema.min_output <= outputs <= schema.max_output:
-        raise ModelError(f"{what}: {outputs} outputs, expected {schema.min_output} to {schema.max_output}")
-    for position, name in enumerate(node.input):
-        if not name and position < schema.min_input and schema.inputs[position].option.name == "Single":
-            raise ModelError(f"{what}: required input {position} is missing")
-    check_attribute_types(node, opsets, what)
+    schema = check_form(node, opsets, what)
     check_attributes(node, what)
+    if not node.domain:
+        check_ties(node.op_type, node.input, _plain_attributes(node), tensors, what)
     if node.op_type == "Range" and not node.domain:
         tensors = {i: _scalar(tensors[i]) for i in node.input}
     types = {r: type_proto(tensors[r]) for r in reads if r}
@@ -125,6 +140,12 @@ def infer(
     if node.op_type in POOLS and not node.domain:
         _inside_padding(node, tensors, found)
     return {o: _tensor(o, found.get(o), what) for o in node.output if o}
+
+
+def _plain_attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Numbers, texts and lists of them."""
+    kinds = (onnx.AttributeProto.INT, onnx.AttributeProto.INTS, onnx.AttributeProto.STRING)
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute if a.type in kinds}
 
 
 def _inside_padding(node: onnx.NodeProto, tensors: Mapping[str, Tensor], found: Mapping[str, onnx.TypeProto]) -> None:
