@@ -2,7 +2,7 @@
 
 `break` and `while` come as flags (`frontend_dsl.leaving`): each store of the loop is performed only while `not left[i]`
 holds. Where the flag is the same element in all iterations, one iteration that finds it set stores nothing, so the
-flag stays set and no later iteration stores anything either. This needs no more than the text of the loops.
+flag stays set and no later iteration stores anything either.
 """
 
 from __future__ import annotations
@@ -12,52 +12,77 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import operands, variables
-from polyc.emit.loop_ir.loops import Alloc, For, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import binders, with_bodies
 from polyc.emit.lowering.dynamic import UnknownEnd
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr, Load, Unary, const_int, loads
 from polyc.poly.forms.affine import depends_on_memory
-from polyc.poly.scop import ENDLESS
+from polyc.poly.scop import ENDLESS, Scop
 
 
-def with_exits(fn: Function) -> Function:
+def with_exits(fn: Function, scop: Scop) -> Function:
     """The same loops, with `until` where a flag ends them.
 
     Raises:
         UnknownEnd: a loop without a bound has no such flag.
     """
-    fn = early_ends(fn)
+    fn = early_ends(fn, scop)
     for s in walk(fn.body):
-        if isinstance(s, For) and s.kind == "serial" and s.until is None and s.hi == const_int(ENDLESS):
+        if isinstance(s, For) and s.until is None and s.hi == const_int(ENDLESS):
             raise UnknownEnd(f"the loop '{s.loop}' was transformed: nothing tells any more where it ends")
     return fn
 
 
-def early_ends(fn: Function) -> Function:
+def early_ends(fn: Function, scop: Scop) -> Function:
     """`fn` with `until` for the loops that have such a flag and none yet."""
-    return replace(fn, body=_visit(fn.body, frozenset(b.name for b in fn.buffers)))
+    return replace(fn, body=_visit(fn.body, scop, frozenset(b.name for b in fn.buffers)))
 
 
-def _visit(s: Stmt, arguments: frozenset[str]) -> Stmt:
-    s = with_bodies(s, tuple(_visit(b, arguments) for b in s.bodies()))
-    if not isinstance(s, For) or s.kind != "serial" or s.until is not None:
+def _visit(s: Stmt, scop: Scop, arguments: frozenset[str]) -> Stmt:
+    s = with_bodies(s, tuple(_visit(b, scop, arguments) for b in s.bodies()))
+    if not isinstance(s, For) or s.kind not in ("serial", "unroll") or s.until is not None:
         return s
-    return replace(s, until=_until(s, arguments))
+    inside = {x.buffer.name for x in walk(s.body) if isinstance(x, Alloc)}
+    moving = {s.var, *binders(s.body)}
+    stores = [(x, guards) for x, guards in _guarded(s.body, ()) if x.array not in inside]
+    stored = {x.array for x, _ in stores}
+    for common in (_as_text, _as_statements):
+        fixed = [g for g in common(s, stores, scop) if _is_fixed(g, moving, arguments | inside)]
+        if any(load.array in stored for g in fixed for load in loads(g)):
+            ends = [g.a if isinstance(g, Unary) and g.op == "not" else Unary("not", g, bool_) for g in fixed]
+            return replace(s, until=functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends))
+    return s
 
 
-def _until(loop: For, arguments: frozenset[str]) -> Expr | None:
-    """Where none of the loop's stores is performed any more: a flag that it sets, or one around that is set already."""
-    inside = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
-    moving = {loop.var, *binders(loop.body)}
-    stores = [(s, guards) for s, guards in _guarded(loop.body, ()) if s.array not in inside]
-    common = [g for g in (stores[0][1] if stores else ()) if all(g in guards for _, guards in stores)]
-    fixed = [g for g in dict.fromkeys(common) if _is_fixed(g, moving, arguments | inside)]
-    stored = {s.array for s, _ in stores}
-    if not any(load.array in stored for g in fixed for load in loads(g)):
-        return None
-    ends = [g.a if isinstance(g, Unary) and g.op == "not" else Unary("not", g, bool_) for g in fixed]
-    return functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends)
+Guarded = list[tuple[Store, tuple[Expr, ...]]]
+
+
+def _as_text(loop: For, stores: Guarded, scop: Scop) -> list[Expr]:
+    """Conditions that all stores are under, as they stand."""
+    first = stores[0][1] if stores else ()
+    return [g for g in dict.fromkeys(first) if all(g in guards for _, guards in stores)]
+
+
+def _as_statements(loop: For, stores: Guarded, scop: Scop) -> list[Expr]:
+    """The same where isl knows an iterator's value in some places (`left[0]` under `i == 0`): conditions that all
+    statements have, as they stand around a store that every iteration comes to.
+
+    The iterators outside of the loop have one value for all instances in it: what a flag guards lies between two
+    settings of this flag, which are in the loop."""
+    wanted = []
+    for s, _ in stores:
+        predicate = scop.statements[s.instance[0]].predicate if s.instance is not None else None
+        wanted.append(operands(predicate, "and") if predicate is not None else ())
+    body = loop.body.stmts if isinstance(loop.body, Block) else (loop.body,)
+    for part in body:
+        if isinstance(part, If) and isinstance(store := part.then, Store) and store.instance and part.orelse is None:
+            predicate = scop.statements[store.instance[0]].predicate
+            own = operands(predicate, "and") if predicate is not None else ()
+            here = operands(part.cond, "and")
+            if len(own) == len(here):
+                return [g for g, c in zip(here, own) if all(c in others for others in wanted)]
+    return []
 
 
 def _guarded(s: Stmt, guards: tuple[Expr, ...]) -> Iterator[tuple[Store, tuple[Expr, ...]]]:

@@ -71,9 +71,9 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
     def loops(loose: bool) -> Function:
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
         if plan is None:
-            return write_out(with_exits(real_bounds(fn, scop, tree)))
-        fn = bounds.expanded(early_ends(fn))
-        fn = with_exits(real_bounds(fn, plan.scop(scop), tree))
+            return write_out(with_exits(real_bounds(fn, scop, tree), scop))
+        fn = bounds.expanded(early_ends(fn, scop))
+        fn = with_exits(real_bounds(fn, plan.scop(scop), tree), plan.scop(scop))
         if (only := plan.of_first()) is not None and plan.first is not None:
             fn = plan.after([checks_alone(s, only) for s, _ in plan.first.scops], fn)
         return write_out(plan.finished(fn))

@@ -20,7 +20,7 @@ from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Layout, Member, Node, Promote, Sequence, Space, walk
-from polyc.scheduler.transformations.tree_edit import Path, locate, outer_members, paths, put, used_names
+from polyc.scheduler.transformations.tree_edit import Path, is_endless, locate, outer_members, paths, put, used_names
 
 SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
 
@@ -252,6 +252,10 @@ def promote(
         raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
     copy_in = True if moves.copy_in is None else moves.copy_in
     copy_out = any(w for _, w in used) if moves.copy_out is None else moves.copy_out
+    endless = next((m.name for m in place.loops() if is_endless(scop, m)), None)
+    if endless is not None and copy_out:  # the copy would be done in every iteration, and nothing end the loop
+        raise ScheduleError(f"array '{array}' is written inside loop '{endless}', which a condition on data ends: "
+                            "give it a buffer outside of that loop")  # fmt: skip
     node = Promote(array, buffer_name(scop, tree, array), space, spot.band, layout, copy_in, copy_out)
     return place.insert(node)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.scop import Scop, Statement
+from polyc.poly.expr import const_int
+from polyc.poly.scop import ENDLESS, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.scheduler.arguments import LARGEST
@@ -247,6 +248,12 @@ def is_dynamic(scop: Scop, member: Member) -> bool:
     return any(b.iter in _iters(scop, s, pa) for s, pa in member.schedule.items() for b in scop.statements[s].dynamic)
 
 
+def is_endless(scop: Scop, member: Member) -> bool:
+    """Whether only a flag ends the loop: a `while`."""
+    ends = {s: {b.iter for b in scop.statements[s].dynamic if b.hi == const_int(ENDLESS)} for s in member.schedule}
+    return any(ends[s] & _iters(scop, s, pa) for s, pa in member.schedule.items() if ends[s])
+
+
 def _iters(scop: Scop, stmt: str, pa: isl.PwAff) -> set[str]:
     """The statement's iterators that the function depends on."""
     iters = scop.statements[stmt].iters
@@ -283,9 +290,8 @@ def check_dynamic(scop: Scop, tree: Node) -> None:
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return
-    from polyc.poly.expr import Var, const_int
+    from polyc.poly.expr import Var
     from polyc.poly.expr import walk as walk_expr
-    from polyc.poly.scop import ENDLESS
 
     for path, node in paths(tree):
         if not isinstance(node, Leaf):
