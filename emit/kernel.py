@@ -132,6 +132,11 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<Kernel {self.name}({', '.join(self.scop.args)}) for {self.target.name}, {self.backend}>"
 
+    def _repr_html_(self) -> str:
+        from polyc.poly.hooks import resolve
+
+        return str(resolve("html")(self))
+
     # ---- calling ----
 
     def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:

@@ -179,6 +179,14 @@ class Model:
     def __deepcopy__(self, memo: Any) -> Model:
         return self
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}({self.shapes_text()})>"
+
+    def _repr_html_(self) -> str:
+        from polyc.graph_driver.html.notebook import html_of
+
+        return html_of(self)
+
     def report(self) -> Report:
         """What was compiled, what runs on the host and why, memory, times."""
         return self._report

@@ -11,5 +11,6 @@ def connect() -> None:
     hooks.register("auto_schedule", "polyc.graph_driver.compile_operator:auto_schedule")
     hooks.register("compile_operator", "polyc.graph_driver.compile_operator:compile_operator")
     hooks.register("build_operator", "polyc.graph_driver.artifacts.operator_files:build_operator")
+    hooks.register("html", "polyc.graph_driver.html.notebook:html_of")
     hooks.register("packed", "polyc.frontend_dsl.pickling:Packed")
     hooks.register("interrupts", "polyc.emit.run_time.interrupts:handler")

@@ -162,6 +162,11 @@ class Scop:
     def __deepcopy__(self, memo: Any) -> Scop:
         return self
 
+    def _repr_html_(self) -> str:
+        from polyc.poly.hooks import resolve
+
+        return str(resolve("html")(self))
+
     def __str__(self) -> str:
         from polyc.poly.text import print_scop
 

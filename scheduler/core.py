@@ -69,6 +69,11 @@ class Core:
         steps = f"{len(self.trace)} step{'' if len(self.trace) == 1 else 's'}"
         return f"<{type(self).__name__} of {self.scop.name}: {steps}, loops {', '.join(shown) or 'none'}>"
 
+    def _repr_html_(self) -> str:
+        from polyc.poly.hooks import resolve
+
+        return str(resolve("html")(self))
+
     def __str__(self) -> str:
         from polyc.poly.text import print_tree
 

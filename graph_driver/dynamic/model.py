@@ -119,6 +119,11 @@ class DynamicModel(ModelForShapes):
             why = str(refusal)
         return self.specialiser.get(key, why)
 
+    def shapes_text(self) -> str:
+        """The inputs with their sizes, symbolic ones by name."""
+        shapes = {n: self.template.shapes.get(n, self.plan.slots[n].shape or ()) for n in self.plan.inputs}
+        return ", ".join(f"{n}[{', '.join(map(str, shape))}]" for n, shape in shapes.items())
+
     def executor(self) -> Executor:
         """The program at the representative sizes."""
         return self.at(self.template.symbols.typical)

@@ -43,14 +43,14 @@ def model_document(
     """
     kernels, kernel_of = _kernels(groups)
     symbols = {s.symbol: None for s in plan.steps if s.kind == "kernel"}
-    steps = [_step(s, graph) for s in plan.steps]
+    steps = [step_data(s, graph) for s in plan.steps]
     for s, group in zip((s for s in steps if s["kind"] != "copy"), groups, strict=False):
         s["kernel"] = kernel_of.get(group.key)
     for s, time in zip(steps, seconds or (), strict=seconds is not None):
         s["seconds"] = time
     for s, prediction in zip(steps, predicted, strict=bool(predicted)):
         s["predicted"] = None if prediction is None else prediction.data()
-    boxes, lines, drawing = _drawing(plan, graph, steps)
+    boxes, lines, size = drawing(plan, graph, steps)
     return {
         "format": "polyc-inspect",
         "version": VERSION,
@@ -64,8 +64,8 @@ def model_document(
         "kernels": kernels,
         "boxes": boxes,
         "lines": lines,
-        "drawing": {"width": round(drawing[0], 3), "layers": drawing[1]},
-        "tensors": {s.name: _tensor(s) for s in plan.slots.values()},
+        "drawing": {"width": round(size[0], 3), "layers": size[1]},
+        "tensors": {s.name: tensor_data(s) for s in plan.slots.values()},
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),
         "memory": _memory(plan),
@@ -79,14 +79,16 @@ def model_document(
     }
 
 
-def _tensor(s: Slot) -> dict[str, Any]:
+def tensor_data(s: Slot) -> dict[str, Any]:
+    """Type, size and place of a tensor."""
     shape = "?" if s.dtype is None else f"{s.dtype}[{', '.join(map(str, s.shape or ()))}]"
     place = s.place
     where = f"{place.kind} {place.index}" if place.kind in ("input", "output") else place.kind
     return {"type": shape, "bytes": s.nbytes, "where": where, "offset": place.offset}
 
 
-def _step(s: Step, graph: Graph | None) -> dict[str, Any]:
+def step_data(s: Step, graph: Graph | None) -> dict[str, Any]:
+    """A step; of its kernel nothing is known yet."""
     kinds = {} if graph is None else {n.name: n.kind for n in graph.nodes}
     return {
         "kind": s.kind, "label": s.label, "args": list(s.args), "results": list(s.results), "reason": s.reason,
@@ -158,7 +160,7 @@ def _work(g: Group) -> dict[str, Any]:
 # ---- the graph ---------------------------------------------------------------------------------
 
 
-def _drawing(
+def drawing(
     plan: Plan, graph: Graph | None, steps: Sequence[Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[float, int]]:
     """Boxes for inputs, steps and outputs, with their places, and lines for the tensors between."""

@@ -58,9 +58,9 @@ def operator_document(
         ],
         "sources": source_data(scop),
         "tree": tree_data(schedule.tree, scop),
-        "free": _free(schedule),
+        "free": free_data(schedule),
         "programTree": tree_data(scop.tree, scop),
-        "programFree": _free(replace(schedule, tree=scop.tree)),
+        "programFree": free_data(replace(schedule, tree=scop.tree)),
         "code": code,
         "mapping": mapping,
         "space": space_data(scop, schedule.tree),
@@ -98,7 +98,7 @@ def _gpu_code(
     return kernel.function, code_data(kernel.function, gpu_listing(kernel.function, target), loops), maps
 
 
-def _free(schedule: Schedule) -> dict[str, Any]:
+def free_data(schedule: Schedule) -> dict[str, Any]:
     """What the dependences leave free: loops that carry none, loops that only carry a reduction's own
     updates, and groups of loops that may be put in any order. Empty where isl's quota ends."""
     try:
