@@ -14,7 +14,7 @@ from polyc.emit.kernel import Kernel, Native, Report, unsupported
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL
 from polyc.emit.loop_ir.loops import Buffer, Function
-from polyc.emit.lowering.checks import wanted
+from polyc.emit.lowering.checks import self_describing, wanted
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
 from polyc.emit.passes.prefetch import prefetch_panels
@@ -68,21 +68,22 @@ def compile_kernel(
 
 
 def compile_step(
-    scop: Scop, tree: Node, target: Target, backend: str, name: str, notes: Sequence[str] = ()
+    scop: Scop, tree: Node, target: Target, backend: str, name: str, notes: Sequence[str] = (), checks: bool = False
 ) -> tuple[Function, tuple[Buffer, ...], Native, Report]:
     """Machine code for one step of a program that plans its memory.
 
     Large local arrays are buffer arguments after the Scop's own, as far as the sizes of the Scop give
-    theirs; they are returned beside the function.
+    theirs; they are returned beside the function. With `checks`, the record of violated accesses is one of them, if
+    the Scop needs one (`checks.self_describing`).
 
     Raises:
         BuildError: no C compiler, or no code for this tree.
     """
     report = Report(notes=[*notes])
     with interruptible(), time_limit(name):
-        function, scratch = hoist(
-            optimised_function(scop, tree, name, target, backend, report), STACK_BYTES, STACK_TOTAL, symbolic=True
-        )
+        made = self_describing(optimised_function(scop, tree, name, target, backend, report, checks))
+        function, scratch = hoist(made, STACK_BYTES, STACK_TOTAL, symbolic=True)
+        scratch = (*made.buffers[-1:], *scratch) if made.checks else scratch
         native = build(function, target, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     return function, scratch, native, report

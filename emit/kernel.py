@@ -13,7 +13,6 @@ from numpy import ndarray
 from polyc.emit import targets
 from polyc.emit.interpreter import interp
 from polyc.emit.loop_ir.loops import Function
-from polyc.emit.lowering.checks import violation
 from polyc.emit.run_time import threadpool
 from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
@@ -22,6 +21,7 @@ from polyc.poly.host_arrays import as_array, given_arrays, lends, returned
 from polyc.poly.scalars import scalar
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
+from polyc.poly.violations import violation
 
 if TYPE_CHECKING:
     from polyc.emit.recipe import Recipe

@@ -194,6 +194,7 @@ abs = builtins.abs
 min = builtins.min
 max = builtins.max
 fma = _scalar("fma")
+position = _scalar("position")
 dot_pairs = _scalar("dot_pairs")
 dot_bf16 = _scalar("dot_bf16")
 pack_bf16 = _scalar("pack_bf16")
@@ -224,6 +225,6 @@ INTRINSICS: dict[Callable[..., Any], str] = {
     for f in (
         exp, log, log1p, expm1, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
         erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf, dot_pairs, widen_pairs, dot_bf16,
-        pack_bf16,
+        pack_bf16, position,
     )
 }  # fmt: skip

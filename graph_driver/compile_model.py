@@ -67,6 +67,7 @@ def compile_model(
     layouts: str = "auto",
     strict_annotations: bool = False,
     strict_shapes: bool = False,
+    checks: bool | None = None,
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -110,6 +111,9 @@ def compile_model(
             contradict; else there is an `AnnotationWarning` and a note in the report.
         strict_shapes: never compile at a call: refuse a model whose sizes cannot stay symbolic, and calls at sizes
             that a guard excludes.
+        checks: whether indices (of Gather, ScatterND, ...) outside of what they choose from are a `BoundsError` of the
+            call that names the node (None: unless `POLYC_CHECK=0`); without checks the nearest element counts. On a
+            CPU, not in C sources.
 
     Raises:
         ModelError: the file is broken, sizes are missing (with `strict_shapes`), or the memory limit is too small.
@@ -120,7 +124,7 @@ def compile_model(
     return compile_with(source, CompileOptions(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
         fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts, strict_annotations,
-        strict_shapes,
+        strict_shapes, checks,
     ))  # fmt: skip
 
 

@@ -55,6 +55,7 @@ class CompileOptions:
     layouts: str = "auto"
     strict_annotations: bool = False
     strict_shapes: bool = False
+    checks: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "bind"):
@@ -103,7 +104,7 @@ class CompileOptions:
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
     "layouts": ("auto", "as_given"), "threads": (None, 1), "tasks": (False,), "tuned": (None, False),
-    "contiguous": ((), []),
+    "contiguous": ((), []), "checks": (None, False),
 }  # fmt: skip
 """Values that say that an option is not asked for."""
 
@@ -114,6 +115,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "tasks": "they have one thread",
         "tuned": "schedules were tuned for this machine, C sources are for any",
         "contiguous": "their arena is their own",
+        "checks": "an index outside chooses the nearest element",
     },
     "gpu": {
         "threads": "they are those of a CPU",
@@ -121,6 +123,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "tuned": "schedules are tuned for CPUs",
         "contiguous": "contiguous tensors are for the arena of a CPU",
         "layouts": "its kernels read images as the model has them",
+        "checks": "an index outside chooses the nearest element",
     },
     "symbolic": {
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",

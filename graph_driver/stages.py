@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyc.emit import cache
+from polyc.emit.lowering.checks import wanted as checks_wanted
 from polyc.graph_driver import kernels, memory
 from polyc.graph_driver.artifacts import memo
 from polyc.graph_driver.defects import warn_of_defects
@@ -30,6 +31,14 @@ from polyc.graph_driver.report import Report
 from polyc.graph_driver.tuning import use
 from polyc.graph_driver.worker import Compiled, Job
 from polyc.poly.errors import ModelError
+
+CHECKED = ("llvm", "c")
+"""Back ends whose kernels say which access was outside; those of others take the nearest element."""
+
+
+def checked(platform: Platform, options: CompileOptions) -> bool:
+    """Whether kernels check indices."""
+    return platform.backend in CHECKED and checks_wanted(options.checks)
 
 
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
@@ -141,7 +150,7 @@ def _kernels(
 
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
     where = (platform.machine, platform.backend, platform.threads)
-    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts))
+    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts, checked(platform, options)))
 
 
 def layouts_refused(graph: Graph, platform: Platform, options: CompileOptions) -> str:
@@ -165,6 +174,7 @@ def compile_groups(
 ) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
     """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
     machine, threads, progress = platform.machine, platform.threads, options.progress
+    checks = checked(platform, options)
     compiled: dict[str, Compiled] = {}
     while True:
         wanted = {g.key: g for g in found if g.key and g.key not in compiled}
@@ -173,7 +183,7 @@ def compile_groups(
         jobs = [
             Job(
                 g.text, symbol_of(g.key), machine, threads, platform.backend,
-                use.trace_for_text(g.text, machine, threads),
+                use.trace_for_text(g.text, machine, threads), checks,
             )
             for g in wanted.values()
         ]  # fmt: skip

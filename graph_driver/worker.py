@@ -32,7 +32,7 @@ COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver"
 @dataclass(frozen=True)
 class Job:
     """A Scop as JSON text to be compiled for `target` under the name `symbol`; `trace`: with this schedule
-    (empty: the automatic one)."""
+    (empty: the automatic one). `checks`: of accesses that are not proven."""
 
     text: str
     symbol: str
@@ -40,6 +40,7 @@ class Job:
     threads: int
     backend: str = "llvm"
     trace: str = ""
+    checks: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def cache_key(job: Job) -> str:
 
     parts = ("group", job.text, job.symbol, repr(job.target), str(job.threads), job.backend, fingerprint())
     budget = os.environ.get("POLYC_BUDGET", "")
-    return cache.make_key(*parts, *([job.trace] if job.trace else []), *([f"budget {budget}"] if budget else []))
+    more = (job.trace, "checks" if job.checks else "", f"budget {budget}" if budget else "")
+    return cache.make_key(*parts, *(p for p in more if p))
 
 
 def find(job: Job) -> Compiled | None:
@@ -132,7 +134,7 @@ def compile_job(job: Job) -> Compiled:
         if job.backend == "c99":
             return _portable(job, schedule, seconds)
         function, scratch, native, report = compile_step(
-            schedule.scop, schedule.tree, job.target, job.backend, job.symbol, schedule.notes
+            schedule.scop, schedule.tree, job.target, job.backend, job.symbol, schedule.notes, job.checks
         )
         order = tuple(b.name for b in function.buffers)
         sizes = tuple((b.name, constant_bytes(b) or dump_expr(formula_bytes(b))) for b in scratch)
@@ -183,7 +185,8 @@ def encode(job: Job) -> bytes:
 def decode(line: bytes) -> Job:
     """The job back."""
     data = json.loads(line)
-    return Job(data["text"], data["symbol"], Target(**data["target"]), data["threads"], data["backend"], data["trace"])
+    return Job(data["text"], data["symbol"], Target(**data["target"]), data["threads"], data["backend"], data["trace"],
+               data["checks"])  # fmt: skip
 
 
 def answer(job: Job) -> tuple[dict[str, Any], bytes]:

@@ -16,25 +16,13 @@ import islpy as isl
 from polyc.poly.access import guard
 from polyc.poly.cache import per_scop
 from polyc.poly.dtypes import DType, bool_, i64, u64
-from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Span, Unary, Var, walk
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
 from polyc.poly.scop import Scop, Statement
+from polyc.poly.violations import Check
 
 Range = tuple[int | None, int | None]
 TRUE = Const(True, bool_)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What a violation of one access is called: what `polyc.BoundsError` needs but for the index."""
-
-    operator: str
-    array: str
-    axis: int
-    size: Expr
-    span: Span | None
-    unsigned: bool = False  # the subscript is a u64: its number is printed as such
-    how: str = "in the loop"  # or "before": nothing has been written when it fails
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +45,7 @@ class Site:
 
     @property
     def index(self) -> Expr:
-        return self.load.index[self.axis]
+        return demanded(self.load.index[self.axis])
 
     @property
     def size(self) -> Expr:
@@ -118,7 +106,7 @@ class _Finder:
     ) -> Iterator[Site]:
         array = self.scop.arrays[load.array]
         for axis, (index, size) in enumerate(zip(load.index, array.shape, strict=True)):
-            if self.inside(index, size, where, sure):
+            if self.inside(demanded(index), size, where, sure):
                 continue
             known = self.found.setdefault((load.array, load.index, axis), [])
             if any(when[: len(s.when)] == s.when and depth >= s.depth for s in known):
@@ -142,6 +130,35 @@ class _Finder:
     def outside(self, at: isl.PwAff, size: Expr) -> isl.Set:
         extent = to_pw_aff(size, self.space)
         return at.lt_set(extent.sub(extent)).union(at.ge_set(extent))
+
+
+def demanded(index: Expr) -> Expr:
+    """What a subscript really asks for: without the limits of `position`."""
+    inner = index.a if isinstance(index, Cast) else index
+    if not (isinstance(inner, Call) and inner.fn == "position"):
+        return index
+    return inner.args[0] if inner.dtype == i64 else Cast(inner.args[0], i64)
+
+
+def is_position(e: Expr) -> bool:
+    """Whether `e` is a subscript that must be inside."""
+    return isinstance(e, Call) and e.fn == "position"
+
+
+def expressions(s: Statement) -> tuple[Expr, ...]:
+    """All that a statement evaluates."""
+    bounds = (e for b in s.dynamic for e in (b.lo, b.hi))
+    return (*bounds, *(() if s.predicate is None else (s.predicate,)), s.value, *s.index)
+
+
+def limited(e: Expr) -> Expr:
+    """`e` with `position` written out."""
+    if not (isinstance(e, Call) and e.fn == "position"):
+        return e
+    j, size = e.args
+    one = Const(1, e.dtype)
+    last = Const(int(size.value) - 1, e.dtype) if isinstance(size, Const) else Binary("-", size, one, e.dtype)
+    return Binary("max", Binary("min", j, last, e.dtype), Const(0, e.dtype), e.dtype)
 
 
 # ---- conditions ----------------------------------------------------------------------------

@@ -110,6 +110,10 @@ def _widen_pairs(x: Any) -> Any:
     return ((low & np.int32(0xFFFF)) | (high << np.int32(16)))[()]
 
 
+def _position(j: Any, size: Any) -> Any:
+    return np.maximum(np.minimum(j, size - 1), 0)
+
+
 _ALL = [
     Intrinsic("exp", 1, np.exp, 4),
     Intrinsic("log", 1, np.log, 4),
@@ -135,6 +139,8 @@ _ALL = [
     Intrinsic("abs", 1, np.abs, 0, integers=True),
     Intrinsic("pow", 2, np.power, 4),
     Intrinsic("fma", 3, _fma, 0),
+    # A subscript that must be in 0..size-1: another is an error where accesses are checked, else the nearest counts.
+    Intrinsic("position", 2, _position, 0, integers=True),
     Intrinsic("isnan", 1, np.isnan, 0, result="bool"),
     Intrinsic("isinf", 1, np.isinf, 0, result="bool"),
     # Integer products two at a time: an i32 holds two i16 (or, for widen_pairs, two i8 in its low half).

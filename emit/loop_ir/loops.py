@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from polyc.poly.certificates import Check
 from polyc.poly.dtypes import DType
 from polyc.poly.expr import Expr, Span, hashed_once
 from polyc.poly.tree import GpuAxis, Space
+from polyc.poly.violations import Check
 
 ForKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis
 

@@ -16,10 +16,8 @@ from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Le
 from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
 from polyc.emit.lowering.checks_first import First, checks_first
 from polyc.emit.lowering.straight_lines import registers
-from polyc.poly.binding import evaluate
-from polyc.poly.certificates import TRUE, Check, Site, all_of, negated, open_sites, within
+from polyc.poly.certificates import TRUE, Site, all_of, demanded, negated, open_sites, within
 from polyc.poly.dtypes import DType, bool_, u64
-from polyc.poly.errors import BoundsError
 from polyc.poly.expr import (
     Binary,
     Cast,
@@ -36,8 +34,8 @@ from polyc.poly.expr import (
     walk,
 )
 from polyc.poly.scop import DynamicBound, Scop, Statement
+from polyc.poly.violations import RECORD, Check
 
-RECORD = "bounds_record"
 ZERO = Const(0, u64)
 
 
@@ -50,11 +48,6 @@ def encoded(index: Expr) -> Expr:
     """A subscript as a u64 that is never 0: 1 + index from 0 on, two's complement below."""
     bits = Cast(index, u64)
     return Select(Binary("<", index, const_int(0), bool_), bits, Binary("+", bits, Const(1, u64), u64), u64)
-
-
-def decoded(value: int) -> int:
-    """The subscript that an element of the record stands for."""
-    return value - 1 if value < 1 << 63 else value - (1 << 64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +283,7 @@ class _Instance:
         named, conditions = list(index), []
         for axis in dict.fromkeys(site.axis for _, site in mine):
             number, site = next((n, s) for n, s in mine if s.axis == axis)
-            named[axis] = at = self.named("at", index[axis], reached)
+            named[axis] = at = self.named("at", demanded(index[axis]), reached)
             inside = self.named("inside", within(at, site.size))
             if self.plan.only is None:
                 self.note(number, all_of(reached, negated(inside)), at)
@@ -430,14 +423,21 @@ def _renamed(s: Stmt, record: str, own: str, places: Mapping[int, int]) -> Stmt:
     return replace(s, until=rewrite(s.until, own_place)) if isinstance(s, For) and s.until is not None else s
 
 
-# ---- after a call --------------------------------------------------------------------------
+# ---- records of steps of a program -------------------------------------------------------------
 
 
-def violation(checks: Sequence[Check], record: Sequence[int], sizes: Mapping[str, int]) -> BoundsError:
-    """The error that a record tells of: the first access, in the order of the program, that was violated."""
-    number = next(n for n, value in enumerate(record) if value)
-    check, index = checks[number], decoded(int(record[number]))
-    index = index % (1 << 64) if check.unsigned else index
-    line, place = (None, "") if check.span is None else (check.span.line, f"{check.span}")
-    size = evaluate(check.size, sizes)
-    return BoundsError(check.operator, line, check.array, check.axis, index, size, place)
+def self_describing(fn: Function) -> Function:
+    """`fn` with a record that the kernel clears itself, and in which it says what its elements mean: after the `n`
+    elements come axis, size and number of the array among the arguments of each (the largest number: no argument)."""
+    n = len(fn.checks)
+    if not n:
+        return fn
+    record = replace(fn.buffers[-1], shape=(const_int(4 * n),))
+    names = [b.name for b in fn.buffers]
+    said: list[Stmt] = []
+    for k, check in enumerate(fn.checks):
+        argument = names.index(check.array) if check.array in names else (1 << 64) - 1
+        parts = (ZERO, Const(check.axis, u64), Cast(check.size, u64), Const(argument, u64))
+        places = (k, n + 3 * k, n + 3 * k + 1, n + 3 * k + 2)
+        said += [Store(record.name, (const_int(at),), value) for at, value in zip(places, parts)]
+    return replace(fn, body=Block((*said, fn.body)), buffers=(*fn.buffers[:-1], record))

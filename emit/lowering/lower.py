@@ -9,7 +9,7 @@ import islpy as isl
 
 from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
-from polyc.emit.loop_ir.rewrite import Names, substitute_stmt
+from polyc.emit.loop_ir.rewrite import Names, map_exprs, substitute_stmt
 from polyc.emit.lowering import checks as bounds
 from polyc.emit.lowering.accesses import AccessPlan, run_build
 from polyc.emit.lowering.dynamic import UnknownEnd, real_bounds
@@ -25,8 +25,9 @@ from polyc.emit.pipeline import run_passes
 from polyc.emit.proof.proven import proven
 from polyc.emit.proof.read_back import WrongLoops
 from polyc.poly.budgets import OverBudget, over_budget, scaled
+from polyc.poly.certificates import expressions, is_position, limited
 from polyc.poly.errors import BuildError
-from polyc.poly.expr import Binary, Expr, Load, Var, const_int
+from polyc.poly.expr import Binary, Expr, Load, Var, const_int, rewrite, walk
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
@@ -67,6 +68,7 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
         BuildError: as `lower`.
     """
     plan = bounds.plan(scop) if checks else None
+    has_positions = any(is_position(x) for s in scop.statements.values() for e in expressions(s) for x in walk(e))
 
     def loops(loose: bool) -> Function:
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
@@ -82,11 +84,15 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
         checks = bounds.expanded(proven(first, build_loops(first, first.tree, name, gpu, checks=only)))
         return real_bounds(checks, only.scop(first), first.tree)
 
+    def limited_loops(loose: bool) -> Function:
+        fn = loops(loose)
+        return replace(fn, body=map_exprs(fn.body, lambda e: rewrite(e, limited))) if has_positions else fn
+
     try:
-        return loops(loose=False)
+        return limited_loops(loose=False)
     except (WrongLoops, NoLoops, UnknownEnd) as first:
         try:
-            fn = loops(loose=True)
+            fn = limited_loops(loose=True)
         except (BuildError, isl.Error):
             raise first from None
         note = f"loops with a condition around every statement, because isl's could not be used: {first}"

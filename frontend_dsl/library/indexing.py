@@ -1,7 +1,7 @@
 """Gathering by run-time indices.
 
-Negative indices count from the end. An index outside the array is an error of the model
-that loops cannot report; it is clamped, so that no kernel reads outside its arrays.
+Negative indices count from the end. An index outside the array is an error where accesses are checked
+(`polyc.poly.intrinsics`: `position`); elsewhere it is clamped, so that no kernel reads outside its arrays.
 """
 
 # The annotations are the DSL's array types, which mypy reads as its own.
@@ -10,6 +10,7 @@ that loops cannot report; it is clamped, so that no kernel reads outside its arr
 from typing import Any
 
 from polyc.frontend_dsl import empty, grid, max, min, op
+from polyc.frontend_dsl.functions import position
 from polyc.poly.dtypes import DType, i64
 
 Shape = tuple[int, ...]
@@ -17,7 +18,7 @@ Shape = tuple[int, ...]
 
 def wrapped(j: Any, n: int) -> Any:
     """Index `j` as a position in `0..n-1`."""
-    return max(min(j + n if j < 0 else j, n - 1), 0)
+    return position(j + n if j < 0 else j, n)
 
 
 def make_gather(T: DType, I: DType, outer: int, n: int, inner: int, count: int) -> Any:

@@ -24,7 +24,7 @@ from polyc.poly.target import Target
 SUFFIX = ".model"
 
 
-def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bool, layouts: str) -> str:
+def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bool, layouts: str, checks: bool) -> str:
     """The cache key of a graph after its passes."""
     from polyc.emit import cache
 
@@ -39,7 +39,7 @@ def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bo
         for key, value in sorted(n.attrs.items()):
             digest.update(key.encode())
             digest.update(_attribute_bytes(value))
-    digest.update(repr((graph.inputs, graph.outputs, sorted(graph.opsets.items()), fuse, layouts)).encode())
+    digest.update(repr((graph.inputs, graph.outputs, sorted(graph.opsets.items()), fuse, layouts, checks)).encode())
     return cache.make_key("graph", digest.hexdigest(), repr(target), backend, str(threads), fingerprint())
 
 

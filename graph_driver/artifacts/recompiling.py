@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
+from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step, is_record
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 
@@ -43,7 +43,11 @@ def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
 
     here = platform_of("cpu", code.threads)
     sources = _read(code)
-    jobs = [Job(text, symbol, here.machine, here.threads, here.backend) for symbol, (text, _) in sources.items()]
+    checks = any(is_record(name) for step in plan.steps for name in step.scratch)
+    jobs = [
+        Job(text, symbol, here.machine, here.threads, here.backend, checks=checks)
+        for symbol, (text, _) in sources.items()
+    ]
     compiled: dict[str, Compiled] = {}
     for symbol, made in compile_all(jobs, None).items():
         if isinstance(made, str):
@@ -93,7 +97,7 @@ def _with_scratch(plan: Plan, compiled: Mapping[str, Compiled], orders: Mapping[
                 raise BuildError(f"kernel {step.symbol} needs memory of symbolic size")
             tensors[array] = name = f"{array}@step{k}"
             slots[name] = Slot(name, "u8", (size,), Place("arena", 0, at), size)
-            first, last = (0, len(plan.steps) - 1) if together else (k, k)
+            first, last = (0, len(plan.steps) - 1) if together or is_record(name) else (k, k)
             lifetimes.append(memory.Lifetime(name, size, first, last))
             own.append(name)
             at += memory.aligned(size)

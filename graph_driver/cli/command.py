@@ -204,6 +204,10 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
         "--strict-annotations", action="store_true",
         help="refuse a file whose declared shapes its own operators contradict (default: a warning)",
     )  # fmt: skip
+    p.add_argument(
+        "--no-checks", action="store_true",
+        help="no checks of indices: one outside chooses the nearest element (default: an error that names the node)",
+    )  # fmt: skip
     p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")
     p.add_argument("--tuned", action="store_true", default=None, help="take the schedules that polyc tune has found")

@@ -56,6 +56,7 @@ def options_of(
         contiguous=[names_in(text) for text in given.get("contiguous", ())],
         progress=progress,
         strict_shapes=True,
+        checks=False if given["no_checks"] else None,
         **{name: given[name] for name in as_they_are},
     )
 
@@ -84,6 +85,7 @@ OF_COMPILING: dict[str, Any] = {
     "keep_op_borders": False,
     "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
     "contiguous": [], "memory_limit": None, "layouts": "auto", "strict_annotations": False,
+    "no_checks": False,
 }  # fmt: skip
 """Options that say how a model is compiled, and what they are when not given."""
 

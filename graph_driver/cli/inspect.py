@@ -37,7 +37,7 @@ class UsageError(PolycError):
 OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
     "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost", "planner": None, "tasks": False,
     "keep_op_borders": False, "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None, "measure": False,
-    "layouts": "auto", "strict_annotations": False,
+    "layouts": "auto", "strict_annotations": False, "no_checks": False,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from polyc.graph_driver.execution.frame import Frame, check_inputs, check_output
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
 from polyc.graph_driver.execution.stopping import Stopping
+from polyc.graph_driver.execution.violations import Records
 from polyc.graph_driver.importing.limits import check_memory
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.dtypes import BY_NAME
@@ -68,6 +69,7 @@ class Executor:
         self._external_sizes = {
             k: (ctypes.c_int64 * len(s.sizes))(*s.sizes) for k, s in enumerate(plan.steps) if s.sizes
         }
+        self._records = Records(plan)
         self._schedule = cut(plan, frozenset()).order
         slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
         self._all_native = all(s.dtype is not None for s in slots) and not plan.python_steps
@@ -88,6 +90,7 @@ class Executor:
 
         Raises:
             ArgumentError: inputs or arrays of `out` do not fit.
+            BoundsError: an index is outside of what it chooses from.
         """
         given = {} if out is None else check_outputs(self.plan, out, self.weights)
         if not self._all_native:
@@ -119,9 +122,12 @@ class Executor:
         for array in results.values():
             bases[k] = array.__array_interface__["data"][0]
             k += 1
-        with self._turn:
-            self._stopping.call(self._native, memory)
-        self._idle.append(memory)
+        try:
+            with self._turn:
+                self._stopping.call(self._native, memory)
+            self._records.check(memory.arena)
+        finally:
+            self._idle.append(memory)
         return results
 
     def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray]) -> list[Any]:
@@ -139,6 +145,7 @@ class Executor:
                     frame.host(self.plan.steps[~what], self._hosts)
                 else:
                     self._native[what](memory.at)
+            self._records.check(memory.arena)
             results = frame.results()
         for name, target in given.items():
             np.copyto(target, results[name])
@@ -182,6 +189,7 @@ class Executor:
                     self._alone(~what, frame, observer, before)
                 else:
                     frame.host(self.plan.steps[~what], self._hosts)
+            self._records.check(memory.arena)
             return frame.results()
 
     def _alone(self, k: int, frame: Frame, observer: Observer | None, before: Observer | None) -> None:

@@ -27,6 +27,7 @@ from polyc.graph_driver.planning import tasks
 from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
 from polyc.graph_driver.planning.index_limits import index_limits
 from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.violations import RECORD
 
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
@@ -329,12 +330,18 @@ def _lifetimes(
 
 
 def _scratch(steps: Sequence[Step], sizes: Mapping[str, int], times: Sequence[tuple[int, int]]) -> list[memory.Shape]:
-    """Memory that one step alone needs."""
+    """Memory that one step alone needs; records of violated accesses are looked at when all is done."""
+    last = max((until for _, until in times), default=0)
     return [
-        memory.Shape(name, ((0, memory.Lifetime(name, sizes[name], *when)),))
-        for when, step in zip(times, steps, strict=True)
+        memory.Shape(name, ((0, memory.Lifetime(name, sizes[name], first, last if is_record(name) else until)),))
+        for (first, until), step in zip(times, steps, strict=True)
         for name in step.scratch
     ]
+
+
+def is_record(scratch: str) -> bool:
+    """Whether memory of a step is its record of violated accesses (`polyc.poly.violations`)."""
+    return scratch.startswith(RECORD)
 
 
 def _union(uses: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ EXPENSIVE = {"/": DIVISION, "//": DIVISION, "%": DIVISION, "**": 2 * TRANSCENDEN
 CHEAP_CALLS = frozenset(
     (
         "abs",
+        "position",
         "min",
         "max",
         "fma",

@@ -63,6 +63,8 @@ def _const(e: Const, level: int) -> str:
 
 def _call(e: Call) -> str:
     args = [numpy_text(a) for a in e.args]
+    if e.fn == "position":
+        return f"max(min({args[0]}, {args[1]} - 1), 0)"
     if e.fn == "fma":
         a, b, c = (numpy_text(x, LEVEL["*"] + 1) for x in e.args)
         return f"({a} * {b} + {c})"

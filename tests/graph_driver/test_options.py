@@ -71,6 +71,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "layouts": ("blocked", {"gpu", "symbolic"}),
     "strict_annotations": (True, set()),
     "strict_shapes": (True, set()),
+    "checks": (True, {"gpu", "c99"}),
 }
 
 
@@ -218,7 +219,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 GIVEN = {  # a value on the command line of each option of compiling
     "target": "c", "threads": "1", "bind": "x=1", "exact": None, "passes": "algebra", "disable": "algebra",
     "select": "naive", "planner": "exact", "tasks": None, "tuned": None, "fast-math": None, "dtype": "f16",
-    "layouts": "blocked", "keep-op-borders": None, "strict-annotations": None,
+    "layouts": "blocked", "keep-op-borders": None, "strict-annotations": None, "no-checks": None,
     "keep-f32": "Softmax", "contiguous": "y,z", "memory-limit": "1",
 }  # fmt: skip
 

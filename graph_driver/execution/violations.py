@@ -1,0 +1,41 @@
+"""Indices outside: what the steps of a run have recorded becomes an error that names the node."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polyc.graph_driver.planning.plan import Plan, Step, is_record
+from polyc.poly.errors import BoundsError
+from polyc.poly.violations import Violation, described
+
+
+class Records:
+    """The records in the arena of one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.places = []
+        for step in plan.steps:
+            for name in step.scratch:
+                if is_record(name):
+                    slot = plan.slots[name]
+                    at = slot.place.offset
+                    self.places.append((step, at, at + slot.nbytes // 4, at + slot.nbytes))
+
+    def check(self, arena: np.ndarray) -> None:
+        """Look at them after a run. Raises `BoundsError` for the first step that has something to tell."""
+        for step, begin, values, end in self.places:
+            if any(arena[begin:values].tolist()):
+                found = described(arena[begin:end].view(np.uint64).tolist())
+                assert found is not None
+                raise self._error(step, found)
+
+    def _error(self, step: Step, found: Violation) -> BoundsError:
+        array = "" if found.argument is None else step.args[found.argument]
+        slot = self.plan.slots.get(array)
+        axis = found.axis
+        if slot is not None and slot.shape is not None and found.size in slot.shape:
+            axis = slot.shape.index(found.size)
+        index = found.index if found.index >= 0 else found.index - found.size  # negative ones count from the end
+        node = ", ".join(step.nodes) or step.label
+        return BoundsError(f"{step.label} node '{node}'", None, array, axis, index, found.size)

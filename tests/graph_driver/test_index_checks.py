@@ -1,0 +1,109 @@
+"""Indices outside of what they choose from: an error that names the node, where ONNX Runtime has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import polyc
+from polyc import BoundsError
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+Value = tuple[str, int, list[Any]]
+
+
+def model(nodes: list[Any], inputs: list[Value], output: Value, constants: dict[str, Any] | None = None) -> ModelProto:
+    values = [helper.make_tensor_value_info(*v) for v in inputs]
+    given = [numpy_helper.from_array(np.asarray(v), n) for n, v in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "g", values, [helper.make_tensor_value_info(*output)], given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def node(kind: str, *inputs: str, output: str = "y", **attributes: Any) -> Any:
+    return helper.make_node(kind, list(inputs), [output], name=f"the_{kind}", **attributes)
+
+
+X, Y34 = ("x", FLOAT, [10, 4]), ("y", FLOAT, [3, 4])
+U = ("u", FLOAT, [3, 4])
+CASES: dict[str, tuple[ModelProto, tuple[int, ...], int, str | None]] = {
+    "Gather": (model([node("Gather", "x", "i")], [X, ("i", INT64, [3])], Y34), (3,), 5000, "x"),
+    "Gather from the end": (model([node("Gather", "x", "i")], [X, ("i", INT64, [3])], Y34), (3,), -11, "x"),
+    "Gather, free sizes": (
+        model([node("Gather", "x", "i")], [("x", FLOAT, ["n", 4]), ("i", INT64, ["m"])], ("y", FLOAT, ["m", 4])),
+        (3,), 10, "x",
+    ),
+    "Gather of sums": (
+        model([node("Add", "i", "one", output="j"), node("Gather", "x", "j", output="t"), node("Relu", "t")],
+              [X, ("i", INT64, [3])], Y34, {"one": np.array([0], np.int64)}),
+        (3,), 10, "x",
+    ),
+    "GatherElements": (model([node("GatherElements", "x", "i")], [X, ("i", INT64, [3, 4])], Y34), (3, 4), 10, "x"),
+    "GatherND": (model([node("GatherND", "x", "i")], [X, ("i", INT64, [3, 1])], Y34), (3, 1), -12, "x"),
+    "ScatterElements": (
+        model([node("ScatterElements", "x", "i", "u")], [X, ("i", INT64, [3, 4]), U], ("y", FLOAT, [10, 4])),
+        (3, 4), 10, "y",
+    ),
+    "ScatterND": (
+        model([node("ScatterND", "x", "i", "u")], [X, ("i", INT64, [3, 1]), U], ("y", FLOAT, [10, 4])),
+        (3, 1), 11, "y",
+    ),
+    "OneHot": (
+        model([node("OneHot", "i", "depth", "v")], [X, ("i", INT64, [3])], ("y", FLOAT, [3, 5]),
+              {"depth": np.array(5, np.int64), "v": np.array([0, 1], np.float32)}),
+        (3,), 10, None,
+    ),
+}  # fmt: skip
+
+
+def feeds(name: str, index: int | None) -> dict[str, Any]:
+    proto, shape, _, _ = CASES[name]
+    rng = np.random.default_rng(1)
+    indices = rng.permutation(10)[: int(np.prod(shape))].reshape(shape) if np.prod(shape) < 10 else np.tile(
+        np.arange(3)[:, None], shape[1:])  # fmt: skip
+    if index is not None:
+        indices.reshape(-1)[1] = index
+    values = {"x": rng.random((10, 4), np.float32), "i": indices.astype(np.int64), "u": rng.random((3, 4), np.float32)}
+    return {v.name: values[v.name] for v in proto.graph.input}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_onnx_runtime(name: str) -> None:
+    proto, _, outside, array = CASES[name]
+    compiled = polyc.compile_model(proto)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    inside = feeds(name, None)
+    np.testing.assert_array_equal(compiled(inside)["y"], session.run(None, inside)[0])
+    wrong = feeds(name, outside)
+    if array is None:
+        np.testing.assert_array_equal(compiled(wrong)["y"], session.run(None, wrong)[0])
+        return
+    with pytest.raises(Exception, match="Non-zero status code"):
+        session.run(None, wrong)
+    for mode in ("graph", "eager"):
+        with pytest.raises(BoundsError) as caught:
+            compiled.run(wrong, mode)
+        error = caught.value
+        assert (error.index, error.size, error.axis, error.array) == (outside, 10, 0, array)
+        assert f"the_{name.split()[0].strip(',')}" in str(error)
+    np.testing.assert_array_equal(compiled(inside)["y"], session.run(None, inside)[0])  # and goes on
+
+
+def test_saved_models_check_too(tmp_path: Path) -> None:
+    polyc.compile_model(CASES["Gather"][0]).save(tmp_path / "m")
+    with pytest.raises(BoundsError, match="node 'the_Gather': index 5000 "):
+        polyc.load(tmp_path / "m")(feeds("Gather", 5000))
+
+
+def test_without_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = feeds("Gather", 5000)
+    last = wrong["x"][-1]
+    np.testing.assert_array_equal(polyc.compile_model(CASES["Gather"][0], checks=False)(wrong)["y"][1], last)
+    monkeypatch.setenv("POLYC_CHECK", "0")
+    np.testing.assert_array_equal(polyc.compile_model(CASES["Gather"][0])(wrong)["y"][1], last)
