@@ -27,6 +27,8 @@ def progress_bar(quiet: bool = False, title: str = "") -> Iterator[Progress | No
         tasks: dict[str, object] = {}
 
         def update(stage: str, done: int, total: int) -> None:
+            if title and stage not in tasks and tasks:
+                bar.update(tasks["import"], completed=1)  # type: ignore[arg-type]
             if stage not in tasks:
                 tasks[stage] = bar.add_task(escape(f"{title}: {stage}" if title else stage), total=total)
             bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]

@@ -44,7 +44,13 @@ def bench_command(arguments: argparse.Namespace) -> int:
         inputs = _inputs(compiled, given, arguments.seed)
         row = measure(compiled, str(path), inputs, rivals, arguments.rounds, threads)
         rows.append(
-            {"model": path.name, "threads": threads, **row, "steps": _slowest(compiled, inputs, arguments.kernels)}
+            {
+                "model": path.name,
+                "threads": threads,
+                **row,
+                "steps": _slowest(compiled, inputs, arguments.kernels),
+                "sizes": list(compiled.report().sizes),
+            }
         )
     if arguments.json is not None:
         _write(arguments.json, rows)
@@ -100,6 +106,8 @@ def _print(rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], threads: in
         table.add_row(r["model"], *times, ratio, f"{r['difference']:.1e}" if rivals else "")
     console.print(table)
     for r in rows:
+        for line in r["sizes"]:
+            console.print(f"sizes    {r['model']}: {line}", markup=False)
         steps = Table("steps, the slowest first", "µs", *SHARES, title=r["model"])
         for s in r["steps"]:
             steps.add_row(s["step"], f"{s['microseconds']:.1f}", *(str(s.get(k, "")) for k in SHARES))

@@ -78,13 +78,19 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target,
 
 def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
     """The kernels of a model that matter; how many do not."""
+    from polyc.graph_driver.artifacts.package import is_package
     from polyc.graph_driver.cli.models import optimised
+    from polyc.graph_driver.cli.sizes import with_sizes
     from polyc.graph_driver.platforms import platform_of
     from polyc.graph_driver.stages import formed
 
-    options = options_of(arguments)
+    path, options = Path(arguments.what), options_of(arguments)
+    if not is_package(path):
+        options, chosen = with_sizes(path, options)
+        if chosen and not arguments.json:
+            print(f"sizes    {chosen}")
     platform = platform_of(options.target, options.threads)
-    graph, _ = optimised(Path(arguments.what), options, platform)
+    graph, _ = optimised(path, options, platform)
     if graph.symbols is not None:
         raise UsageError(
             f"to tune a model all sizes are numbers: give {', '.join(graph.symbols.ranges)} (--dim NAME=V)"
