@@ -69,11 +69,8 @@ class _Host:
             if reads(s.lo, s.hi):
                 raise self.error(f"loop '{s.loop}' depends on data and is around loops of a GPU; bind it, or a "
                                  "loop outside it, to blocks")  # fmt: skip
-            if s.hi == const_int(ENDLESS):
-                raise self.error(f"data end loop '{s.loop}', which is around loops of a GPU; bind a loop outside it to "
-                                 "blocks")  # fmt: skip
-            body = self.visit(s.body, known | {s.var})
-            return replace(s, kind="serial", factor=None, until=None, body=body)  # the host does not see flags
+            s = self.without_end(s)
+            return replace(s, kind="serial", factor=None, body=self.visit(s.body, known | {s.var}))
         if isinstance(s, If):
             if reads(s.cond):
                 raise self.error("a condition on data is around loops of a GPU; bind a loop outside it to blocks")
@@ -84,6 +81,13 @@ class _Host:
         assert isinstance(s, Alloc), type(s)
         raise self.error(f"buffer '{s.buffer.name}' ({s.buffer.space}) is around several launches; promote it inside "
                          "a loop over blocks")  # fmt: skip
+
+    def without_end(self, s: For) -> For:
+        """The loop to its bound: the flag that would end it early is not the host's, nor that of several threads."""
+        if s.hi == const_int(ENDLESS):
+            raise self.error(f"data end loop '{s.loop}', which is around loops of a GPU; bind a loop outside it to "
+                             "blocks")  # fmt: skip
+        return replace(s, until=None)
 
     def error(self, text: str) -> BuildError:
         return BuildError(f"{self.fn.name}: {text}")
@@ -190,7 +194,9 @@ class _Device:
             self.padded |= set(self.read_by_columns(s, at))
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
         if isinstance(s, For):
-            if reads(s.lo, s.hi) and not self.settled(s, at):
+            if s.until is not None and bound_loops(s):
+                s = self.host.without_end(s)
+            if reads(*_deciding(s)) and not self.settled(s, at):
                 return self.on_data(s, at)
             return self.bound(s, at) if is_bound(s.kind) else self.serial(s, at)
         if isinstance(s, If):

@@ -74,8 +74,10 @@ def _as_statements(loop: For, stores: Guarded, scop: Scop) -> list[Expr]:
     for s, _ in stores:
         predicate = scop.statements[s.instance[0]].predicate if s.instance is not None else None
         wanted.append(operands(predicate, "and") if predicate is not None else ())
-    body = loop.body.stmts if isinstance(loop.body, Block) else (loop.body,)
-    for part in body:
+    body = loop.body
+    while isinstance(body, Alloc):
+        body = body.body
+    for part in body.stmts if isinstance(body, Block) else (body,):
         if isinstance(part, If) and isinstance(store := part.then, Store) and store.instance and part.orelse is None:
             predicate = scop.statements[store.instance[0]].predicate
             own = operands(predicate, "and") if predicate is not None else ()

@@ -1,16 +1,23 @@
 """`while`, `break`, `continue` and the `else` of loops: programs as people write them, on every CPU back end."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from agreement import agree
+from agreement import agree, oracle
 
 import polyc
 from polyc import dims, empty, f32, f64, i32, inout, op, zeros
 from polyc.emit.loop_ir.loops import For, walk
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import host
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+
+sys.path.append(str(Path(__file__).parents[1] / "gpu"))
+import executors
+import simt
 
 N, M, P = dims("N M P")
 rng = np.random.default_rng(5)
@@ -438,3 +445,24 @@ def test_what_never_ends_is_refused() -> None:
 
     with pytest.raises(polyc.DslError, match="nothing in this loop ends it"):
         program.scop()
+
+
+@pytest.mark.parametrize("program", (mandelbrot, csr_find, skipped_rows, nested, power_iteration), ids=lambda p: p.name)
+def test_on_a_gpu(program: Any) -> None:
+    """A thread runs its loops to their ends; what data end outside of all free loops is one thread's."""
+    args = CASES[program]
+    shapes = {p.name: a.shape for p, a in zip(program.signature.params, args, strict=True) if isinstance(a, np.ndarray)}
+    schedule = automatic_gpu(program.scop(**shapes), simt.TARGET)
+    assert simt.agree(schedule, [copied(a) for a in args], oracle(program, args, {}), 1e-12) == ""
+
+
+def test_gpu_text_ends_the_loop() -> None:
+    schedule = automatic_gpu(mandelbrot.scop(N=7, M=5), simt.TARGET)
+    fn = simt.finished(schedule.scop, schedule.tree)
+    args = [copied(a) for a in CASES[mandelbrot]]
+    got = executors.on_shim(schedule.scop, fn, args)
+    assert np.array_equal(got[-1], mandelbrot.python(*CASES[mandelbrot]))
+
+
+def copied(a: Any) -> Any:
+    return a.copy() if isinstance(a, np.ndarray) else a

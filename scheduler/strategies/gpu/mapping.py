@@ -21,7 +21,7 @@ from polyc.scheduler.strategies.gpu.rows import bind_rows
 from polyc.scheduler.strategies.gpu.scan import bind_scan
 from polyc.scheduler.strategies.planner import first_loops, is_flat
 from polyc.scheduler.strategies.vector_cost import access_cost, iterator
-from polyc.scheduler.transformations.tree_edit import is_dynamic
+from polyc.scheduler.transformations.tree_edit import is_dynamic, is_endless
 
 ROW_THREADS = 256  # threads of a block along one loop
 TILE_THREADS = (32, 8)  # along two
@@ -38,7 +38,11 @@ def bind_nests(plan: GpuPlan) -> None:
 def bind_nest(plan: GpuPlan, loop: str) -> None:
     """Bind the loops of the nest that begins with `loop`; where none can be, those inside it."""
     members, body = plan.nest(loop)
-    free = [m for m in members if plan.parallel(m) and not is_dynamic(plan.scop, m)]
+    ended = next((k for k, m in enumerate(members) if is_endless(plan.scop, m)), len(members))
+    free = [m for m in members[:ended] if plan.parallel(m) and not is_dynamic(plan.scop, m)]
+    if not free and ended < len(members):
+        plan.decline(f"nest {loop}", "one thread", f"data end loop {members[ended].name}")
+        return
     if not free:
         inner = first_loops(body)
         if not inner and not bind_reduction(plan, members, body):
