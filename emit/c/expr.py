@@ -8,16 +8,17 @@ C compiler turns into vector instructions. Which helpers are used is recorded in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from polyc.emit.c import vector as c_vector
 from polyc.emit.c.types import MASK_BITS, c_type
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
+from polyc.emit.passes import columns
 from polyc.emit.passes.simplify import simplify_expr
 from polyc.poly.dtypes import BY_NAME, DType, f32, i64
 from polyc.poly.errors import BuildError
-from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
 
 _PLAIN = {"+", "-", "*", "/", "&", "|", "^"}
 _HELPER = {"//": "floordiv", "%": "mod", "<<": "shl", ">>": "shr", "min": "min", "max": "max"}
@@ -294,7 +295,7 @@ class ExprPrinter:
         if to == source:
             return a
         if lanes > 1 and not {to.name, source.name} & set(_HALF) and "bool" not in (to.kind, source.kind):
-            return c_vector.conversion(a, source, to, lanes, self.helpers.vector)
+            return self._converted(a, source, to, lanes)
 
         def one(x: list[str]) -> str:
             text = x[0]
@@ -307,6 +308,16 @@ class ExprPrinter:
             return f"(({c_type(to)}){text})"
 
         return self.lanewise(f"cast_{source.name}_{to.name}", to, source, [e.a], one)
+
+    def _converted(self, text: str, source: DType, to: DType, lanes: int) -> str:
+        """A vector of numbers as one of another type."""
+        name = f"widened_{source.name}_{self.helpers.vector(to, lanes)}"
+        function = c_vector.widening(source, to, lanes, name)
+        steps = c_vector.conversion(text, source, to, lanes, self.helpers.vector)
+        if function is None:
+            return steps
+        self.helpers.functions[name] = function
+        return f"{name}({text})"
 
     def _select(self, e: Select) -> str:
         a, b = self.expr(e.a), self.expr(e.b)
@@ -355,8 +366,57 @@ class ExprPrinter:
             at = self.address(e.array, (*e.index[:-1], ramp.base))
             if e.mask is None and e.dtype.kind != "bool":
                 return f"(*(const {t}_u *)&{e.array}[{at}])"
+        if (
+            isinstance(ramp, Ramp) and ramp.stride in (-2, -1, 2) and all(i.lanes == 1 for i in e.index[:-1])
+            and e.mask is None and e.dtype.kind != "bool"
+        ):  # fmt: skip
+            return self._near(e, ramp)
+        rows = columns.window(e, self.buffers[e.array])
+        if rows is not None and e.mask is None and e.dtype.kind != "bool":
+            return self._column(e, rows)
         fn, arguments = self._memory_function("load", e.array, e.index, e.dtype, e.count, e.mask)
         return f"{fn}({arguments})"
+
+    def _near(self, e: VLoad, ramp: Ramp) -> str:
+        """Lanes one element apart backwards, or two apart: what lies between is loaded, too, and left out."""
+        t, n, s = self.helpers.vector(e.dtype, e.count), e.count, ramp.stride
+        low = min(0, s * (n - 1))
+        places = [s * lane for lane in range(n)]
+        name = f"load_{abs(s)}_{'back' if s < 0 else 'apart'}_{t}"
+        # Two vectors share the element in the middle: so none reaches beyond the last lane.
+        order = [p - low if p - low < n else p - low + 1 for p in places]
+        lines = [f"  const {t} a = *(const {t}_u *)(p + {low});"]
+        if abs(s) == 2:
+            lines.append(f"  const {t} b = *(const {t}_u *)(p + {low + n - 1});")
+        lines.append(
+            f"  return __builtin_shufflevector(a, {'b' if abs(s) == 2 else 'a'}, {', '.join(map(str, order))});"
+        )
+        self.helpers.functions[name] = _shuffled(t, name, self.helpers.element(e.dtype), lines, places)
+        return f"{name}(&{e.array}[{self.address(e.array, (*e.index[:-1], ramp.base))}])"
+
+    def _column(self, e: VLoad, rows: columns.Window) -> str:
+        """A column of neighbouring rows, by shuffles where the compiler has them."""
+        t, at = self.helpers.vector(e.dtype, e.count), int(e.index[-1].value) - rows.start  # type: ignore[attr-defined]
+        name = f"column_{at}_of_{rows.width}_{rows.apart}_apart_{t}"
+        row = self.helpers.vector(e.dtype, rows.width)
+        lines: list[str] = []
+
+        def named(type_: str, text: str) -> str:
+            lines.append(f"  const {type_} x{len(lines)} = {text};")
+            return f"x{len(lines) - 1}"
+
+        def shuffle(a: str, b: str | None, width: int, order: Sequence[int]) -> str:
+            picks = f"__builtin_shufflevector({a}, {b or a}, {', '.join(map(str, order))})"
+            return named(self.helpers.vector(e.dtype, len(order)), picks)
+
+        parts = [named(row, f"*(const {row}_u *)(p + {k * rows.apart})") for k in range(e.count)]
+        found = columns.network(parts, shuffle, 8 * e.dtype.bytes, rows.width, at)
+        places = [k * rows.apart + at for k in range(e.count)]
+        self.helpers.functions[name] = _shuffled(
+            t, name, self.helpers.element(e.dtype), [*lines, f"  return {found};"], places
+        )
+        first = tuple(x.base if isinstance(x, Ramp) else x for x in (*e.index[:-1], const_int(rows.start)))
+        return f"{name}(&{e.array}[{self.address(e.array, first)}])"
 
     def store(self, array: str, index: tuple[Expr, ...], value: Expr, mask: Expr | None) -> str:
         """A statement's text (without the semicolon)."""
@@ -444,6 +504,14 @@ class ExprPrinter:
             f"{{ {element} x = r[l], y = r[l + h]; r[l] = {step}; }} return r[0]; }}"
         )
         return f"{name}({self.expr(e.a)})"
+
+
+def _shuffled(t: str, name: str, element: str, lines: Sequence[str], places: Sequence[int]) -> str:
+    """A function that loads lanes by shuffles, or where the compiler has none from their places behind `p`."""
+    return "\n".join((
+        f"static inline {t} {name}(const {element} *p) {{", "#if defined(__clang__) || __GNUC__ >= 12", *lines, "#else",
+        f"  return ({t}){{{', '.join(f'p[{k}]' for k in places)}}};", "#endif", "}",
+    ))  # fmt: skip
 
 
 _SYMBOL = {

@@ -32,6 +32,24 @@ def conversion(text: str, source: DType, to: DType, lanes: int, vector: Callable
     return text
 
 
+def widening(source: DType, to: DType, lanes: int, name: str) -> str | None:
+    """A function that makes 32-bit integers of a register full of bytes by x86's instruction; None for others."""
+    if source.name not in ("i8", "u8") or to.bits != 32 or to.is_float or lanes != 16:
+        return None
+    t, s, sign = c_type(to, lanes), c_type(source, lanes), "s" if source.kind == "int" else "z"
+    bytes_, words = (f"__attribute__((vector_size({n}))) {kind}" for n, kind in ((16, "char"), (64, "int")))
+    steps = conversion("a", source, to, lanes, c_type)
+    return "\n".join((
+        f"static inline {t} {name}({s} a) {{",
+        "#if defined(__AVX512F__) && !defined(__clang__)",
+        f"  return ({t})__builtin_ia32_pmov{sign}xbd512_mask(({bytes_})a, ({words}){{0}}, (unsigned short)-1);",
+        "#else",
+        f"  return {steps};",
+        "#endif",
+        "}",
+    ))  # fmt: skip
+
+
 def _between(source: DType, to: DType) -> list[DType]:
     """The types on the way from one type to another."""
     if source.is_float and to.is_float:
