@@ -217,10 +217,10 @@ def compare(name: str, compiled: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_plain_python_equals_program_order(name: str) -> None:
-    compare(name, lambda scop: compile_kernel(scop, scop.tree))
+    compare(name, lambda scop: compile_kernel(scop, scop.tree, checks=False))  # drawn indices may be outside
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_plain_python_equals_automatic_schedule(name: str) -> None:
-    compare(name, lambda scop: compile_operator(scop, threads=2))
+    compare(name, lambda scop: compile_operator(scop, threads=2, checks=False))
