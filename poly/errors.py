@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
 
 class PolycError(Exception):
     """Root of all polyc errors: says what is wrong, where, and what to do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes, whatever their constructors take; what does not (isl's objects) stays."""
+        return _raised, (type(self), self.args, {k: v for k, v in vars(self).items() if _travels(v)})
+
+
+def _raised(kind: type[PolycError], args: tuple[Any, ...], state: dict[str, Any]) -> PolycError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return False
+    return True
 
 
 class ScopError(PolycError):

@@ -325,3 +325,59 @@ def test_torch(way: Any) -> None:
         way(twice)(x.clone().requires_grad_())
     with pytest.raises(ArgumentError, match="gives no array"):
         way(twice)(torch.ones(3, 4).to_sparse())
+
+
+@op
+def mixed(A: inout(f32[M, N]), X: f32[M, N], B: inout(f32[M])) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i in range(M):
+        for j in range(N):
+            A[i, j] = A[i, j] + 2.0 * X[i, N - 1 - j]
+            Y[i, j] = A[i, j] - X[M - 1 - i, j]
+        B[i] += A[i, 0]
+    return Y
+
+
+def view(rng: np.random.Generator, buffer: np.ndarray, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """A random place in a buffer: the first element and the strides, in elements."""
+    strides = tuple(
+        int(s)
+        for s in rng.choice(
+            [-9, -4, -1, 1, 5, 13, 0], len(shape), p=[0.2, 0.1, 0.15, 0.2, 0.1, 0.2, 0.05], replace=False
+        )
+    )
+    low = sum(min(0, s * (n - 1)) for s, n in zip(strides, shape))
+    high = sum(max(0, s * (n - 1)) for s, n in zip(strides, shape))
+    return int(rng.integers(-low, len(buffer) - high)), strides
+
+
+def test_random_views_of_one_buffer() -> None:
+    """However arguments and results lie in each other, the compiled run does what plain Python does, or both refuse."""
+    rng = np.random.default_rng(7)
+    refused, ran = 0, 0
+    m, n = 3, 4
+    kernel = mixed.compile(M=m, N=n)
+    for _ in range(200):
+        start = rng.integers(0, 5, 250).astype(np.float32)
+        shapes = [(m, n), (m, n), (m,), (m, n)]
+        places = [view(rng, start, s) for s in shapes]
+        apart = [rng.random() < 0.4 for _ in shapes]
+        outcome: list[Any] = []
+        for run in (mixed.python, mixed, kernel):
+            whole = start.copy()
+            args = []
+            for shape, (first, strides), own in zip(shapes, places, apart):
+                base = start.copy() if own else whole
+                steps = tuple(4 * s for s in strides)
+                args.append(np.lib.stride_tricks.as_strided(base[first:], shape, steps))
+            try:
+                result = run(*args[:3], out=args[3])
+            except ArgumentError as error:
+                outcome.append(str(error).rpartition(": ")[2])
+                continue
+            assert result is args[3]
+            outcome.append([whole.tolist(), *(a.tolist() for a in args)])
+        assert outcome[0] == outcome[1] == outcome[2], (places, apart)
+        refused += isinstance(outcome[0], str)
+        ran += not isinstance(outcome[0], str)
+    assert refused > 40 and ran > 40, (refused, ran)

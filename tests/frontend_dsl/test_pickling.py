@@ -235,3 +235,26 @@ def test_other_processes(joblib: bool, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert done.stdout.splitlines() == PRINTED[: 4 if joblib else 3], done.stderr
+
+
+def subclasses(kind: type) -> list[type]:
+    return [kind, *(s for k in kind.__subclasses__() for s in subclasses(k))]
+
+
+def test_errors_reach_the_parent_process() -> None:
+    """An error that does not unpickle would hang a pool of workers."""
+    for kind in subclasses(PolycError):
+        error = kind.__new__(kind, "what", "where")
+        error.args = ("what", "where")
+        error.__dict__["unsendable"] = (n for n in range(2))
+        if "__reduce__" not in vars(kind):
+            assert again(error).args == error.args and type(again(error)) is kind
+
+    @op
+    def f(X: inout(f32[N]), k: polyc.i32):
+        X[k] = 1.0
+
+    with pytest.raises(polyc.BoundsError) as caught:
+        f(np.zeros(3, np.float32), 5)
+    copied = again(caught.value)
+    assert str(copied) == str(caught.value) and vars(copied).keys() == vars(caught.value).keys()

@@ -264,7 +264,7 @@ def test_a_model_larger_than_the_machine(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_unknown_target() -> None:
-    with pytest.raises(BuildError, match="no target 'abacus'"):
+    with pytest.raises(BuildError, match="unknown target 'abacus'"):
         compile_model(network(), target="abacus")
 
 
