@@ -23,6 +23,7 @@ from polyc.emit.passes.workspace import hoist
 from polyc.emit.recipe import Recipe
 from polyc.emit.targets import check_runs_here, own_instructions
 from polyc.poly.budgets import check_time, time_limit
+from polyc.poly.depth import nested
 from polyc.poly.errors import BuildError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.scop import Scop
@@ -57,7 +58,7 @@ def compile_kernel(
         raise BuildError(f"unknown back end '{backend}'; choose from {', '.join(BACKENDS)}")
     machine = target if isinstance(target, Target) else targets.get(target)
     report = Report(notes=[*notes])
-    with interruptible(), time_limit(scop.name):
+    with interruptible(), time_limit(scop.name), nested(scop.name):
         function = optimised_function(scop, tree, name or scop.name, machine, backend, report, wanted(checks))
         native = None if backend == "interp" else build(function, machine, backend, report)
     report.notes += [n for n in cache.notes() if n not in report.notes]
@@ -80,7 +81,7 @@ def compile_step(
         BuildError: no C compiler, or no code for this tree.
     """
     report = Report(notes=[*notes])
-    with interruptible(), time_limit(name):
+    with interruptible(), time_limit(name), nested(name):
         made = self_describing(optimised_function(scop, tree, name, target, backend, report, checks))
         function, scratch = hoist(made, STACK_BYTES, STACK_TOTAL, symbolic=True)
         scratch = (*made.buffers[-1:], *scratch) if made.checks else scratch

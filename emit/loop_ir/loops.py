@@ -401,6 +401,8 @@ class Function:
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
     """All statements, parents first."""
-    yield stmt
-    for b in stmt.bodies():
-        yield from walk(b)
+    waiting = [stmt]
+    while waiting:
+        stmt = waiting.pop()
+        yield stmt
+        waiting.extend(reversed(stmt.bodies()))

@@ -12,15 +12,15 @@ from polyc.poly.expr import walk as walk_expr
 
 
 def check_registers(fn: Function) -> Function:
-    """Move register buffers with varying subscripts to `local`, with a note."""
+    """Move register buffers with varying subscripts to `local`, with a note. Names of buffers are unique."""
+    moving = {array for array, index in _subscripts(fn.body) if not all(_fixed(e) for e in index)}
     notes: list[str] = []
 
     def visit(s: Stmt) -> Stmt:
         s = with_bodies(s, tuple(visit(b) for b in s.bodies()))
-        if isinstance(s, Alloc) and s.buffer.space == "register":
-            if not all(_fixed(e) for index in _subscripts(s.body, s.buffer.name) for e in index):
-                notes.append(f"buffer '{s.buffer.name}' is in memory: not all its subscripts are constant")
-                return replace(s, buffer=replace(s.buffer, space="local"))
+        if isinstance(s, Alloc) and s.buffer.space == "register" and s.buffer.name in moving:
+            notes.append(f"buffer '{s.buffer.name}' is in memory: not all its subscripts are constant")
+            return replace(s, buffer=replace(s.buffer, space="local"))
         return s
 
     body = visit(fn.body)
@@ -31,9 +31,10 @@ def _fixed(e: Expr) -> bool:
     return isinstance(e, Const) or (isinstance(e, Ramp) and isinstance(e.base, Const))
 
 
-def _subscripts(body: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
+def _subscripts(body: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """Every access: its buffer and its subscripts."""
     for s in walk(body):
-        if isinstance(s, Store) and s.array == buffer:
-            yield s.index
+        if isinstance(s, Store):
+            yield s.array, s.index
         for top in stmt_exprs(s):
-            yield from (e.index for e in walk_expr(top) if isinstance(e, (Load, VLoad)) and e.array == buffer)
+            yield from ((e.array, e.index) for e in walk_expr(top) if isinstance(e, (Load, VLoad)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from polyc.poly.budgets import scaled
+from polyc.poly.budgets import OverBudget, scaled
+from polyc.poly.depth import nested
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
@@ -43,12 +44,15 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     """
     plan = Planner(replace(Schedule.of(scop), terse=True), target, threads)
     try:
-        with interruptible(), quota(scaled(OPERATIONS)):
+        with interruptible(), quota(scaled(OPERATIONS)), nested(scop.name):
             for plan.stage, strategy in STRATEGIES.items():
                 strategy(plan)
     except QuotaExceeded as error:
         done = "the schedule so far" if plan.schedule.trace else "program order"
         plan.decline("isl quota used up", f"{done} stands", str(error), operations=scaled(OPERATIONS))
+    except OverBudget as error:
+        done = "the schedule so far" if plan.schedule.trace else "program order"
+        plan.decline("nested too deeply", f"{done} stands", str(error))
     return replace(plan.schedule, terse=False)
 
 

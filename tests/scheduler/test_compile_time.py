@@ -12,6 +12,8 @@ import islpy as isl
 import pytest
 
 from benchmarks import compile_time
+from polyc.poly.budgets import OverBudget
+from polyc.poly.depth import nested
 from polyc.poly.quota import _used, quota
 
 LIMIT = 1_000_000_000
@@ -60,3 +62,14 @@ def test_a_run_of_assignments_twice_as_long_takes_twice_the_calls(kind: str, tmp
     cost(40)  # imports
     once, twice = cost(100), cost(200)
     assert twice <= 2.2 * once, f"{kind}: {once} calls for 100, {twice} for 200"
+
+
+def test_what_is_nested_too_deeply_is_refused_in_one_line() -> None:
+    def deeper(n: int) -> int:
+        return deeper(n + 1)
+
+    before = sys.getrecursionlimit()
+    with pytest.raises(OverBudget, match="^program: loops, buffers or expressions are nested too deeply"):
+        with nested("program"):
+            deeper(0)
+    assert sys.getrecursionlimit() == before
