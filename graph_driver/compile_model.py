@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.artifacts.recompiling import sources_of
+from polyc.graph_driver.defects import INTERNAL, warn_of_defects
 from polyc.graph_driver.dynamic.compiling import compile_symbolic
 from polyc.graph_driver.dynamic.control_flow import needs_numbers
 from polyc.graph_driver.dynamic.infer import NotSymbolic
 from polyc.graph_driver.dynamic.model import DynamicModel
 from polyc.graph_driver.dynamic.per_call import PerCallModel
+from polyc.graph_driver.dynamic.size import SizeError
 from polyc.graph_driver.dynamic.specialising import Specialiser
+from polyc.graph_driver.dynamic.symbols import GuardError
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.reference import HostNode, NoImplementation
@@ -21,6 +24,8 @@ from polyc.graph_driver.gpu.compile_model import compile_gpu
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.importing.declared import Source
 from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.importing.sensible import some_sizes_fit
+from polyc.graph_driver.importing.wording import one_line
 from polyc.graph_driver.ir import Graph, Node
 from polyc.graph_driver.model import Model
 from polyc.graph_driver.options import CompileOptions, NeedsNumbers, Progress
@@ -30,7 +35,7 @@ from polyc.graph_driver.program import link_program, weights_segment
 from polyc.graph_driver.report import Report
 from polyc.graph_driver.stages import plan_graph
 from polyc.graph_driver.tuning import use
-from polyc.poly.errors import ModelError
+from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.target import GpuTarget, Target
 
@@ -135,17 +140,40 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
     with _COMPILING, interruptible():
         try:
             model = _compiled(source, platform, options, report)
-        except (NotSymbolic, SizesMissing, NeedsNumbers) as refusal:
-            if options.strict_shapes or _asks_for_symbols(options):
+        except Exception as refusal:
+            why = (
+                None
+                if options.strict_shapes or _asks_for_symbols(options)
+                else _wants_numbers(source, options, refusal)
+            )
+            if why is None:
                 raise
             report = Report(platform.name, platform.threads)
-            specialiser = Specialiser(Source(source), options, report, compile_with)
-            return PerCallModel(specialiser, report, str(refusal))
+            return PerCallModel(Specialiser(Source(source), options, report, compile_with), report, why)
         if isinstance(model, DynamicModel):
             model.specialiser = Specialiser(Source(source), options, report, compile_with)
             if model.specialiser.at_calls and model.template.symbols.narrowed and not _asks_for_symbols(options):
                 report.specialised.append("other sizes are compiled for when a call has them")
     return model
+
+
+def _wants_numbers(
+    source: str | Path | onnx.ModelProto | bytes, options: CompileOptions, refusal: Exception
+) -> str | None:
+    """Why the model should be compiled for the shapes of each call; None when that would not help it either.
+
+    A bug of polyc that only symbolic sizes meet is warned of, and costs their user no more than numbers do.
+    """
+    if isinstance(refusal, (NotSymbolic, SizesMissing, NeedsNumbers, GuardError, SizeError)):
+        return str(refusal)
+    bug = not isinstance(refusal, (PolycError, MemoryError, RecursionError))
+    if not bug and not isinstance(refusal, ModelError):
+        return None
+    if not some_sizes_fit(source, options):
+        return None
+    if bug:
+        warn_of_defects([f"sizes are numbers of each call: {INTERNAL}: {type(refusal).__name__}: {one_line(refusal)}"])
+    return str(refusal)
 
 
 def _asks_for_symbols(options: CompileOptions) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 TRIED = (64, 128, 224, 256, 32, 48, 416, 512, 640, 16, 8, 3, 2, 1)
 """Values of the sizes that are not leading ones, where a model does not say what it takes."""
+FEW = 3
+"""How many of them are tried of a model that may be broken."""
 
 
 def sensible_sizes(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> dict[str, int]:
@@ -46,6 +49,24 @@ def sensible_sizes(source: str | Path | onnx.ModelProto | bytes, options: Compil
         return found
     both = iter((found, _typical(graph, said, names)))  # what a guard excludes may be right with numbers
     return _first_that_fits(source, options, both, SizesMissing("no sizes fit the guards"))
+
+
+def some_sizes_fit(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> bool:
+    """Whether a model that is refused with symbolic sizes can be imported with numbers (a few are tried)."""
+    try:
+        said = declared(read(source)[0], options.bind)
+        names = _open(said, options)
+    except SizesMissing:
+        return True
+    except ModelError:
+        return False
+    for sizes in islice(_guesses(names, _batches(said) & set(names)), FEW) if names else ():
+        try:
+            _imported(source, options, sizes, symbolic=False)
+        except ModelError:
+            continue
+        return True
+    return False
 
 
 def chosen_text(sizes: Mapping[str, int]) -> str:

@@ -352,3 +352,25 @@ def test_models_for_any_shape_pickle() -> None:
     again = pickle.loads(pickle.dumps(session))
     x = numbers(3, 1, 6)
     np.testing.assert_array_equal(again.run(None, {"x": x})[0], session.run(None, {"x": x})[0])
+
+
+def test_a_bug_that_only_symbolic_sizes_meet_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyc.graph_driver.defects import DefectWarning
+    from polyc.graph_driver.dynamic import infer
+
+    def broken(*_: object) -> None:
+        raise KeyError("no such thing")
+
+    monkeypatch.setitem(infer.RULES, "Relu", broken)
+    with pytest.warns(DefectWarning, match="internal error: KeyError"):
+        compiled = polyc.compile_model(perceptron(), threads=1)
+    same(perceptron(), compiled, {"x": numbers(3, 12)})
+    with pytest.raises(KeyError):
+        polyc.compile_model(perceptron(), threads=1, strict_shapes=True)
+
+
+def test_a_model_that_no_sizes_fit_is_refused_at_once() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Concat", ["w", "v"], ["y"], axis=0)]
+    wrong = model_of(nodes, {"x": ["batch", 3]}, {"y": None, "h": None}, {"w": numbers(2, 3), "v": numbers(2, 4)})
+    with pytest.raises(ModelError, match="Concat"):
+        polyc.compile_model(wrong, threads=1)

@@ -284,7 +284,7 @@ def test_c_sources_can_be_looked_at(
         (["inspect", str(path), "--target", "c99", "--stage", "llvm"], "C sources have no stage 'llvm'"),
         (["explain", str(path), "--target", "c99", "--measure"], "C sources do not run here"),
         (["inspect", str(path), "--target", "c99", "--threads", "2"], "threads has no effect for C sources"),
-        (["run", str(path), "--target", "c99"], "no target 'c99' for models"),
+        (["run", str(path), "--target", "c99"], "unknown target 'c99'"),
     ):
         assert cli.main(given) == 2, given
         assert capsys.readouterr().err.startswith(f"polyc: {said}")
