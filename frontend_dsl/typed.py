@@ -90,15 +90,20 @@ def _blocks(lines: Sequence[str], fn: FunctionType) -> Iterator[list[str]]:
 
 
 def _repeated(lines: Sequence[str], fn: FunctionType) -> Iterator[list[str]]:
-    """The same with up to `REPEATS` lines written twice."""
+    """The same with up to `REPEATS` lines more, which a history leaves out: empty ones, and those equal to the one
+    before."""
     count = last_line(fn.__code__) - fn.__code__.co_firstlineno + 1
     for start, missing in itertools.product(_starts(lines, fn.__name__), range(1, REPEATS + 1)):
         known = lines[start : start + count - missing]
-        for places in itertools.combinations_with_replacement(range(1, len(known)), missing):
-            whole = [line for n, line in enumerate(known) for _ in range(1 + places.count(n))]
-            block = laid_out(whole, fn.__code__.co_firstlineno)
-            if _parses(block):
-                yield block
+        for places in itertools.combinations_with_replacement(range(len(known)), missing):
+            for empty in itertools.product((False, True), repeat=missing):
+                whole: list[str] = []
+                for n, line in enumerate(known):
+                    more = ["" if e else line for p, e in zip(places, empty) if p == n]
+                    whole += [line, *more]
+                block = laid_out(whole, fn.__code__.co_firstlineno)
+                if _parses(block):
+                    yield block
 
 
 def laid_out(lines: Sequence[str], first: int) -> list[str]:

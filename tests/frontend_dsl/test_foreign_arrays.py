@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from polyc import ArgumentError, Operator, bf16, dims, empty, f32, i32, inout, op
 from polyc.poly import dlpack
 from polyc.poly.dtypes import BY_NAME
+from polyc.poly.host_arrays import as_array
 
 M, N = dims("M N")
 
@@ -381,3 +384,25 @@ def test_random_views_of_one_buffer() -> None:
         refused += isinstance(outcome[0], str)
         ran += not isinstance(outcome[0], str)
     assert refused > 40 and ran > 40, (refused, ran)
+
+
+@pytest.mark.parametrize("kind", [Lends, LendsOld, Interface, Converts])
+def test_memory_is_lent_and_given_back(kind: Any) -> None:
+    x = numbers(3, 4)[:, ::-1]
+    base = weakref.ref(x.base)
+    array = as_array(kind(x), "X", written=True)
+    assert np.shares_memory(array, x) and array.flags.writeable and array.strides == x.strides
+    del x
+    gc.collect()
+    assert base() is not None and array[0, 0] == 3
+    del array
+    gc.collect()
+    assert base() is None
+
+
+@ways
+def test_read_only_arrays_are_inputs(way: Any) -> None:
+    x = read_only(numbers(2, 3))
+    for kind in (Lends, Interface, Converts, memoryview):
+        np.testing.assert_array_equal(way(twice)(kind(x)), 2 * x)
+        assert not as_array(kind(x), "X").flags.writeable

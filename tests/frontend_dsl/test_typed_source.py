@@ -138,6 +138,25 @@ def test_at_a_prompt() -> None:
     assert all(line in shown for line in PRINTED), shown
 
 
+def test_a_helper_at_a_prompt() -> None:
+    """Its lines are only in the history, which has no empty lines and none twice."""
+    helper = [
+        "def helper(x):",
+        '    """One.',
+        "",
+        '    Two."""',
+        "    x = x * 2.0",
+        "    x = x * 2.0",
+        "    return x",
+        "",
+    ]
+    program = ["@op", "def f(X: f32[N]) -> f32[N]:", "    Y = empty((N,), f32)", "    for i in range(N):",
+               "        Y[i] = helper(X[i])", "    return Y", ""]  # fmt: skip
+    start = ["import numpy as np", "from polyc import dims, empty, f32, op", "N = dims('N')"]
+    shown = typed([*start, *helper, "1 + 1", *program, "print(f(np.ones(3, 'f')).tolist())"])
+    assert "[4.0, 4.0, 4.0]" in shown, shown
+
+
 def test_what_nobody_kept_is_refused_with_a_way_out() -> None:
     scope: dict[str, Any] = {"op": op, "f32": f32, "N": N, "empty": empty}
     text = "@op\ndef f(X: f32[N]) -> f32[N]:\n    Y = empty((N,), f32)\n"
