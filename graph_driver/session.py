@@ -200,6 +200,7 @@ class InferenceSession:
         proto, _ = read(source)
         given = {t.name for t in proto.graph.initializer}
         self._inputs = [_argument(i) for i in proto.graph.input if i.name not in given]
+        self._dtypes = _dtypes(proto.graph.input)
         self._defaults = [_argument(i) for i in proto.graph.input if i.name in given]
         self._outputs = [_argument(o) for o in proto.graph.output]
         self._about = ModelMetadata(
@@ -263,7 +264,7 @@ class InferenceSession:
                 raise ArgumentError(
                     f"the model has no output '{name}'; it has {', '.join(o.name for o in self._outputs)}"
                 )
-        made = self.model({n: _plain(v) for n, v in input_feed.items()})
+        made = self.model({n: _plain(v, self._dtypes.get(n)) for n, v in input_feed.items()})
         return [made[n] for n in names]
 
     def run_with_ort_values(
@@ -302,13 +303,26 @@ def _with_shape(output: NodeArg, model: Model) -> NodeArg:
     return replace(output, shape=list(sizes))
 
 
-def _plain(value: Any) -> Any:
-    """An input as the model takes it: `OrtValue`s as their arrays, numbers and lists of them as arrays."""
-    if isinstance(value, np.ndarray):
-        return value
+def _plain(value: Any, dtype: np.dtype[Any] | None) -> Any:
+    """An input as the model takes it: `OrtValue`s as their arrays; numbers, and lists of them, have the input's type.
+
+    Raises:
+        ArgumentError: a list that is no array of numbers.
+    """
     if hasattr(value, "numpy") and hasattr(value, "device_name"):
         return value.numpy()
-    return value
+    if dtype is None or not isinstance(value, (list, tuple, int, float)):
+        return value
+    try:
+        return np.array(value, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArgumentError(f"an input is no array of {dtype}: {error}") from None
+
+
+def _dtypes(inputs: Sequence[onnx.ValueInfoProto]) -> dict[str, np.dtype[Any]]:
+    """The element types of inputs that are tensors of numbers."""
+    found = {i.name: dtype_of(i.type.tensor_type.elem_type) for i in inputs if i.type.HasField("tensor_type")}
+    return {n: np.dtype(kind.np) for n, kind in found.items() if kind is not None}
 
 
 _ELEMENTS = {

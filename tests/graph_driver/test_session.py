@@ -75,6 +75,14 @@ def test_run(both: Any, names: list[str] | None) -> None:
             assert a.dtype == b.dtype and a.shape == b.shape and np.allclose(a, b, atol=1e-5)
 
 
+def test_lists_are_arrays_of_the_inputs_type(both: Any) -> None:
+    lists = {n: v.tolist() for n, v in feeds().items()}
+    for session in both:
+        assert np.allclose(session.run(["top"], lists)[0], both[0].run(["top"], feeds())[0], atol=1e-5)
+    with pytest.raises(ArgumentError, match="no array of float32"):
+        both[0].run(None, lists | {"x": [[1.0], [2.0, 3.0]]})
+
+
 def test_values_of_onnx_runtime_are_taken(both: Any) -> None:
     mine, _ = both
     values = {n: onnxruntime.OrtValue.ortvalue_from_numpy(v) for n, v in feeds().items()}
