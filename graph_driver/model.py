@@ -214,7 +214,14 @@ class Model:
 
 
 def load(folder: str | Path) -> Model:
-    """Load a compiled directory: no ONNX file needed. Raises `BuildError` when it is damaged."""
+    """Load a compiled directory: no ONNX file needed.
+
+    It holds machine code, which runs in this process with all its rights: load only what you would run as a program.
+    Checksums find damage, not malice.
+
+    Raises:
+        BuildError: it is damaged, or for another machine.
+    """
     from polyc.graph_driver.artifacts.package import load as load_package
 
     return load_package(Path(folder))

@@ -112,6 +112,9 @@ def from_data(name: str, data: Mapping[str, Any], where: str) -> GpuTarget:
         for number in data[key] if isinstance(data.get(key), list) else [data.get(key)]:
             if type(number) is int and not (0 if key in MAY_BE_UNKNOWN else 1) <= number <= MOST:
                 raise BuildError(f"{where}: '{key}' is out of its range: {number}")
+    for key in ("max_block", "max_grid"):
+        if len(data[key]) != 3:
+            raise BuildError(f"{where}: '{key}' are three numbers, for x, y and z, not {len(data[key])}")
     counted = ("sm_blocks", "sm_registers", "register_unit", "shared_unit")
     if data["sm_threads"] and not all(data[key] for key in counted):
         raise BuildError(f"{where}: with sm_threads known, {', '.join(counted)} are, too: they may not be 0")

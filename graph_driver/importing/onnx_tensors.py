@@ -70,6 +70,8 @@ def _external(tensor: TensorProto, dtype: DType, shape: tuple[int, ...], folder:
         raise ModelError(f"{what}: external data file '{location}' lies outside the model's folder")
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
+        if path.exists() and not path.is_file():
+            raise ModelError(f"{what}: external data file '{location}' is no ordinary file")
         available = path.stat().st_size
     except ValueError:
         raise ModelError(f"{what}: external data offset or length is not a number") from None

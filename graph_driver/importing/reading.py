@@ -5,6 +5,7 @@ Every defect is a `ModelError` of one line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
@@ -12,9 +13,12 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, version_converter
 
 from polyc.graph_driver.importing.inference import OLDEST_OPSET
+from polyc.graph_driver.importing.limits import MAX_NODES
 from polyc.graph_driver.importing.text_check import check_text
 from polyc.graph_driver.importing.wording import one_line
 from polyc.poly.errors import ModelError
+
+MOST_LEVELS = 200  # of functions that call functions
 
 
 def read(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
@@ -76,12 +80,47 @@ def readable(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
         model = _renewed(model)
         opsets = opsets_of(model)
     if model.functions:
+        _check_expansion(model)
         try:
             model = inliner.inline_local_functions(model)
         except Exception as error:  # C++ raises several types on malformed functions
             raise ModelError(f"cannot inline the model's functions: {one_line(error)}") from error
         opsets = opsets_of(model)
     return model, opsets
+
+
+def _check_expansion(model: onnx.ModelProto) -> None:
+    """Raise `ModelError` where functions call themselves, or are more than `MAX_NODES` nodes when they are expanded."""
+    functions = {(f.domain, f.name, f.overload): f.node for f in model.functions}
+    sizes: dict[tuple[str, str, str], int] = {}
+    under_way: list[tuple[str, str, str]] = []
+
+    def nodes_of(key: tuple[str, str, str]) -> int:
+        if key in under_way:
+            raise ModelError(f"the model's function '{key[1]}' calls itself")
+        if len(under_way) > len(functions) or len(under_way) > MOST_LEVELS:
+            raise ModelError(f"the model's functions call one another more than {MOST_LEVELS} levels deep")
+        if key not in sizes:
+            under_way.append(key)
+            sizes[key] = counted(functions[key])
+            under_way.pop()
+        return sizes[key]
+
+    def counted(nodes: Iterable[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = (node.domain, node.op_type, node.overload)
+            total += nodes_of(key) if key in functions else 1
+            for a in node.attribute:
+                for g in (*([a.g] if a.HasField("g") else ()), *a.graphs):
+                    total += counted(g.node)
+            if total > MAX_NODES:
+                raise ModelError(f"the model becomes more than {MAX_NODES} nodes when its functions are expanded")
+        return total
+
+    counted(model.graph.node)
+    for key in functions:
+        nodes_of(key)
 
 
 def _renewed(model: onnx.ModelProto) -> onnx.ModelProto:

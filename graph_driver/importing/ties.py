@@ -73,7 +73,7 @@ def _convolution(image: int, weight: int, bias: int, transposed: bool = False) -
         else:
             channels = x[1] // group if isinstance(x[1], int) and x[1] % group == 0 else -1
             yield weight, w, (None, channels, *kernel)
-            filters = w[0]
+            filters = w[0] if w else 0
             if filters % group:
                 yield weight, w, (filters - filters % group, *w[1:])
         yield from call.each([bias], (filters,))
@@ -102,7 +102,10 @@ def _product(call: _Call) -> Iterator[Tie]:
 
 def _recurrent(call: _Call) -> Iterator[Tie]:
     x, r = call.shape(0), call.shape(2)
-    if x is None or r is None or len(x) != 3 or len(r) != 3:
+    if x is None or r is None or len(x) != 3:
+        return
+    if len(r) != 3:
+        yield 2, r, (None, None, None)
         return
     gates, hidden = GATES[call.op_type], r[2]
     layout = call.attrs.get("layout", 0)

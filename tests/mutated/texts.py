@@ -74,7 +74,11 @@ def lines(text: str, rng: random.Random) -> str:
 
 def number(text: str, rng: random.Random) -> str:
     def other(old: str) -> str:
-        return str(int(old) + rng.choice((-2, -1, 1, 2))) if old and rng.random() < 0.4 else rng.choice(NUMBERS)
+        return (
+            str(int(old) + rng.choice((-2, -1, 1, 2)))
+            if 0 < len(old) < 30 and rng.random() < 0.4
+            else rng.choice(NUMBERS)
+        )
 
     return _spot(NUMBER, text, rng, other)
 
