@@ -106,11 +106,23 @@ class Core:
         be illegal). Recorded one by one. Refused when the result is illegal."""
         return self._batch("all", *steps)
 
+    def in_one_check(self, program: Callable[[Self], Self]) -> Self:
+        """What `program` makes of this schedule, with one check of the result (the steps between may be illegal).
+
+        Recorded step by step. Refused when the result is illegal.
+        """
+        return self._checked_once("all", program)
+
     def _batch(self, changes: Changes, *steps: tuple[str, dict[str, Any]]) -> Self:
-        schedule = replace(self, _deferred=True)
-        for name, args in steps:
-            schedule = getattr(schedule, name)(**args)
-        schedule = replace(schedule, _deferred=self._deferred)
+        def program(schedule: Self) -> Self:
+            for name, args in steps:
+                schedule = getattr(schedule, name)(**args)
+            return schedule
+
+        return self._checked_once(changes, program)
+
+    def _checked_once(self, changes: Changes, program: Callable[[Self], Self]) -> Self:
+        schedule = replace(program(replace(self, _deferred=True)), _deferred=self._deferred)
         if not self._deferred:
             schedule._verify(" ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None)
         return schedule

@@ -15,28 +15,34 @@ class Storage(Core):
     """Part of `Schedule`."""
 
     def promote(
-        self, array: str, at: str, space: Space = "local",
+        self, array: str, at: str | None = None, space: Space = "local",
         layout: Sequence[int] | Sequence[Sequence[int]] | None = None,
         copy_in: bool | None = None, copy_out: bool | None = None, guarded: bool = False,
+        around: str | None = None, buffer: str | None = None,
     ) -> Self:  # fmt: skip
         """Give an array a buffer of its own inside a loop: the tile that one iteration touches.
 
-        Arguments: `array`; `at`, the loop; `space`: register, local, shared, heap; `layout`: the
+        Arguments: `array`; `at`, the loop, or `around`, a loop that the buffer is made for once,
+        before its first iteration; `space`: register, local, shared, heap; `layout`: the
         order of the dimensions (`[1, 0]` transposes) or `(dimension, divisor, modulus)` triples,
         outermost first (`[(0, 8, 0), (1, 1, 0), (0, 1, 8)]`: panels of 8 rows); `copy_in`,
-        `copy_out`: False leaves the copy out, by default there is a copy where one is needed.
+        `copy_out`: False leaves the copy out, by default there is a copy where one is needed;
+        `buffer`, its name.
         Before -> after: inside each iteration of `at`, the part of `array` used is copied to a
         buffer, used there, and copied back if written. The tree shows its offset and extent.
         Refused when: a copy is left out and a value does not reach a reader; a subscript or the
         extent depends on data; a layout gives two elements one place.
         """
-        at = self._one(at)
+        if (at is None) == (around is None):
+            raise ScheduleError(f"promote '{array}' either at a loop or around one: give `at` or `around`")
+        loop = self._one(at or around or "")
         triples = storage.full_layout(self.scop, array, layout)
         given: dict[str, Any] = {"layout": None if triples is None else [list(x) for x in triples]}
-        given |= {"copy_in": copy_in, "copy_out": copy_out}
-        args = {"array": array, "at": at, "space": space, **{k: v for k, v in given.items() if v is not None}}
+        given |= {"copy_in": copy_in, "copy_out": copy_out, "buffer": buffer}
+        where = {"around" if at is None else "at": loop}
+        args = {"array": array, **where, "space": space, **{k: v for k, v in given.items() if v is not None}}
         moves = storage.Moves(copy_in, copy_out)
-        tree = storage.promote(self.scop, self.tree, array, at, space, triples, moves)
+        tree = storage.promote(self.scop, self.tree, array, loop, space, triples, moves, at is None, buffer)
         return self._step("promote", args, tree, guarded=guarded)
 
     def contract(self, array: str, space: Space | None = None, guarded: bool = False) -> Self:

@@ -20,7 +20,16 @@ from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Layout, Member, Node, Promote, Sequence, Space, walk
-from polyc.scheduler.transformations.tree_edit import Path, is_endless, locate, outer_members, paths, put, used_names
+from polyc.scheduler.transformations.tree_edit import (
+    Path,
+    Spot,
+    is_endless,
+    locate,
+    outer_members,
+    paths,
+    put,
+    used_names,
+)
 
 SPACES: tuple[Space, ...] = ("register", "local", "shared", "heap")
 
@@ -230,9 +239,10 @@ class Moves:
 
 
 def promote(
-    scop: Scop, tree: Node, array: str, at: str, space: Space, layout: Layout | None = None, moves: Moves = Moves()
-) -> Node:
-    """Below loop `at`, accesses to the array go to a buffer that is copied in and out."""
+    scop: Scop, tree: Node, array: str, at: str, space: Space, layout: Layout | None = None, moves: Moves = Moves(),
+    around: bool = False, buffer: str | None = None,
+) -> Node:  # fmt: skip
+    """Below loop `at`, accesses to the array go to a buffer that is copied in and out; `around`: once for the loop."""
     if array not in scop.arrays:
         raise ScheduleError(f"no array '{array}': the arrays are {', '.join(scop.arrays)}")
     if space not in SPACES:
@@ -246,18 +256,32 @@ def promote(
     if promoted_below(spot.band, array) or any(isinstance(n, Promote) and n.array == array for n, _ in spot.path):
         raise ScheduleError(f"array '{array}' is promoted already")
     check_affine(below, array)
-    place = Place(spot.path, spot.band, spot.index + 1)
+    place = _around(spot) if around else Place(spot.path, spot.band, spot.index + 1)
     check_bounded(scop, below, array, place.loops())
     if space == "register" and None in footprint(scop, array, place.loops()):
-        raise ScheduleError(f"array '{array}' has no constant extent inside loop '{at}', as registers need")
+        where = "around" if around else "inside"
+        raise ScheduleError(f"array '{array}' has no constant extent {where} loop '{at}', as registers need")
+    if buffer is not None and (not buffer.isidentifier() or buffer in used_names(scop, tree)):
+        raise ScheduleError(f"the buffer cannot be called '{buffer}': that is no name, or something has it already")
     copy_in = True if moves.copy_in is None else moves.copy_in
     copy_out = any(w for _, w in used) if moves.copy_out is None else moves.copy_out
     endless = next((m.name for m in place.loops() if is_endless(scop, m)), None)
     if endless is not None and copy_out:  # the copy would be done in every iteration, and nothing end the loop
         raise ScheduleError(f"array '{array}' is written inside loop '{endless}', which a condition on data ends: "
                             "give it a buffer outside of that loop")  # fmt: skip
-    node = Promote(array, buffer_name(scop, tree, array), space, spot.band, layout, copy_in, copy_out)
+    node = Promote(array, buffer or buffer_name(scop, tree, array), space, spot.band, layout, copy_in, copy_out)
     return place.insert(node)
+
+
+def _around(spot: Spot) -> Place:
+    """Directly around a loop, and around the buffers that are made for it already."""
+    if spot.index:
+        return Place(spot.path, spot.band, spot.index)
+    path: Path = spot.path
+    node: Node = spot.band
+    while path and isinstance(path[-1][0], Promote):
+        path, node = path[:-1], path[-1][0]
+    return Place(path, node, 0)
 
 
 def full_layout(scop: Scop, array: str, layout: SequenceOf[int] | SequenceOf[SequenceOf[int]] | None) -> Layout | None:

@@ -59,7 +59,8 @@ def polybench() -> Iterator[Subject]:
     """The kernels of PolyBench with symbolic sizes, and some with those of LARGE."""
     for name in MODULES:
         kernel = load_polybench(name)
-        constants = {k: v for k, v in kernel.sizes["MINI"].items() if k in kernel.operator.signature.constants}
+        sizes = {k.lower(): v for k, v in kernel.sizes["MINI"].items()}
+        constants = {k: sizes[k.lower()] for k in kernel.operator.signature.constants if k.lower() in sizes}
         yield Subject(f"{name}/symbolic", lambda k=kernel, c=constants: k.operator.scop(**c))  # type: ignore[misc]
         if name in LARGE:
             yield Subject(f"{name}/large", lambda n=name, k=kernel, c=constants: _large(n, k.operator.scop(**c)))  # type: ignore[misc]

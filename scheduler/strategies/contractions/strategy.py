@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import islpy as isl
-
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
-from polyc.poly.tree import Filter, Node, Sequence
+from polyc.poly.tree import Filter, Sequence
 from polyc.scheduler.cost.levels import Placed
+from polyc.scheduler.programs.tile_product import TiledProduct, tile_product
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.group import Group, examine_nests
 from polyc.scheduler.strategies.contractions.levels import tile_levels
 from polyc.scheduler.strategies.contractions.recognise import Contraction, why_no_contraction
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from polyc.scheduler.strategies.contractions.tree import Maker, build
+from polyc.scheduler.strategies.contractions.tree import Maker, tiled_product
 from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named
 
@@ -40,8 +40,8 @@ def contractions(plan: Planner, choose: Choose = plan_tile) -> None:
             _say_why(plan, nests[position], found)
             position += 1
             continue
-        group, taken = found
-        _propose(plan, group, position, taken, choose)
+        group = found[0]
+        _propose(plan, group, choose)
         position += 1
 
 
@@ -63,7 +63,7 @@ def top_filters(plan: Plan) -> list[Filter]:
     return [Filter({n: s.domain for n, s in plan.scop.statements.items()}, tree)]
 
 
-def _propose(plan: Planner, group: Group, position: int, taken: int, choose: Choose) -> None:
+def _propose(plan: Planner, group: Group, choose: Choose) -> None:
     update = group.contraction.update
     tile = choose(plan.scop, group.contraction, plan.target)
     if tile is None or tile.score < MIN_EFFICIENCY:
@@ -74,20 +74,18 @@ def _propose(plan: Planner, group: Group, position: int, taken: int, choose: Cho
         )  # fmt: skip
         return
     group = replace(group, contraction=tile.contraction)  # which operand moves what is part of the choice
-    filters = top_filters(plan)
-    domain: dict[str, isl.Set] = {}
-    for f in filters[position : position + taken]:
-        domain.update(f.domain)
-    subtree = build(plan.scop, group, tile, plan.target, plan.threads)
-    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
-    tree: Node = rest[0].child if len(rest) == 1 else Sequence(tuple(rest))
+    product = tiled_product(plan.scop, group, tile, plan.target, plan.threads)
     block = Maker(plan.scop, group, tile, plan.target).row_block(plan.target, plan.threads)
     levels = tile_levels(plan.scop, tile, plan.target, block)
     if plan.attempt(
-        f"contraction {update.name}", _describe(group, tile, levels), lambda s: s.set_order(tree),
-        **_figures(tile, levels),
+        f"contraction {update.name}", _describe(group, tile, levels), arranged(product), **_figures(tile, levels),
     ):  # fmt: skip
-        plan.claimed |= set(domain)
+        plan.claimed |= set(product.statements)
+
+
+def arranged(product: TiledProduct) -> Callable[[Schedule], Schedule]:
+    """The proposal: the program, checked once."""
+    return lambda s: s.in_one_check(lambda steps: tile_product(steps, product))
 
 
 def _figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:

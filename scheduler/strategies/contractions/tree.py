@@ -23,6 +23,7 @@ from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Space, loop_dim
 from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.programs.tile_product import Cut, Kept, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, used_outside
 from polyc.scheduler.strategies.contractions.recognise import (
     extent,
@@ -63,6 +64,35 @@ def build(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int
     if not batch and maker.rows_far_apart(target):
         node = maker.packed_rows(node, "heap")
     return maker.packed_panel(node, "heap") if plan.pack and not (batch or once) else node
+
+
+def tiled_product(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int) -> TiledProduct:
+    """What `build` makes, as the parameters of a schedule program."""
+    maker = Maker(scop, group, plan, target)
+    loops, trips, block = maker.outer_loops(target, threads)
+    shared = shared_loop(trips, maker.operations(), threads) if threads > 1 else None
+    batch = bool(group.contraction.batch)
+    panels = loops.index((plan.columns, "tile"))
+    once = plan.pack and maker.row_block(target, threads) is None and maker.panel_bytes() <= target.l2 // 4
+    kept = [_kept(n, len(loops)) for n in maker.register_tiles()]
+    leaf = Leaf()
+    if plan.pack and (batch or once):  # a panel at a time, which stays near while the rows pass by
+        kept.append(_kept(maker.packed_panel(leaf, "local"), panels + 1))
+    if maker.rows_far_apart(target):
+        kept.append(_kept(maker.packed_rows(leaf, "local" if batch else "heap"), panels if batch else 0))
+    if plan.pack and not (batch or once):
+        kept.append(_kept(maker.packed_panel(leaf, "heap"), 0))
+    return TiledProduct(
+        tuple(s.name for s in group.statements()), group.contraction.update.name, group.iters, tuple(loops),
+        plan.rows, plan.tile.rows, plan.columns, plan.tile.columns, plan.tile.lanes,
+        block,
+        tuple((m.name, m.kind == "unroll") for m in maker.inner_members()), tuple(kept), shared,
+    )  # fmt: skip
+
+
+def _kept(p: Promote, around: int) -> Kept:
+    assert p.layout is not None
+    return Kept(p.array, p.buffer, p.space, p.layout, around, p.copy_in, p.copy_out)
 
 
 def _nest(loops: Sequence[Member], node: Node) -> Node:
@@ -118,7 +148,20 @@ class Maker:
         return None if None in extents else 2.0 * prod(n or 0 for n in extents)
 
     def outer_members(self, target: Target, threads: int) -> tuple[list[Member], list[int | None]]:
-        """Tile loops: the panel owner's first, so that its panel stays in cache; and their iterations."""
+        """The tile loops as members, and their iterations."""
+        loops, trips, block = self.outer_loops(target, threads)
+        cuts: dict[Cut, tuple[str, int, int]] = {"whole": ("", 0, 1), "block": (".blk", 0, block or 1)}
+        members = []
+        for o, cut in loops:
+            if cut == "tile":
+                size = self.plan.tile.columns if o == self.plan.columns else self.plan.tile.rows
+                cuts["tile"] = (".out", (block or 0) if o == self.plan.rows else 0, size)
+            suffix, *part = cuts[cut]
+            members.append(self.member(o + suffix, o, (part[0], part[1])))
+        return members, trips
+
+    def outer_loops(self, target: Target, threads: int) -> tuple[list[tuple[str, Cut]], list[int | None], int | None]:
+        """Tile loops: the panel owner's first, so that its panel stays in cache; their iterations; rows in a block."""
         plan, c = self.plan, self.group.contraction
         alone = set(plan.panel.own) == {plan.columns}
         swept = plan.other if alone else plan.panel
@@ -131,11 +174,11 @@ class Maker:
             order = first + ([plan.rows] if plan.rows else [])
             order += [o for o in plan.other.own if o != plan.rows]
             order += [*images[around:], plan.columns]
-        members: list[Member] = []
+        found: list[tuple[str, Cut]] = []
         trips: list[int | None] = []
 
-        def loop(name: str, o: str, block: int, step: int) -> None:
-            members.append(self.member(name, o, (block, step)))
+        def loop(o: str, cut: Cut, block: int, step: int) -> None:
+            found.append((o, cut))
             total = block or extent(self.plan.contraction.update, o)
             trips.append(None if total is None else -(-total // step))
 
@@ -143,17 +186,17 @@ class Maker:
         if block and plan.rows:
             place = len(first) if c.batch or around else 0
             for o in order[:place]:
-                loop(o, o, 0, 1)
-            loop(f"{plan.rows}.blk", plan.rows, 0, block)
+                loop(o, "whole", 0, 1)
+            loop(plan.rows, "block", 0, block)
             order = order[place:]
         for o in order:
             if o == plan.columns:
-                loop(f"{o}.out", o, 0, plan.tile.columns)
+                loop(o, "tile", 0, plan.tile.columns)
             elif o == plan.rows:
-                loop(f"{o}.out", o, block or 0, plan.tile.rows)
+                loop(o, "tile", block or 0, plan.tile.rows)
             else:
-                loop(o, o, 0, 1)
-        return members, trips
+                loop(o, "whole", 0, 1)
+        return found, trips, block
 
     def images_around(self, images: Sequence[str], target: Target) -> int:
         """How many of the other loops of the operand that is swept for each tile of the other one go outside of these
@@ -255,13 +298,18 @@ class Maker:
     def tile_in_registers(self) -> Node:
         """One tile, its results in registers until they are complete."""
         node = self.tile_body()
-        arrays = [self.group.contraction.update.array, *(s.array for s in self.group.after)]
-        for array in dict.fromkeys(arrays):
-            if self.scop.arrays[array].kind == "local" or array == self.group.contraction.update.array:
-                node = self.promoted(array, node, used_outside(self.scop, self.group, array))
+        for tile in self.register_tiles():
+            node = tile.with_children((node,))
         return node
 
-    def promoted(self, array: str, node: Node, used_outside: bool) -> Node:
+    def register_tiles(self) -> list[Promote]:
+        """The results of a tile, innermost first."""
+        update = self.group.contraction.update.array
+        arrays = dict.fromkeys([update, *(s.array for s in self.group.after)])
+        kept = [a for a in arrays if self.scop.arrays[a].kind == "local" or a == update]
+        return [self.promoted(a, Leaf(), used_outside(self.scop, self.group, a)) for a in kept]
+
+    def promoted(self, array: str, node: Node, used_outside: bool) -> Promote:
         """Keep the tile of `array` in registers; vector dimension last."""
         stmt = next(s for s in self.group.statements() if s.array == array)
         own = self.group.iters[stmt.name][self.plan.columns]
@@ -288,7 +336,7 @@ class Maker:
         size = steps * (extent(c.update, plan.rows) or target.l2) * load.dtype.bytes
         return plan.tile.rows > 1 and steps * target.line > target.l1 // 2 and not (c.batch and size > target.l2 // 8)
 
-    def packed_rows(self, node: Node, space: Space) -> Node:
+    def packed_rows(self, node: Node, space: Space) -> Promote:
         """Copy the other operand once, the rows of a tile side by side."""
         load, height = self.plan.other.load, self.plan.tile.rows
         last = len(load.index) - 1
@@ -301,7 +349,7 @@ class Maker:
         sizes = [extent(c.update, name) for name in c.inner]
         return sys.maxsize if None in sizes else prod(n or 0 for n in sizes) * self.plan.tile.columns * load.dtype.bytes
 
-    def packed_panel(self, node: Node, space: Space) -> Node:
+    def packed_panel(self, node: Node, space: Space) -> Promote:
         """Copy the panel operand once into panels of the tile's width (unit stride, no TLB misses)."""
         load = self.plan.panel.load
         layout = panel_layout(self.plan)
