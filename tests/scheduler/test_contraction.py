@@ -207,7 +207,7 @@ def test_many_rows_are_cut_into_blocks_inside_the_batch() -> None:
     """What all sweeps over the columns read stays in L2 (Winograd's products of large images)."""
     tree = automatic(batched_products.scop(), V3, 1).tree
     names = [m.name for n in walk(tree) if isinstance(n, Band) for m in n.members]
-    assert names.index("b") < names.index("p.blk") < names.index("o.out") < names.index("p.out")
+    assert names.index("b") < names.index("p.out") < names.index("o.out") < names.index("p.in.out")
     rng = np.random.default_rng(1)
     v, u = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 64, 5000), (3, 64, 32)))
     want = np.einsum("bcp,bco->bpo", v.astype(np.float64), u)

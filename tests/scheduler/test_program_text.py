@@ -34,13 +34,13 @@ def rebuilt(text: str, **names: object) -> Schedule:
 def test_the_text_is_what_a_person_would_write() -> None:
     s = matmul.scop().schedule()
     s = s.tile(["i", "j", "k"], [64, 64, 8]).interchange("j.in", "k.in").vectorize("j.in", 16)
-    s = s.promote("A", "k.out").parallel("i.out").unroll("i.in").permute("i.out", "j.out")
+    s = s.promote("A", at="k.out").parallel("i.out").unroll("i.in").permute("i.out", "j.out")
     assert s.program("matmul").splitlines() == [
         "s = matmul.scop().schedule()",
         's = s.tile(["i", "j", "k"], [64, 64, 8])',
         's = s.interchange("j.in", "k.in")',
         's = s.vectorize("j.in", lanes=16)',
-        's = s.promote("A", "k.out")',
+        's = s.promote("A", at="k.out")',
         's = s.parallel("i.out")',
         's = s.unroll("i.in")',
         's = s.permute("i.out", "j.out")',
