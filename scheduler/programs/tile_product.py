@@ -115,16 +115,14 @@ def _around(s: Schedule, stmt: str) -> list[Member]:
 def _loop(s: Schedule, stmt: str, iterator: str) -> Member:
     """The loop over one iterator of a statement, upwards or downwards."""
     upwards = _value(s.scop.statements[stmt], iterator)
-    downwards = upwards.neg()
-    return next(m for m in _around(s, stmt) if _same(m.schedule[stmt], upwards) or _same(m.schedule[stmt], downwards))
+    directions = (upwards, upwards.neg())
+    around = _around(s, stmt)
+    written_so = (m for d in directions for m in around if m.schedule[stmt].plain_is_equal(d))
+    return next(written_so, None) or next(m for m in around if any(m.schedule[stmt].is_equal(d) for d in directions))
 
 
 def _value(stmt: Statement, iterator: str) -> isl.PwAff:
     return loop_dim(stmt.domain, stmt.iters.index(iterator))
-
-
-def _same(a: isl.PwAff, b: isl.PwAff) -> bool:
-    return bool(a.plain_is_equal(b) or a.is_equal(b))
 
 
 def _apart(s: Schedule, product: TiledProduct) -> tuple[Schedule, list[list[str]]]:
@@ -150,7 +148,7 @@ def _cut(s: Schedule, product: TiledProduct, nest: Sequence[str]) -> tuple[Sched
     stmt = nest[0]
     for output, own in product.iters[stmt].items():
         loop, upwards = _loop(s, stmt, own), _value(s.scop.statements[stmt], own)
-        if not _same(loop.schedule[stmt], upwards):
+        if not loop.schedule[stmt].is_equal(upwards):
             s = s.reverse(loop.name)
         names[output, "whole"] = loop.name
     points: list[str] = []

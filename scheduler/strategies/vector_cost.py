@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import islpy as isl
 
+from polyc.poly.cache import per_scop
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, walk
 from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
@@ -29,12 +30,20 @@ UNKNOWN_EXTENT = 64
 
 def widest_bits(scop: Scop, stmts: Iterable[str]) -> int:
     """Bits of the widest element type that the statements compute with (at least 8)."""
-    floats, others = [8], [8]
-    for name in stmts:
-        s = scop.statements[name]
-        for e in (s.value, s.target, *loads(s.value)):
-            (floats if e.dtype.is_float else others).append(e.dtype.bits)
-    return max(floats) if max(floats) > 8 else max(others)
+    widths = _widths(scop)
+    floats = max([8, *(widths[name][0] for name in stmts)])
+    return floats if floats > 8 else max([8, *(widths[name][1] for name in stmts)])
+
+
+@per_scop
+def _widths(scop: Scop) -> dict[str, tuple[int, int]]:
+    """Bits of the widest float, and of the widest other element type, of each statement (8 without one)."""
+    found = {}
+    for s in scop.statements.values():
+        types = [e.dtype for e in (s.value, s.target, *loads(s.value))]
+        floats, others = ([t.bits for t in types if t.is_float is kind] for kind in (True, False))
+        found[s.name] = max(floats, default=8), max(others, default=8)
+    return found
 
 
 def iterator(stmt: Statement, pa: isl.PwAff) -> str | None:
