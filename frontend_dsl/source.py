@@ -16,7 +16,7 @@ from polyc.poly.expr import Span
 from .errors import DslError
 from .jumps import structured
 from .liveness import Liveness
-from .typed import typed_lines
+from .typed import LAMBDA, same_code, typed_lines
 
 
 class Source:
@@ -105,7 +105,9 @@ def register(text: str, name: str) -> str:
 def _read(fn: FunctionType) -> Source:
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
     linecache.checkcache(file)
-    lines = tuple(linecache.getlines(file, fn.__globals__)) or typed_lines(fn)
+    lines = tuple(linecache.getlines(file, fn.__globals__))
+    typed = () if lines else typed_lines(fn)
+    lines = lines or typed
     hint = "put the function into a file or a notebook cell, or give its text to op.from_source"
     if not lines:
         raise DslError(f"the source of {fn.__name__} is not available", hint=hint)
@@ -113,7 +115,11 @@ def _read(fn: FunctionType) -> Source:
     for node in ast.walk(_parse("".join(lines))):
         if isinstance(node, ast.FunctionDef) and node.name == fn.__name__:
             start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        elif isinstance(node, ast.Lambda) and fn.__name__ == "<lambda>" and _same_lambda(node, fn):
+        elif (
+            isinstance(node, ast.Lambda)
+            and fn.__name__ == LAMBDA
+            and (_same_lambda(node, fn) or (typed and same_code(node, fn)))
+        ):
             start = node.lineno
         else:
             continue

@@ -21,6 +21,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 HISTORY = 2000  # lines of a prompt that are looked through
+LAMBDA = "<lambda>"
 REPEATS = 3  # lines equal to the one before, which readline leaves out
 TRIALS = 3000
 
@@ -66,6 +67,17 @@ def _standard_input() -> str:
 # ---- blocks of lines that may be the function --------------------------------------------------
 
 
+def _around_lambdas(lines: Sequence[str], fn: FunctionType, count: int) -> Iterator[list[str]]:
+    """Statements with a lambda of so many lines at the function's line number, the latest first."""
+    first = fn.__code__.co_firstlineno
+    for at in range(len(lines) - 1, -1, -1):
+        if re.search(r"\blambda\b", lines[at]):
+            for above in range(min(at, first - 1, 8) + 1):
+                block = laid_out(lines[at - above : at + count], first - above)
+                if _parses(block):
+                    yield block
+
+
 def _starts(lines: Sequence[str], name: str) -> Iterator[int]:
     """Where the definition may begin, the latest first: at its `def`, or at a decorator above."""
     pattern = re.compile(rf"\s*def\s+{re.escape(name)}\b")
@@ -81,6 +93,10 @@ def _starts(lines: Sequence[str], name: str) -> Iterator[int]:
 def _blocks(lines: Sequence[str], fn: FunctionType) -> Iterator[list[str]]:
     """Blocks of lines at the function's line number; longer ones where a block is no whole statement."""
     count = last_line(fn.__code__) - fn.__code__.co_firstlineno + 1
+    if fn.__name__ == LAMBDA:
+        for more in range(4):  # lines that end the statement
+            yield from _around_lambdas(lines, fn, count + more)
+        return
     for start in _starts(lines, fn.__name__):
         for end in range(start + count, min(start + count + 30, len(lines)) + 1):
             block = laid_out(lines[start:end], fn.__code__.co_firstlineno)
@@ -136,6 +152,9 @@ def _from_tokens(fn: FunctionType) -> tuple[str, ...]:
     """The text of `fn` written anew from tokens, its lines where they were."""
     for tokens in _token_lists(fn.__name__.encode()):
         lines = _written(tokens)
+        for block in _around_lambdas(lines, fn, 1) if fn.__name__ == LAMBDA else ():
+            if any(_same(code, fn.__code__, places=False) for code in _codes(block, fn)):
+                return tuple(line + "\n" for line in block)
         for start in _starts(lines, fn.__name__):
             header = next(n for n in range(start, len(lines)) if re.match(r"\s*def\b", lines[n]))
             outside = (n for n in range(header + 1, len(lines)) if _depth(lines[n]) <= _depth(lines[header]))
@@ -155,6 +174,8 @@ def _token_lists(name: bytes) -> Iterator[list[bytes]]:
         if type(found) is list and len(found) > 8 and type(found[0]) is bytes:
             tokens = [t for t in found if type(t) is bytes]
             if any(a == b"def" and b == name for a, b in itertools.pairwise(tokens)):
+                yield tokens
+            elif name == LAMBDA.encode() and b"lambda" in tokens:
                 yield tokens
 
 
@@ -235,10 +256,17 @@ def _codes(block: Sequence[str], fn: FunctionType) -> Iterator[CodeType]:
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == fn.__name__:
-            code = code_of(node, fn.__code__.co_freevars, "<typed>")
+        named = isinstance(node, ast.FunctionDef) and node.name == fn.__name__
+        if named or (isinstance(node, ast.Lambda) and fn.__name__ == LAMBDA):
+            code = code_of(node, fn.__code__.co_freevars, "<typed>")  # type: ignore[arg-type]
             if code is not None:
                 yield code
+
+
+def same_code(node: ast.Lambda, fn: FunctionType) -> bool:
+    """Whether a lambda has the code of `fn`, wherever it is."""
+    code = code_of(node, fn.__code__.co_freevars, "<typed>")
+    return code is not None and _same(code, fn.__code__, places=False)
 
 
 def code_of(node: ast.FunctionDef | ast.Lambda, free: Sequence[str], file: str) -> CodeType | None:

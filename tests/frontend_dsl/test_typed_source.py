@@ -29,6 +29,9 @@ bias = 10.0
 def helper(x):
     return -x * 2.0
 
+pair = {"one": lambda v: v + 1.0, "two": (lambda v:
+    v * 2.0)}
+
 def make(scale):
     @op
     def scaled(X: f32[N], *, low=0.0) -> f32[N]:
@@ -52,7 +55,7 @@ def make(scale):
 def f(X: f32[N]) -> f32[N]:
     Y = empty((N,), f32)
     for i in range(N):
-        Y[i] = helper(X[i]) + bias
+        Y[i] = helper(X[i]) + bias + pair["two"](0.0 * X[i]) + pair["one"](-1.0)
         Y[i] = Y[i] * 2.0
         Y[i] = Y[i] * 2.0
         Y[i] = Y[i] * 2.0
@@ -64,9 +67,8 @@ g = make(1.0)
 print(g(x).tolist(), g(x - 2).tolist())
 '''
 PRINTED = ["[80.0, 64.0, 48.0, 32.0] [80.0, 64.0, 48.0, 32.0]", "[1.0, 2.0, 3.0, 4.0] [-1.0, -1.0, 1.0, 2.0]"]
-WRONG = SCRIPT.replace("        Y[i] = helper(X[i]) + bias", "        Y[i] = nothing(X[i])").replace(
-    "x = np", "f.scop()\nx = np"
-)
+RIGHT = """helper(X[i]) + bias + pair["two"](0.0 * X[i]) + pair["one"](-1.0)"""
+WRONG = SCRIPT.replace(RIGHT, "nothing(X[i])").replace("x = np", "f.scop()\nx = np")
 
 
 def environment(unbuffered: str) -> dict[str, str]:
