@@ -45,7 +45,7 @@ from polyc.poly.binding import evaluate
 from polyc.poly.dtypes import f32, i8, u8
 
 one, two, none = (1, 1), (2, 2), (0, 0)
-FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O3", "-march=native", "-shared", "-fPIC")
+FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O3", "-shared", "-fPIC")
 
 OPERATORS: Mapping[str, Callable[[], Any]] = {
     "matmul 256x256x256": lambda: matrix.make_matmul(f32, 256, 256, 256),
@@ -70,23 +70,25 @@ OPERATORS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def rows(only: str, rounds: int) -> Iterator[dict[str, Any]]:
+def rows(only: str, rounds: int, target: str = "native") -> Iterator[dict[str, Any]]:
     """One row for each operator: milliseconds (minimum, median) by who made the code, and the share of LLVM's speed."""
     # All files stay until the end: a library in the place of a deleted one may be taken for that one.
     with tempfile.TemporaryDirectory(prefix="polyc-c99-") as folder:
         for number, (name, make) in enumerate(OPERATORS.items()):
             if only in name:
-                yield _row(name, make, Path(folder, str(number)), rounds)
+                yield _row(name, make, Path(folder, str(number)), rounds, target)
 
 
-def _row(name: str, make: Callable[[], Any], folder: Path, rounds: int) -> dict[str, Any]:
-    code = code_of(make().scop(), name="operator_")
+def _row(name: str, make: Callable[[], Any], folder: Path, rounds: int, target: str) -> dict[str, Any]:
+    code = code_of(make().scop(), target, name="operator_")
     files = write_operator(code, folder, ("c", "so")).files
     made = {"LLVM": files["so"]}
     for compiler in compilers():
         for label, more in ((compiler, ()), (f"{compiler} plain", ("-DPOLYC_PLAIN_C",))):
             made[label] = folder / f"{label}.so".replace(" ", "_")
-            subprocess.run([compiler, *FLAGS, *more, files["c"], "-o", made[label], "-lm"], check=True)
+            subprocess.run(
+                [compiler, *FLAGS, f"-march={target}", *more, files["c"], "-o", made[label], "-lm"], check=True
+            )
     arrays = _arguments(code.interface)
     calls = {who: _call(file, code.interface, arrays) for who, file in made.items()}
     _agree(name, calls, code.interface, arrays)
@@ -172,6 +174,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--only", default="", metavar="NAME", help="operators whose name has this in it")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--target", default="native", help="of both: x86-64-v3, znver3, ... (native)")
     add_outputs(parser)
     options = parser.parse_args()
     if not compilers():
@@ -179,7 +182,7 @@ def main() -> int:
         return 2
     pin_to_one_core()
     made = []
-    for row in rows(options.only, options.rounds):
+    for row in rows(options.only, options.rounds, options.target):
         made.append(row)
         print(row["operator"], row["speed"], file=sys.stderr)
     if not made:

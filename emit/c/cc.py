@@ -17,7 +17,7 @@ from polyc.poly.errors import BuildError
 # (gcc PR tree-optimization/110381).
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
-    "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vectorize", "-w",
+    "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vectorize", "-fno-predictive-commoning", "-w",
 )  # fmt: skip
 # gcc 12 fails in forwprop on some conversions of vectors wider than a register (convert_mode_scalar).
 AFTER_INTERNAL_ERROR = ("-fno-tree-forwprop",)

@@ -206,10 +206,9 @@ class ExprPrinter:
             t = self.helpers.vector(dtype, e.lanes)
             m = c_vector.bits_of(dtype, e.lanes, self.helpers.vector)
             name = f"{e.op}_{t}"
-            self.helpers.functions[name] = (
-                f"static inline {t} {name}({t} a, {t} b) {{ {m} k = b {sign} a; "
-                f"return ({t})((k & ({m})b) | (~k & ({m})a)); }}"
-            )
+            self.helpers.functions[name] = c_vector.choosing(e.op, dtype, e.lanes, name, (
+                f"{{ {m} k = b {sign} a; return ({t})((k & ({m})b) | (~k & ({m})a)); }}"
+            ))  # fmt: skip
             return f"{name}({self.expr(e.a)}, {self.expr(e.b)})"
         amount = e.b.a if isinstance(e.b, Broadcast) else e.b
         if e.op in ("<<", ">>") and isinstance(amount, Const):

@@ -90,6 +90,24 @@ def machine_function(fn: str, dtype: DType, lanes: int, name: str) -> str | None
     ))  # fmt: skip
 
 
+def choosing(op: str, dtype: DType, lanes: int, name: str, body: str) -> str:
+    """A function for `min` or `max`: `body`, or for gcc x86's instruction, which gives `a` where one is NaN, too."""
+    t, size = c_type(dtype, lanes), lanes * dtype.bits
+    head = f"static inline {t} {name}({t} a, {t} b)"
+    if not dtype.is_float or size not in (128, 256, 512):
+        return f"{head} {body}"
+    call = f"__builtin_ia32_{op}p{'s' if dtype.bits == 32 else 'd'}{'' if size == 128 else size}"
+    if size == 512:
+        call += f"_mask(b, a, b, (unsigned {'short' if lanes == 16 else 'char'})-1, 4)"
+    else:
+        call += "(b, a)"
+    guard = {128: "__SSE2__", 256: "__AVX__", 512: "__AVX512F__"}[size]
+    return "\n".join((
+        f"{head} {{", f"#if defined({guard}) && !defined(__clang__)", f"  return ({t}){call};", "#else",
+        f"  {body[1:-1].strip()}", "#endif", "}",
+    ))  # fmt: skip
+
+
 def _x86(fn: str, dtype: DType, lanes: int) -> tuple[str, str] | None:
     """Preprocessor condition and call of the x86 builtin for a whole register."""
     size = lanes * dtype.bits

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from back_ends import C_COMPILER
+from back_ends import C_COMPILER, difference
 
 from polyc import empty, f32, f64, i8, i16, i32, i64, op, u8, u16, u32
 from polyc.graph_driver.compile_operator import compile_operator
@@ -18,8 +18,7 @@ def same(operator: Any, *args: np.ndarray) -> None:
     want = operator.python(*args)
     for backend in ("c", "llvm"):
         got = compile_operator(operator.scop(), threads=1, backend=backend)(*args)
-        for g, w in zip(got, want, strict=True):
-            np.testing.assert_array_equal(g, w)
+        assert difference(got, want) == ""
 
 
 @pytest.mark.parametrize("T", [i8, u16, f32, f64], ids=lambda t: t.name)
@@ -81,3 +80,21 @@ def test_floats_become_integers(A: Any) -> None:
         return r0, r1, r2, r3, r4, r5, r6
 
     same(casts, np.linspace(-127.7, 127.7, 64).astype(A.np), np.linspace(0, 255.7, 64).astype(A.np))
+
+
+@pytest.mark.parametrize("T", [f32, f64], ids=lambda t: t.name)
+def test_the_smaller_of_nan_and_of_zeros(T: Any) -> None:
+    """Which operand is given where one is NaN, and where both are zero."""
+
+    @op
+    def chosen(X: T[72], Y: T[72]) -> (T[72], T[72]):
+        low = empty(72, T)
+        high = empty(72, T)
+        for i in range(72):
+            low[i] = min(X[i], Y[i])
+            high[i] = max(X[i], Y[i])
+        return low, high
+
+    special = np.array([np.nan, -0.0, 0.0, np.inf, -np.inf, 1.5, -2.5, 3e-45], T.np)
+    pairs = np.array(np.meshgrid(special, special)).reshape(2, -1)
+    same(chosen, np.append(pairs[0], special), np.append(pairs[1], special[::-1]))
