@@ -73,7 +73,7 @@ class Standalone:
         """LLVM IR, as it is before LLVM's own passes."""
         what = self.described
         entry = PlainEntry(what.interface, what.guard, self.native.scratch, what.has_scratch, what.threads,
-                           self.machine.triple)  # fmt: skip
+                           self.machine.triple, self.native.record)  # fmt: skip
         return to_llvm(self.native.fn, self.machine, entry=entry)
 
     def assembly(self) -> str:
@@ -88,6 +88,7 @@ class Standalone:
 def standalone(
     schedule: tuple[Scop, Node], plain: tuple[Scop, Node], machine: Target, portable: Target, threads: int = 1,
     name: str | None = None, usage: str = "", vectors: bool = True, notes: tuple[str, ...] = (),
+    checks: bool = True,
 ) -> Standalone:  # fmt: skip
     """The texts of an operator.
 
@@ -98,6 +99,7 @@ def standalone(
         name: of the function (None: the operator's).
         usage: the operator as its author calls it, for comments.
         vectors: whether the C source has the version for GCC and clang.
+        checks: whether accesses that are not proven are checked; a violation is what the function returns.
 
     Raises:
         BuildError: no code for one of the trees.
@@ -105,12 +107,14 @@ def standalone(
     scop, tree = schedule
     interface = interface_of(scop, name)
     report = Report()
-    made = optimised_function(scop, tree, interface.name, machine, "llvm", report)
+    made = optimised_function(scop, tree, interface.name, machine, "llvm", report, checks)
     if threads == 1:
         made = replace(made, body=serial_loops(made.body))
     native = _version(interface, made)
     for_c = _version(interface, _for_c(made)) if vectors else None
-    simple = run_passes(replace(proven_loops(*plain, interface.name), fma=False), portable, vectorise=False)
+    simple = run_passes(
+        replace(proven_loops(*plain, interface.name, checks=checks), fma=False), portable, vectorise=False
+    )
     for_all = _version(interface, _for_c(replace(simple, body=serial_loops(simple.body))))
     has_scratch = any(v.scratch for v in (native, for_c, for_all) if v is not None)
     described = Described(

@@ -163,13 +163,14 @@ class Operator:
 
     def build(
         self, folder: Any, emit: Any = None, target: Any = None, schedule: Any = None, threads: int | None = None,
-        name: str | None = None, **given: Any,
+        name: str | None = None, checks: bool | None = None, **given: Any,
     ) -> Any:  # fmt: skip
         """Write the operator as files that need neither Python nor polyc (`polyc build`); their paths by kind.
 
         `emit` names kinds of files, `c`, `h`, `ll`, `asm`, `obj`, `so` (None: C source, header, shared object).
         Keywords as in `scop`; sizes not given are arguments of the C function, called `name` (None: as this
-        operator). `threads` of parallel loops are 1 when not given.
+        operator). `threads` of parallel loops are 1 when not given; `checks` as for `compile`: the function returns
+        `NAME_OUT_OF_BOUNDS` after a violation.
 
         Raises:
             ArgumentError: an unknown kind of file, or a keyword that fits nothing.
@@ -178,7 +179,7 @@ class Operator:
         make = resolve("build_operator")
         scop, sizes = (self.scop(**given), None) if schedule is None else fitting(self, schedule, given)
         built = make(scop, folder, emit, sizes, target=target, schedule=schedule, threads=threads, name=name,
-                     usage=self.usage)  # fmt: skip
+                     usage=self.usage, checks=checks)  # fmt: skip
         return dict(built.files)
 
     # ---- running ---------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
+    from polyc.poly.scop import Scop
     from polyc.scheduler.cost.model import Machine, Prediction
     from polyc.scheduler.schedule import Schedule
 
@@ -55,7 +56,20 @@ def explain_schedule(
         "parallel_loops": list(schedule.parallel_loops()),
         "shared_loops": [x.data() | {"text": str(x)} for x in shared],
         "loops": _loops(schedule, target),
+        "accesses": _accesses(schedule.original),
     }  # fmt: skip
+
+
+def _accesses(scop: Scop) -> list[dict[str, Any]]:
+    """What keeps each access inside its array."""
+    from polyc.emit.certificates import certificates
+    from polyc.emit.lowering.checks import wanted
+
+    found = certificates(scop, wanted(None))
+    return [
+        {"array": c.array, "access": c.access, "write": c.write, "line": c.line, "certificate": c.how, "text": str(c)}
+        for c in found
+    ]
 
 
 def _formula(make: Callable[[], Any]) -> dict[str, Any]:
@@ -204,6 +218,16 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
         touched = ", ".join(f"{a}: {f['elements'] or f.get('why')}" for a, f in loop["arrays"].items())
         fits = "" if loop["fits"] is None else f"  = {loop['bytes']:,} bytes, fits {loop['fits']}"
         yield f"  {loop['name']}{kind} touches {touched}{fits}"
+    yield from _access_lines(data)
+
+
+def _access_lines(data: Mapping[str, Any]) -> Iterable[str]:
+    """What keeps accesses inside their arrays: those that are proven in one line."""
+    proven = [a["access"] for a in data["accesses"] if a["certificate"] == "proven"]
+    yield f"accesses that are proven: {', '.join(dict.fromkeys(proven)) or 'none'}"
+    for a in data["accesses"]:
+        if a["certificate"] != "proven":
+            yield f"access {a['text']}"
 
 
 def _thread_lines(data: Mapping[str, Any]) -> Iterable[str]:

@@ -71,13 +71,13 @@ class _Finder:
             first = s.iters.index(bound.iter)
             entered = domain.eliminate(isl.dim_type.set, first, len(s.iters) - first)
             for e in (bound.lo, bound.hi):
-                yield from self.reads(e, (), entered, depth == 0, depth)
-        sure, depth = not s.dynamic, len(s.dynamic)
+                yield from self.reads(e, (), entered, False, depth)
+        sure, depth = s.predicate is None and not s.dynamic, len(s.dynamic)
         when: tuple[Expr, ...] = ()
         if s.predicate is not None:
-            yield from self.reads(s.predicate, (), domain, sure, depth)
+            yield from self.reads(s.predicate, (), domain, False, depth)
             domain, _ = guard(s.predicate, True, domain, self.space)
-            sure, when = False, (s.predicate,)
+            when = (s.predicate,)
         for e in (s.value, *s.index):
             yield from self.reads(e, when, domain, sure, depth)
         yield from self.access(s.target, when, domain, sure, depth, True)

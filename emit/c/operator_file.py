@@ -45,10 +45,16 @@ _FOR_GCC = """#ifdef __clang__ /* vectors here never cross a file's border */
 
 @dataclass(frozen=True)
 class Version:
-    """Loops of an operator: arrays that would leave the stack are the last buffers, `scratch`."""
+    """Loops of an operator: arrays that would leave the stack are the last buffers, `scratch`; before them stands the
+    record of violated accesses, if there are checks."""
 
     fn: Function
     scratch: tuple[Buffer, ...]
+
+    @property
+    def record(self) -> Buffer | None:
+        """The record of violated accesses."""
+        return self.fn.buffers[-1 - len(self.scratch)] if self.fn.checks else None
 
 
 @dataclass(frozen=True)
@@ -209,6 +215,12 @@ def _version(what: Described, version: Version, vectors: bool) -> _Text:
     unused += [c for _, c in i.sizes if not used(c) and not re.search(rf"\b{c}\b", local_text)]
     if body.fails:
         locals_.append(f"int {FAILED} = 0;")
+    refuse = []
+    if version.record is not None:
+        name, count = version.record.name, len(fn.checks)
+        locals_.append(f"{PLAIN['u64']} {name}[{count}] = {{0}};")
+        found = " | ".join(f"{name}[{k}]" for k in range(count))
+        refuse = [f"  if ({found}) return {i.name.upper()}_OUT_OF_BOUNDS;"]
     out = [
         *helpers.typedefs(),
         *(t.replace("static inline", "POLYC_INLINE") for _, t in sorted(helpers.functions.items())),
@@ -226,7 +238,7 @@ def _version(what: Described, version: Version, vectors: bool) -> _Text:
     out += [
         "", f"static int {i.name}_loops({', '.join(arguments) or 'void'})", "{",
         *(f"  {line}" for line in locals_), *(f"  (void){name};" for name in unused),
-        *(f"  {line}" if line and not line.startswith("#") else line for line in lines),
+        *(f"  {line}" if line and not line.startswith("#") else line for line in lines), *refuse,
         f"  return {FAILED} ? {i.name.upper()}_NO_MEMORY : {i.name.upper()}_OK;" if body.fails
         else f"  return {i.name.upper()}_OK;", "}",
     ]  # fmt: skip

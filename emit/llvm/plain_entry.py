@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from polyc.emit.interface import BAD_SIZES, NO_MEMORY, OK, Interface, Parameter
+from polyc.emit.interface import BAD_SIZES, NO_MEMORY, OK, OUT_OF_BOUNDS, Interface, Parameter
 from polyc.emit.llvm.code import FunctionText, ModuleText
 from polyc.emit.llvm.expr import Expressions
 from polyc.emit.llvm.types import Value
@@ -23,7 +23,7 @@ class PlainEntry:
     """Writes NAME, and with `has_scratch` NAME_scratch_bytes and NAME_with; `scratch`: the last buffers of the loops.
 
     `guard`: a condition on the sizes, else BAD_SIZES. `threads` > 1: parallel loops run on a pool that the
-    module brings along and starts at the first call; `triple` says for which machine.
+    module brings along and starts at the first call; `triple` says for which machine. `record`: of violated accesses.
     """
 
     interface: Interface
@@ -32,6 +32,7 @@ class PlainEntry:
     has_scratch: bool
     threads: int
     triple: str
+    record: Buffer | None = None
 
     def __call__(self, module: ModuleText, fn: Function, body: str) -> None:
         i = self.interface
@@ -87,11 +88,24 @@ class PlainEntry:
         for b, step in zip(self.scratch, self._steps(f, x), strict=True):
             pointers[b.name] = at
             at = f.emit(f"getelementptr i8, ptr {at}, i64 {step}", "next")
+        found = []
+        if self.record is not None:
+            pointers[self.record.name] = place = f.alloca(f"[{len(fn.checks)} x i64]", "record", 16)
+            found = [f.emit(f"getelementptr i64, ptr {place}, i64 {k}", "at") for k in range(len(fn.checks))]
+            for at in found:
+                f.do(f"store i64 0, ptr {at}")
         runtime = f.emit(f"call ptr @{self.interface.name}.threads()", "threads") if self.threads > 1 else "null"
         arguments = [f"ptr {pointers[b.name]}" for b in fn.buffers]
         arguments += [x.env[p].typed for p in fn.params]
         f.do(f"call void @{body}({', '.join([*arguments, f'ptr {runtime}'])})")
-        f.finish(f"define i32 @{name}({', '.join(signature)}) #0", f"i32 {OK}")
+        status = str(OK)
+        if found:
+            total = "0"
+            for at in found:
+                total = f.emit(f"or i64 {total}, {f.emit(f'load i64, ptr {at}', 'found')}", "any")
+            clean = f.emit(f"icmp eq i64 {total}, 0", "clean")
+            status = f.emit(f"select i1 {clean}, i32 {OK}, i32 {OUT_OF_BOUNDS}", "status")
+        f.finish(f"define i32 @{name}({', '.join(signature)}) #0", f"i32 {status}")
 
     def _pointer(self, f: FunctionText, p: Parameter, type_: str, value: str) -> str:
         """Where the loops find an argument: numbers are put into memory."""

@@ -163,7 +163,6 @@ def _statement(
     domain = site.where
     try:  # what is affine is left to isl
         domain = domain.intersect(_inside(site, s, scop).complement())
-        nested = []
     except NotAffine:
         pass
     masked = []

@@ -58,7 +58,10 @@ class Largest:
         if isinstance(e, Load) and e.dtype.is_int:
             self.used[e.array] = self.arrays[e.array]
             top = Cast(Load(self.name(e.array), (const_int(0),), unsigned(e.dtype)), i64)
-            self.conditions += [_at_least(top, const_int(0)), Binary("<=", top, const_int(self.limit(e.dtype)), bool_)]
+            if e.dtype.bits == 64:
+                self.conditions.append(_at_least(top, const_int(0)))
+            if e.dtype.kind == "int" or e.dtype.bits >= 32:
+                self.conditions.append(Binary("<=", top, const_int(self.limit(e.dtype)), bool_))
             return const_int(0), top
         if isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int:
             return self.fitting(self.bounds(e.a, dynamic, domain), e.dtype)

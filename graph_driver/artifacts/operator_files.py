@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.emit.c import c99
 from polyc.emit.linking import shared_object
+from polyc.emit.lowering.checks import wanted
 from polyc.emit.standalone import SUFFIXES, Standalone, standalone
 from polyc.emit.targets import check_threads
 from polyc.graph_driver.compile_operator import auto_schedule, fitting, resolve_target
@@ -67,6 +68,7 @@ def kinds_of(emit: str | Sequence[str] | None) -> tuple[str, ...]:
 def code_of(
     scop: Scop, target: str | Path | Target | None = None, sizes: Mapping[str, int] | None = None,
     schedule: Schedule | None = None, threads: int | None = None, name: str | None = None, usage: str = "",
+    checks: bool | None = None,
 ) -> Standalone:  # fmt: skip
     """The texts of an operator.
 
@@ -76,6 +78,7 @@ def code_of(
         schedule: instead of the automatic ones (None).
         threads: of parallel loops (None: 1).
         name: of the function (None: the operator's own, made fit for C).
+        checks: of accesses that are not proven (None: unless `POLYC_CHECK=0`).
 
     Raises:
         BuildError: the target is unknown or a GPU, or there is no code for the schedule.
@@ -92,7 +95,7 @@ def code_of(
         chosen = plain = fitting(scop, schedule, sizes)
     return standalone(
         (chosen.scop, chosen.tree), (plain.scop, plain.tree), machine, portable, threads or 1, name, usage,
-        vectors=not only_c, notes=tuple(chosen.notes),
+        vectors=not only_c, notes=tuple(chosen.notes), checks=wanted(checks),
     )  # fmt: skip
 
 

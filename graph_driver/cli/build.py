@@ -40,7 +40,7 @@ def build_command(arguments: argparse.Namespace) -> int:
     schedule = None if arguments.schedule is None else _schedule(scop, arguments.schedule)
     built = build_operator(
         scop, arguments.output or Path(f"{op.name}_build"), kinds, sizes, target=arguments.target, schedule=schedule,
-        threads=arguments.threads, name=arguments.name, usage=op.usage,
+        threads=arguments.threads, name=arguments.name, usage=op.usage, checks=False if arguments.no_checks else None,
     )  # fmt: skip
     files = {kind: str(path) for kind, path in built.files.items()}
     if arguments.json:

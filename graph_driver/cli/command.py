@@ -134,6 +134,7 @@ def _building(commands: Any) -> None:
     build.add_argument("--threads", type=_threads, metavar="N", help="of parallel loops (default: 1)")
     build.add_argument("--schedule", type=Path, metavar="FILE", help="a saved schedule (default: the automatic one)")
     build.add_argument("--name", metavar="SYMBOL", help="of the C function (default: the operator's)")
+    build.add_argument("--no-checks", action="store_true", help="no checks of accesses that are not proven")
     build.add_argument("--json", action="store_true", help="machine-readable output")
 
 

@@ -387,3 +387,13 @@ def test_checks_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_proven_accesses_cost_nothing() -> None:
     assert not bytes_of_table.compile().function.checks
+
+
+def test_explain_names_every_access() -> None:
+    from polyc.emit.certificates import certificates
+
+    assert {str(c).split(" (")[0]: c.how for c in certificates(spmv.scop())} == {
+        "ptr[i]": "proven", "ptr[i + 1]": "proven", "y[i]": "proven",
+        "val[j]": "checked before", "col[j]": "checked before", "x[i64(col[j])]": "checked inside",
+    }  # fmt: skip
+    assert {c.how for c in certificates(spmv.scop(), checks=False)} == {"proven", "not checked"}

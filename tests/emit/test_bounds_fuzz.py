@@ -1,0 +1,23 @@
+"""A few programs of `tests/bounds_fuzz.py`; thousands are a command."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent))
+from bounds_fuzz import check
+
+
+@pytest.mark.parametrize("seed", range(16, 24))
+def test_random_programs_agree_on_what_is_outside(seed: int) -> None:
+    check(seed, sanitise=False)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("seed", (16, 19))
+def test_the_address_sanitiser_sees_nothing(seed: int) -> None:
+    check(seed, sanitise=True)
