@@ -35,8 +35,8 @@ def every_intrinsic(dtype: DType, lanes: int) -> Function:
         return Load(array, (at,), dtype) if lanes == 1 else VLoad(array, (at,), None, lanes, dtype)
 
     stores, buffers = [], [hand_ir.param(n, dtype, SIZE) for n in "XYZ"]
-    for name, meaning in TABLE.items():
-        if name == "bitcast" or (name == "fma" and dtype.bits == 16) or meaning.only not in (None, dtype):
+    for name, meaning in TABLE.items():  # (a `position` is gone when there are loops: `poly.certificates.limited`)
+        if name in ("bitcast", "position") or (name == "fma" and dtype.bits == 16) or meaning.only not in (None, dtype):
             continue
         if dtype == i32 and meaning.only is None:
             continue
