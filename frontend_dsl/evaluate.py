@@ -136,7 +136,13 @@ def _boolean(frame: Frame, node: ast.BoolOp) -> Any:
     parts: list[Any] = []
     value: Any = None
     for operand in node.values:
-        value = evaluate(frame, operand)
+        if parts and any(isinstance(n, ast.Call) for n in ast.walk(operand)):
+            so_far = logical("or" if stop else "and", parts).expr
+            value, condition = _where(frame, so_far, not stop, operand, node)
+            if condition is not so_far:
+                parts = [Sym(condition, False)]
+        else:
+            value = evaluate(frame, operand)
         if is_symbolic(value):
             parts.append(value)
         elif bool(native(frame, node, bool, value)) == stop:
@@ -190,7 +196,23 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Any:
     condition = evaluate(frame, node.test)
     if not is_symbolic(condition):
         return evaluate(frame, node.body if native(frame, node.test, bool, condition) else node.orelse)
-    return choose(condition, evaluate(frame, node.body), evaluate(frame, node.orelse))
+    test = truth(condition).expr
+    body, test = _where(frame, test, True, node.body, node.test)
+    other, test = _where(frame, test, False, node.orelse, node.test)
+    return choose(Sym(test, False), body, other)
+
+
+def _where(frame: Frame, condition: Expr, holds: bool, node: ast.expr, at: ast.expr) -> tuple[Any, Expr]:
+    """The value of an expression that is evaluated only where a condition holds (or does not): what functions called
+    in it do is done there only. And the condition, kept if need be."""
+    from .statements import guards_of, save_if_needed
+
+    guards, mark, flags = guards_of(frame, condition), frame.builder.mark(), frame.program.flags
+    with frame.builder.guarded(guards[0] if holds else guards[1]):
+        value = evaluate(frame, node)
+    save_if_needed(frame, guards[2], mark, at, used_later=True, flags=flags)
+    saved = guards[2].saved if guards[2] is not None else None
+    return value, condition if saved is None else saved
 
 
 # ---- names, attributes, subscripts ---------------------------------------------------------

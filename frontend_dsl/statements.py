@@ -218,10 +218,10 @@ def _branches(frame: Frame, node: ast.If, condition: Expr) -> None:
             leave(frame, jump[0], when)
             _under(frame, node, ((guard_of(frame, (jump[0].label,)), other),))
             return
-    guards = _guards(frame, condition)
+    guards = guards_of(frame, condition)
     mark, flags = frame.builder.mark(), frame.program.flags
     _under(frame, node, ((guards[0], node.body), (guards[1], node.orelse)))
-    _save_if_needed(frame, guards[2], mark, node, flags=flags)
+    save_if_needed(frame, guards[2], mark, node.test, flags=flags)
 
 
 def _unless(frame: Frame, node: Unless) -> None:
@@ -261,18 +261,18 @@ def _under(frame: Frame, node: ast.stmt, branches: tuple[tuple[tuple[Guard, ...]
     frame.pinned = outer_pinned
 
 
-def _save_if_needed(
-    frame: Frame, condition: Condition | None, mark: Any, node: ast.If, used_later: bool = False, flags: int = 0
+def save_if_needed(
+    frame: Frame, condition: Condition | None, mark: Any, test: ast.expr, used_later: bool = False, flags: int = 0
 ) -> None:
     """Keep a condition as it is before what stands under it: where that changes it, and where a loop inside may be
     left, because the loop's end includes that it is not come to at all."""
     if condition is None:
         return
     if frame.program.flags > flags or frame.builder.needs_saving(condition, mark, used_later):
-        frame.builder.save(condition, mark, frame.span(node.test))
+        frame.builder.save(condition, mark, frame.span(test))
 
 
-def _guards(frame: Frame, condition: Expr) -> tuple[tuple[Guard, ...], tuple[Guard, ...], Condition | None]:
+def guards_of(frame: Frame, condition: Expr) -> tuple[tuple[Guard, ...], tuple[Guard, ...], Condition | None]:
     """Guards of the two branches, and the data-dependent condition when there is one."""
     affine, data = frame.builder.split(condition)
     if data is None:
@@ -288,7 +288,7 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
         where = "a run-time condition" if frame.is_operator else "a loop"
         place = next(n for n in ast.walk(node) if isinstance(n, ast.Return))
         raise frame.error(place, f"return inside {where}", "return once, at the end of the operator")
-    guards = _guards(frame, condition)
+    guards = guards_of(frame, condition)
     mark, flags = frame.builder.mark(), frame.program.flags
     env, before = dict(frame.env), frame.program.assigned
     found: list[Returned | None] = []
@@ -297,7 +297,7 @@ def _returning_if(frame: Frame, node: ast.If, condition: Expr, rest: list[ast.st
         with frame.builder.guarded(guard):
             found.append(execute(frame, [*branch, *rest]))
     frame.env, frame.program.assigned = env, before
-    _save_if_needed(frame, guards[2], mark, node, used_later=True, flags=flags)
+    save_if_needed(frame, guards[2], mark, node.test, used_later=True, flags=flags)
     if found[0] is None or found[1] is None:
         hint = "give a value in every case"
         raise frame.error(node, f"{frame.name} returns a value in one case only", hint, word="if")

@@ -334,6 +334,76 @@ def declared_inside(A: f32[N]) -> f32[N]:
     return out
 
 
+def root(x):
+    """Endless for x below 0."""
+    y = x
+    while abs(y * y - x) > 1e-9 * x:
+        y = 0.5 * (y + x / y)
+    return y
+
+
+@op
+def arms(A: f64[N]) -> f64[N]:
+    """Functions in expressions are called where Python calls them."""
+    out = empty((N,), f64)
+    for i in range(N):
+        out[i] = root(A[i]) if A[i] > 0.0 else -1.0
+        if A[i] > 0.0 and root(A[i]) > 1.0 and i > 0:
+            out[i] += 10.0
+        if i == 0 or A[i] < 0.0 or root(A[i]) < 1.5:
+            out[i] += 100.0
+        if i > 1:
+            out[i] += root(f64(i)) if i > 2 else 0.5
+    return out
+
+
+@op
+def many_rounds(A: inout(f64[N])):
+    """Python knows the end; 1000 rounds are a loop all the same."""
+    k = 0
+    while k < 1000:
+        A[0] += 1.0
+        k += 1
+
+
+@op
+def bitonic(x: inout(f32[8])):
+    k = 2
+    while k <= 8:
+        j = k // 2
+        while j > 0:
+            for i in range(8):
+                other = i ^ j
+                if other > i:
+                    if (i & k == 0) == (x[i] > x[other]):
+                        x[i], x[other] = x[other], x[i]
+            j //= 2
+        k *= 2
+
+
+@op
+def suppressed(boxes: f32[N, 4], scores: f32[N], *, limit: float = 0.2) -> i32[N]:
+    """Non-maximum suppression, one of the published examples of TVM's hybrid script."""
+    keep = empty((N,), i32)
+    for i in range(N):
+        keep[i] = 1
+    for i in range(N):
+        if keep[i] == 0 or scores[i] <= 0.1:
+            continue
+        for j in range(i + 1, N):
+            if keep[j] == 0:
+                continue
+            w = min(boxes[i, 2], boxes[j, 2]) - max(boxes[i, 0], boxes[j, 0])
+            h = min(boxes[i, 3], boxes[j, 3]) - max(boxes[i, 1], boxes[j, 1])
+            if w <= 0.0 or h <= 0.0:
+                continue
+            one = (boxes[i, 2] - boxes[i, 0]) * (boxes[i, 3] - boxes[i, 1])
+            two = (boxes[j, 2] - boxes[j, 0]) * (boxes[j, 3] - boxes[j, 1])
+            if w * h / (one + two - w * h) > limit:
+                keep[j] = 0
+    return keep
+
+
 def ints(*shape: int, low: int = 0, high: int = 9) -> np.ndarray:
     return rng.integers(low, high, shape).astype(np.int32)
 
@@ -354,6 +424,13 @@ CASES = {
     taps: (rng.integers(-5, 6, 11).astype(np.float32),),
     triangle: (rng.integers(-5, 6, (5, 4)).astype(np.float32),),
     halved: (rng.random(5, np.float32) * 20,),
+    arms: (rng.random(6) * 8 - 3,),
+    many_rounds: (np.zeros(2),),
+    bitonic: (rng.random(8, np.float32),),
+    suppressed: (
+        np.concatenate([rng.random((9, 2)) * 3, rng.random((9, 2)) * 3 + 2], 1).astype(np.float32),
+        rng.random(9, np.float32),
+    ),
     under_conditions: (ints(9, 4), rng.random(9, np.float32) * 4),
     declared_inside: (rng.integers(-3, 4, 9).astype(np.float32),),
     power_iteration: (rng.random((4, 4)) + 0.1, np.ones(4)),
