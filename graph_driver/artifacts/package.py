@@ -223,7 +223,7 @@ def load(folder: Path) -> Model:
     try:
         with report.stage("load"):
             return _load(folder, manifest, report)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, PlanError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, PlanError) as error:
         raise BuildError(f"{folder} is damaged: {type(error).__name__} {error} in the manifest") from None
     except ModelError as error:
         raise BuildError(f"{folder} is damaged: {error}") from None
@@ -302,7 +302,7 @@ def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Seque
         raise ValueError("number of symbols")
     if data["program"] != program_digest(plan, target.triple):
         raise ValueError("the plan is not the one that the code was made from")
-    if "symbolic" not in data and data["segments"] != len(entry.segments(plan)):
+    if data["segments"] != len(entry.segments(plan)):
         raise ValueError("number of segments")
     images, segments = dict(zip(symbols, blobs)), int(data["segments"])
     return Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))

@@ -32,7 +32,7 @@ def _free(graph: onnx.GraphProto) -> list[str]:
     for node in graph.node:
         free += [n for n in (*node.input, *captured(node)) if n and n not in own]
         own |= set(node.output)
-    free += [o.name for o in graph.output if o.name not in own]
+    free += [o.name for o in graph.output if o.name and o.name not in own]
     return free
 
 
