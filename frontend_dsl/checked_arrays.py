@@ -1,7 +1,10 @@
-"""Arrays of the plain-Python run: a subscript outside is an error, a negative one, too (NumPy counts from the end)."""
+"""Arrays of the plain-Python run: a subscript outside is an error, a negative one, too (NumPy counts from the end;
+here only one that is written so does, `X[-1]`)."""
 
 from __future__ import annotations
 
+import ast
+import linecache
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,11 +66,34 @@ def _check(array: CheckedArray, at: Any) -> None:
         for axis, (index, size) in enumerate(zip(at if type(at) is tuple else (at,), array.shape)):
             if not 0 <= index < size:
                 frame = sys._getframe(2)
+                if -size <= index < 0 and _written_negative(frame, axis):
+                    continue
                 name = array.given or _name_in(frame, array)
                 line, file = frame.f_lineno, frame.f_code.co_filename
                 raise BoundsError(_operator.get(), line, name, axis + array.skipped, int(index), size, f"{file}:{line}")
     except (TypeError, ValueError):
         return  # a slice or an array: NumPy knows
+
+
+def _written_negative(frame: FrameType, axis: int) -> bool:
+    """Whether the subscript that a frame is at is a negative literal: `X[-1]` counts from the end, in the language."""
+    places = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    file, scope = frame.f_code.co_filename, frame.f_globals
+    if None in places:
+        return False
+    first, last, start, end = (int(p or 0) for p in places)
+    lines = [linecache.getline(file, n, scope).encode() for n in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    try:
+        node = ast.parse(b"".join(lines).decode(), mode="eval").body
+    except (SyntaxError, UnicodeDecodeError):
+        return False
+    if not isinstance(node, ast.Subscript):
+        return False
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    part = parts[axis] if axis < len(parts) else None
+    return isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub) and isinstance(part.operand, ast.Constant)
 
 
 def _name_in(frame: FrameType, array: CheckedArray) -> str:

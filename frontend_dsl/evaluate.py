@@ -259,7 +259,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> tuple[Any, Path | None]:
 
 
 def subscripts(frame: Frame, array: ArrayValue, node: ast.Subscript) -> tuple[Expr, ...]:
-    """The subscripts of `array[...]`, one for each axis; negative constants count from the end."""
+    """The subscripts of `array[...]`, one for each axis; negative literals count from the end."""
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     places: list[ast.expr] = []
     values: list[Any] = []
@@ -296,6 +296,11 @@ def _rank_hint(array: ArrayValue) -> str:
     return f"write {array.name}[{index}]"
 
 
+def _is_negative_literal(node: ast.expr) -> bool:
+    """`-1` in the text: other negative subscripts are outside, as in the plain-Python run."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
+
+
 def _index(frame: Frame, array: ArrayValue, axis: int, value: Any, place: ast.expr) -> Expr:
     value = settled(frame, value, place)
     try:
@@ -304,7 +309,7 @@ def _index(frame: Frame, array: ArrayValue, axis: int, value: Any, place: ast.ex
         expr = index_expr(value)
     except TypeProblem as problem:
         raise frame.error(place, *problem.args) from None
-    if isinstance(expr, Const) and expr.value < 0:
+    if isinstance(expr, Const) and expr.value < 0 and _is_negative_literal(place):
         return index_expr(arithmetic("+", size_value(array.shape[axis]), int(expr.value)))
     return expr
 

@@ -5,9 +5,9 @@ import pytest
 from brute_force import RNG, check, check_refused, rand, run
 
 from examples.matmul import matmul
-from polyc.frontend_dsl import DslError, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
+from polyc.frontend_dsl import DslError, const_range, dims, empty, exp, full, grid, inout, op, sqrt, where, zeros
 from polyc.poly.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, u8
-from polyc.poly.errors import ArgumentError
+from polyc.poly.errors import ArgumentError, BoundsError
 
 L, M, N, K = dims("L M N K")
 
@@ -254,6 +254,20 @@ def test_negative_constants_count_from_the_end():
         return Y
 
     check(ends, rand(4, 4), sizes={"N": 4})
+
+
+def test_other_negative_subscripts_are_outside():
+    @op
+    def before(X: f32[N]) -> f32[2]:
+        Y = empty((2,), f32)
+        for k in const_range(2):
+            Y[k] = X[k - 1]
+        return Y
+
+    with pytest.raises(DslError, match="subscript 0 of X is out of bounds: -1"):
+        before.scop()
+    with pytest.raises(BoundsError, match="index -1 is out of bounds for axis 0 of 'X'"):
+        before.python(rand(4))
 
 
 def test_sizes_that_are_solved_for():
