@@ -264,9 +264,10 @@ def model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
         if verbose or len([c for c in s["candidates"] if c["cost"] is not None and c["device"] != "host"]) > 1:
             yield f"  selected  {s['text']}"
     for d in data["decisions"]:
-        yes, no = ("in place", "not over") if d["kind"] == "in place" else ("joined", "apart")
-        ends = f"{d['from']}: '{d['tensor']}', {d['to']}" if d["kind"] == "in place" else f"{d['from']} -> {d['to']}"
-        yield f"  {yes if d['joined'] else no:<9} {ends}: {d['reason']}"
+        if d["kind"] == "in place":
+            yield f"  memory    {d['text']}"
+        else:
+            yield f"  {'joined' if d['joined'] else 'apart':<9} {d['from']} -> {d['to']}: {d['reason']}"
     for b in data["blocked"]:
         yield f"  {'legal' if b['legal'] else 'blocked':<9} {b['from']} -> {b['to']} ('{b['tensor']}'): {b['reason']}"
     for c in data["casts"]:

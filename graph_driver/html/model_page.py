@@ -102,7 +102,7 @@ def _decision(d: Decision | Overwriting) -> dict[str, Any]:
         ends = {"kind": "in place", "tensor": d.output, "from": d.group, "to": f"'{d.source}'"}
     else:
         ends = {"kind": "fusion", "tensor": d.tensor, "from": d.producer, "to": d.consumer}
-    return ends | {"joined": d.joined, "reason": d.reason}
+    return ends | {"joined": d.joined, "reason": d.reason, "text": str(d)}
 
 
 def _casts(graph: Graph, plan: Plan) -> list[dict[str, Any]]:

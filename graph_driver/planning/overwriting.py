@@ -34,6 +34,14 @@ class Overwriting:
         return f"{self.group} {verb} in place ('{self.output}' over '{self.source}'): {self.reason}"
 
 
+def _reason(problem: Clash, output: str, source: str) -> str:
+    """Why not, in the names of the model."""
+    if not problem.element:
+        return problem.reason
+    at = ", ".join(map(str, problem.element))
+    return f"element ({at}) of '{output}' may be written while what lies there in '{source}' is still to be read"
+
+
 Known = dict[tuple[str, str], Clash | None]
 
 MINIMUM = 4096  # bytes; below that it makes no difference to the arena
@@ -84,7 +92,7 @@ def _overwriting(
             known[asked] = clash(scop, array, scop.results[0], every_order=True)
         problem = known[asked]
         if problem is not None:
-            graph.decisions.append(Overwriting(group.label, output, name, False, problem.reason))
+            graph.decisions.append(Overwriting(group.label, output, name, False, _reason(problem, output, name)))
             continue
         if scop.arrays[array].shape != scop.arrays[scop.results[0]].shape:
             continue

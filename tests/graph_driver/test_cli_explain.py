@@ -144,5 +144,5 @@ def test_in_place_results_are_explained(polyc: Any, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(model_of(nodes, {"x": [1, 2, 64, 64]}, {"y": None}, {}).SerializeToString())
     _, out, _ = polyc("explain", path)
-    assert "in place  Softmax: 'c', 'b': each element is read before" in out
-    assert "not over  MaxPool: 'b', 'a': " in out and "might write" in out
+    assert "Softmax is in place ('c' over 'b'): each element is read before" in out
+    assert "MaxPool is not in place ('b' over 'a'): element (" in out and "is still to be read" in out

@@ -103,3 +103,15 @@ function table(head, rows, cls) {
     el("thead", {}, el("tr", {}, head.map((h) => el("th", { scope: "col", class: h.endsWith("#") ? "n" : null }, h.replace(/#$/, ""))))),
     el("tbody", {}, rows)]));
 }
+
+// What follows "#" in the address: a view, and perhaps something in it. What the page does not have is said.
+function address(open, known) {
+  const [name, inside] = decodeURIComponent(location.hash.slice(1)).split("/");
+  if (byId(`view-${name}`)) open(name);
+  const missing = name && name !== "selftest" && !byId(`view-${name}`) ? name : inside && !known(inside) ? `${name}/${inside}` : null;
+  const views = [...document.querySelectorAll("[id^='view-']")].map((v) => `#${v.id.slice(5)}`).join(", ");
+  if (missing) document.querySelector(".hint").prepend(
+    el("strong", { role: "status" }, `This page has no part #${missing}: there are ${views}. `),
+  );
+  return missing ? null : inside || null;
+}

@@ -49,6 +49,8 @@ function begin(pane) {
   box.scrollTop = Math.max(0, first.offsetTop - box.offsetTop - 60);
 }
 
+const STAGE = 0.7, PANE = 500; // share of the window that has the code, and pixels in which most of its lines fit
+
 function codeView(code, links) {
   if (code.error) return el(
     "div",
@@ -80,9 +82,8 @@ function codeView(code, links) {
     );
     return el("section", { class: "pane", data: { pane: id } }, [head, listing(rows, language, name, links, register)]);
   };
-  const room = innerWidth;
-  const [first, second] = PANES.map(([id]) => id);
-  const shown = new Set(room > 1450 ? [first, second, ...PANES.slice(3).map(([id]) => id)] : room > 900 ? [first, second] : [first]);
+  const fit = Math.max(1, Math.floor((innerWidth * STAGE) / PANE)); // at first as many as there is room for
+  const shown = new Set(PANES.filter((_, k) => k !== 2).slice(0, fit).map(([id]) => id));
   const draw = () => {
     for (const [id, name, language] of PANES) {
       if (shown.has(id) && !made[id]) made[id] = build(id, name, language);

@@ -7,6 +7,7 @@ const KIND = {
   RED: ["reduction", "updates of one sum: may change places"],
 };
 const SIZE = { 1: [40, 120], 2: [12, 48], 3: [6, 14] }; // by dimensions: first value and last of the slider
+const MOST_BLOCK = 128;
 const stem = (iter) => iter.replace(/_\d+$/, "");              // `i_1` is a second loop that the program calls `i`
 const edgeKind = (d) => (d.reduction ? "RED" : d.kind);
 
@@ -44,7 +45,25 @@ class SpaceControls {
     this.fixed = {};
     this.size = SIZE[Math.max(1, this.axes.length)][0];
     for (const p of this.params) this.sizes[p] = this.size;
+    this.showBlocks(deepest);
   }
+  // Where a block is larger than what is drawn at first: as many values of each loop as two blocks have, or at
+  // least the beginning of the second, within what is drawn.
+  showBlocks(s) {
+    this.windows = null;
+    const outer = this.loops.filter((l) => l.endsWith(".out")), enough = Object.fromEntries(this.params.map((p) => [p, MOST_BLOCK * 2]));
+    const blocks = s.iters.map((_, k) => this.space.block(s, k, outer, enough, MOST_BLOCK));
+    if (!blocks.some((b) => b !== null && b >= this.size)) return;
+    const points = (w) => w.reduce((a, n) => a * n, 1);
+    const attempts = [[2, this.size], [2, 2], [1.25, 2], [1.1, 1]].map(([times, others]) => blocks.map(
+      (b) => (b === null ? others : Math.max(b + 1, Math.ceil(b * times))),
+    ));
+    const chosen = attempts.find((w) => points(w) <= MOST_POINTS / this.chosen().length);
+    if (!chosen) return;
+    this.windows = Object.fromEntries(s.iters.map((i, k) => [stem(i), chosen[k]]));
+    for (const p of this.params) this.sizes[p] = Math.max(...chosen);
+  }
+  window(iter) { return this.windows && this.windows[stem(iter)] ? this.windows[stem(iter)] : Math.max(2, this.size); }
 
   // ---- controls --------------------------------------------------------------------------------
 
@@ -207,6 +226,7 @@ class SpaceControls {
   }
   setSize(n) {
     this.size = n;
+    this.windows = null;
     for (const p of this.params) this.sizes[p] = n;
     for (const input of this.controls.querySelectorAll("[data-param]")) input.value = String(n);
     this.draw();

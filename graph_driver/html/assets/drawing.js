@@ -24,7 +24,7 @@ class Drawing extends SpaceControls {
       [...this.names],
       this.sizes,
       fixed,
-      Math.max(2, this.size),
+      (i) => this.window(i),
       MOST_POINTS,
     ) : { instances: [], clipped: [], full: false };
     this.instances = found.instances;
@@ -36,7 +36,7 @@ class Drawing extends SpaceControls {
     this.edges = this.space.edges(this.instances, this.sizes, wanted, MOST_ARROWS, edgeKind);
     this.sizeText.textContent = this.params.length ? this.params.map(
       (p) => `${p} = ${this.sizes[p]}`,
-    ).join(", ") : `the first ${this.size} values`;
+    ).join(", ") : this.windows ? "two blocks of each loop" : `the first ${this.size} values`;
     this.place();
     this.paint();
     this.say(found, legal);
@@ -52,7 +52,7 @@ class Drawing extends SpaceControls {
     if (held.length) parts.push(`slice at ${held.join(", ")}`);
     if (this.edges.leaving) parts.push(`${plural(this.edges.leaving, "more dependence")} to or from instances outside the picture`);
     if (this.edges.total > this.edges.edges.length) parts.push(`${MOST_ARROWS} arrows drawn`);
-    if (found.clipped.length) parts.push(`only the first ${Math.max(2, this.size)} values of ${found.clipped.join(", ")}`);
+    if (found.clipped.length) parts.push(`only the first ${found.clipped.join(", ")}`);
     if (found.full) parts.push(`only ${MOST_POINTS} instances drawn`);
     this.summary = `${parts.join(" · ")}.`;
     this.status.textContent = this.summary;

@@ -96,7 +96,7 @@ function decisionsView(data, choose) {
       el("td", {}, el("span", { class: `verdict ${d.joined ? "yes" : "no"}` }, d.joined ? yes : no)),
       el("td", {}, kind === "fusion" ? `${d.from} → ${d.to}` : d.from),
       el("td", {}, kind === "fusion" ? d.tensor : `'${d.tensor}', ${d.to}`),
-      el("td", {}, d.reason),
+      el("td", {}, kind === "fusion" ? d.reason : d.text),
     ],
   ));
   const section = (title, heads, rows, none) => [el("h3", {}, title), rows.length ? table(heads, rows) : el("p", {}, none)];
@@ -186,7 +186,7 @@ function details(data, number, box) {
     touching.length ? el("h3", {}, "Decisions") : null, touching.length ? el(
       "ul",
       { class: "steps" },
-      touching.map((d) => el("li", {}, `${d.from} ${d.joined ? "joined" : "kept apart from"} ${d.to}: ${d.reason}`)),
+      touching.map((d) => el("li", {}, d.text)),
     ) : null,
   ].filter(Boolean));
 }
@@ -231,9 +231,8 @@ function start() {
   byId("before").addEventListener("click", () => show(Math.max(0, current - 1)));
   byId("after").addEventListener("click", () => show(Math.min(DATA.steps.length - 1, current + 1)));
   if (DATA.steps.length) graph.selectStep(0, false);
-  const [name, number] = decodeURIComponent(location.hash.slice(1)).split("/"); // page.html#memory/12
-  if (byId(`view-${name}`)) open(name);
-  if (number && DATA.steps[Number(number)]) show(Number(number));
+  const number = address(open, (n) => DATA.steps[Number(n)]); // page.html#memory/12
+  if (number) show(Number(number));
   return { graph, memory, open, show };
 }
 

@@ -116,8 +116,7 @@ function start() {
     "click",
     (e) => { if (!e.target.closest(".ln, .row, button, select, input, label, tr")) links.unpin(); },
   );
-  const [name, key] = decodeURIComponent(location.hash.slice(1)).split("/"); // page.html#code/stmt:S0
-  if (byId(`view-${name}`)) open(name);
+  const key = address(open, (k) => links.byKey.has(k)); // page.html#code/stmt:S0
   if (key) links.pin({ keys: [key] });
   return { links, view, drawing, open };
 }

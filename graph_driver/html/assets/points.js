@@ -23,7 +23,7 @@ class Space {
     return statement.low.map((low, k) => [low(sizes), statement.high[k](sizes)]);
   }
 
-  // Instances of some statements. `fixed`: iterator -> value; `window`: most values per free iterator;
+  // Instances of some statements. `fixed`: iterator -> value; `window(iterator)`: most values of a free one;
   // `limit`: most instances. Gives {instances, clipped: iterators that were cut, full: limit reached}.
   instances(names, sizes, fixed, window, limit) {
     const out = [], clipped = new Set();
@@ -33,9 +33,10 @@ class Space {
       const bounds = this.bounds(s, sizes).map(([lo, hi], k) => {
         const iter = s.iters[k];
         if (iter in fixed) return [fixed[iter], fixed[iter]];
-        if (hi - lo + 1 <= window) return [lo, hi];
-        clipped.add(`${iter} (${name})`);
-        return [lo, lo + window - 1];
+        const most = window(iter);
+        if (hi - lo + 1 <= most) return [lo, hi];
+        clipped.add(`${most} values of ${iter} (${name})`);
+        return [lo, lo + most - 1];
       });
       const visit = (k, at) => {
         if (full) return;
@@ -54,6 +55,22 @@ class Space {
       visit(0, []);
     }
     return { instances: out, clipped: [...clipped], full };
+  }
+
+  // How many values of iterator `k` one block of the loops `outer` has; null where that is more than `most`, or nothing.
+  block(s, k, outer, sizes, most) {
+    const env = { ...sizes }, at = s.low.map((low) => low(sizes));
+    const blocks = () => {
+      at.forEach((v, j) => { env[`$${j}`] = v; });
+      const { loops } = this.instance(s, at, env);
+      return outer.map((l) => loops[l]);
+    };
+    const first = blocks(), start = at[k];
+    for (let d = 1; d <= most; d += 1) {
+      at[k] = start + d;
+      if (blocks().some((v, j) => v !== undefined && first[j] !== undefined && v !== first[j])) return d;
+    }
+    return null;
   }
 
   instance(s, at, env) {

@@ -18,6 +18,12 @@ function roofLines(roofs, X, Y, x0, x1, y0) {
   });
 }
 
+// Lines below dots, dots below labels.
+function layered(marks, dots) {
+  const written = (m) => m.tagName === "text";
+  return [...marks.filter((m) => !written(m)), ...dots, ...marks.filter(written)];
+}
+
 function roofline(data, choose) {
   const points = data.steps.map((s, k) => ({ s, k, kernel: s.kernel === null ? null : data.kernels[s.kernel] }))
     .filter((p) => p.kernel && p.kernel.flops && p.kernel.bytes && p.s.seconds)
@@ -70,6 +76,6 @@ function roofline(data, choose) {
     class: "memory roofline",
     role: "img",
     "aria-label": "Flops per second over flops per byte",
-  }, [...ticks, ...diagonals, ...(data.roofs ? roofLines(data.roofs, X, Y, x0, x0 + wide, y0) : []), ...dots, ...names]);
+  }, layered([...ticks, ...diagonals, ...(data.roofs ? roofLines(data.roofs, X, Y, x0, x0 + wide, y0) : []), ...names], dots));
   return el("section", {}, [el("h3", {}, "Speed of the steps"), picture, status]);
 }

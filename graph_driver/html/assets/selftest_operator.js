@@ -78,7 +78,7 @@ function everything(space, size) {
   const sizes = Object.fromEntries(space.data.params.map((p) => [p, size]));
   const names = space.statements.map((s) => s.name);
   if (!space.context(sizes)) return { size, legal: false };
-  const { instances, clipped, full } = space.instances(names, sizes, {}, 8, 4000);
+  const { instances, clipped, full } = space.instances(names, sizes, {}, () => 8, 4000);
   if (full) return { size, full };
   space.rank(instances, new Set());
   const { edges } = space.edges(instances, sizes, () => true, 1e6, (d) => d.kind);
