@@ -142,7 +142,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BuildError(f"cannot read the target file {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of numbers of thousands of digits
         said = next(iter(str(error).splitlines()), "")
         raise BuildError(f"the target file {path} is no TOML: {said}") from None
 

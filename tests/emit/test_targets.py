@@ -76,3 +76,11 @@ def test_obstacles_name_what_is_missing() -> None:
     assert "'quantum'" in str(targets.obstacle(replace(odd, features="+quantum")))
     with pytest.raises(BuildError, match="which this machine lacks"):
         targets.check_runs_here(replace(odd, features="+quantum"))
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "-" + "9" * 5000])
+def test_numbers_of_thousands_of_digits(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text((targets.DATA / "aarch64.toml").read_text().replace("l1 = 65536", f"l1 = {number}"))
+    with pytest.raises(BuildError, match="is no TOML"):
+        targets.from_toml(path)
