@@ -58,6 +58,13 @@ def open_sites(scop: Scop) -> tuple[Site, ...]:
     return tuple(site for s in scop.statements.values() for site in _Finder(scop, s).sites())
 
 
+def open_axes(scop: Scop, s: Statement, load: Load, where: isl.Set) -> tuple[int, ...]:
+    """The axes of a load that nothing proves to be inside in the instances `where` of a statement."""
+    finder = _Finder(scop, s)
+    pairs = enumerate(zip(load.index, scop.arrays[load.array].shape, strict=True))
+    return tuple(axis for axis, (e, size) in pairs if not finder.inside(demanded(e), size, where, False))
+
+
 class _Finder:
     def __init__(self, scop: Scop, stmt: Statement) -> None:
         self.scop, self.stmt = scop, stmt

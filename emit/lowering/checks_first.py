@@ -9,19 +9,36 @@ memory, that nothing can be outside: unused elements may be, so this test alone 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from polyc.emit.loop_ir.linear import linear, rebuild
 from polyc.emit.lowering.largest import Largest
-from polyc.poly.certificates import Site
-from polyc.poly.dtypes import u64
-from polyc.poly.expr import Binary, Const, Expr, Load, Temp, Var, const_int, loads, rewrite, substitute, walk
+from polyc.poly.certificates import Site, open_axes
+from polyc.poly.dtypes import i64, u64
+from polyc.poly.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Temp,
+    Var,
+    const_int,
+    loads,
+    rewrite,
+    substitute,
+    walk,
+)
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
 from polyc.poly.scop import Array, DynamicBound, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
 from polyc.poly.tree import Sequence as SequenceNode
+
+MASKED = -1  # the number of what is only masked
 
 
 @dataclass(frozen=True)
@@ -52,11 +69,12 @@ def checks_first(scop: Scop, sites: Sequence[Site], record: str) -> First | None
     quick = Largest(scop.arrays, record)
     for number, site in settled.items():
         name = f"check{number}"
-        made = _statement(scop, name, number, site, settled, record, known)
+        made = _statement(scop, name, number, site, record, known)
         if made is None:
             continue
         statement, groups[name] = made
-        tells = bool(statement.dynamic) and quick.add(site, statement.dynamic, site.where)
+        bounds = known.bounds(scop.statements[site.statement], site.depth)
+        tells = bool(bounds) and quick.add(site, bounds, site.where)
         (seldom if tells else always)[name] = statement
     arrays = {**scop.arrays, record: Array(record, u64, (const_int(len(sites)),), "inout")}
 
@@ -153,26 +171,30 @@ def _replaced(e: Expr, values: Mapping[Load, Expr | None]) -> Expr:
 
 
 def _statement(
-    scop: Scop, name: str, number: int, site: Site, settled: Mapping[int, Site], record: str, known: _Known
+    scop: Scop, name: str, number: int, site: Site, record: str, known: _Known
 ) -> tuple[Statement, tuple[tuple[int, Site, bool], ...]] | None:
     s = scop.statements[site.statement]
     dynamic = known.bounds(s, site.depth)
     used = [site.index, *site.when, *(e for b in dynamic for e in (b.lo, b.hi))]
-    reads = {x for e in used for x in loads(e)}
-    nested = [(n, other) for n, other in settled.items() if other.statement == s.name and other.load in reads]
-    domain = site.where
+    domain, shorter = site.where, dynamic
     try:  # what is affine is left to isl
         domain = domain.intersect(_inside(site, s, scop).complement())
+        shorter = _ended(site, s, dynamic)
     except NotAffine:
         pass
+    always = set(_always(site.index))
     masked = []
-    for n, other in nested:
-        try:
-            if other.when != site.when[: len(other.when)]:
-                raise NotAffine("reached under other conditions")
-            domain = domain.intersect(_inside(other, s, scop))
-        except NotAffine:
-            masked.append((n, other))
+    for load in dict.fromkeys(x for e in used for x in loads(e)):
+        for axis in open_axes(scop, s, load, domain):
+            nested = replace(
+                site, load=load, axis=axis, check=replace(site.check, size=scop.arrays[load.array].shape[axis])
+            )
+            try:
+                if load not in always:
+                    raise NotAffine("not read in every instance")
+                domain = domain.intersect(_inside(nested, s, scop))
+            except NotAffine:
+                masked.append((MASKED, nested))
     if domain.is_empty():
         return None
     variables = {x.name for e in used for x in walk(e) if isinstance(x, Var)} | {b.iter for b in dynamic}
@@ -185,9 +207,36 @@ def _statement(
         domain = domain.set_dim_name(isl.dim_type.set, position, i)
     place = (const_int(number),)
     value = Binary("max", Load(record, place, u64), Const(0, u64), u64)
-    made = Statement(name, iters, domain, record, place, value, None, "max", dynamic, s.span)
+    made = Statement(name, iters, domain, record, place, value, None, "max", shorter, s.span)
     group = [(n, other, False) for n, other in masked] + [(number, site, True)]
     return made, tuple((n, replace(x, statement=name), main) for n, x, main in group)
+
+
+def _always(e: Expr) -> Iterator[Load]:
+    """The loads that evaluating `e` performs whatever the data."""
+    if isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or")):
+        yield from _always(e.cond if isinstance(e, Select) else e.a)
+        return
+    if isinstance(e, Load):
+        yield e
+    for child in e.children():
+        yield from _always(child)
+
+
+def _ended(site: Site, s: Statement, dynamic: tuple[DynamicBound, ...]) -> tuple[DynamicBound, ...]:
+    """The loops, the innermost one ended by its first subscript beyond the array: one violation is enough."""
+    if not dynamic:
+        return dynamic
+    *outer, last = dynamic
+    form, var = linear(site.index), Var(last.iter)
+    rest = form - linear(var)
+    inner = s.iters[s.iters.index(last.iter) + 1 :]
+    used = {x for e in (*site.when, site.index) for x in walk(e) if isinstance(x, Var)}
+    if form.coefficient(var) != 1 or any(Var(i) in used for i in inner) or any(var in walk(e) for e in site.when):
+        return dynamic
+    lo, hi = (e if e.dtype == i64 else Cast(e, i64) for e in (last.lo, last.hi))
+    first = Binary("max", lo, rebuild(linear(site.size) - rest), i64)
+    return (*outer, DynamicBound(last.iter, last.lo, Binary("min", hi, Binary("+", first, const_int(1), i64), i64)))
 
 
 def _inside(site: Site, s: Statement, scop: Scop) -> isl.Set:
