@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from polyc.graph_driver.dynamic.size import evaluate
+from polyc.graph_driver.dynamic.symbols import Symbols
 from polyc.graph_driver.importing.bodies import KINDS
 from polyc.graph_driver.ir import Graph, Node
 from polyc.poly.errors import ModelError
@@ -15,6 +16,8 @@ SEQUENCES = frozenset((
 ))  # fmt: skip
 SCALES = (1, 4, 16)
 """A branch, or a table of positions, may fit small sizes only."""
+ALONE = 4
+"""How many sizes are tried by themselves."""
 
 Import = Callable[[Mapping[str, tuple[int, ...]]], Graph]
 
@@ -29,8 +32,7 @@ def needs_numbers(graph: Graph, at: Import) -> str | None:
     ours = [n for n in graph.nodes if _kept(n)]
     if not ours:
         return None
-    for scale in SCALES:
-        values = {n: max(r.low, r.typical // scale) for n, r in graph.symbols.ranges.items()}
+    for values in _candidates(graph.symbols):
         inputs = [graph.tensors[n] for n in graph.inputs]
         shapes = {t.name: tuple(evaluate(e, values) for e in t.shape or ()) for t in inputs if t.static}
         try:
@@ -40,6 +42,14 @@ def needs_numbers(graph: Graph, at: Import) -> str | None:
         if sum(_kept(n) and not any(n.bodies) for n in numbers.nodes) < len(ours):
             return f"{ours[0].op_type} '{ours[0].name}' needs sizes that are numbers"
     return None
+
+
+def _candidates(symbols: Symbols) -> Iterator[dict[str, int]]:
+    """Sizes to try: the representative ones, smaller ones, and one of them alone (unnamed sizes may have to agree)."""
+    for scale in SCALES:
+        yield {n: max(r.low, r.typical // scale) for n, r in symbols.ranges.items()}
+    for alone in list(symbols.ranges)[:ALONE]:
+        yield {n: r.typical if n == alone else r.low for n, r in symbols.ranges.items()}
 
 
 def _kept(node: Node) -> bool:
