@@ -194,13 +194,18 @@ abs = builtins.abs
 min = builtins.min
 max = builtins.max
 fma = _scalar("fma")
-position = _scalar("position")
 dot_pairs = _scalar("dot_pairs")
 dot_bf16 = _scalar("dot_bf16")
 pack_bf16 = _scalar("pack_bf16")
 widen_pairs = _scalar("widen_pairs")
 isnan = _scalar("isnan")
 isinf = _scalar("isinf")
+
+
+def position(j: Any, size: Any) -> Any:
+    """`j` as a subscript that must be in 0..size-1: another is an error of the array (`BoundsError`); compiled without
+    checks, the nearest counts."""
+    return j
 
 
 def pow(base: Any, exponent: Any) -> Any:

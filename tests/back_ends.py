@@ -19,6 +19,7 @@ from polyc.emit.targets import host
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node
+from polyc.poly.violations import violation
 
 C_COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 NATIVE = ["llvm", *(["c"] if C_COMPILER else [])]
@@ -54,7 +55,10 @@ def interpret(
     """The updated arrays after the interpreter ran the optimised loops (`fn`, if they are there already)."""
     fn = fn or finished(scop, tree)
     arrays, sizes = arrays_of(scop, args)
-    run(fn, {b.name: arrays[b.name] for b in fn.buffers}, sizes, shuffle=shuffle)
+    record = np.zeros(len(fn.checks), np.uint64)  # of violated accesses, where the loops have checks
+    run(fn, {b.name: arrays.get(b.name, record) for b in fn.buffers}, sizes, shuffle=shuffle)
+    if record.any():
+        raise violation(fn.checks, record.tolist(), sizes)
     return [arrays[n] for n in updated(scop)]
 
 
