@@ -181,8 +181,7 @@ def build(trials: Iterable[Trial], machine: Machine) -> tuple[list[Built], list[
     made, wrong = [], []
     for number, t in enumerate(trials):
         try:
-            # Drawn indices may be outside; without checks the nearest counts, as in plain Python of the library.
-            code = code_of(t.scop, target=machine.target, name=f"operator_{number}", checks=False)
+            code = code_of(t.scop, target=machine.target, name=f"operator_{number}")
             made.append(Built(t, code))
         except Exception as error:  # a finding, with its type
             wrong.append(f"{t.label}: build: {type(error).__name__}: {error}")
