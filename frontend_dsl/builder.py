@@ -32,6 +32,7 @@ class Loop:
     span: Span | None
     kind: str = ""  # how it is to run, where the program says it
     factor: int | None = None
+    guards: tuple[Guard, ...] = ()  # around it
 
     @property
     def counts(self) -> bool:
@@ -69,6 +70,15 @@ class Guard:
     holds: bool = True
 
 
+def by_data(guards: tuple[Guard, ...]) -> Expr | None:
+    """The data-dependent conditions, outermost first, joined by `and`."""
+    parts = (g.condition.then() if g.holds else g.condition.otherwise() for g in guards if g.condition)
+    out: Expr | None = None
+    for part in dict.fromkeys(parts):
+        out = part if out is None else Binary("and", out, part, bool_)
+    return out
+
+
 @dataclass(eq=False)
 class Record:
     """One store and what is around it."""
@@ -81,12 +91,8 @@ class Record:
     span: Span | None
 
     def predicate(self) -> Expr | None:
-        """The data-dependent conditions, outermost first, joined by `and`."""
-        parts = (g.condition.then() if g.holds else g.condition.otherwise() for g in self.guards if g.condition)
-        out: Expr | None = None
-        for part in dict.fromkeys(parts):
-            out = part if out is None else Binary("and", out, part, bool_)
-        return out
+        """The data-dependent conditions around the store."""
+        return by_data(self.guards)
 
 
 @dataclass(eq=False)
@@ -173,7 +179,7 @@ class Builder:
         kind: str = "", factor: int | None = None,
     ) -> Iterator[Loop]:  # fmt: skip
         """Inside, stores are in this loop. `name` must be unique."""
-        new = Loop(name, lo, hi, step, dynamic, Block(), span, kind, factor)
+        new = Loop(name, lo, hi, step, dynamic, Block(), span, kind, factor, self.guards)
         self.block.items.append(new)
         outer = self.block, self.loops
         self.block, self.loops = new.body, (*self.loops, new)

@@ -8,13 +8,13 @@ from dataclasses import replace
 import islpy as isl
 
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Expr, Load, Var, const_int, loads
+from polyc.poly.expr import Binary, Expr, Load, Select, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
 
-from .builder import Block, Builder, Loop, Record, loops_of, records_of
+from .builder import Block, Builder, Loop, Record, by_data, loops_of, records_of
 from .errors import DslError
 from .fold import tidy
 from .inbounds import check_in_bounds
@@ -105,7 +105,7 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
     for position, loop in enumerate(record.loops):
         domain = domain.intersect(_loop_set(loop, space, position))
         if loop.dynamic:
-            dynamic.append(DynamicBound(loop.name, loop.lo, loop.hi))
+            dynamic.append(_data_bound(loop))
     for guard in record.guards:
         if guard.affine is not None:
             domain = domain.intersect(to_set(guard.affine, space))
@@ -114,6 +114,18 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
         name, iters, domain.coalesce(), record.array.name, record.index, value, record.predicate(), reduction,
         tuple(dynamic), record.span,
     )  # fmt: skip
+
+
+def _data_bound(loop: Loop) -> DynamicBound:
+    """The bounds of a data-dependent loop. Below a condition Python reads them only where it holds, and what they read
+    may not exist elsewhere: there the loop is empty."""
+    entered = by_data(loop.guards)
+    reads = [any(True for _ in loads(e)) for e in (loop.lo, loop.hi)]
+    if entered is None or not any(reads):
+        return DynamicBound(loop.name, loop.lo, loop.hi)
+    nowhere = const_int(0) if all(reads) else loop.hi if reads[0] else loop.lo
+    lo, hi = (Select(entered, e, nowhere, i64) if read else e for e, read in zip((loop.lo, loop.hi), reads))
+    return DynamicBound(loop.name, lo, hi)
 
 
 def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:

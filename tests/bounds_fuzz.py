@@ -1,9 +1,10 @@
-"""Random programs with indirection, in and out of range: `python tests/bounds_fuzz.py COUNT SEED [--every N]`.
+"""Random programs with indirection, in and out of range: `python tests/bounds_fuzz.py COUNT SEED [OPTIONS]`.
 
 Each program runs as plain Python, on LLVM, through the C back end's loops in the interpreter and as a stand-alone C99
 file that gcc builds with `-fsanitize=address` (every N-th program; default every one). All agree whether an access was
-outside; if none was, results are equal, and where checks come first, arrays updated in place are untouched after a
-violation. The address sanitiser sees no access outside an array in any case.
+outside; if none was, results are equal, also without checks, and where checks come first, arrays updated in place are
+untouched after a violation. The address sanitiser sees no access outside an array in any case. With `--nested`, loops
+may be below conditions, and conditions mix data with values of the loops' variables, which take loops apart.
 """
 
 from __future__ import annotations
@@ -72,12 +73,7 @@ class Writer:
             if kind == "loop" or not variables:
                 self.loop(level, variables, budget)
             elif kind == "guard":
-                v = r.choice(variables)
-                test = r.choice([
-                    f"I[{v}] >= 0", f"I[{v}] >= 0 and I[{v}] < N", f"X[I[{v}]] > 0.5", f"{v} < n", f"J[{v}] != 0",
-                ])  # fmt: skip
-                self.lines.append(f"{pad}if {test}:")
-                self.body(level + 1, variables, 0)
+                self.guard(level, variables, budget)
             elif kind == "local":
                 name = self.fresh()
                 self.lines.append(f"{pad}{name} = {self.index(variables)}")
@@ -85,6 +81,14 @@ class Writer:
             else:
                 sign = "+=" if kind == "update" else "="
                 self.lines.append(f"{pad}Y[{self.index(variables)}] {sign} {self.value(variables)}")
+
+    def guard(self, level: int, variables: list[str], budget: int) -> None:
+        v = self.r.choice(variables)
+        test = self.r.choice([
+            f"I[{v}] >= 0", f"I[{v}] >= 0 and I[{v}] < N", f"X[I[{v}]] > 0.5", f"{v} < n", f"J[{v}] != 0",
+        ])  # fmt: skip
+        self.lines.append(f"{'    ' * level}if {test}:")
+        self.body(level + 1, variables, 0)
 
     def loop(self, level: int, variables: list[str], budget: int) -> None:
         r, v = self.r, self.fresh()
@@ -108,6 +112,29 @@ class Writer:
         for _ in range(self.r.randint(1, 2)):
             self.loop(1, variables, 2)
         return HEADER + "\n".join(self.lines) + "\n"
+
+
+class Nested(Writer):
+    """Programs with loops below conditions, and with conditions that take loops apart."""
+
+    def guard(self, level: int, variables: list[str], budget: int) -> None:
+        r, v, u = self.r, self.r.choice(variables), self.r.choice(variables)
+        test = r.choice([
+            f"I[{v}] >= 0", f"I[{v}] >= 0 and I[{v}] < M", f"J[{v}] > {r.randint(0, 2)}", f"{v} < n",
+            f"{v} == {r.randint(0, 9)}", f"{v} == {r.randint(0, 9)} and X[{v}] > 0.3", f"X[{v}] > 0.3 and {u} < M - 1",
+            f"{v} > {r.randint(0, 3)} and I[{u}] != {v}", f"{v} == {u}", f"{v} == {u} + 1 and X[{v}] > 0.2",
+        ])  # fmt: skip
+        self.lines.append(f"{'    ' * level}if {test}:")
+        outer = r.choice(variables)
+        if budget and r.random() < 0.6:
+            self.loop(level + 1, variables, budget)
+        elif r.random() < 0.3:
+            name = self.fresh()
+            bounds = r.choice([f"P[{outer}], P[{outer}] + 2", f"I[{outer}]", f"P[I[{outer}]]", f"L[J[{outer}]]"])
+            self.lines.append(f"{'    ' * (level + 1)}for {name} in range({bounds}):")
+            self.body(level + 2, [*variables, name], 0)
+        else:
+            self.body(level + 1, variables, 0)
 
 
 def arguments_for(seed: int) -> dict[str, Any]:
@@ -155,10 +182,10 @@ def literal(a: np.ndarray) -> str:
     return ", ".join(float(x).hex() + "f" if a.dtype.kind == "f" else str(int(x)) for x in a.reshape(-1)) or "0"
 
 
-def sanitised(operator: Any, scop: Any, given: dict[str, Any], folder: Path) -> tuple[int, np.ndarray]:
-    """Status and result of the C99 file, each array in memory of its own. Raises `AssertionError` with what gcc or the
-    address sanitiser has to say."""
-    source = next(p for k, p in operator.build(folder, ["c", "h"], checks=True).items() if k == "c")
+def sanitised(operator: Any, scop: Any, given: dict[str, Any], folder: Path, checks: bool) -> tuple[int, np.ndarray]:
+    """Status (0 without `checks`) and result of the C99 file, each array in memory of its own. Raises `AssertionError`
+    with what gcc or the address sanitiser has to say."""
+    source = next(p for k, p in operator.build(folder, ["c", "h"], checks=checks).items() if k == "c")
     values = bind_sizes(scop, {n: np.shape(given[n]) for n in scop.args})
     types = {"f": "float", "i": "int{}_t", "u": "uint{}_t"}
     lines = ['#include "program.h"', "#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>",
@@ -191,9 +218,9 @@ def sanitised(operator: Any, scop: Any, given: dict[str, Any], folder: Path) -> 
     return int(status), np.array([float.fromhex(x) for x in rest], np.float32)
 
 
-def check(seed: int, sanitise: bool) -> str:
+def check(seed: int, sanitise: bool, writer: type[Writer] = Writer) -> str:
     """Run one program every way: `inside`, `outside`, or `refused` by the front end."""
-    source = Writer(seed).source()
+    source = writer(seed).source()
     given = arguments_for(seed)
     operator = made(source, f"<bounds {seed}>")
     try:
@@ -202,6 +229,8 @@ def check(seed: int, sanitise: bool) -> str:
         return "refused"
     expected, result = outcome(operator.python, given)
     ways = {"llvm": compile_operator(scop, threads=1), "interp": compile_operator(scop, backend="interp", threads=1)}
+    if expected is None:
+        ways["unchecked"] = compile_operator(scop, backend="interp", threads=1, checks=False)
     for way, kernel in ways.items():
         error, got = outcome(kernel, given)
         assert (error is None) == (expected is None), (
@@ -213,12 +242,14 @@ def check(seed: int, sanitise: bool) -> str:
             assert error is not None and not 0 <= error.index < error.size, f"seed {seed}, {way}: {error}"
             if all(c.how == "before" for c in kernel.function.checks):
                 np.testing.assert_array_equal(got, given["Y"], err_msg=f"seed {seed}, {way}: half written\n{source}")
-    if sanitise:
+    for checks in (True, False) if sanitise else ():
+        if not checks and expected is not None:
+            continue
         with tempfile.TemporaryDirectory(prefix="polyc-bounds-") as folder:
             try:
-                status, got = sanitised(operator, scop, given, Path(folder))
+                status, got = sanitised(operator, scop, given, Path(folder), checks)
             except AssertionError as error:
-                raise AssertionError(f"seed {seed}: {error}\n{source}") from None
+                raise AssertionError(f"seed {seed}, checks={checks}: {error}\n{source}") from None
         assert (status == 2) == (expected is not None), (
             f"seed {seed}: C returns {status}, Python {expected!r}\n{source}"
         )
@@ -232,14 +263,16 @@ def main() -> int:
     parser.add_argument("count", type=int)
     parser.add_argument("seed", type=int)
     parser.add_argument("--every", type=int, default=1, help="build every N-th program with the address sanitiser")
+    parser.add_argument("--nested", action="store_true", help="loops below conditions")
     given = parser.parse_args()
+    writer = Nested if given.nested else Writer
     if shutil.which("gcc") is None:
         print("gcc is missing: no program is built with the address sanitiser", file=sys.stderr)
     found = {"inside": 0, "outside": 0, "refused": 0, "wrong": 0}
     start = time.perf_counter()
     for k in range(given.count):
         try:
-            found[check(given.seed + k, k % given.every == 0 and shutil.which("gcc") is not None)] += 1
+            found[check(given.seed + k, k % given.every == 0 and shutil.which("gcc") is not None, writer)] += 1
         except (AssertionError, polyc.PolycError, subprocess.SubprocessError) as error:
             found["wrong"] += 1
             print(f"seed {given.seed + k}: {type(error).__name__}: {error}", flush=True)

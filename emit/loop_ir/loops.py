@@ -231,9 +231,10 @@ class Store(Stmt):
     `origin` is kept by all passes, for people who look at the code. `asynchronous`: a copy from an array to
     shared memory that is in place after the thread's next barrier that waits for copies, not before.
 
-    Until the loops are proved, `checked` is the same store with the checks of its accesses, which takes the place of
-    this one (`polyc.emit.lowering.checks`), and of the condition directly around it if it is `predicated`. `rare`: an
-    update that hardly ever happens, for which a loop keeps nothing in registers.
+    `predicated`: the condition directly around it is the statement's, until passes change the loops. Until the loops
+    are proved, `checked` is the same store with the checks of its accesses, which takes the place of this one and of
+    the statement's condition (`polyc.emit.lowering.checks`). `rare`: an update that hardly ever happens, for which a
+    loop keeps nothing in registers.
     """
 
     array: str

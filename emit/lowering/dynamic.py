@@ -79,7 +79,9 @@ class _Bounds:
             enforced |= covered
             bound |= {s.var}
         if isinstance(s, Store):
-            return self.guarded(s, enforced)
+            return self.guarded(s, s, enforced)
+        if isinstance(s, If) and isinstance(s.then, Store) and s.then.predicated:
+            return self.guarded(s.then, s, enforced)  # Python comes to the condition in the loops only
         return with_bodies(s, tuple(self.visit(b, enforced, bound) for b in s.bodies()))
 
     def loop(
@@ -158,8 +160,9 @@ class _Bounds:
                 return sign, shift
         return None
 
-    def guarded(self, store: Store, enforced: frozenset[tuple[str, str]]) -> Stmt:
-        out: Stmt = store
+    def guarded(self, store: Store, instance: Stmt, enforced: frozenset[tuple[str, str]]) -> Stmt:
+        """All of a store's `instance` below the bounds that no loop takes care of."""
+        out = instance
         for condition in reversed(self.missing(store, enforced)):
             out = If(condition, out)
         return out

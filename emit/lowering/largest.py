@@ -14,7 +14,7 @@ import islpy as isl
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, If, Stmt, Store
 from polyc.poly.certificates import Site, all_of, negated, type_range
 from polyc.poly.dtypes import BY_NAME, DType, bool_, i64
-from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Var, const_int
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Var, const_int
 from polyc.poly.scop import Array, DynamicBound
 
 LIMIT = (1 << 31) - 1  # sums and multiples of numbers up to here stay within 64 bits
@@ -65,6 +65,9 @@ class Largest:
             return const_int(0), top
         if isinstance(e, Cast) and e.dtype.is_int and e.a.dtype.is_int:
             return self.fitting(self.bounds(e.a, dynamic, domain), e.dtype)
+        if isinstance(e, Select):
+            (a, b), (c, d) = self.bounds(e.a, dynamic, domain), self.bounds(e.b, dynamic, domain)
+            return Binary("min", a, c, i64), Binary("max", b, d, i64)
         if isinstance(e, Binary) and e.op in ("+", "-", "*"):
             (a, b), (c, d) = self.bounds(e.a, dynamic, domain), self.bounds(e.b, dynamic, domain)
             if e.op == "+":

@@ -74,15 +74,15 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
         if plan is None:
             return write_out(with_exits(real_bounds(fn, scop, tree), scop))
-        fn = bounds.expanded(early_ends(fn, scop))
-        fn = with_exits(real_bounds(fn, plan.scop(scop), tree), plan.scop(scop))
+        fn = bounds.expanded(real_bounds(early_ends(fn, scop), plan.scop(scop), tree))
+        fn = with_exits(fn, plan.scop(scop))
         if (only := plan.of_first()) is not None and plan.first is not None:
             fn = plan.after([checks_alone(s, only) for s, _ in plan.first.scops], fn)
         return write_out(plan.finished(fn))
 
     def checks_alone(first: Scop, only: bounds.Plan) -> Function:
-        checks = bounds.expanded(proven(first, build_loops(first, first.tree, name, gpu, checks=only)))
-        return real_bounds(checks, only.scop(first), first.tree)
+        fn = proven(first, build_loops(first, first.tree, name, gpu, checks=only))
+        return bounds.expanded(real_bounds(fn, only.scop(first), first.tree))
 
     def limited_loops(loose: bool) -> Function:
         fn = loops(loose)
@@ -274,8 +274,8 @@ class _Walker:
         )
         if self.checks is not None:
             safe = self.checks.placed(stmt, store, place, self.names.fresh)
-            store = replace(store, checked=safe, predicated=safe is not None and stmt.predicate is not None)
-        return store if stmt.predicate is None else If(place(stmt.predicate), store)
+            store = replace(store, checked=safe)
+        return store if stmt.predicate is None else If(place(stmt.predicate), replace(store, predicated=True))
 
     def placed(self, expr: Expr, iters: Mapping[str, Expr], plan: AccessPlan, scope: _Scope) -> Expr:
         """`expr` of a statement with iterators replaced and promoted accesses redirected."""

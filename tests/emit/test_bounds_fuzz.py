@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent))
-from bounds_fuzz import check
+from bounds_fuzz import Nested, check
 
 
 @pytest.mark.parametrize("seed", (16, 17, 19, 20, 21, 22, 23, 70005))
 def test_random_programs_agree_on_what_is_outside(seed: int) -> None:
     check(seed, sanitise=False)
+
+
+@pytest.mark.parametrize("seed", (3, 8, 21))
+def test_random_programs_with_loops_below_conditions(seed: int) -> None:
+    check(seed, sanitise=False, writer=Nested)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

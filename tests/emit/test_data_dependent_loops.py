@@ -16,6 +16,7 @@ import polyc
 from polyc.emit.loop_ir.printer import to_text
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import host
+from polyc.graph_driver.compile_operator import compile_operator
 
 CONDITIONS = (
     "k % 2 == 0", "(k + 1) % 3 == 0", "j < k + 1", "k != j", "2 * k > j + N", "k // 2 == j", "j + k < N",
@@ -118,3 +119,60 @@ def test_a_step_starts_at_the_first_value_of_its_phase() -> None:
     scop = operator("k % 2 == 1", RANGES[0], "k").scop()
     text = to_text(lower(scop, scop.tree, "kernel", host()))
     assert "for k in range(ptr[i] + (ptr[i] + 1) % 2, ptr[i + 1], 2):" in text
+
+
+BELOW = {
+    "a bound below a condition": """
+        if J[i] >= 0:
+            for k in range(ptr[J[i]], ptr[J[i] + 1]):
+                A[i] += V[k]""",
+    "bounds below two conditions": """
+        if J[i] >= 0:
+            for k in range(ptr[J[i]]):
+                if V[k] > 0:
+                    for l in range(ptr[k], ptr[k] + 1):
+                        A[i] += V[l]""",
+    "otherwise": """
+        if J[i] < 0:
+            A[i] += 1
+        else:
+            for k in range(2, ptr[J[i]]):
+                A[i] += V[k]""",
+    "a condition on one value": """
+        for k in range(ptr[i], ptr[i + 1]):
+            if k == 6 and V[k] > 0:
+                A[i] += 1""",
+    "a condition in a part of a loop": """
+        for k in range(ptr[i], ptr[i + 1]):
+            for l in range(ptr[k]):
+                if k == 3 and V[k] > 0:
+                    A[i] += 1
+                if k == 6 and l == 2 and V[k] > 0:
+                    A[i] += 2""",
+    "bounds that the loop changes": """
+        last[i] = ptr[i]
+        if J[i] >= 0:
+            for k in range(last[J[i]]):
+                last[i] += 1
+                A[i] += V[k]""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize("body", BELOW.values(), ids=BELOW)
+def test_conditions_and_bounds_are_read_as_python_reads_them(body: str, checks: bool) -> None:
+    """The first that does not hold ends the reading: what comes after may not exist."""
+    op = compiled(f"""{HEADER}
+N, M = dims("N M")
+def kernel(J: i32[N], ptr: i64[N + 1], V: f64[M], A: inout(f64[N]), last: inout(i64[N])):
+    for i in range(N):{body}
+""")
+    J = np.array([-1, 2, -100, 0, 3], np.int32)
+    ptr = np.array([0, 1, 1, 3, 4, 5])
+    V = np.array([1.0, -2.0, 3.0, 4.0, 5.0])
+    wanted = np.zeros(5)
+    op.python(J, ptr, V, wanted, np.zeros(5, np.int64))
+    for backend in ("interp", "llvm"):
+        A = np.zeros(5)
+        compile_operator(op.scop(), backend=backend, threads=1, checks=checks)(J, ptr, V, A, np.zeros(5, np.int64))
+        np.testing.assert_array_equal(A, wanted)
