@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan, Step, is_record
 
 if TYPE_CHECKING:
     from polyc.graph_driver.model import Model
@@ -43,6 +43,8 @@ def _dying(plan: Plan) -> dict[int, list[tuple[int, int]]]:
     """Bytes of the arena that nobody needs any more after each step."""
     found: dict[int, list[tuple[int, int]]] = {}
     for t in plan.lifetimes:
+        if is_record(t.name):
+            continue  # looked at after the last step
         begin = plan.offset_of(t.name)
         found.setdefault(t.last, []).append((begin, begin + t.size))
     return found
