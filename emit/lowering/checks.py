@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
+from polyc.emit.loop_ir.loops import walk as stmts
 from polyc.emit.loop_ir.rewrite import Names, binders, with_bodies
 from polyc.emit.lowering.checks_first import First, checks_first
+from polyc.emit.lowering.dynamic import Entry
 from polyc.emit.lowering.straight_lines import registers
 from polyc.poly.certificates import TRUE, Site, all_of, demanded, negated, open_sites, within
 from polyc.poly.dtypes import DType, bool_, u64
@@ -31,6 +33,7 @@ from polyc.poly.expr import (
     const_int,
     loads,
     rewrite,
+    substitute,
     walk,
 )
 from polyc.poly.scop import DynamicBound, Scop, Statement
@@ -62,7 +65,7 @@ class Plan:
     only: Mapping[str, int] | None = None
 
     def scop(self, scop: Scop) -> Scop:
-        """The Scop whose data-dependent bounds are safe: where they cannot be read, one iteration runs and says so."""
+        """The Scop whose data-dependent bounds are safe: where they cannot be read, the loop is empty."""
         safe = {n: replace(s, dynamic=_safe_bounds(s, self.sites[n])) for n, s in scop.statements.items()
                 if n in self.sites}  # fmt: skip
         return replace(scop, statements={**scop.statements, **safe})
@@ -75,6 +78,21 @@ class Plan:
             return None
         instance = _Instance(self, s, store, place, fresh)
         return instance.whole() if self.only is None else instance.check(self.only[s.name])
+
+    def entry(self, scop: Scop, fn: Function) -> Entry:
+        """The checks of what the bounds of data-dependent loops of `fn` read, for `real_bounds`."""
+        inner = [binders(s.checked) for s in stmts(fn.body) if isinstance(s, Store) and s.checked is not None]
+        names = Names({*fn.params, *(b.name for b in fn.buffers), self.record}.union(binders(fn.body), *inner))
+
+        def check(store: Store, iterator: str, values: Mapping[str, Expr]) -> Stmt | None:
+            assert store.instance is not None
+            s = scop.statements[store.instance[0]]
+            if s.name not in self.sites:
+                return None
+            bound = next(b for b in s.dynamic if b.iter == iterator)
+            return _Instance(self, s, store, lambda e: substitute(e, values), names.fresh).enter(bound)
+
+        return check
 
     def of_first(self) -> Plan | None:
         """The plan of the Scops of checks."""
@@ -150,10 +168,6 @@ class _Instance:
     def whole(self) -> Stmt:
         s = self.stmt
         reached: Expr = TRUE
-        for bound in s.dynamic:
-            for e in (bound.lo, bound.hi):
-                if self.has_sites(e):
-                    _, reached = self.value(e, reached)
         if s.predicate is not None:
             holds, reached = self.value(s.predicate, reached)
             reached = self.both(reached, holds)
@@ -165,6 +179,14 @@ class _Instance:
         assert isinstance(to, Load)
         out: Stmt = replace(self.store, array=to.array, index=to.index, value=self.place(value))
         return self.around(out if reached == TRUE else If(reached, out))
+
+    def enter(self, bound: DynamicBound) -> Stmt | None:
+        """The checks of what the bounds of a loop read."""
+        reached: Expr = TRUE
+        for e in (bound.lo, bound.hi):
+            if self.has_sites(e):
+                _, reached = self.value(e, reached)
+        return self.around(Block(())) if self.steps else None
 
     def check(self, number: int) -> Stmt:
         """One check alone."""
@@ -304,8 +326,8 @@ def _safe_bounds(s: Statement, sites: Sequence[tuple[int, Site]]) -> tuple[Dynam
         if valid == TRUE:
             return b
         lo, hi = safe.value(b.lo), safe.value(b.hi)
-        none, one = Const(0, lo.dtype), Const(1, hi.dtype)
-        return DynamicBound(b.iter, Select(valid, lo, none, lo.dtype), Select(valid, hi, one, hi.dtype))
+        lo, hi = (Select(valid, e, _zero(e.dtype), e.dtype) for e in (lo, hi))
+        return DynamicBound(b.iter, lo, hi)
 
     return tuple(bound(b) for b in s.dynamic)
 

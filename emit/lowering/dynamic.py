@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
 from polyc.emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
-from polyc.emit.loop_ir.loops import For, Function, If, Stmt, Store
+from polyc.emit.loop_ir.loops import Block, For, Function, If, Stmt, Store
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.errors import BuildError
@@ -27,14 +27,19 @@ from polyc.poly.tree import Band, Member, Node, loop_dim
 from polyc.poly.tree import walk as walk_tree
 
 Bounds = tuple[Expr, Expr]
+Entry = Callable[[Store, str, Mapping[str, Expr]], Stmt | None]
 
 
 class UnknownEnd(BuildError):
     """The end of a data-dependent loop cannot be computed where the loop begins."""
 
 
-def real_bounds(fn: Function, scop: Scop, tree: Node) -> Function:
+def real_bounds(fn: Function, scop: Scop, tree: Node, entry: Entry | None = None) -> Function:
     """Replace the static bounds of data-dependent loops and guard what they do not cover.
+
+    `entry(store, iterator, values)` gives what runs before the bounds of the loop over a dynamic `iterator` of the
+    store's statement are read, for the `values` of the iterators outside: Python reads the bounds once, whether or not
+    an iteration follows.
 
     Raises:
         UnknownEnd: a transformation left a loop over a dynamic iterator without an end.
@@ -42,7 +47,7 @@ def real_bounds(fn: Function, scop: Scop, tree: Node) -> Function:
     if not any(s.dynamic for s in scop.statements.values()):
         return fn
     members = {m.name: m for n in walk_tree(tree) if isinstance(n, Band) for m in n.members}
-    return replace(fn, body=_Bounds(scop, members).visit(fn.body, frozenset(), frozenset(fn.params)))
+    return replace(fn, body=_Bounds(scop, members, entry).visit(fn.body, _Around(), frozenset(fn.params)))
 
 
 @dataclass
@@ -67,26 +72,43 @@ class _Wish:
         return lo, hi
 
 
+Pairs = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _Around:
+    """(Statement, iterator) pairs: `enforced` are those whose bounds a loop around takes care of, `entered` those
+    whose bounds something around has looked at."""
+
+    enforced: Pairs = frozenset()
+    entered: Pairs = frozenset()
+
+
 class _Bounds:
-    def __init__(self, scop: Scop, members: Mapping[str, Member]) -> None:
+    def __init__(self, scop: Scop, members: Mapping[str, Member], entry: Entry | None) -> None:
         self.scop = scop
         self.members = members
+        self.entry = entry
 
-    def visit(self, s: Stmt, enforced: frozenset[tuple[str, str]], bound: frozenset[str]) -> Stmt:
-        """`enforced`: (statement, iterator) pairs that a loop around takes care of."""
+    def visit(self, s: Stmt, around: _Around, bound: frozenset[str]) -> Stmt:
         if isinstance(s, For):
-            s, covered = self.loop(s, enforced, bound)
-            enforced |= covered
-            bound |= {s.var}
+            return self.loop(s, around, bound)
         if isinstance(s, Store):
-            return self.guarded(s, s, enforced)
+            return self.guarded(s, s, around)
         if isinstance(s, If) and isinstance(s.then, Store) and s.then.predicated:
-            return self.guarded(s.then, s, enforced)  # Python comes to the condition in the loops only
-        return with_bodies(s, tuple(self.visit(b, enforced, bound) for b in s.bodies()))
+            return self.guarded(s.then, s, around)  # Python comes to the condition in the loops only
+        return with_bodies(s, tuple(self.visit(b, around, bound) for b in s.bodies()))
 
-    def loop(
-        self, loop: For, enforced: frozenset[tuple[str, str]], bound: frozenset[str]
-    ) -> tuple[For, set[tuple[str, str]]]:
+    def loop(self, loop: For, around: _Around, bound: frozenset[str]) -> Stmt:
+        inside, first, around = self.narrowed(loop, around, bound)
+        inside = replace(inside, body=self.visit(inside.body, around, bound | {loop.var}))
+        return Block((*first, inside)) if first else inside
+
+    def narrowed(self, loop: For, around: _Around, bound: frozenset[str]) -> tuple[For, list[Stmt], _Around]:
+        """The loop with its real bounds, what runs before it, and what is known in it."""
+        enforced = around.enforced
+        first: dict[tuple[str, Expr | None], Stmt] = {}
+        entered: set[tuple[str, str]] = set()
         wanted: dict[Bounds, _Wish] = {}
         complete = True
         for store, conditions in reached(loop.body):
@@ -100,16 +122,22 @@ class _Bounds:
                 known += [c for c in self.missing(store, enforced, b.iter) if variables(c) <= bound]
                 wish = wanted.setdefault(self.by_loops(stmt, b), _Wish())
                 wish.keys.add((stmt.name, b.iter))
-                wish.forms.append((_all_of(known), bounds))
+                when = _all_of(known)
+                wish.forms.append((when, bounds))
+                check = None if self.entry is None else self.entry(store, b.iter, self.values(store))
+                if check is not None:
+                    entered.add((stmt.name, b.iter))
+                    first.setdefault((stmt.name, when), check if when is None else If(when, check))
         if not wanted or not complete:
             if not loop_ends(loop):
                 raise UnknownEnd(f"the data-dependent loop '{loop.loop}' was transformed: its end is not known")
-            return loop, set()
+            return loop, [], around
         (lo, hi), *others = [wish.bounds() for wish in wanted.values()]
         for low, high in others:
             lo, hi = Binary("min", lo, low, i64), Binary("max", hi, high, i64)
         covered = set() if others else next(iter(wanted.values())).keys
-        return narrowed(loop, lo, hi), covered
+        inside = _Around(enforced | covered, around.entered | entered)
+        return narrowed(loop, lo, hi), list(first.values()), inside
 
     def by_loops(self, stmt: Statement, b: DynamicBound) -> Bounds:
         """The bounds with loops in place of the statement's iterators, to compare statements. A loop
@@ -126,7 +154,7 @@ class _Bounds:
         """The bounds on the loop's variable by which it runs over a dynamic iterator of `store`."""
         assert store.instance is not None
         stmt = self.scop.statements[store.instance[0]]
-        values = dict(zip(stmt.iters, store.instance[1]))
+        values = self.values(store)
         for b in stmt.dynamic:
             time = self.runs_over(loop.loop, stmt, b.iter)
             if time is None:
@@ -160,20 +188,31 @@ class _Bounds:
                 return sign, shift
         return None
 
-    def guarded(self, store: Store, instance: Stmt, enforced: frozenset[tuple[str, str]]) -> Stmt:
+    def values(self, store: Store) -> dict[str, Expr]:
+        """The values of the iterators of a store's statement."""
+        assert store.instance is not None
+        return dict(zip(self.scop.statements[store.instance[0]].iters, store.instance[1]))
+
+    def guarded(self, store: Store, instance: Stmt, around: _Around) -> Stmt:
         """All of a store's `instance` below the bounds that no loop takes care of."""
+        if store.instance is None:
+            return instance
+        stmt, values = self.scop.statements[store.instance[0]], self.values(store)
         out = instance
-        for condition in reversed(self.missing(store, enforced)):
-            out = If(condition, out)
+        for b in reversed(stmt.dynamic):
+            if (stmt.name, b.iter) in around.enforced:
+                continue
+            out = If(_within(b, values), out)
+            if self.entry is not None and (stmt.name, b.iter) not in around.entered:
+                check = self.entry(store, b.iter, values)
+                out = out if check is None else Block((check, out))
         return out
 
-    def missing(self, store: Store, enforced: frozenset[tuple[str, str]], until: str | None = None) -> list[Expr]:
-        """The conditions on the dynamic iterators (those outside `until`) of a store that no loop
-        takes care of; each may be read only where the ones before it hold."""
-        if store.instance is None:
-            return []
-        stmt = self.scop.statements[store.instance[0]]
-        values = dict(zip(stmt.iters, store.instance[1]))
+    def missing(self, store: Store, enforced: Pairs, until: str) -> list[Expr]:
+        """The conditions on the dynamic iterators outside `until` of a store that no loop takes care of; each may be
+        read only where the ones before it hold."""
+        assert store.instance is not None
+        stmt, values = self.scop.statements[store.instance[0]], self.values(store)
         bounds = itertools.takewhile(lambda b: b.iter != until, stmt.dynamic)
         return [_within(b, values) for b in bounds if (stmt.name, b.iter) not in enforced]
 

@@ -74,7 +74,8 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
         if plan is None:
             return write_out(with_exits(real_bounds(fn, scop, tree), scop))
-        fn = bounds.expanded(real_bounds(early_ends(fn, scop), plan.scop(scop), tree))
+        fn = early_ends(fn, scop)
+        fn = bounds.expanded(real_bounds(fn, plan.scop(scop), tree, plan.entry(scop, fn)))
         fn = with_exits(fn, plan.scop(scop))
         if (only := plan.of_first()) is not None and plan.first is not None:
             fn = plan.after([checks_alone(s, only) for s, _ in plan.first.scops], fn)

@@ -397,3 +397,34 @@ def test_explain_names_every_access() -> None:
         "val[j]": "checked before", "col[j]": "checked before", "x[i64(col[j])]": "checked inside",
     }  # fmt: skip
     assert {c.how for c in certificates(spmv.scop(), checks=False)} == {"proven", "not checked"}
+
+
+@pytest.mark.parametrize("first", ["k > 0", "k == 4", "k % 2 == 1", "k > 9", "k == 2 or k == 4"])
+def test_the_end_of_a_loop_is_read_whether_or_not_an_iteration_follows(first: str) -> None:
+    """The positions are computed, so the loops check them; none of the iterations left may be the first."""
+    summed = op.from_source(f"""
+from polyc import dims, empty, f32, i32, inout, op
+N, M = dims("N M")
+@op
+def summed(J: i32[N], ptr: i32[M], V: f32[M], A: inout(f32[N])):
+    at = empty(N, i32)
+    at[0] = J[0]
+    for c in range(1, N):
+        at[c] = at[c - 1] + J[c]
+    for i in range(N):
+        for k in range(ptr[at[i]]):
+            if {first}:
+                A[i] += V[k]
+""")
+    ptr, V = np.array([1, 3, 4, 5, 5], np.int32), np.arange(5, dtype=np.float32)
+    kernels = [compile_operator(summed.scop(), backend=b, threads=1) for b in ("llvm", "interp")]
+    inside, outside = np.array([0, 1, 1, 2], np.int32), np.array([0, 1, 1, 100], np.int32)
+    wanted = np.zeros(4, np.float32)
+    summed.python(inside, ptr, V, wanted)
+    for run in kernels:
+        A = np.zeros(4, np.float32)
+        run(inside, ptr, V, A)
+        np.testing.assert_array_equal(A, wanted)
+    for run in (summed.python, *kernels):
+        with pytest.raises(BoundsError, match="index 102 is out of bounds for axis 0 of 'ptr' with size 5"):
+            run(outside, ptr, V, np.zeros(4, np.float32))
