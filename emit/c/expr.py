@@ -15,7 +15,7 @@ from polyc.emit.c import vector as c_vector
 from polyc.emit.c.types import MASK_BITS, c_type
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
 from polyc.emit.passes import columns
-from polyc.emit.passes.simplify import simplify_expr
+from polyc.emit.passes.simplify import decided_by_type, simplify_expr
 from polyc.poly.dtypes import BY_NAME, DType, f32, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
@@ -183,6 +183,8 @@ class ExprPrinter:
             return self.lanewise(
                 e.op, e.dtype, operand, [e.a, e.b], lambda x: self._half_binary(e.op, x[0], x[1], operand, e.dtype)
             )
+        if e.op in COMPARISONS and e.lanes == 1 and operand.is_int and decided_by_type(e) is not e:
+            return self.expr(decided_by_type(e))  # compilers warn of such comparisons
         if e.op in COMPARISONS:
             return self._to_mask(self._compare(e), operand, e.lanes) if e.lanes > 1 else self._compare(e)
         if e.op == "-" and operand.is_float and _is_zero(e.a):

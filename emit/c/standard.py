@@ -18,7 +18,7 @@ from polyc.emit.c.plain import PLAIN
 from polyc.emit.c.source import StatementPrinter
 from polyc.emit.loop_ir import loops
 from polyc.emit.loop_ir.loops import Buffer, Function
-from polyc.emit.passes.simplify import simplify_expr
+from polyc.emit.passes.simplify import decided_by_type, simplify_expr
 from polyc.poly.dtypes import BY_NAME, DType, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Load, Unary, Var, walk
@@ -63,6 +63,8 @@ class VectorPrinter(StandardPrinter):
         if isinstance(e, Const) and e.dtype.name in ("i64", "u64"):
             return self._wide_number(int(e.value), e.dtype.name)
         if isinstance(e, Binary) and e.lanes == 1 and e.a.dtype.name == "i64":
+            if e.op in COMPARISONS and decided_by_type(e) is not e:
+                return super().expr(e)
             if e.op in COMPARISONS or (e.op in ("+", "-", "*") and (not self.wrapping or self.is_counter(e))):
                 return f"({self._operand(e.a, e.b)} {e.op} {self._operand(e.b, e.a)})"
             if e.op in ("min", "max", "//", "%"):

@@ -233,8 +233,6 @@ class _Exprs:
                 return self.comparison(e)
         if isinstance(e.a, Const) and isinstance(e.b, Const) and e.a.dtype.is_int and e.op in ("+", "-", "*"):
             return _wrapped(e)
-        if e.op in COMPARISONS and e.a.dtype.is_int:
-            return _by_type(e)
         return e
 
     def comparison(self, e: Binary) -> Expr:
@@ -325,8 +323,12 @@ def _logical(e: Binary) -> Expr:
     return e.a if e.a == e.b else e
 
 
-def _by_type(e: Binary) -> Expr:
-    """A comparison with a number that every value of the type passes or fails: `x < 0` of an unsigned `x`."""
+def decided_by_type(e: Binary) -> Expr:
+    """A comparison of integers with a number that every value of the type passes or fails, as a constant: `x < 0` of an
+    unsigned `x`.
+
+    No part of simplifying: the loops' proof looks for the conditions of the program as it wrote them.
+    """
     numbers = [int(x.value) if isinstance(x, Const) else None for x in (e.a, e.b)]
     if numbers == [None, None]:
         return e
