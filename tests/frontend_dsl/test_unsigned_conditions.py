@@ -1,5 +1,7 @@
-"""Conditions that an element's type decides (`x >= 0` of an unsigned `x`) stay in the loops, where their proof looks for
-them; only the text of C leaves them out, because compilers warn of them."""
+"""Conditions that an element's type decides (`x >= 0` of an unsigned `x`) stay in the loops, where the proof looks.
+
+Only the text of C leaves them out, because compilers warn of them.
+"""
 
 from __future__ import annotations
 
