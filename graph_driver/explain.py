@@ -23,13 +23,14 @@ SLOWEST = 12  # kernels whose times are listed
 
 def explain_schedule(
     schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int], prediction: Prediction | None = None,
-    machine: Machine | None = None,
+    machine: Machine | None = None, checks: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
 
     `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
     `prediction` is the cost model's (None: sizes are free, or it is for another machine); `machine` has the figures
-    that say what threads get (None: those of the target's data).
+    that say what threads get (None: those of the target's data). `checks` of accesses that are not proven: None is
+    unless `POLYC_CHECK=0`.
     """
     from polyc.scheduler.cost.model import nominal
     from polyc.scheduler.cost.shared_loops import shared_loops
@@ -56,16 +57,16 @@ def explain_schedule(
         "parallel_loops": list(schedule.parallel_loops()),
         "shared_loops": [x.data() | {"text": str(x)} for x in shared],
         "loops": _loops(schedule, target),
-        "accesses": _accesses(schedule.original),
+        "accesses": _accesses(schedule.original, checks),
     }  # fmt: skip
 
 
-def _accesses(scop: Scop) -> list[dict[str, Any]]:
+def _accesses(scop: Scop, checks: bool | None) -> list[dict[str, Any]]:
     """What keeps each access inside its array."""
     from polyc.emit.certificates import certificates
     from polyc.emit.lowering.checks import wanted
 
-    found = certificates(scop, wanted(None))
+    found = certificates(scop, wanted(checks))
     return [
         {"array": c.array, "access": c.access, "write": c.write, "line": c.line, "certificate": c.how, "text": str(c)}
         for c in found

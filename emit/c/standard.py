@@ -21,7 +21,7 @@ from polyc.emit.loop_ir.loops import Buffer, Function
 from polyc.emit.passes.simplify import decided_by_type, simplify_expr
 from polyc.poly.dtypes import BY_NAME, DType, i64
 from polyc.poly.errors import BuildError
-from polyc.poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Load, Unary, Var, walk
+from polyc.poly.expr import COMPARISONS, Binary, Cast, Const, Expr, Load, Select, Unary, Var, walk
 
 STACK_BYTES = 65536  # a larger array inside a parallel loop comes from the heap
 FAILED = "polyc_failed"  # set where there is no memory inside of a parallel loop
@@ -91,6 +91,11 @@ class VectorPrinter(StandardPrinter):
 
     def index(self, e: Expr) -> str:
         return without_parentheses(super().index(e)) if not isinstance(e, Const) else str(int(e.value))
+
+    def compared(self, e: Expr) -> str:
+        """An index on one side of a comparison: only what binds tighter goes without parentheses."""
+        loose = isinstance(e, Select) or (isinstance(e, Binary) and e.op not in ("+", "-", "*", "min", "max"))
+        return super().index(e) if loose else self.index(e)
 
     def condition(self, e: Expr) -> str:
         """The condition of an `if`, which brings its own parentheses."""
@@ -168,7 +173,7 @@ class StandardBody(StatementPrinter):
         until = "" if stmt.until is None else f" && !({self.printer.condition(stmt.until)})"
         head = For(
             f"int64_t {stmt.var} = {self.printer.index(stmt.lo)}",
-            f"{stmt.var} < {self.printer.index(stmt.hi)}{until}",
+            f"{stmt.var} < {self.printer.compared(stmt.hi)}{until}",
             f"{stmt.var} += {stmt.step}",
             Block(self.block(stmt.body)),
         )

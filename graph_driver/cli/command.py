@@ -207,7 +207,8 @@ def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:
     )  # fmt: skip
     p.add_argument(
         "--no-checks", action="store_true",
-        help="no checks of indices: one outside chooses the nearest element (default: an error that names the node)",
+        help="no checks of what data decide (default: an error): in a model an index outside chooses the nearest "
+        "element, in an operator an access outside is undefined",
     )  # fmt: skip
     p.add_argument("--tasks", action="store_true", help="with threads: independent steps at the same time")
     p.add_argument("--fast-math", action="store_true", help="allow algebraic rules that change rounding, NaN or -0")

@@ -34,7 +34,7 @@ def explain_command(arguments: argparse.Namespace) -> int:
 
 
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
-    refuse_model_options(arguments)
+    refuse_model_options(arguments, checks=True)
     from polyc.emit import targets
     from polyc.graph_driver.calibration import this_machine
     from polyc.graph_driver.compile_operator import resolve_target
@@ -50,7 +50,8 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     work = work_of(found.original, machine) if targets.obstacle(machine) is None else None
     here = this_machine(machine) if targets.obstacle(machine) is None else None
     prediction = None if work is None or here is None else predict(work, here, threads)
-    return explain_schedule(found, machine, threads, sizes, prediction, here)
+    checks = False if arguments.no_checks else None
+    return explain_schedule(found, machine, threads, sizes, prediction, here, checks)
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:

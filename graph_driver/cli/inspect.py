@@ -37,7 +37,7 @@ class UsageError(PolycError):
 OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
     "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost", "planner": None, "tasks": False,
     "keep_op_borders": False, "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None, "measure": False,
-    "layouts": "auto", "strict_annotations": False, "no_checks": False,
+    "layouts": "auto", "strict_annotations": False,
 }  # fmt: skip
 
 
@@ -45,14 +45,16 @@ DIGITS = re.compile(r"[0-9]{1,40}")
 """A number on the command line. `str.isdigit` also takes what `int` does not."""
 
 
-def refuse_model_options(arguments: argparse.Namespace) -> None:
+def refuse_model_options(arguments: argparse.Namespace, checks: bool = False) -> None:
     """Raises `UsageError` for an option that would have no effect on an operator (or on one for a GPU), and for a
-    target that does not exist."""
+    target that does not exist. `checks`: whether the command shows code, in which `--no-checks` can be seen."""
     check_target(arguments)
     if is_gpu(arguments.target):
         for name in ("threads", "tuned"):
             if vars(arguments).get(name) is not None:
                 raise UsageError(f"--{name} is of a CPU, and {arguments.target} is none")
+    if vars(arguments).get("no_checks") and not checks:
+        raise UsageError(f"--no-checks has no effect on polyc {arguments.command} of an operator")
     for name, absent in OF_MODELS.items():
         if vars(arguments).get(name, absent) != absent:
             raise UsageError(f"--{name.replace('_', '-')} is for models, and {arguments.what} is an operator")
@@ -247,9 +249,10 @@ def text_of(path: Path, what: str) -> str:
 
 def operator_stage(
     op: Operator, stage: str, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
-    yaml: bool = False, threads: int | None = None,
+    yaml: bool = False, threads: int | None = None, checks: bool | None = None,
 ) -> str:  # fmt: skip
-    """The text of one stage of an operator; `yaml`: the schedule as a file to edit. `threads`: None is all cores.
+    """The text of one stage of an operator; `yaml`: the schedule as a file to edit. `threads`: None is all cores;
+    `checks` of accesses that are not proven: None is unless `POLYC_CHECK=0`.
 
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
@@ -274,7 +277,7 @@ def operator_stage(
         from polyc.poly.text import print_tree
 
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    return str(compile_operator(schedule.original, target, schedule, threads).source(stage))
+    return str(compile_operator(schedule.original, target, schedule, threads, checks=checks).source(stage))
 
 
 def document_of(

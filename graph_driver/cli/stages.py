@@ -25,7 +25,7 @@ from polyc.graph_driver.tuning import use
 def inspect_command(arguments: argparse.Namespace) -> int:
     """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page."""
     if is_operator(arguments.what):
-        refuse_model_options(arguments)
+        refuse_model_options(arguments, checks=True)
         given, op = parse_numbers(arguments.dim), load_operator(arguments.what)
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             with use.tuned(arguments.tuned):
@@ -34,7 +34,8 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         stage = arguments.stage or "scop"
         if arguments.yaml and stage != "schedule":
             raise UsageError("--yaml goes with --stage schedule")
-        about = (arguments.target, given, arguments.schedule, arguments.yaml, arguments.threads)
+        checks = False if arguments.no_checks else None
+        about = (arguments.target, given, arguments.schedule, arguments.yaml, arguments.threads, checks)
         with use.tuned(arguments.tuned):
             parts = [("", operator_stage(op, stage, *about))]
     else:

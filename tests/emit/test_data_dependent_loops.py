@@ -3,8 +3,12 @@ steps, the run-time bounds come on top."""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import linecache
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -176,3 +180,21 @@ def kernel(J: i32[N], ptr: i64[N + 1], V: f64[M], A: inout(f64[N]), last: inout(
         A = np.zeros(5)
         compile_operator(op.scop(), backend=backend, threads=1, checks=checks)(J, ptr, V, A, np.zeros(5, np.int64))
         np.testing.assert_array_equal(A, wanted)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_an_end_that_is_a_choice_ends_the_loop_in_c(tmp_path: Path) -> None:
+    """`k < (n > 2 ? n : 0)`, not `(k < n > 2) ? n : 0`, which ends where n is 0 only."""
+    op = compiled(f"""{HEADER}
+N = dims("N")
+def kernel(n: i32, A: inout(f64[N])):
+    if n > 2:
+        for k in range(n):
+            A[k] += k
+""")
+    source, shared = op.build(tmp_path, ["c", "h"])["c"], tmp_path / "kernel.so"
+    subprocess.run(["gcc", "-std=c99", "-shared", "-fPIC", "-o", str(shared), str(source), "-lm"], check=True)
+    library = ctypes.CDLL(str(shared))
+    A = np.zeros(5)
+    assert library.kernel(ctypes.c_int32(4), A.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(5)) == 0
+    np.testing.assert_array_equal(A, [0, 1, 2, 3, 0])

@@ -131,6 +131,21 @@ def test_options_are_taken_or_refused(polyc: Any, tmp_path: Path) -> None:
         assert code == 2 and err == f"polyc: {option[0]} is for models, and {MATMUL} is an operator\n"
 
 
+def test_checks_of_an_operator_are_left_out_where_asked(polyc: Any, tmp_path: Path) -> None:
+    path = tmp_path / "chosen.py"
+    path.write_text(
+        "from polyc import dims, f32, i32, inout, op\nN, M = dims('N M')\n@op\n"
+        "def chosen(X: f32[N], I: i32[M], Y: inout(f32[M])):\n    for i in range(M):\n        Y[i] = X[I[i]]\n"
+    )
+    for options, record, word in (((), True, "checked before"), (("--no-checks",), False, "not checked")):
+        code, text, _ = polyc("inspect", path, "--stage", "loops", *options)
+        assert code == 0 and ("bounds_record" in text) == record
+        code, text, _ = polyc("explain", path, *options)
+        assert code == 0 and f"(line 6, read): {word}" in text
+    code, _, err = polyc("tune", path, "--no-checks")
+    assert code == 2 and err == "polyc: --no-checks has no effect on polyc tune of an operator\n"
+
+
 def test_in_place_results_are_explained(polyc: Any, tmp_path: Path) -> None:
     from onnx import helper
     from tiny_models import model_of
