@@ -51,6 +51,9 @@ class CheckedArray(np.ndarray):
         _check(self, at)
         super().__setitem__(at, value)
 
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))  # the program knows it as an array
+
 
 def checked(array: np.ndarray[Any, Any], name: str = "") -> CheckedArray:
     """`array` with checked subscripts, over the same memory."""
@@ -66,13 +69,18 @@ def _check(array: CheckedArray, at: Any) -> None:
         for axis, (index, size) in enumerate(zip(at if type(at) is tuple else (at,), array.shape)):
             if not 0 <= index < size:
                 frame = sys._getframe(2)
-                if -size <= index < 0 and _written_negative(frame, axis):
+                if -size <= index < 0 and (_of_numpy(frame) or _written_negative(frame, axis)):
                     continue
                 name = array.given or _name_in(frame, array)
                 line, file = frame.f_lineno, frame.f_code.co_filename
                 raise BoundsError(_operator.get(), line, name, axis + array.skipped, int(index), size, f"{file}:{line}")
     except (TypeError, ValueError):
         return  # a slice or an array: NumPy knows
+
+
+def _of_numpy(frame: FrameType) -> bool:
+    """Whether NumPy's own Python code runs: it prints arrays by subscripts from the end."""
+    return str(frame.f_globals.get("__name__", "")).startswith("numpy.")
 
 
 def _written_negative(frame: FrameType, axis: int) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from polyc.emit.c.operator_file import Described
 from polyc.emit.c.plain import PLAIN
 from polyc.emit.c.standard import StandardHelpers, VectorPrinter
 from polyc.emit.interface import Parameter
-from polyc.poly.expr import Expr, Load, Var, const_int, substitute, walk
+from polyc.poly.expr import Expr, Load, Select, Var, const_int, substitute, walk
 from polyc.poly.scop import Scop
 
 DEFAULT_SIZE = 64
@@ -78,8 +80,16 @@ def index_limits(scop: Scop) -> dict[str, Expr]:
                         out.setdefault(x.array, scop.arrays[a.array].shape[axis])
         for bound in s.dynamic:
             for e in (bound.lo, bound.hi):
-                out |= {x.array: const_int(1) for x in walk(e) if isinstance(x, Load)}
+                out |= {x.array: const_int(1) for x in _chosen(e)}
     return out
+
+
+def _chosen(e: Expr) -> Iterator[Load]:
+    """The loads that make a value, without those that choose one."""
+    if isinstance(e, Load):
+        yield e
+    for part in (e.a, e.b) if isinstance(e, Select) else e.children():
+        yield from _chosen(part)
 
 
 def _count(p: Parameter, sizes: dict[str, Var]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from polyc import BoundsError, PolycError, dims, empty, f32, grid, i8, i32, i64, inout, op, u8, u32, u64, zeros
+from polyc.frontend_dsl.checked_arrays import checked
 from polyc.graph_driver.compile_operator import compile_operator
 
 N, M, K = dims("N M K")
@@ -428,3 +429,12 @@ def summed(J: i32[N], ptr: i32[M], V: f32[M], A: inout(f32[N])):
     for run in (summed.python, *kernels):
         with pytest.raises(BoundsError, match="index 102 is out of bounds for axis 0 of 'ptr' with size 5"):
             run(outside, ptr, V, np.zeros(4, np.float32))
+
+
+def test_arrays_are_printed_inside_plain_python() -> None:
+    """NumPy prints by subscripts from the end, which are none of the program's."""
+    X, Y = checked(np.arange(3.0), "X"), checked(np.zeros((2, 3)), "Y")
+    shown = (repr(X), str(X), f"{X}", np.array2string(X), repr(Y[:2]))
+    assert shown == ("array([0., 1., 2.])", *["[0. 1. 2.]"] * 3, "array([[0., 0., 0.],\n       [0., 0., 0.]])")
+    with pytest.raises(BoundsError):
+        X[-int(X.size)]
