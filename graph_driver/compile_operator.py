@@ -73,7 +73,8 @@ def compile_operator(
     from polyc.emit.compile import compile_kernel
 
     if isinstance(target, GpuTarget) or is_gpu(target):
-        return _compile_gpu(scop, target if isinstance(target, GpuTarget) else get_gpu(str(target)), schedule, sizes)
+        gpu = target if isinstance(target, GpuTarget) else get_gpu(str(target))
+        return _compile_gpu(scop, gpu, schedule, sizes, checks)
     if target == "c":
         target, backend = None, "c"
     targets.check_threads(threads)
@@ -114,12 +115,12 @@ def _tuned(scop: Scop, machine: Target, sizes: Mapping[str, int] | None, threads
 
 
 def _compile_gpu(
-    scop: Scop, target: GpuTarget, schedule: Schedule | None, sizes: Mapping[str, int] | None
+    scop: Scop, target: GpuTarget, schedule: Schedule | None, sizes: Mapping[str, int] | None, checks: bool | None
 ) -> Kernel:  # fmt: skip
     from polyc.emit.gpu.kernel import compile_gpu
 
     chosen = gpu_schedule(scop, target, sizes) if schedule is None else fitting(scop, schedule, sizes)
-    return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes)
+    return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes, checks=checks)
 
 
 def fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:

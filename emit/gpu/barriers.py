@@ -11,7 +11,8 @@ Asynchronous copies are in place when a barrier has waited for them: in launches
 and what a thread copied itself it may read only after one. Where a loop fetches several iterations ahead, those
 before it and at its end leave the groups of copies under way that the next iteration does not need.
 
-Conflicts between blocks, and those that no barrier can order, are refused.
+Conflicts between blocks, and those that no barrier can order, are refused. The record of violated accesses is left
+out: any thread may store to an element of it, any of these values may stay, and none of them is 0.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def place_barriers(fn: Function, scop: Scop) -> Function:
         BuildError: two blocks, or two threads at one place of the text, conflict; or a barrier
             would stand where only some threads of a block come.
     """
-    return each_launch(fn, scop, lambda launch, around: _Launch(launch, around).run())
+    record = fn.buffers[-1].name if fn.checks else None
+    return each_launch(fn, scop, lambda launch, around: _Launch(launch, around, record).run())
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +55,12 @@ class _Need:
 
 
 class _Launch:
-    def __init__(self, launch: Launch, around: Around) -> None:
+    def __init__(self, launch: Launch, around: Around, record: str | None) -> None:
         self.launch = launch
         self.blocks = len(launch.grid)
         self.ids = self.blocks + len(launch.threads)
         self.shared = {s.buffer.name for s in _shared(launch.body)}
-        self.touches = touches(launch, around)
+        self.touches = [t for t in touches(launch, around) if t.array != record]
         self.before: set[tuple[int, int]] = set()  # (id of a Block, number of the child that comes after)
         self.at_end: set[int] = set()  # ids of loops
         self.copies = any(isinstance(s, Store) and s.asynchronous for s in walk(launch.body))

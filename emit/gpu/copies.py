@@ -67,11 +67,13 @@ def cooperative(
     if lanes > 1:
         body = _by_lanes(order, trips, lanes, [*guards, *conditions], store, known)
     if total == 1:
-        body = _first(thread, body)
-        return _with_values(loops, {x.var: _from(x) for x in loops}, body)
+        starts = {x.var: _from(x) for x in loops}
+        if lanes > 1:
+            body = substitute_stmt(body, {_FIRST: starts.pop(order[-1].var)})
+        return _with_values([x for x in loops if x.var in starts], starts, _first(thread, body))
     at = names.fresh(f"{buffer.name}_at")
     digits = _digits(Var(at), radices)
-    starts: dict[str, Expr] = {}
+    starts = {}
     for x in loops:
         step = x.step * (lanes if x is order[-1] else 1)
         starts[x.var] = rebuild(linear(_from(x)) + linear(digits[x.var]).scale(step))

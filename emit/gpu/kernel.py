@@ -20,21 +20,25 @@ from polyc.emit.gpu.program import Sequence as Launches
 from polyc.emit.gpu.source import to_gpu
 from polyc.emit.kernel import Kernel, Report
 from polyc.emit.loop_ir.loops import Function
+from polyc.emit.lowering.checks import wanted
 from polyc.emit.mathlib import expand_function
 from polyc.emit.recipe import Recipe
 from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Node
+from polyc.poly.violations import violation
 
 SOURCES = ("loops", "cuda", "opencl", "ptxas")
 
 
 def compile_gpu(
-    scop: Scop, tree: Node, target: GpuTarget, name: str | None = None, notes: Sequence[str] = ()
-) -> GpuKernel:
+    scop: Scop, tree: Node, target: GpuTarget, name: str | None = None, notes: Sequence[str] = (),
+    checks: bool | None = None,
+) -> GpuKernel:  # fmt: skip
     """Lower and print. Machine code is made when it is first asked for or run: that needs a compiler
-    or a device, this does not.
+    or a device, this does not. `checks`: whether accesses that may leave their arrays are checked (None: unless
+    `POLYC_CHECK=0`).
 
     Raises:
         BuildError: the tree cannot be mapped or exceeds the target, or there is no code for it.
@@ -42,7 +46,7 @@ def compile_gpu(
     symbol = re.sub(r"\W", "_", name or scop.name)
     report = Report(notes=[*notes])
     start = time.perf_counter()
-    function = expand_function(lower_gpu(scop, tree, symbol, target))
+    function = expand_function(lower_gpu(scop, tree, symbol, target, wanted(checks)))
     report.seconds["lower"] = time.perf_counter() - start
     report.notes += function.notes
     start = time.perf_counter()
@@ -51,7 +55,7 @@ def compile_gpu(
     report.source_bytes = len(program.text)
     report.notes += [n for n in cache.notes() if n not in report.notes]
     kernel = GpuKernel(scop, function, target, program, report)
-    kernel.recipe = Recipe(compile_gpu, scop, tree, target, (name, tuple(notes)))
+    kernel.recipe = Recipe(compile_gpu, scop, tree, target, (name, tuple(notes), wanted(checks)))
     return kernel
 
 
@@ -76,6 +80,7 @@ class GpuKernel(Kernel):
 
         Raises:
             ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
+            BoundsError: an access that was executed lies outside its array.
             DeviceError: there is no device (one line that says what was looked for).
         """
         if not any(map(on_a_device, (*args, *named.values()))):
@@ -103,7 +108,7 @@ class GpuKernel(Kernel):
         return None if not results else results[0] if len(results) == 1 else tuple(results)
 
     def run(self, arrays: list[np.ndarray], bound: Any) -> None:
-        """Copy to the device, launch, copy back what is written."""
+        """Copy to the device, launch, copy back what is written: nothing, after a `BoundsError`."""
         device = self.device()
         there = [to_device(device, a) for a in arrays]
         self.launch(there, bound.values)
@@ -113,15 +118,41 @@ class GpuKernel(Kernel):
                 device.download(array, x.pointer)
 
     def launch(self, arrays: Sequence[DeviceArray], sizes: Mapping[str, int], stream: Any = None) -> None:
-        """Start all kernels on arrays of the device: the arguments, then the results."""
-        device = self.device()
-        for spec in self.prepared(arrays, sizes):
-            device.launch(spec, stream)
+        """Start all kernels on arrays of the device: the arguments, then the results. Returns when they are done if
+        there are checks, else at once.
 
-    def prepared(self, arrays: Sequence[DeviceArray], sizes: Mapping[str, int]) -> list[LaunchSpec]:
-        """The launches on these arrays, to be started any number of times (`device.launch`)."""
+        Raises:
+            BoundsError: an access that was executed lies outside its array; what is written there is half written.
+        """
+        device, checks = self.device(), self.function.checks
+        record = self.record()
+        for spec in self.prepared(arrays, sizes, record):
+            device.launch(spec, stream)
+        if record is not None:
+            found = np.empty(len(checks), np.uint64)
+            device.download(found, record, stream)
+            if found.any():
+                raise violation(checks, found.tolist(), sizes)
+
+    def record(self) -> Pointer | None:
+        """New memory of the device for the violated accesses, none so far; None where all are proven."""
+        zeros = np.zeros(len(self.function.checks), np.uint64)
+        if not zeros.size:
+            return None
+        pointer = Pointer(self.device().allocate(zeros.nbytes))
+        self.device().upload(pointer, zeros)
+        return pointer
+
+    def prepared(
+        self, arrays: Sequence[DeviceArray], sizes: Mapping[str, int], record: Pointer | None = None
+    ) -> list[LaunchSpec]:
+        """The launches on these arrays, to be started any number of times (`device.launch`). An access outside its
+        array does nothing, and is to be found in the `record` given."""
         device = self.device()
         places = dict(zip([*self.scop.args, *self.scop.results], (a.pointer for a in arrays)))
+        record = record or self.record()
+        if record is not None:
+            places[self.function.buffers[-1].name] = record
         work = self.sequence(sizes)
         places |= {name: Pointer(device.allocate(nbytes)) for name, nbytes in work.scratch.items()}
         return self.specs(work, places)

@@ -32,17 +32,19 @@ from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Node
 
 
-def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget) -> Function:
+def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool = False) -> Function:
     """The kernels that run `scop` in the order of `tree`, and the host code that launches them.
 
     The loops are proved against the Scop while bound loops are still loops (`polyc.emit.proof`); then they
-    become launches, barriers are placed from the dependences of what is there, and the passes follow.
+    become launches, barriers are placed from the dependences of what is there, and the passes follow. With
+    `checks`, accesses that may leave their arrays are checked where they are, and there is one more
+    argument if there are any (`Function.checks`).
 
     Raises:
         BuildError: the loops do not execute exactly the Scop's domain, a conflict crosses blocks or
             lies where no barrier can stand, or a launch exceeds the target.
     """
-    fn = unique_names(proven_loops(scop, tree, name, gpu=True))
+    fn = unique_names(proven_loops(scop, tree, name, gpu=True, checks=checks))
     verify(fn, "loop generation")
     steps = (
         ("mapping", lambda f: simplify(even_loops(launches(contract(f), target)))),

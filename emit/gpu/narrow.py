@@ -2,7 +2,8 @@
 
 Every index expression of a launch is bounded by the ranges of its variables: sizes by `Launch.given`, loops by
 their bounds. Subscripts lie in their arrays (that is proved elsewhere), so the number of an element, and every sum
-on the way to it, is smaller than the array: `Launch.given` or constant sizes bound these.
+on the way to it, is smaller than the array: `Launch.given` or constant sizes bound these. What comes from memory stays
+in 64 bits, also by a name (`Let`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from polyc.emit.gpu.given import MOST_ELEMENTS, elements, limits
-from polyc.emit.loop_ir.linear import Interval, interval, interval_of, is_index, linear
+from polyc.emit.loop_ir.linear import Interval, interval, interval_of, is_index, linear, variables
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Buffer,
@@ -80,9 +81,9 @@ def _countable(buffer: Buffer, launch: Launch) -> bool:
     return Binary("<=", count, const_int(MOST_ELEMENTS), bool_) in launch.given
 
 
-def _narrow(s: Stmt, ranges: Ranges) -> bool:
-    """Whether all index expressions of a statement stay within 32 bits."""
-    if not all(_expression(e, ranges) for e in stmt_exprs(s)):
+def _narrow(s: Stmt, ranges: Ranges, data: frozenset[str] = frozenset()) -> bool:
+    """Whether all index expressions of a statement stay within 32 bits; `data`: names for what comes from memory."""
+    if not all(_expression(e, ranges, data) for e in stmt_exprs(s)):
         return False
     inside = ranges
     if isinstance(s, For):
@@ -92,17 +93,21 @@ def _narrow(s: Stmt, ranges: Ranges) -> bool:
         if not _inside((low, high)) or (high or 0) + s.step > MOST:
             return False
         inside = {**ranges, s.var: (low, max(low or 0, (high or 0) - 1))}
-    elif isinstance(s, Let) and is_index(s.value) and s.value.lanes == 1:
-        inside = {**ranges, s.name: interval_of(s.value, ranges)}
-    return all(_narrow(b, inside) for b in s.bodies())
+    elif isinstance(s, Let) and s.value.lanes == 1:
+        if is_index(s.value) and not variables(s.value) & data:
+            inside = {**ranges, s.name: interval_of(s.value, ranges)}
+        else:
+            data |= {s.name}
+    return all(_narrow(b, inside, data) for b in s.bodies())
 
 
-def _expression(e: Expr, ranges: Ranges) -> bool:
+def _expression(e: Expr, ranges: Ranges, data: frozenset[str]) -> bool:
     for x in walk_expr(e):
         if isinstance(x, Ramp) and not _inside(interval_of(x.base, ranges)):
             return False
-        if x.dtype == i64 and x.lanes == 1 and is_index(x) and not _inside(interval_of(x, ranges)):
-            return False
+        if x.dtype == i64 and x.lanes == 1 and is_index(x) and not variables(x) & data:
+            if not _inside(interval_of(x, ranges)):
+                return False
     return True
 
 

@@ -64,7 +64,9 @@ def followed(s: Stmt) -> frozenset[str]:
 def _launch(launch: Launch, around: Around) -> Launch:
     wide = [(k, v, n) for k, (v, n) in enumerate(launch.threads) if n > 1]
     buffers = {
-        x.buffer.name: x.buffer for x in walk(launch.body) if isinstance(x, Alloc) and x.buffer.space == "shared"
+        x.buffer.name: x.buffer
+        for x in walk(launch.body)
+        if isinstance(x, Alloc) and x.buffer.space == "shared" and x.buffer.shape
     }
     if len(wide) != 1 or not buffers:
         return launch

@@ -208,6 +208,8 @@ def _key(cond: Expr, store: Store, where: _Where) -> Key | None:
     if reads(cond):
         return None
     e = substitute(substitute(cond, where.values), element)
+    if reads(e):
+        return None
     if variables(e) & (where.bound - set(element)):
         return None
     if isinstance(e, Binary) and e.op in ("<", "<=", ">", ">=") and e.a.dtype.is_int:

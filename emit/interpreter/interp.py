@@ -75,7 +75,8 @@ def run(
         DataRace: two threads touch an element, one of them writes, and no barrier is between.
     """
     env: Env = {p: _size(params, p) for p in fn.params}
-    watch = Watch() if races else None
+    record = [fn.buffers[-1].name] if fn.checks else []
+    watch = Watch(unordered=frozenset(record)) if races else None
     compiler = _Compiler(observer, accesses, None if shuffle is None else random.Random(shuffle), reverse, watch)
     for b in fn.buffers:
         if b.name not in arrays:

@@ -61,19 +61,21 @@ class _Cell:
 
 @dataclass
 class Watch:
-    """The race detector. `block`, `thread` and `phase` (barriers passed) are those running now."""
+    """The race detector. `block`, `thread` and `phase` (barriers passed) are those running now. Elements of `unordered`
+    arrays may be written by any thread: the record of violated accesses."""
 
     launch: str = ""
     block: int = 0
     thread: int = 0
     phase: int = 0
     private: frozenset[str] = frozenset()
+    unordered: frozenset[str] = frozenset()
     pending: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     cells: dict[tuple[str, tuple[int, ...]], _Cell] = field(default_factory=dict)
 
     def access(self, array: str, at: tuple[int, ...], write: bool) -> None:
         """Note one access. Raises `DataRace`."""
-        if not self.launch or array in self.private:
+        if not self.launch or array in self.private or array in self.unordered:
             return
         if (array, at) in self.pending:
             who = f"thread {self.thread} of block {self.block}"

@@ -233,8 +233,8 @@ class Store(Stmt):
 
     `predicated`: the condition directly around it is the statement's, until passes change the loops. Until the loops
     are proved, `checked` is the same store with the checks of its accesses, which takes the place of this one and of
-    the statement's condition (`polyc.emit.lowering.checks`). `rare`: an update that hardly ever happens, for which a
-    loop keeps nothing in registers.
+    the statement's condition (`polyc.emit.lowering.checks`); for a copy, with conditions. `rare`: an update that
+    hardly ever happens, for which a loop keeps nothing in registers.
     """
 
     array: str

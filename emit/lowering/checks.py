@@ -56,13 +56,15 @@ def encoded(index: Expr) -> Expr:
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The checks of one Scop: `checks` by number in the `record`, and each statement's sites with their numbers, of
-    those that are checked inside the loops. `first` has the others. `only`: the stores themselves do not run."""
+    those that are checked inside the loops. `first` has the others. `only`: the stores themselves do not run.
+    `gpu`: threads that nothing orders write to the record."""
 
     record: str
     checks: tuple[Check, ...]
     sites: Mapping[str, Sequence[tuple[int, Site]]]
     first: First | None = None
     only: Mapping[str, int] | None = None
+    gpu: bool = False
 
     def scop(self, scop: Scop) -> Scop:
         """The Scop whose data-dependent bounds are safe: where they cannot be read, the loop is empty."""
@@ -117,25 +119,28 @@ class Plan:
         """`fn` with the record as its last argument, and for each thread one of its own."""
         names = Names({*fn.params, *(b.name for b in fn.buffers), self.record} | binders(fn.body))
         count = len(self.checks)
-        body = _Threads(self.record, count, names).visit(_marked(fn.body, self.record, count))
+        body = _marked(fn.body, self.record, count, self.gpu)
+        if not self.gpu:
+            body = _Threads(self.record, count, names).visit(body)
         buffer = Buffer(self.record, u64, (const_int(count),), "param")
         return replace(fn, body=body, buffers=(*fn.buffers, buffer), checks=self.checks)
 
 
-def plan(scop: Scop) -> Plan | None:
-    """The checks that a Scop needs; None where every access is proven."""
+def plan(scop: Scop, gpu: bool = False) -> Plan | None:
+    """The checks that a Scop needs; None where every access is proven. On a `gpu` all of them are in the loops: its
+    host decides nothing by data, and what a launch writes can be thrown away."""
     sites = open_sites(scop)
     if not sites:
         return None
     record = Names({*scop.params, *scop.arrays}).fresh(RECORD)
-    first = checks_first(scop, sites, record)
+    first = None if gpu else checks_first(scop, sites, record)
     by_statement: dict[str, list[tuple[int, Site]]] = {}
     for number, site in enumerate(sites):
         if first is None or number not in first.numbers:
             by_statement.setdefault(site.statement, []).append((number, site))
     before = frozenset() if first is None else first.numbers
     checks = (replace(s.check, how="before") if n in before else s.check for n, s in enumerate(sites))
-    return Plan(record, tuple(checks), by_statement, first)
+    return Plan(record, tuple(checks), by_statement, first, gpu=gpu)
 
 
 def _harmless(e: Expr) -> bool:
@@ -205,7 +210,7 @@ class _Instance:
         return self.around(Block(()))
 
     def note(self, number: int, violated: Expr, at: Expr) -> None:
-        new = note(self.plan.record, number, self.place(at))
+        new = note(self.plan.record, number, self.place(at), self.plan.gpu)
         new = replace(new, instance=self.store.instance, origin=self.store.origin)
         self.steps.append(If(self.place(violated), new))
 
@@ -367,11 +372,24 @@ class _Tree:
 # ---- in the loop IR ------------------------------------------------------------------------
 
 
-def note(record: str, number: int, index: Expr) -> Store:
-    """The update of the record after a violation."""
+def note(record: str, number: int, index: Expr, gpu: bool = False) -> Store:
+    """The update of the record after a violation. Threads of a `gpu` just store: one of the subscripts stays."""
     place = (const_int(number),)
+    if gpu:
+        return Store(record, place, encoded(index), rare=True)
     value = Binary("max", Load(record, place, u64), encoded(index), u64)
     return Store(record, place, value, reduction="max", rare=True)
+
+
+def copied(scop: Scop, store: Store, outside: Load) -> Stmt | None:
+    """What a copy between an array and a buffer of a schedule does with the array's element `outside`: the boxes that
+    are copied have elements of instances, too, that do not run, and need not exist. None where all of them do."""
+    axes = sorted({site.axis for site in open_sites(scop) if site.load.array == outside.array})
+    conditions = []
+    for axis in axes:
+        e, size = outside.index[axis], scop.arrays[outside.array].shape[axis]
+        conditions += [Binary(">=", e, const_int(0), bool_), Binary("<", e, size, bool_)]
+    return If(all_of(*conditions), store) if conditions else None
 
 
 def expanded(fn: Function) -> Function:
@@ -379,16 +397,23 @@ def expanded(fn: Function) -> Function:
     return replace(fn, body=_expanded(fn.body))
 
 
-def _marked(s: Stmt, record: str, count: int) -> Stmt:
-    """Updates of the record are no instances; loops that a flag ends are ended by a violation, too."""
+def _marked(s: Stmt, record: str, count: int, gpu: bool) -> Stmt:
+    """Updates of the record are no instances; loops that a flag ends are ended by a violation, too. So are, on a
+    `gpu`, serial loops that data bound: there nothing was checked before, and bounds may be anything."""
     if isinstance(s, Store):
         return replace(s, instance=None) if s.array == record else s
-    s = with_bodies(s, tuple(_marked(b, record, count) for b in s.bodies()))
-    if isinstance(s, For) and s.until is not None:
+    s = with_bodies(s, tuple(_marked(b, record, count, gpu) for b in s.bodies()))
+    if isinstance(s, For) and (s.until is not None or (gpu and s.kind == "serial" and _by_data(s))):
         found = [Load(record, (const_int(n),), u64) for n in range(count) if _notes(s.body, record, n)]
-        ends = [Binary("!=", x, ZERO, bool_) for x in found]
-        return replace(s, until=reduce(lambda a, b: Binary("or", a, b, bool_), ends, s.until))
+        ends: list[Expr] = [] if s.until is None else [s.until]
+        ends += [Binary("!=", x, ZERO, bool_) for x in found]
+        return replace(s, until=reduce(lambda a, b: Binary("or", a, b, bool_), ends)) if ends else s
     return s
+
+
+def _by_data(s: For) -> bool:
+    """Whether memory bounds a loop."""
+    return any(isinstance(x, Load) for e in (s.lo, s.hi) for x in walk(e))
 
 
 def _expanded(s: Stmt) -> Stmt:

@@ -67,13 +67,13 @@ def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: b
     Raises:
         BuildError: as `lower`.
     """
-    plan = bounds.plan(scop) if checks else None
+    plan = bounds.plan(scop, gpu) if checks else None
     has_positions = any(is_position(x) for s in scop.statements.values() for e in expressions(s) for x in walk(e))
 
     def loops(loose: bool) -> Function:
         fn = proven(scop, build_loops(scop, tree, name, gpu, loose, plan))
         if plan is None:
-            return write_out(with_exits(real_bounds(fn, scop, tree), scop))
+            return write_out(with_exits(bounds.expanded(real_bounds(fn, scop, tree)), scop))
         fn = early_ends(fn, scop)
         fn = bounds.expanded(real_bounds(fn, plan.scop(scop), tree, plan.entry(scop, fn)))
         fn = with_exits(fn, plan.scop(scop))
@@ -304,7 +304,10 @@ class _Walker:
         (to, to_index), (source, source_index) = pair if copy.fill else reversed(pair)
         value = Load(source, tuple(simplify_expr(e) for e in source_index), copy.dtype)
         origin = Origin(scope.path, buffer=plan.inside[0])
-        return Store(to, tuple(simplify_expr(e) for e in to_index), value, origin=origin)
+        store = Store(to, tuple(simplify_expr(e) for e in to_index), value, origin=origin)
+        if plan.outside[0] not in self.scop.arrays:
+            return store
+        return replace(store, checked=bounds.copied(self.scop, store, Load(plan.outside[0], outer, copy.dtype)))
 
 
 def identifier(loop: str) -> str:

@@ -377,6 +377,20 @@ def test_vector_loops_keep_their_lanes() -> None:
         kernel(X, i_(*[0] * 29, 10, -5))
 
 
+@pytest.mark.parametrize("checks", (True, False))
+@pytest.mark.parametrize("backend", ("interp", "llvm"))
+def test_copies_touch_what_exists(backend: str, checks: bool) -> None:
+    """A box of B is copied to the buffer; what lies beyond the array belongs to instances that do not run."""
+    scop = under_data.scop()
+    schedule = scop.schedule().split("i", 4).promote("B", "i.out")
+    kernel = compile_operator(scop, schedule=schedule, backend=backend, threads=1, checks=checks)
+    a = np.where(np.arange(10) < 6, 1, -1).astype(np.float32)
+    np.testing.assert_array_equal(kernel(a, X[:6], 0), under_data.python(a, X[:6], 0))
+    if checks:
+        with pytest.raises(BoundsError, match="index 5 is out of bounds for axis 0 of 'B' with size 5"):
+            kernel(a, X[:5], 0)
+
+
 def test_checks_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     scop = gather.scop()
     assert compile_operator(scop).function.checks

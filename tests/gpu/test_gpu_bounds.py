@@ -1,0 +1,171 @@
+"""Accesses outside their arrays on a GPU: the error of plain Python, and nothing outside is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import back_ends
+import gpu_bounds_fuzz
+import numpy as np
+import pytest
+import test_bounds as programs
+from small_operators import chain, transpose
+from texts import CUDA, needs_opencl, needs_shim
+
+from polyc import BoundsError, dims, f32, i64, op, zeros
+from polyc.emit.gpu import shim
+from polyc.emit.gpu.arrays import to_device
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.mathlib import expand_function
+from polyc.graph_driver.compile_operator import compile_operator
+from polyc.poly.violations import violation
+
+N, K = dims("N K")
+CASES = {  # without empty arrays, which have kernels of their own
+    name: case for name, case in programs.CASES.items() if all(x.size for x in case[1] if isinstance(x, np.ndarray))
+}
+
+
+def on_shim(kernel: Any, arguments: Sequence[Any], **how: Any) -> list[np.ndarray]:
+    """What the CUDA text writes. Raises `BoundsError` as the kernel does on a device."""
+    arrays, sizes = back_ends.arrays_of(kernel.scop, arguments)
+    checks = kernel.function.checks
+    record = np.zeros(len(checks), np.uint64)
+    given = {b.name: arrays.get(b.name, record) for b in kernel.function.buffers}
+    shim.run_on_shim(kernel.program, given, sizes, **how)
+    if record.any():
+        raise violation(checks, record.tolist(), sizes)
+    return [arrays[n] for n in back_ends.updated(kernel.scop)]
+
+
+def outcome(run: Any, arguments: Sequence[Any]) -> Any:
+    given = programs.copies(tuple(arguments))
+    try:
+        return run(given)
+    except BoundsError as error:
+        return error
+
+
+def compare(name: str, found: Any, written: Sequence[np.ndarray]) -> None:
+    """`found` is the error that the case expects, or the arrays that plain Python has `written`."""
+    operator, _, expected = CASES[name]
+    if expected is None:
+        assert not isinstance(found, BoundsError), found
+        for a, b in zip(found, written, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+        return
+    array, axis, indices, size = expected
+    assert isinstance(found, BoundsError)
+    assert (found.operator, found.axis, found.size) == (operator.name, axis, size)
+    assert found.array in array.split("|") and found.index in indices, found
+
+
+def in_python(name: str) -> list[np.ndarray]:
+    """The arrays that plain Python writes, in the order of `back_ends.updated`."""
+    operator, arguments, expected = CASES[name]
+    if expected is not None:
+        return []
+    scop, given = operator.scop(), programs.copies(arguments)
+    results = operator.python(*given)
+    own = [x for n, x in zip(scop.args, given) if scop.arrays[n].kind == "inout"]
+    return own + ([] if results is None else list(results) if isinstance(results, tuple) else [results])
+
+
+KERNELS: dict[tuple[str, str], Any] = {}
+
+
+def kernel(operator: Any, target: str) -> Any:
+    key = (operator.name, target)
+    if key not in KERNELS:
+        KERNELS[key] = compile_operator(operator.scop(), target=target)
+    return KERNELS[key]
+
+
+@needs_shim
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("name", CASES)
+def test_cuda_text(name: str) -> None:
+    operator, arguments, _ = CASES[name]
+    made = kernel(operator, "sm_80")
+    compare(name, outcome(lambda given: on_shim(made, given, check="bounds"), arguments), in_python(name))
+
+
+@needs_opencl
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("name", CASES)
+def test_opencl(name: str) -> None:
+    operator, arguments, expected = CASES[name]
+    made = kernel(operator, "opencl")
+
+    def run(given: list[Any]) -> list[np.ndarray]:
+        try:
+            results = made(*given)
+        except BoundsError:
+            for before, after in zip(arguments, given):
+                np.testing.assert_array_equal(before, after)  # nothing is half written
+            raise
+        own = [x for n, x in zip(made.scop.args, given) if made.scop.arrays[n].kind == "inout"]
+        return own + ([] if results is None else [results])
+
+    compare(name, outcome(run, arguments), in_python(name))
+
+
+@op
+def spmv_wide(ptr: i64[N + 1], val: f32[K]) -> f32[N]:
+    y = zeros(N, f32)
+    for i in range(N):
+        for j in range(ptr[i], ptr[i + 1]):
+            if j % 2 == 0:
+                y[i] += val[j]
+    return y
+
+
+@needs_opencl
+def test_a_loop_of_any_length_ends_at_the_first_violation() -> None:
+    ptr = np.array([0, 3, 2**62, 3], np.int64)
+    with pytest.raises(BoundsError, match="index 4 is out of bounds for axis 0 of 'val' with size 4"):
+        spmv_wide.compile(target="opencl")(ptr, np.ones(4, np.float32))
+
+
+@needs_opencl
+def test_arrays_of_the_device() -> None:
+    made = kernel(programs.gather, "opencl")
+    given = programs.X, programs.i_(1, 9), programs.i_(1, 10)
+    x, inside, outside = (to_device(made.device(), a) for a in given)
+    np.testing.assert_array_equal(made(x, inside).numpy(), [1, 9])
+    with pytest.raises(BoundsError, match="index 10 is out of bounds for axis 0 of 'X' with size 10"):
+        made(x, outside)
+    np.testing.assert_array_equal(made(x, inside).numpy(), [1, 9])  # the record of one call is not that of the next
+
+
+def test_copies_touch_what_exists() -> None:
+    """Panels in shared memory have elements of instances, too, that do not run."""
+    scop = programs.under_data.scop()
+    schedule = scop.schedule().split("i", 4).bind("i.out", "block.x").bind("i.in", "thread.x")
+    schedule = schedule.promote("B", "i.out", space="shared")
+    fn = expand_function(lower_gpu(scop, schedule.tree, "panels", CUDA, checks=True))
+    given = {n: np.where(np.arange(10) < 6, 1, -1).astype("f4") if n == "A" else programs.X[:6] for n in "AB"}
+    error, y = gpu_bounds_fuzz.interpreted(scop, fn, given | {"n": 0}, {"races": True})
+    assert error is None
+    np.testing.assert_array_equal(y, programs.under_data.python(*given.values(), 0))
+
+
+def test_texts_without_checks() -> None:
+    """Where all is proven there is nothing to check, and nobody need check the rest."""
+    for operator in (transpose, chain, programs.bytes_of_table):
+        with_checks, without = (operator.compile(target="sm_80", checks=c) for c in (True, False))
+        assert with_checks.source("cuda") == without.source("cuda")
+    made = programs.gather.compile(target="sm_80", checks=False)
+    assert not made.function.checks and "bounds_record" not in made.source("cuda")
+
+
+def test_wide_index_values_stay_wide() -> None:
+    """Sizes that fit make index arithmetic 32 bits wide; a position from memory is compared in 64."""
+    text = programs.gather_unsigned.compile(target="sm_80", N=64, M=64).source("cuda")
+    assert "int32_t const tx" in text and "int64_t const at" in text
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_random_programs(seed: int) -> None:
+    assert not gpu_bounds_fuzz.check(seed)["lost"]
