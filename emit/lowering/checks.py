@@ -119,7 +119,8 @@ class Plan:
         """`fn` with the record as its last argument, and for each thread one of its own."""
         names = Names({*fn.params, *(b.name for b in fn.buffers), self.record} | binders(fn.body))
         count = len(self.checks)
-        body = _marked(fn.body, self.record, count, self.gpu)
+        sound = frozenset() if self.gpu else frozenset(b.name for b in fn.buffers if not b.writable)
+        body = _marked(fn.body, self.record, count, sound)
         if not self.gpu:
             body = _Threads(self.record, count, names).visit(body)
         buffer = Buffer(self.record, u64, (const_int(count),), "param")
@@ -397,13 +398,13 @@ def expanded(fn: Function) -> Function:
     return replace(fn, body=_expanded(fn.body))
 
 
-def _marked(s: Stmt, record: str, count: int, gpu: bool) -> Stmt:
-    """Updates of the record are no instances; loops that a flag ends are ended by a violation, too. So are, on a
-    `gpu`, serial loops that data bound: there nothing was checked before, and bounds may be anything."""
+def _marked(s: Stmt, record: str, count: int, sound: frozenset[str]) -> Stmt:
+    """Updates of the record are no instances; loops that a flag ends are ended by a violation, too. So are serial loops
+    that data bound: the bounds may be anything, but for those from arrays that were looked at before (`sound`)."""
     if isinstance(s, Store):
         return replace(s, instance=None) if s.array == record else s
-    s = with_bodies(s, tuple(_marked(b, record, count, gpu) for b in s.bodies()))
-    if isinstance(s, For) and (s.until is not None or (gpu and s.kind == "serial" and _by_data(s))):
+    s = with_bodies(s, tuple(_marked(b, record, count, sound) for b in s.bodies()))
+    if isinstance(s, For) and (s.until is not None or (s.kind == "serial" and _by_data(s, sound))):
         found = [Load(record, (const_int(n),), u64) for n in range(count) if _notes(s.body, record, n)]
         ends: list[Expr] = [] if s.until is None else [s.until]
         ends += [Binary("!=", x, ZERO, bool_) for x in found]
@@ -411,9 +412,9 @@ def _marked(s: Stmt, record: str, count: int, gpu: bool) -> Stmt:
     return s
 
 
-def _by_data(s: For) -> bool:
-    """Whether memory bounds a loop."""
-    return any(isinstance(x, Load) for e in (s.lo, s.hi) for x in walk(e))
+def _by_data(s: For, sound: frozenset[str]) -> bool:
+    """Whether memory bounds a loop, other than that of `sound` arrays."""
+    return any(x.array not in sound for e in (s.lo, s.hi) for x in loads(e))
 
 
 def _expanded(s: Stmt) -> Stmt:

@@ -377,6 +377,27 @@ def test_vector_loops_keep_their_lanes() -> None:
         kernel(X, i_(*[0] * 29, 10, -5))
 
 
+@op
+def computed_bounds(I: i64[N + 1], val: f32[K]) -> f32[N]:
+    at = empty(N + 1, i64)
+    y = zeros(N, f32)
+    at[0] = I[0]
+    for i in range(1, N + 1):
+        at[i] = at[i - 1] + I[i]
+    for i in range(N):
+        for j in range(at[i], at[i + 1]):
+            y[i] += val[j]
+    return y
+
+
+@pytest.mark.parametrize("backend", ("llvm", "c"))
+def test_a_loop_of_any_length_ends_at_the_first_violation(backend: str) -> None:
+    kernel = compile_operator(computed_bounds.scop(), backend=backend, threads=1)
+    with pytest.raises(BoundsError, match="index 4 is out of bounds for axis 0 of 'val' with size 4"):
+        kernel(i_(0, 2, 2**60, dtype=np.int64), X[:4])
+    np.testing.assert_array_equal(kernel(i_(0, 2, 2, dtype=np.int64), X[:4]), [1, 5])
+
+
 @pytest.mark.parametrize("checks", (True, False))
 @pytest.mark.parametrize("backend", ("interp", "llvm"))
 def test_copies_touch_what_exists(backend: str, checks: bool) -> None:
