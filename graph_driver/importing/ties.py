@@ -135,6 +135,12 @@ def _slopes(call: _Call) -> Iterator[Tie]:
         yield from call.within(1, x)
 
 
+def _permuted(call: _Call) -> Iterator[Tie]:
+    """As many axes as `perm` orders: a shape that a constant decides is news to onnx's inference."""
+    if call.attrs.get("perm") is not None:
+        yield from call.each([0], (None,) * len(call.attrs["perm"]))
+
+
 def _updates(call: _Call) -> Iterator[Tie]:
     x, axis = call.shape(0), call.attrs.get("axis", 0)
     if x is not None and not -len(x) <= axis < len(x):
@@ -148,4 +154,5 @@ RULES: Mapping[str, Callable[[_Call], Iterator[Tie]]] = {
     "ConvTranspose": _convolution(0, 1, 2, transposed=True), "BatchNormalization": _channels((1, 2, 3, 4)),
     "InstanceNormalization": _channels((1, 2)), "Gemm": _product, "LSTM": _recurrent, "GRU": _recurrent,
     "RNN": _recurrent, "LayerNormalization": _rows, "PRelu": _slopes, "ScatterElements": _updates,
+    "Transpose": _permuted,
 }  # fmt: skip

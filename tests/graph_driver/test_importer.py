@@ -59,6 +59,14 @@ def test_one_name_one_size() -> None:
     assert import_model(model, shapes={"a": (2, 3)}).tensors["b"].shape == (2, 3)
 
 
+def test_a_transpose_orders_all_axes_also_of_a_shape_that_a_constant_decides() -> None:
+    shape = helper.make_node("Add", ["half", "half"], ["shape"])
+    nodes = [shape, helper.make_node("Reshape", ["x", "shape"], ["r"]),
+             helper.make_node("Transpose", ["r"], ["y"], perm=[1, 0])]  # fmt: skip
+    model = model_of(nodes, {"x": [2, 2, 2]}, {"y": None}, {"half": np.array([1, 1, 1], np.int64)})
+    assert "Transpose 'y': operand 'r' has [2, 2, 2], where [any, any] fits the others" in refused(model)
+
+
 @pytest.mark.parametrize(("opset", "word"), [(1, "too old"), (999, "newer"), (1 << 40, "no sense")])
 def test_opset_range(opset: int, word: str) -> None:
     model = model_of([helper.make_node("Pad", ["x"], ["y"], paddings=[0, 1])], {"x": [2]}, {"y": [3]}, {})
