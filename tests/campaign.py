@@ -33,6 +33,7 @@ from polyc.emit.loop_ir.loops import Function
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
 from polyc.emit.targets import host
+from polyc.poly.budgets import OverBudget
 from polyc.poly.errors import ArgumentError
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
@@ -134,6 +135,8 @@ def check_llvm(seed: int, program: Program | None = None) -> tuple[Failure | Non
             if failure is None and plan.slice.aliases:
                 work.stage = "aliases"
                 failure = _compare_aliases(work, kernel)
+    except OverBudget as error:  # a schedule of one's own may be refused so (docs/budgets.md)
+        return None if plan.order == "random" else work.crashed(error), None
     except Exception as error:  # any crash is a finding
         return work.crashed(error), None
     return failure, work if plan.c and failure is None else None
