@@ -104,7 +104,7 @@ def read_step(line: str, number: int) -> tuple[str, dict[str, Any]]:
         name = record.pop("do")
     except (ValueError, KeyError, AttributeError, TypeError):
         raise ScheduleError(f"line {number} of the trace is not a step: {line[:80]}") from None
-    if name not in STEPS:
+    if not isinstance(name, str) or name not in STEPS:
         raise ScheduleError(f"line {number} of the trace: no transformation '{name}'")
     return name, record
 

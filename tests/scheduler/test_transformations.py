@@ -299,6 +299,7 @@ def test_every_step_can_be_replayed() -> None:
         ('{"loop": "i"}', 'line 1 of the trace is not a step: {"loop": "i"}'),
         ("[1]", "line 1 of the trace is not a step: [1]"),
         ('{"do": "save"}', "line 1 of the trace: no transformation 'save'"),
+        ('{"do": ["split"]}', "line 1 of the trace: no transformation '['split']'"),
         (
             '{"do": "split", "loop": "i"}',
             'line 1 of the trace: wrong arguments for split: {"do": "split", "loop": "i"}',
