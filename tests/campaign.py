@@ -34,6 +34,7 @@ from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
 from polyc.emit.targets import host
 from polyc.poly.budgets import OverBudget
+from polyc.poly.depth import nested
 from polyc.poly.errors import ArgumentError
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
@@ -173,8 +174,9 @@ def _kernel(work: Prepared) -> Kernel:
         kernel = compile_kernel(scop, tree, threads=work.plan.threads, name=name)
         work.function = kernel.function
         return kernel
-    fn = work.function = expand_function(lower(scop, tree, name, host()))
-    image = jit.build_object(source_text(fn, host(), "llvm"), host(), level=0)
+    with nested(name):  # as compile_kernel
+        fn = work.function = expand_function(lower(scop, tree, name, host()))
+        image = jit.build_object(source_text(fn, host(), "llvm"), host(), level=0)
     library = jit.Library([image], [name])
     native = Native(library.address(name), library, image)
     return Kernel(scop, fn, host(), "llvm", work.plan.threads, native, Report())

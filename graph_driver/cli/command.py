@@ -242,6 +242,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone: nothing to report, and nothing more to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
+    except OSError as error:  # a full disk, a name that is too long, ...
+        file = f"{str(error.filename)[:200]}: " if error.filename else ""
+        return _fail(_one_line(f"{file}{error.strerror or error}"), 1)
     except MemoryError:
         return _fail("not enough memory", 1)
     except RecursionError:

@@ -47,6 +47,11 @@ def test_run_check(polyc: Any, model: Path) -> None:
     assert (code, err) == (0, "") and "ok (limit 0.0001, onnxruntime" in out and "host     no operators" in out
 
 
+def test_a_name_that_no_file_can_have_is_one_line(polyc: Any) -> None:
+    done = polyc("run", "a" * 5000)
+    assert done.returncode == 1 and "File name too long" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_run_is_seeded_and_modes_agree(polyc: Any, model: Path) -> None:
     def outputs(*options: object) -> Any:
         code, out, err = polyc("run", model, "--json", "--threads", "1", *options)
