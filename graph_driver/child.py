@@ -10,7 +10,7 @@ from pathlib import Path
 def module_command(module: str) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment that run `module` with this very polyc, wherever it lies.
 
-    What lies in the working directory is not put on the import path (`-P`): a user's own `onnx.py` or `queue.py`
+    What lies in the working directory is not put on the import path (`-P`): a user's own `onnx` or `queue`
     there must not be taken for a library.
     """
     import polyc
