@@ -105,7 +105,7 @@ def check(case: Case) -> tuple[int, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
         code = main(command(case, Path(folder)))
     out.flush()
-    text = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    text = out.buffer.getvalue().decode()
     return code, json.loads(text) if text else {}
 
 

@@ -63,7 +63,7 @@ def _bert_feeds(rng: np.random.Generator) -> tuple[Feeds, Feeds]:
 
 
 def _minilm_feeds(rng: np.random.Generator) -> tuple[Feeds, Feeds]:
-    return tuple(f | {"kinds": np.zeros_like(f["ids"])} for f in _bert_feeds(rng))  # type: ignore[return-value]
+    return tuple(f | {"kinds": np.zeros_like(f["ids"])} for f in _bert_feeds(rng))
 
 
 def _cached_feeds(heads: int, width: int, layers: int, vocabulary: int) -> Callable[..., tuple[Feeds, Feeds]]:
@@ -196,7 +196,7 @@ def _mobilenet_v2_int8(path: Path) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class Images(CalibrationDataReader):  # type: ignore[misc]
+    class Images(CalibrationDataReader):
         def __init__(self) -> None:
             rng = np.random.default_rng(SEED)
             self.rest = [{"pixels": _image(rng, 1, 3, 224, 224)} for _ in range(4)]

@@ -186,11 +186,11 @@ def jacobi(n: int) -> Row:
 def rows(families: list[str]) -> Iterator[Row]:
     jobs: list[Callable[[], Row]] = []
     if "gemm" in families:
-        jobs += [lambda c=c: contraction("gemm", c) for c in gemms_of("tiles", GEMMS)]  # type: ignore[misc]
+        jobs += [lambda c=c: contraction("gemm", c) for c in gemms_of("tiles", GEMMS)]
     if "conv" in families:
-        jobs += [lambda s=s: contraction("conv", convolution(s)) for s in CONVOLUTIONS]  # type: ignore[misc]
+        jobs += [lambda s=s: contraction("conv", convolution(s)) for s in CONVOLUTIONS]
     if "jacobi-2d" in families:
-        jobs += [lambda n=n: jacobi(n) for n in IMAGES]  # type: ignore[misc]
+        jobs += [lambda n=n: jacobi(n) for n in IMAGES]
     for job in track(jobs, "grids", console=Console(stderr=True)):
         yield job()
 

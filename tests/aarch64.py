@@ -19,9 +19,9 @@ import shutil
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from exported import FAMILIES, Machine, arguments, go_through, ways_of  # noqa: E402
+from exported import FAMILIES, Machine, arguments, go_through, ways_of
 
 TARGET = "aarch64"
 COMPILERS = (("aarch64-linux-gnu-gcc",), ("zig", "cc", "-target", "aarch64-linux-musl"))

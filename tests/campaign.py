@@ -21,7 +21,8 @@ from typing import Any
 import back_ends
 import numpy as np
 from differential import Failure, exact_when_reordered, oracle
-from random_programs import Program, Wanted, generate
+from program_tree import Program
+from random_programs import Wanted, generate
 from random_reductions import generate_reduction
 from random_schedules import random_schedule
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import back_ends
 import numpy as np
-from random_programs import Program
+from program_tree import Program
 from random_schedules import random_schedule
 
 from polyc.emit.loop_ir.loops import Function

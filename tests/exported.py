@@ -19,20 +19,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parent
-sys.path[:0] = [p for p in (str(TESTS), str(TESTS / "gpu"), str(TESTS / "library"), str(TESTS.parent))
-                if p not in sys.path]  # fmt: skip
+sys.path.extend(str(Path(__file__).resolve().parents[1] / f) for f in ("", "tests", "tests/gpu", "tests/library"))
 
-import numpy as np  # noqa: E402
-from built_operators import STRICT, wanted  # noqa: E402
+import numpy as np
+from built_operators import STRICT, wanted
 
-import polyc  # noqa: E402, F401  (wires the packages)
-from polyc.emit.c.cc import compilers  # noqa: E402
-from polyc.emit.interface import Interface, Parameter  # noqa: E402
-from polyc.emit.standalone import Standalone  # noqa: E402
-from polyc.graph_driver.artifacts.operator_files import code_of  # noqa: E402
-from polyc.poly.binding import bind_sizes, evaluate  # noqa: E402
-from polyc.poly.scop import Scop  # noqa: E402
+import polyc  # noqa: F401  (wires the packages)
+from polyc.emit.c.cc import compilers
+from polyc.emit.interface import Interface, Parameter
+from polyc.emit.standalone import Standalone
+from polyc.graph_driver.artifacts.operator_files import code_of
+from polyc.poly.binding import bind_sizes, evaluate
+from polyc.poly.scop import Scop
 
 GUARD = 64  # bytes behind each array that nobody may write
 POISON = 0xA5

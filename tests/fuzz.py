@@ -26,12 +26,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import fuzz_results  # noqa: E402
-from differential import Failure, check, private_cache, shrink, smallest  # noqa: E402
-from fuzz_results import Block  # noqa: E402
-from random_programs import Program, generate  # noqa: E402
+import fuzz_results
+from differential import Failure, check, private_cache, shrink, smallest
+from fuzz_results import Block
+from program_tree import Program
+from random_programs import generate
 
 FORK = mp.get_context("fork")
 

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).resolve().parent / "graph_driver"), str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "graph_driver"))
 
-from fork_server import Lost, serve  # noqa: E402
-from mutated.inputs import KINDS, Trial  # noqa: E402
-from mutation_page import Block, missing, read, write  # noqa: E402
+from fork_server import Lost, serve
+from mutated.inputs import KINDS, Trial
+from mutation_page import Block, missing, read, write
 
 SECONDS = 60.0
 ADDRESS_SPACE = 8 << 30

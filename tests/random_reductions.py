@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from random_programs import Arr, Extent, Line, Program
+from program_tree import Arr, Extent, Line, Program
 
 DTYPES = ("f32", "f64", "f32", "f64", "i32", "i64", "f16")
 SIZES = (1, 2, 3, 4, 5, 8, 9, 13, 17)

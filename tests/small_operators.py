@@ -87,7 +87,7 @@ def product(m: int, n: int, k: int, T: DType = f32, reassociate: bool = True) ->
     """A matrix product of fixed sizes, of elements of type `T`, with sums in f32."""
 
     @op(reassociate=reassociate)
-    def fixed(A: T[m, k], B: T[k, n]) -> f32[m, n]:  # type: ignore[valid-type]
+    def fixed(A: T[m, k], B: T[k, n]) -> f32[m, n]:
         C = empty((m, n), f32)
         for i, j in grid(m, n):
             C[i, j] = 0.0

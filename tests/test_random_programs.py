@@ -8,7 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 from differential import check, private_cache, shrink
-from random_programs import Line, generate
+from program_tree import Line
+from random_programs import generate
 from random_schedules import random_schedule
 
 from polyc.scheduler.schedule import Schedule
@@ -26,7 +27,7 @@ def run(seeds: range) -> None:
     for seed in seeds:
         program = generate(seed)
         failure = check(program)
-        assert failure is None, f"seed {seed}: {failure}\n{shrink(program, failure).source}"  # type: ignore[arg-type]
+        assert failure is None, f"seed {seed}: {failure}\n{shrink(program, failure).source}"
 
 
 @pytest.mark.parametrize("first", range(0, 60, CHUNK))
@@ -94,7 +95,7 @@ def test_a_difference_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> No
 
     honest = back_ends.interpret
 
-    def lossy(scop, tree, args, shuffle=None, fn=None):  # type: ignore[no-untyped-def]
+    def lossy(scop, tree, args, shuffle=None, fn=None):
         got = honest(scop, tree, args, shuffle, fn)
         got[0].flat[0] = got[0].flat[0] + got[0].dtype.type(1)
         return got

@@ -60,11 +60,10 @@ def main() -> int:
 def _jobs(device: Device, target: str, rounds: int, quick: bool) -> dict[str, Callable[[], dict[str, Any]]]:
     """What is measured, by name."""
     found: dict[str, Callable[[], dict[str, Any]]] = {
-        c.name: lambda c=c: operators.measure(c, device, target, rounds)  # type: ignore[misc]
-        for c in cases(quick)
+        c.name: lambda c=c: operators.measure(c, device, target, rounds) for c in cases(quick)
     }
     for batch in () if quick else BATCHES:
-        found[f"ResNet-50 batch {batch}"] = lambda b=batch: network.measure(b, device, target, rounds)  # type: ignore[misc]
+        found[f"ResNet-50 batch {batch}"] = lambda b=batch: network.measure(b, device, target, rounds)
     return found
 
 

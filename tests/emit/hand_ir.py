@@ -52,7 +52,7 @@ def whole(n: Expr, lanes: int) -> Expr:
 def loop(var: str, lo: Expr | int, hi: Expr | int, body: Stmt, step: int = 1, kind: str = "serial") -> For:
     low = const_int(lo) if isinstance(lo, int) else lo
     high = const_int(hi) if isinstance(hi, int) else hi
-    return For(var, low, high, step, body, kind)  # type: ignore[arg-type]
+    return For(var, low, high, step, body, kind)
 
 
 def param(name: str, dtype: DType, *shape: Expr | int, writable: bool = False) -> Buffer:

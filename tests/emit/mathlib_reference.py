@@ -93,7 +93,7 @@ def evaluate(e: Expr, env: Env) -> Any:
     if isinstance(e, Call) and e.fn == "bitcast":
         return np.asarray(args[0]).view(e.dtype.np)
     assert len({a.dtype for a in args}) == 1, [a.dtype for a in args]
-    result = _BINARY[e.op](*args) if isinstance(e, Binary) else _CALL[e.fn](*args)  # type: ignore[attr-defined]
+    result = _BINARY[e.op](*args) if isinstance(e, Binary) else _CALL[e.fn](*args)
     assert result.dtype == e.dtype.np
     return result
 

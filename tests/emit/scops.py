@@ -73,7 +73,7 @@ def matmul(dtype: DType = f32, sizes: tuple[int, int, int] | None = None) -> Sco
         M, N, K = params
     else:
         params, head = (), ""
-        m, n, k = (const_int(x) for x in sizes)  # type: ignore[assignment]
+        m, n, k = (const_int(x) for x in sizes)
         M, N, K = (str(x) for x in sizes)
     arrow = f"{head} -> " if head else ""
     d0 = isl.Set(f"{arrow}{{ S0[i, j] : 0 <= i < {M} and 0 <= j < {N} }}")

@@ -110,7 +110,7 @@ def test_sums_in_order_down_an_array(n: int) -> None:
     N = dims("N")
 
     @op
-    def sums(X: inout(f64[N]), Y: f32[N + 2]):  # type: ignore[no-untyped-def, valid-type]
+    def sums(X: inout(f64[N]), Y: f32[N + 2]):
         for i in range(1, N - 1):
             if i + i >= N:
                 s = f32(X[N - i])

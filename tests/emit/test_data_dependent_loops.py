@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from back_ends import difference, interpret, native
-from random_programs import HEADER
+from program_tree import HEADER
 
 import polyc
 from polyc.emit.loop_ir.printer import to_text

@@ -220,7 +220,7 @@ def test_lets_of_an_if_condition_stand_around_it() -> None:
     body = If(cond, Store("A", (), Const(2.0, f32)))
     fn = Function("f", (Buffer("A", f32, (), "param"),), (), Block((body, Store("A", (), Const(1.0, f32)))))
     out = expand_function(fn).body
-    assert isinstance(out, Block) and isinstance(out.stmts[0], Let) and out.stmts[1] == fn.body.stmts[1]  # type: ignore[attr-defined]
+    assert isinstance(out, Block) and isinstance(out.stmts[0], Let) and out.stmts[1] == fn.body.stmts[1]
 
 
 def test_a_function_without_calls_is_unchanged() -> None:

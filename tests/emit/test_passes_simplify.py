@@ -300,7 +300,7 @@ def test_contraction_to_fma() -> None:
     body = Block((update, minus, plain))
 
     def calls(**options: bool) -> list[str]:
-        out = contract(replace(function(body), **options))  # type: ignore[arg-type]
+        out = contract(replace(function(body), **options))
         verify(out, "contraction")
         return [expr_text(s.value) for s in walk(out.body) if isinstance(s, Store)]
 

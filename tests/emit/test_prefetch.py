@@ -18,7 +18,7 @@ from polyc.scheduler.strategies.auto import automatic
 V3 = targets.get("x86-64-v3")
 
 
-def make_panels(p: int, c: int, panels: int):  # type: ignore[no-untyped-def]
+def make_panels(p: int, c: int, panels: int):
     """A product with panels of 16 columns, as constant operands are stored."""
 
     @op
@@ -62,7 +62,7 @@ def test_results_stay(backend: str) -> None:
     np.testing.assert_array_equal(kernel(x, w), x @ w.transpose(1, 0, 2).reshape(c, -1))
 
 
-def make_softmax(rows: int, n: int):  # type: ignore[no-untyped-def]
+def make_softmax(rows: int, n: int):
     @op
     def softmax(X: f32[rows, n]) -> f32[rows, n]:
         Y = empty((rows, n), f32)

@@ -56,7 +56,7 @@ def test_a_new_target_is_one_file(tmp_path: Path) -> None:
 )
 def test_wrong_files_are_one_clear_line(tmp_path: Path, change: object, message: str) -> None:
     path = tmp_path / "x.toml"
-    path.write_text(change((targets.DATA / "aarch64.toml").read_text()))  # type: ignore[operator]
+    path.write_text(change((targets.DATA / "aarch64.toml").read_text()))
     with pytest.raises(BuildError, match=message):
         targets.from_toml(path)
 

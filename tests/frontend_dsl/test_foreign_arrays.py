@@ -82,7 +82,7 @@ class Lends:
 class LendsOld(Lends):
     """The same, from before version 1."""
 
-    def __dlpack__(self, stream: object = None) -> object:  # type: ignore[override]
+    def __dlpack__(self, stream: object = None) -> object:
         return self.array.__dlpack__()
 
 

@@ -21,7 +21,7 @@ taps = [1.0, 2.0]
 table = np.array([1.0, 2.0], np.float32)
 lookup = {"a": [2.0]}
 numbers = types.ModuleType("numbers_of_the_test")
-numbers.scale = 2.0  # type: ignore[attr-defined]
+numbers.scale = 2.0
 
 
 @dataclass

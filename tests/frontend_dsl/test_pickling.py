@@ -123,7 +123,7 @@ def test_operators_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_in_a_copy_name_the_place() -> None:
     @op
     def wrong(X: inout(f32[N])):
-        X[0] = nothing(X[0])  # type: ignore[name-defined]
+        X[0] = nothing(X[0])
 
     with pytest.raises(polyc.DslError) as here:
         wrong.scop()

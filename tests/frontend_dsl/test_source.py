@@ -81,7 +81,7 @@ def test_annotations_kept_as_text():
 
 def test_other_things_are_no_operators():
     with pytest.raises(DslError, match="@op on a type"):
-        frontend_dsl.op(int)  # type: ignore[arg-type]
+        frontend_dsl.op(int)
 
 
 def test_statements_carry_their_places():

@@ -60,13 +60,13 @@ def type_of_numpy() -> None:
 
 def unknown_in_text() -> None:
     @op
-    def f(X: float32[N]):  # type: ignore[name-defined]
+    def f(X: float32[N]):
         pass
 
 
 def inlined() -> None:
     def helper(x: Any) -> Any:
-        return roundd(x)  # type: ignore[name-defined]
+        return roundd(x)
 
     @op
     def f(X: polyc.inout(f32[N])):

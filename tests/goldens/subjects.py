@@ -17,9 +17,8 @@ from polyc.poly import json_io
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "gpu"))
-from library_cases import CASES  # type: ignore[import-not-found]  # noqa: E402
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+from library_cases import CASES
 
 SHAPES = {"small": (5, 7, 6), "odd": (37, 33, 41), "round": (64, 64, 64)}
 """Sizes a, b, c of the library's operators."""
@@ -52,7 +51,7 @@ def library() -> Iterator[Subject]:
     """Every operator of the library at three sets of sizes."""
     for operator, make in CASES.items():
         for shape, sizes in SHAPES.items():
-            yield Subject(f"{operator}/{shape}", lambda make=make, sizes=sizes: make(*sizes).scop())  # type: ignore[misc]
+            yield Subject(f"{operator}/{shape}", lambda make=make, sizes=sizes: make(*sizes).scop())
 
 
 def polybench() -> Iterator[Subject]:
@@ -61,9 +60,9 @@ def polybench() -> Iterator[Subject]:
         kernel = load_polybench(name)
         sizes = {k.lower(): v for k, v in kernel.sizes["MINI"].items()}
         constants = {k: sizes[k.lower()] for k in kernel.operator.signature.constants if k.lower() in sizes}
-        yield Subject(f"{name}/symbolic", lambda k=kernel, c=constants: k.operator.scop(**c))  # type: ignore[misc]
+        yield Subject(f"{name}/symbolic", lambda k=kernel, c=constants: k.operator.scop(**c))
         if name in LARGE:
-            yield Subject(f"{name}/large", lambda n=name, k=kernel, c=constants: _large(n, k.operator.scop(**c)))  # type: ignore[misc]
+            yield Subject(f"{name}/large", lambda n=name, k=kernel, c=constants: _large(n, k.operator.scop(**c)))
 
 
 def _large(name: str, scop: Scop) -> Scop:
@@ -82,4 +81,4 @@ def groups(path: Path, target: str) -> Iterator[Subject]:
     for number, group in enumerate(formed(graph, platform, options)[1]):
         if group.key and group.key not in seen:
             seen.add(group.key)
-            yield Subject(f"{path.stem}/{number}", lambda text=group.text: json_io.loads(text))  # type: ignore[misc]
+            yield Subject(f"{path.stem}/{number}", lambda text=group.text: json_io.loads(text))

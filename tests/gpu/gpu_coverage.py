@@ -17,26 +17,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import executors  # noqa: E402
-import fuzz  # noqa: E402
-import gpu_fuzz  # noqa: E402
-import numpy as np  # noqa: E402
-import simt  # noqa: E402
-from differential import Failure, private_cache  # noqa: E402
-from library_cases import CASES  # noqa: E402
+import executors
+import fuzz
+import gpu_fuzz
+import numpy as np
+import simt
+from differential import Failure, private_cache
+from library_cases import CASES
 
-from examples import polybench  # noqa: E402
-from polyc.emit.gpu import shim  # noqa: E402
-from polyc.emit.gpu.lower import lower_gpu  # noqa: E402
-from polyc.emit.gpu.source import to_gpu  # noqa: E402
-from polyc.emit.loop_ir.loops import Function  # noqa: E402
-from polyc.emit.mathlib import expand_function  # noqa: E402
-from polyc.poly.scop import Scop  # noqa: E402
-from polyc.poly.target import GpuTarget  # noqa: E402
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu  # noqa: E402
+from examples import polybench
+from polyc.emit.gpu import shim
+from polyc.emit.gpu.lower import lower_gpu
+from polyc.emit.gpu.source import to_gpu
+from polyc.emit.loop_ir.loops import Function
+from polyc.emit.mathlib import expand_function
+from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget
+from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 SIZES = ((3, 5, 7), (7, 19, 11), (13, 41, 37))
 PRIMES = ((7, 5, 11, 3, 13), (19, 13, 11, 17, 23), (41, 37, 43, 31, 29))  # extents of PolyBench, by parameter
@@ -203,7 +203,9 @@ def table(cases: Sequence[Case], where: Sequence[str], seconds: float) -> str:
 
 def _commit() -> str:
     """What was run."""
-    said = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=TESTS, capture_output=True, text=True)
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True
+    )
     return said.stdout.strip() or "unknown"
 
 

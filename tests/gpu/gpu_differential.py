@@ -11,7 +11,7 @@ import executors
 import numpy as np
 import simt
 from differential import Failure, exact_when_reordered, oracle
-from random_programs import Program
+from program_tree import Program
 from random_schedules import random_schedule
 
 from polyc.emit.gpu import shim

@@ -16,17 +16,17 @@ import sys
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import executors  # noqa: E402
-import fuzz  # noqa: E402
-import gpu_differential  # noqa: E402
-from differential import Failure, private_cache  # noqa: E402
-from gpu_differential import BACK_ENDS, UNPROVED, Outcome  # noqa: E402
-from random_programs import generate  # noqa: E402
+import executors
+import fuzz
+import gpu_differential
+from differential import Failure, private_cache
+from gpu_differential import BACK_ENDS, UNPROVED, Outcome
+from random_programs import generate
 
-from polyc.emit.gpu import shim  # noqa: E402
+from polyc.emit.gpu import shim
 
 
 def opencl_here() -> str:

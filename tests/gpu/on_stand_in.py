@@ -29,7 +29,7 @@ def use(interface: str) -> Device:
     )
     for name in ("polyc.emit.gpu.pycuda_device", "polyc.emit.gpu.cuda_device"):
         if name in sys.modules:
-            sys.modules[name].cubin_for = code  # type: ignore[attr-defined]
+            sys.modules[name].cubin_for = code
     nvidia.compiler = lambda: None  # NVRTC looks into the driver and crashes on the stand-in
     LANGUAGES["cuda"] = (interface,)
     device = devices.open_device("cuda")
@@ -144,7 +144,7 @@ def package(device: Device) -> None:
         polyc.compile_model(proto, target="sm_90").save(f"{folder}/newer")
         for name in ("pycuda_device", "cuda_device"):
             if module := sys.modules.get(f"polyc.emit.gpu.{name}"):
-                del module.cubin_for  # type: ignore[attr-defined]
+                del module.cubin_for
         got = polyc.load(folder)(x)
         np.testing.assert_array_equal(got["y"], polyc.compile_model(proto)(x)["y"])
         try:

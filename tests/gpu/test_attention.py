@@ -28,7 +28,7 @@ def attention(h: int, n: int, m: int, d: int, e: int) -> Any:
     """`softmax(Q K^T / 4) V`: `h` heads, `n` queries, `m` keys, of `d` and `e` elements."""
 
     @op
-    def attention(Q: f32[h, n, d], K: f32[h, m, d], V: f32[h, m, e]) -> f32[h, n, e]:  # type: ignore[valid-type]
+    def attention(Q: f32[h, n, d], K: f32[h, m, d], V: f32[h, m, e]) -> f32[h, n, e]:
         S = empty((h, n, m), f32)
         O = empty((h, n, e), f32)
         for b, i, j in grid(h, n, m):

@@ -92,7 +92,7 @@ def group(heads: int, length: int, width: int) -> Scop:
 def data(scop: Scop) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Arguments, and what the statements in program order make of them."""
     rng = np.random.default_rng(5)
-    shapes = [tuple(int(e.value) for e in scop.arrays[a].shape) for a in scop.args]  # type: ignore[attr-defined]
+    shapes = [tuple(int(e.value) for e in scop.arrays[a].shape) for a in scop.args]
     args = [np.asarray(rng.standard_normal(s), scop.arrays[a].dtype.np) for a, s in zip(scop.args, shapes, strict=True)]
     return args, execute(scop, Schedule.start(scop).tree, args, "llvm")
 

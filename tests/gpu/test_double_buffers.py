@@ -99,7 +99,7 @@ def test_rules_of_asynchronous_copies() -> None:
 
     def visit(s: Stmt, change: dict[str, object]) -> Stmt:
         if isinstance(s, Store) and s.asynchronous:
-            return replace(s, **change)  # type: ignore[arg-type]
+            return replace(s, **change)
         return with_bodies(s, tuple(visit(b, change) for b in s.bodies()))
 
     (copy, *_) = (s for s in walk(fn.body) if isinstance(s, Store) and s.asynchronous)

@@ -30,7 +30,7 @@ def ran(fn: Function, **how: bool) -> np.ndarray:
 
 
 def at(*terms: object) -> Binary:
-    return Binary("+", terms[0], terms[1], i64)  # type: ignore[arg-type]
+    return Binary("+", terms[0], terms[1], i64)
 
 
 def test_blocks_and_threads_run_once_each() -> None:

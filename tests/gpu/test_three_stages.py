@@ -117,7 +117,7 @@ def test_machine_code(arch: str, tmp_path: Path) -> None:
 
 def test_groups_end_for_all_threads_or_none() -> None:
     fn = lowered()[1]
-    x = next(s for s in walk(fn.body) if type(s).__name__ == "Launch").threads[0][0]  # type: ignore[attr-defined]
+    x = next(s for s in walk(fn.body) if type(s).__name__ == "Launch").threads[0][0]
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, EndCopies):

@@ -87,7 +87,7 @@ def product(dtype: DType = f16, columns: int = 16) -> Function:
     shapes = {"acc": (columns // 8, 2, 2), "Bs": (columns // 8, depth // 8, 8, 8), "As": (8, depth // 8, 8, 8)}
     for name, shape in shapes.items():
         space = "register" if name == "acc" else "shared"
-        buffer = Buffer(name, f32 if name == "acc" else dtype, tuple(map(const_int, shape)), space)  # type: ignore[arg-type]
+        buffer = Buffer(name, f32 if name == "acc" else dtype, tuple(map(const_int, shape)), space)
         body = Alloc(buffer, body)
     grid = (("bx", num("//", N, columns)), ("by", num("//", M, 64)))
     launch = Launch("warpgroup_0", grid, (("x", 4), ("y", 8), ("z", 4)), body)

@@ -60,7 +60,7 @@ def looping() -> onnx.ModelProto:
         "start1": np.array(1), "depth": np.array(5), "values": np.array([0, 1], np.float32), "count": np.array(20),
     }  # fmt: skip
     outputs = {n: None for n in ("last", "all", "end", "squares", "y", "zeros", "padded", "hot")}
-    return model_of(nodes, {"x": [3], "rows": [4, 3]}, outputs, weights, opset=18)  # type: ignore[arg-type]
+    return model_of(nodes, {"x": [3], "rows": [4, 3]}, outputs, weights, opset=18)
 
 
 def contributed() -> onnx.ModelProto:

@@ -240,7 +240,7 @@ def test_a_file_that_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert compiled({"x": numbers(1, 1, 6)})["y"].shape == (6,)
     onnx.save(perceptron(), file)
     with pytest.raises(ModelError, match="has changed since it was compiled"):
-        compiled.specialise({"batch": 4})  # type: ignore[attr-defined]
+        compiled.specialise({"batch": 4})
 
 
 def test_a_protobuf_that_changes_later_changes_nothing() -> None:

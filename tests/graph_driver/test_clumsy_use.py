@@ -74,10 +74,10 @@ def test_models(model: Path) -> None:
         with pytest.raises(polyc.PolycError, match=said):
             use()
 
-    refused("dims is a dict by name, not 3", lambda: polyc.compile_model(model, dims=3))  # type: ignore[arg-type]
+    refused("dims is a dict by name, not 3", lambda: polyc.compile_model(model, dims=3))
     refused("the memory limit is a number of bytes, not -1", lambda: polyc.compile_model(model, memory_limit=-1))
     compiled, x = polyc.compile_model(model, threads=1), np.ones((3, 8), np.float32)
-    refused("inputs are a dict of arrays by name", lambda: compiled(x))  # type: ignore[arg-type]
+    refused("inputs are a dict of arrays by name", lambda: compiled(x))
     refused("the model has no output 'q'; it has 'y'", lambda: compiled({"x": x}, out={"q": x}))
     weights = {"w": np.ones((4, 5), np.float32)}
     wrong = model_of([node("Add", ["x", "w"], "y")], {"x": [2, 3]}, {"y": None}, weights)

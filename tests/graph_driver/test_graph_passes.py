@@ -25,7 +25,7 @@ def evaluate(graph: Graph, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray
     return {o: values[o] for o in graph.outputs}
 
 
-def same_before_and_after(model, tolerance: float = 1e-5, **shapes) -> Graph:  # type: ignore[no-untyped-def]
+def same_before_and_after(model, tolerance: float = 1e-5, **shapes) -> Graph:
     rng = np.random.default_rng(5)
     before, after = import_model(model, shapes=shapes), import_model(model, shapes=shapes)
     feeds = {}

@@ -239,7 +239,7 @@ def test_arrays_that_cannot_be_written_are_refused_before_the_run() -> None:
     with pytest.raises(ArgumentError, match="no output 'x'; it has 'wn', 'norm'"):
         model({"w": w, "g": w}, out={"x": wn})
     with pytest.raises(ArgumentError, match="out= is a dict of arrays by name"):
-        model({"w": w, "g": w}, out=wn)  # type: ignore[arg-type]
+        model({"w": w, "g": w}, out=wn)
     assert (wn == 7).all()
 
 

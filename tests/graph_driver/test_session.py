@@ -142,9 +142,9 @@ def test_bytes_threads_and_options() -> None:
     assert polyc.InferenceSession(data, options, threads=2).model.report().threads == 2
     assert np.allclose(session.run(None, feeds())[0], onnxruntime.InferenceSession(data).run(None, feeds())[0])
     with pytest.raises(ArgumentError, match="threads is a number"):
-        polyc.InferenceSession(data, None, None, "two")  # type: ignore[arg-type]
+        polyc.InferenceSession(data, None, None, "two")
     with pytest.raises(ArgumentError, match="a path or the bytes of a model, not ModelProto"):
-        polyc.InferenceSession(model())  # type: ignore[arg-type]
+        polyc.InferenceSession(model())
     with pytest.raises(ModelError, match="No such file"):
         polyc.InferenceSession("none.onnx")
 

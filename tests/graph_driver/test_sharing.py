@@ -32,7 +32,7 @@ def checked(proto: onnx.ModelProto, threads: int = 1) -> Model:
     expected = dict(zip(names, session.run(names, feeds), strict=True))
     for run in (model, model.eager, model):
         model.executor().arena[:] = 0xFF
-        assert max(d.relative for d in compare(run(feeds), expected)) <= 2e-5  # type: ignore[operator]
+        assert max(d.relative for d in compare(run(feeds), expected)) <= 2e-5
     return model
 
 

@@ -98,7 +98,7 @@ def test_sizes_are_remembered_up_to_a_bound(compiled: dict[str, DynamicModel]) -
     for batch in range(1, KEPT_SIZES + 20):
         model(feeds("perceptron", rng, batch))
     assert len(model._bound) == KEPT_SIZES
-    assert len(model._shared.idle) == 1  # type: ignore[union-attr]
+    assert len(model._shared.idle) == 1
 
 
 def test_guards_are_printed_and_kept(compiled: dict[str, DynamicModel]) -> None:

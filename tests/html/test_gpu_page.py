@@ -15,10 +15,8 @@ from polyc.graph_driver.compile_operator import gpu_schedule
 from polyc.graph_driver.html.operator_page import operator_document
 from polyc.graph_driver.html.page import page
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "gpu"))
-
-from programs import ALL  # noqa: E402
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+from programs import ALL
 
 
 def document(name: str, target: str, **sizes: int) -> dict[str, Any]:
@@ -65,7 +63,7 @@ def test_every_program(name: str, target: str, tmp_path: Path) -> None:
 def test_pages_of_a_model(tmp_path: Path) -> None:
     import onnx
 
-    sys.path.append(str(ROOT / "tests" / "graph_driver"))
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "graph_driver"))
     from tiny_models import with_host_steps
 
     model, whole, one = (tmp_path / n for n in ("m.onnx", "whole.html", "one.html"))

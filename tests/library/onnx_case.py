@@ -74,7 +74,7 @@ def run(made: OperatorScop, inputs: list[Any], results: list[np.ndarray], backen
     kernel = compile_kernel(made.scop, made.scop.tree, backend=backend)
     args: dict[str, np.ndarray] = {}
     for position, name in made.inputs:
-        shape = tuple(int(e.value) for e in made.scop.arrays[name].shape)  # type: ignore[attr-defined]
+        shape = tuple(int(e.value) for e in made.scop.arrays[name].shape)
         args[name] = np.ascontiguousarray(inputs[position]).reshape(shape)
     got = kernel(*[args[name] for name in made.scop.args])
     got = got if isinstance(got, tuple) else (got,)

@@ -20,7 +20,7 @@ def read(folder: Path, kind: str, infos: Any) -> list[Any]:
     """The tensors and sequences of one data set, as the suite reads them."""
     found: list[Any] = []
     for k in range(len(list(folder.glob(f"{kind}_*.pb")))):
-        Runner._load_proto(None, str(folder / f"{kind}_{k}.pb"), found, infos[k].type)  # type: ignore[arg-type]
+        Runner._load_proto(None, str(folder / f"{kind}_{k}.pb"), found, infos[k].type)
     return found
 
 

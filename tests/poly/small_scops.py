@@ -93,7 +93,7 @@ def scop(
     made = {}
     for n, (shape, kind) in arrays.items():
         sizes = tuple(index(t.strip()) for t in shape.split(",") if t.strip())
-        made[n] = Array(n, f32, sizes, kind)  # type: ignore[arg-type]
+        made[n] = Array(n, f32, sizes, kind)
     ps = ", ".join(params)
     cond = context or " and ".join(f"{p} >= 0" for p in params)
     ctx = isl.Set(f"[{ps}] -> {{ : {cond} }}")

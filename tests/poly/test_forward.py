@@ -52,7 +52,7 @@ def together(n: int, m: int, shift: int, window: int) -> Scop:
 
 def inputs_of(scop: Scop, seed: int) -> dict[str, np.ndarray]:
     local = np.random.default_rng(seed)
-    shapes = {n: tuple(int(e.value) for e in scop.arrays[n].shape) for n in scop.args}  # type: ignore[attr-defined]
+    shapes = {n: tuple(int(e.value) for e in scop.arrays[n].shape) for n in scop.args}
     return {n: local.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
 
 

@@ -90,7 +90,7 @@ def test_the_reader_runs_in_the_writers() -> None:
     ids=["incomplete", "shifted", "overwritten"],
 )
 def test_refusals(program: object, reason: str) -> None:
-    scop = program.scop()  # type: ignore[attr-defined]
+    scop = program.scop()
     with pytest.raises(ScopError, match=reason):
         sink(scop, "T")
     assert sunk(scop) == scop

@@ -46,7 +46,7 @@ def test_a_data_dependent_loop_outside_of_what_decides_its_bounds() -> None:
 
 
 @op
-def every_third(ptr: i32[N + 1], A: f32[K], total: inout(f32[N, N])):  # type: ignore[no-untyped-def]
+def every_third(ptr: i32[N + 1], A: f32[K], total: inout(f32[N, N])):
     for i in range(2, N):
         if (N - 1 - i) % 3 == 0:
             for j in range(ptr[i], ptr[i + 1]):

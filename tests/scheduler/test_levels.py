@@ -41,7 +41,7 @@ def check(found: list[Mapping[str, Any]], target: Target) -> None:
         assert tile["bytes"] > 0
         together[tile["level"]] += tile["bytes"]
     for level, size in together.items():
-        most = capacities(target)[level]  # type: ignore[index]
+        most = capacities(target)[level]
         assert most is None or size <= most, (level, found)
 
 
@@ -99,5 +99,5 @@ def test_blocks_of_sweeps() -> None:
 def test_what_has_no_room_goes_further_away() -> None:
     small = replace(V3, l1=1000, l2=5000, l3=8000)
     sizes = [("a", 600, "L1"), ("b", 600, "L1"), ("c", 5000, "L2"), ("d", 9000, "L1"), ("e", 400, "L1")]
-    found = place([Tile(n, b, w) for n, b, w in sizes], small)  # type: ignore[arg-type]
+    found = place([Tile(n, b, w) for n, b, w in sizes], small)
     assert [p.level for p in found] == ["L1", "L2", "L3", "memory", "L1"]

@@ -80,7 +80,7 @@ def test_automatic_schedules_of_polybench_come_back(name: str) -> None:
     from polyc.scheduler.strategies.auto import automatic
 
     scop = kernel_scop(name)
-    schedule = automatic(scop, host(), 2)  # type: ignore[arg-type]
+    schedule = automatic(scop, host(), 2)
     text = schedule.to_yaml()
     again = Schedule.from_yaml(schedule.scop, text)
     assert again.to_yaml() == text and len(schedule.diff(again)) == 0
@@ -279,12 +279,12 @@ def test_differences_in_words() -> None:
 )
 def test_every_step_is_named(step: object, words: list[str]) -> None:
     s: Schedule = matmul.scop().schedule()
-    assert str(s.diff(step(s))).splitlines() == words  # type: ignore[operator]
+    assert str(s.diff(step(s))).splitlines() == words
 
 
 def test_order_of_statements() -> None:
     scop = kernel_scop("gesummv")
-    s = Schedule.start(scop)  # type: ignore[arg-type]
+    s = Schedule.start(scop)
     assert str(s.diff(s.reorder_statements(["S1", "S0"]))) == "S1 now runs before S0 in i"
 
 

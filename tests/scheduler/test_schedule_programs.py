@@ -20,7 +20,7 @@ from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
-from library_cases import CASES  # type: ignore[import-not-found]
+from library_cases import CASES
 
 N, M, K, B = dims("N M K B")
 

@@ -12,11 +12,11 @@ from polyc.scheduler.strategies.auto import automatic
 STEPS = 5
 
 
-def recurrence(columns: int, depth: int):  # type: ignore[no-untyped-def]
+def recurrence(columns: int, depth: int):
     """Each step multiplies the last state by a matrix."""
 
     @op
-    def steps(X: f32[columns], R: f32[depth, columns]) -> f32[STEPS, columns]:  # type: ignore[valid-type]
+    def steps(X: f32[columns], R: f32[depth, columns]) -> f32[STEPS, columns]:
         H = empty((STEPS + 1, columns), f32)
         Y = empty((STEPS, columns), f32)
         for j in range(columns):
@@ -50,7 +50,7 @@ def test_rows_of_a_batch(batch: int, rows: bool) -> None:
     """Rows share the vectors of the matrix; the sums are used after the tile, too."""
 
     @op
-    def layer(X: f32[batch, 64], R: f32[64, 64]) -> f32[STEPS, batch, 64]:  # type: ignore[valid-type]
+    def layer(X: f32[batch, 64], R: f32[64, 64]) -> f32[STEPS, batch, 64]:
         H = empty((STEPS + 1, batch, 64), f32)
         Z = empty((STEPS, batch, 64), f32)
         for n, j in grid(batch, 64):
@@ -75,7 +75,7 @@ def test_pairs_of_integers() -> None:
     """Products two at a time, with sums that wrap."""
 
     @op
-    def products(K: i32[STEPS, 16], R: i16[16, 64]) -> i32[STEPS, 64]:  # type: ignore[valid-type]
+    def products(K: i32[STEPS, 16], R: i16[16, 64]) -> i32[STEPS, 64]:
         Z = empty((STEPS, 64), i32)
         for s in range(STEPS):
             for g in range(64):

@@ -13,7 +13,8 @@ import symbolic
 from differential import exact_when_reordered, oracle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_programs import Program, generate
+from program_tree import Program
+from random_programs import generate
 from random_schedules import PROPOSALS, apply
 from static_programs import program, with_locals, with_sums
 

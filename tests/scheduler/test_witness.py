@@ -267,7 +267,7 @@ def test_a_guarded_step_is_right_on_both_sides(backend: str, operator, name: str
     assert names and len(set(schedule.loops)) == len(schedule.loops)
     sides = set()
     for n, m in ((1, 4), (2, 1), (2, 2), (5, 6)):
-        sides.add(error.value.legal_if.holds(N=n, M=m))  # type: ignore[union-attr]
+        sides.add(error.value.legal_if.holds(N=n, M=m))
         rng = np.random.default_rng(n)
         given = [rng.random((n + 1, m + 1))] if operator is diagonal else [rng.random(n), rng.random(n)]
         expected = [a.copy() for a in given]
