@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
-
-from polyc.emit.kernel import Kernel
+from polyc.graph_driver.bench.kernels import random_arguments, runner
 from polyc.graph_driver.bench.timing import free_all_cores, pin_to_one_core
 from polyc.graph_driver.compile_operator import compile_operator
-from polyc.graph_driver.tuning.trial import random_arguments
-from polyc.poly.binding import evaluate
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.schedule import Schedule
@@ -52,21 +46,7 @@ def _least(run: Run, calls: int) -> float:
 
 def kernel_run(scop: Scop, target: Target, schedule: Schedule | None = None) -> Run:
     """The compiled kernel of a Scop (None: with the automatic schedule) on arguments of its own, for one thread."""
-    kernel = compile_operator(scop, target, schedule, threads=1)
-    arguments = random_arguments(scop)
-    results: Sequence[Any] = [np.empty(_shape(scop, n), scop.arrays[n].dtype.np) for n in scop.results]
-    return partial(_call, kernel, arguments, tuple(results))
-
-
-def _call(kernel: Kernel, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-    if results:
-        kernel(*arguments, out=results)
-    else:
-        kernel(*arguments)
-
-
-def _shape(scop: Scop, name: str) -> tuple[int, ...]:
-    return tuple(evaluate(e, {}) for e in scop.arrays[name].shape)
+    return runner(compile_operator(scop, target, schedule, threads=1), random_arguments(scop))
 
 
 def one_after_another(runs: Iterable[Run]) -> Run:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
-
+from polyc.graph_driver.bench.kernels import random_arguments, runner
 from polyc.poly.errors import ArgumentError, IllegalSchedule, ScheduleError
-from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
-from polyc.poly.scop import Array, Scop
+from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.schedule import Schedule, read_step
-
-if TYPE_CHECKING:
-    from polyc.emit.kernel import Kernel
 
 ROUNDS = 7
 
@@ -63,11 +59,12 @@ def first_slower(scop: Scop, trace: str, target: Target, factor: float, threads:
     lines = [line for line in trace.splitlines() if line.strip()]
     prefixes = [Schedule.replay(scop, "\n".join(lines[:k])) for k in range(len(lines) + 1)]
     kernels = [compile_operator(s.original, target, s, threads) for s in prefixes]
-    arguments = [_argument(scop.arrays[a], np.random.default_rng(k)) for k, a in enumerate(scop.args)]
+    arguments = random_arguments(scop)
+    runs = [runner(kernel, arguments) for kernel in kernels]
     best = [float("inf")] * len(kernels)
     for _ in range(ROUNDS):
-        for k, kernel in enumerate(kernels):
-            best[k] = min(best[k], _seconds(kernel, arguments))
+        for k, run in enumerate(runs):
+            best[k] = min(best[k], _seconds(run))
     step = next((k for k in range(1, len(best)) if best[k] > factor * best[k - 1]), None)
     shown = ["(program order)", *lines]
     table = [f"{1e3 * t:10.3f} ms  {line[:90]}{'   <-- slower' if k == step else ''}"
@@ -82,18 +79,7 @@ def first_slower(scop: Scop, trace: str, target: Target, factor: float, threads:
     }  # fmt: skip
 
 
-def _argument(array: Array, rng: np.random.Generator) -> Any:
-    shape = []
-    for e in array.shape:
-        n = constant_of(to_pw_aff(e, set_space("", (), ())))
-        assert n is not None
-        shape.append(n)
-    values = rng.uniform(0.5, 1.5, shape).astype(array.dtype.np)
-    return values[()] if array.scalar else values
-
-
-def _seconds(kernel: Kernel, arguments: list[Any]) -> float:
-    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+def _seconds(run: Callable[[], object]) -> float:
     start = time.perf_counter()
-    kernel(*copies)
+    run()
     return time.perf_counter() - start

@@ -12,8 +12,9 @@ from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.operator_time import OperatorTime
     from polyc.poly.scop import Scop
-    from polyc.scheduler.cost.model import Machine, Prediction
+    from polyc.scheduler.cost.model import Machine
     from polyc.scheduler.schedule import Schedule
 
 VERSION = 1
@@ -22,25 +23,25 @@ SLOWEST = 12  # kernels whose times are listed
 
 
 def explain_schedule(
-    schedule: Schedule, target: Target, threads: int, sizes: Mapping[str, int], prediction: Prediction | None = None,
+    schedule: Schedule, target: Target, sizes: Mapping[str, int], times: OperatorTime,
     machine: Machine | None = None, checks: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
 
     `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
-    `prediction` is the cost model's (None: sizes are free, or it is for another machine); `machine` has the figures
-    that say what threads get (None: those of the target's data). `checks` of accesses that are not proven: None is
-    unless `POLYC_CHECK=0`.
+    `times` are predicted, and measured if that was asked for, with so many threads; `machine` has the figures that
+    say what these get (None: those of the target's data). `checks` of accesses that are not proven: None is unless
+    `POLYC_CHECK=0`.
     """
     from polyc.scheduler.cost.model import nominal
     from polyc.scheduler.cost.shared_loops import shared_loops
 
     scop = schedule.scop
     steps = [str(s) for s in schedule.trace]
-    shared = shared_loops(schedule, target, machine or nominal(target), threads)
+    shared = shared_loops(schedule, target, machine or nominal(target), times.threads)
     return {
         "format": "polyc-explain", "version": VERSION, "kind": "operator", "name": scop.name,
-        "sizes": dict(sizes), "free_sizes": list(scop.params), "threads": threads,
+        "sizes": dict(sizes), "free_sizes": list(scop.params), "threads": times.threads,
         "target": {
             "name": target.name, "cpu": target.cpu, "vector_bits": target.vector_bits, "fma_units": target.fma_units,
             "l1": target.l1, "l2": target.l2, "l3": target.l3,
@@ -51,7 +52,8 @@ def explain_schedule(
             "traffic": _formula(lambda: schedule.count("traffic")),
             "flops_per_byte": _ratio(schedule),
         },
-        "predicted": None if prediction is None else prediction.data(),
+        "predicted": None if times.predicted is None else times.predicted.data(),
+        "measured": times.measured,
         "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
         "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
         "parallel_loops": list(schedule.parallel_loops()),
@@ -198,6 +200,8 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     yield f"  intensity  {_number(work['flops_per_byte'])} flops per byte"
     if data["predicted"] is not None:
         yield f"  predicted  {1e6 * data['predicted']['seconds']:.1f} us, bound by {data['predicted']['bound']}"
+    if data["measured"] is not None:
+        yield f"  measured   {1e6 * data['measured']:.1f} us, the shortest call on random arguments"
     yield ""
     for title, outcomes in (("done", ("done",)), ("declined", ("declined", "refused", "impossible"))):
         chosen = [d for d in data["decisions"] if d["outcome"] in outcomes]

@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument(
         "--yaml", action="store_true", help="of --stage schedule: as a file to edit (--schedule reads it)"
     )
-    look.add_argument("--measure", action="store_true", help="of a model's page: run it for the time of each step")
+    look.add_argument("--measure", action="store_true", help="of a page: run it for the time, of a model of each step")
     look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
     _compiling(look)
 
@@ -143,7 +143,7 @@ def _explaining(commands: Any) -> None:
     why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
     why.add_argument("what", metavar="FILE.py:OP|MODEL")
     why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
-    why.add_argument("--measure", action="store_true", help="of a model: run it, predicted beside measured times")
+    why.add_argument("--measure", action="store_true", help="run it: predicted beside measured times")
     _compiling(why)
 
     diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)

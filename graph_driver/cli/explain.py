@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.cli.inspect import (
     UsageError,
+    backend_of,
     is_operator,
     load_operator,
     operator_schedule,
@@ -34,24 +35,22 @@ def explain_command(arguments: argparse.Namespace) -> int:
 
 
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
-    refuse_model_options(arguments, checks=True)
+    refuse_model_options(arguments, checks=True, measure=True)
     from polyc.emit import targets
     from polyc.graph_driver.calibration import this_machine
     from polyc.graph_driver.compile_operator import resolve_target
     from polyc.graph_driver.explain import explain_schedule
-    from polyc.scheduler.cost.model import predict
-    from polyc.scheduler.cost.work import work_of
+    from polyc.graph_driver.operator_time import time_of
 
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     machine = resolve_target(arguments.target if arguments.target != "c" else None)
     threads = machine.threads if arguments.threads is None else arguments.threads
     with use.tuned(arguments.tuned):
         found = operator_schedule(scop, arguments.target, sizes, None, threads)
-    work = work_of(found.original, machine) if targets.obstacle(machine) is None else None
     here = this_machine(machine) if targets.obstacle(machine) is None else None
-    prediction = None if work is None or here is None else predict(work, here, threads)
     checks = False if arguments.no_checks else None
-    return explain_schedule(found, machine, threads, sizes, prediction, here, checks)
+    times = time_of(found, machine, threads, arguments.measure, backend_of(arguments.target), checks)
+    return explain_schedule(found, machine, sizes, times, here, checks)
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:

@@ -36,7 +36,7 @@ class UsageError(PolycError):
 
 OF_MODELS: dict[str, Any] = {  # options that say nothing about an operator, and what they are when not given
     "bind": [], "exact": False, "passes": None, "disable": "", "select": "cost", "planner": None, "tasks": False,
-    "keep_op_borders": False, "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None, "measure": False,
+    "keep_op_borders": False, "fast_math": False, "dtype": None, "keep_f32": None, "kernel": None,
     "layouts": "auto", "strict_annotations": False,
 }  # fmt: skip
 
@@ -45,9 +45,12 @@ DIGITS = re.compile(r"[0-9]{1,40}")
 """A number on the command line. `str.isdigit` also takes what `int` does not."""
 
 
-def refuse_model_options(arguments: argparse.Namespace, checks: bool = False) -> None:
+def refuse_model_options(arguments: argparse.Namespace, checks: bool = False, measure: bool = False) -> None:
     """Raises `UsageError` for an option that would have no effect on an operator (or on one for a GPU), and for a
-    target that does not exist. `checks`: whether the command shows code, in which `--no-checks` can be seen."""
+    target that does not exist.
+
+    `checks`: whether the command shows code, in which `--no-checks` can be seen; `measure`: whether it can run it.
+    """
     check_target(arguments)
     if is_gpu(arguments.target):
         for name in ("threads", "tuned"):
@@ -55,6 +58,11 @@ def refuse_model_options(arguments: argparse.Namespace, checks: bool = False) ->
                 raise UsageError(f"--{name} is of a CPU, and {arguments.target} is none")
     if vars(arguments).get("no_checks") and not checks:
         raise UsageError(f"--no-checks has no effect on polyc {arguments.command} of an operator")
+    if vars(arguments).get("measure"):
+        if not measure:
+            raise UsageError("--measure is of an operator's page: give --html or --json, and no stage")
+        if is_gpu(arguments.target):
+            raise UsageError(f"--measure runs operators on this machine's CPU, not for '{arguments.target}'")
     for name, absent in OF_MODELS.items():
         if vars(arguments).get(name, absent) != absent:
             raise UsageError(f"--{name.replace('_', '-')} is for models, and {arguments.what} is an operator")
@@ -70,6 +78,11 @@ def check_target(arguments: argparse.Namespace) -> None:
             targets.get(arguments.target)
     except BuildError as error:
         raise UsageError(str(error)) from None
+
+
+def backend_of(target: str | None) -> str:
+    """What makes code for a CPU of this name: `c`, or `llvm`."""
+    return "c" if target == "c" else "llvm"
 
 
 def is_operator(what: str) -> bool:
@@ -282,16 +295,24 @@ def operator_stage(
 
 def document_of(
     op: Operator, target: str | None, given: Mapping[str, int | float], file: Path | None = None,
-    threads: int | None = None,
+    threads: int | None = None, measure: bool = False, checks: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything about an operator and its schedule (`polyc.graph_driver.html.operator_page`)."""
+    """Everything about an operator and its schedule (`polyc.graph_driver.html.operator_page`).
+
+    With `measure` it is compiled, with `checks` as in `operator_stage`, and run. Raises as `time_of` does.
+    """
     from polyc.graph_driver.compile_operator import resolve_target
     from polyc.graph_driver.html.operator_page import operator_document
+    from polyc.graph_driver.operator_time import time_of
 
     scop, sizes = operator_scop(op, given)
     schedule = operator_schedule(scop, target, sizes, file, threads)
-    machine = gpu_targets.get(str(target)) if is_gpu(target) else resolve_target(target if target != "c" else None)
-    return operator_document(schedule, machine, "automatic" if file is None else file.name, given)
+    origin = "automatic" if file is None else file.name
+    if is_gpu(target):
+        return operator_document(schedule, gpu_targets.get(str(target)), origin, given)
+    machine = resolve_target(target if target != "c" else None)
+    times = time_of(schedule, machine, threads or machine.threads, measure, backend_of(target), checks)
+    return operator_document(schedule, machine, origin, given, times)
 
 
 def dependences_text(scop: Any) -> str:

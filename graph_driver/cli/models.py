@@ -26,7 +26,7 @@ from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
 from polyc.graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
 from polyc.graph_driver.prediction import predict_steps
-from polyc.graph_driver.stages import formed, layouts_refused, optimise, placed, symbol_of
+from polyc.graph_driver.stages import checked, formed, layouts_refused, optimise, placed, symbol_of
 from polyc.graph_driver.tuning import use
 from polyc.scheduler.cost.model import Prediction
 
@@ -157,14 +157,20 @@ def groups_of_model(path: Path, options: CompileOptions) -> Sequence[Group]:
     return _formed(graph, platform, options)[0]
 
 
-def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict[str, Any]:
-    """Everything about one kernel of a model, as of an operator.
+def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure: bool = False) -> dict[str, Any]:
+    """Everything about one kernel of a model, as of an operator; with `measure` it is compiled and run.
 
     Raises:
-        UsageError: there is no such kernel, or several have that label; ModelError, BuildError: as above.
+        UsageError: there is no such kernel, several have that label, or it is to be measured and cannot run here;
+            ModelError, BuildError: as above.
     """
     from polyc.graph_driver.html.operator_page import operator_document
+    from polyc.graph_driver.operator_time import time_of
 
+    sizes: dict[str, object] = {}
+    if measure and not is_package(path):  # of a symbolic size it is run at one that is chosen
+        given, (options, _) = options.dims, with_sizes(path, options)
+        sizes = {name: value for name, value in options.dims.items() if name not in given}
     platform, every = kernels_of_model(path, options)
     chosen = _named(every, kernel)
     if len(chosen) > 1:
@@ -172,8 +178,16 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str) -> dict
     title, group = chosen[0]
     with use.tuned(options.tuned):
         schedule = schedule_of(group, platform)
-    device = platform.machine if platform.gpu is None else platform.gpu
-    return operator_document(schedule, device, "automatic", {}) | {"name": f"{path.stem}, {title}"}
+    name = {"name": f"{path.stem}, {title}"}
+    if measure and schedule.original.params:
+        raise UsageError("a kernel is measured at sizes that are numbers (--dim NAME=V)")
+    if measure and (platform.gpu is not None or platform.kind == "c99"):
+        raise UsageError(f"one kernel alone is run on this machine's CPU, not for '{options.target}'")
+    if platform.gpu is not None:
+        return operator_document(schedule, platform.gpu, "automatic", {}) | name
+    machine, threads = platform.machine, platform.threads
+    times = time_of(schedule, machine, threads, measure, platform.backend, checked(platform, options))
+    return operator_document(schedule, machine, "automatic", sizes, times) | name
 
 
 def schedule_of(group: Group, platform: Platform) -> Schedule:

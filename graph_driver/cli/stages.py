@@ -25,16 +25,18 @@ from polyc.graph_driver.tuning import use
 def inspect_command(arguments: argparse.Namespace) -> int:
     """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page."""
     if is_operator(arguments.what):
-        refuse_model_options(arguments, checks=True)
+        whole = arguments.stage is None and (arguments.html is not None or arguments.json)
+        refuse_model_options(arguments, checks=True, measure=whole)
         given, op = parse_numbers(arguments.dim), load_operator(arguments.what)
-        if arguments.stage is None and (arguments.html is not None or arguments.json):
+        checks = False if arguments.no_checks else None
+        if whole:
+            how = (arguments.schedule, arguments.threads, arguments.measure, checks)
             with use.tuned(arguments.tuned):
-                document = document_of(op, arguments.target, given, arguments.schedule, arguments.threads)
+                document = document_of(op, arguments.target, given, *how)
             return _document(arguments, document)
         stage = arguments.stage or "scop"
         if arguments.yaml and stage != "schedule":
             raise UsageError("--yaml goes with --stage schedule")
-        checks = False if arguments.no_checks else None
         about = (arguments.target, given, arguments.schedule, arguments.yaml, arguments.threads, checks)
         with use.tuned(arguments.tuned):
             parts = [("", operator_stage(op, stage, *about))]
@@ -54,7 +56,7 @@ def inspect_command(arguments: argparse.Namespace) -> int:
         if arguments.stage is None and (arguments.html is not None or arguments.json):
             if arguments.kernel is None:
                 return _document(arguments, document_of_model(path, options, arguments.measure))
-            return _document(arguments, document_of_kernel(path, options, arguments.kernel))
+            return _document(arguments, document_of_kernel(path, options, arguments.kernel, arguments.measure))
         stage = arguments.stage or "graph"
         if arguments.kernel is not None and stage in ("graph", "memory", "plan"):
             raise UsageError(f"--kernel goes with a stage of kernels (scop, schedule, ...) or --html, not with {stage}")

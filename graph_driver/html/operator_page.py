@@ -22,6 +22,7 @@ from polyc.poly.text import print_array, print_statement
 from polyc.poly.tree import loop_names
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.operator_time import OperatorTime
     from polyc.scheduler.schedule import Schedule
     from polyc.scheduler.step import Step
 
@@ -30,11 +31,13 @@ LONG = 200  # characters of a step's argument
 
 
 def operator_document(
-    schedule: Schedule, target: Target | GpuTarget, origin: str, sizes: Mapping[str, object]
-) -> dict[str, Any]:
+    schedule: Schedule, target: Target | GpuTarget, origin: str, sizes: Mapping[str, object],
+    times: OperatorTime | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Everything about `schedule` as JSON values. For a GPU `mapping` says what each kernel maps to.
 
-    `origin` says where the schedule comes from ("automatic", a file's name), `sizes` what was fixed.
+    `origin` says where the schedule comes from ("automatic", a file's name), `sizes` what was fixed, `times` what
+    is known of how long it takes.
     """
     scop = schedule.scop
     loops = frozenset(loop_names(schedule.tree))
@@ -65,6 +68,7 @@ def operator_document(
         "mapping": mapping,
         "space": space_data(scop, schedule.tree),
         "cost": cost_data(schedule),
+        "time": None if times is None else times.data(),
     }
 
 

@@ -13,19 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyc.graph_driver.bench.kernels import random_arguments, runner
 from polyc.graph_driver.child import module_command
 from polyc.poly.errors import PolycError
-from polyc.poly.expr import loads
-from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
-from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
-
-if TYPE_CHECKING:
-    from polyc.emit.kernel import Kernel
 
 TOLERANCE = 2e-3  # of results, relative to their scale: only the order of sums differs
 MOST_ROUNDS, FEWEST_ROUNDS = 200, 5
@@ -120,7 +114,7 @@ def run(job: Job) -> Times:
         untuned = compile_operator(scop, job.target, threads=job.threads)
     candidate = compile_operator(scop, job.target, Schedule.replay(scop, job.trace), job.threads)
     arguments = random_arguments(scop)
-    runs = [_runner(k, scop, arguments) for k in (untuned, candidate)]
+    runs = [runner(k, arguments) for k in (untuned, candidate)]
     first, second = (r() for r in runs)
     worst = max((_difference(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
     if not worst <= TOLERANCE:
@@ -147,49 +141,6 @@ def timed(
                 run_once()
             kept.append(max(clock() - start, 1e-9) / calls)
     return Times(tuple(times[0]), tuple(times[1]))
-
-
-def _runner(kernel: Kernel, scop: Scop, arguments: Sequence[Any]) -> Callable[[], list[np.ndarray]]:
-    """The kernel on its own copies of what it updates; gives what it wrote."""
-    own = [a.copy() if isinstance(a, np.ndarray) and a.ndim else a for a in arguments]
-    results = [np.empty(_shape(scop.arrays[n]), scop.arrays[n].dtype.np) for n in scop.results]
-    written = [a for n, a in zip(scop.args, own, strict=True) if scop.arrays[n].kind == "inout"]
-
-    def run_once() -> list[np.ndarray]:
-        kernel(*own, out=tuple(results)) if results else kernel(*own)
-        return [*results, *written]
-
-    return run_once
-
-
-def random_arguments(scop: Scop) -> list[Any]:
-    """Positive floats around 1, small integers; 0 where a value is a subscript or a bound."""
-    places = {load.array for s in scop.statements.values() for e in (*s.index, *_bounds(s)) for load in loads(e)}
-    for s in scop.statements.values():
-        places |= {x.array for load in loads(s.value) for e in load.index for x in loads(e)}
-    rng = np.random.default_rng(17)
-    return [_argument(scop.arrays[n], n in places, rng) for n in scop.args]
-
-
-def _bounds(s: Any) -> list[Any]:
-    return [e for d in s.dynamic for e in (d.lo, d.hi)]
-
-
-def _shape(array: Array) -> tuple[int, ...]:
-    shape = tuple(constant_of(to_pw_aff(e, set_space("", (), ()))) for e in array.shape)
-    assert all(n is not None for n in shape)
-    return tuple(n or 0 for n in shape)
-
-
-def _argument(array: Array, subscript: bool, rng: np.random.Generator) -> Any:
-    shape = _shape(array)
-    if array.dtype.is_float:
-        values = rng.uniform(0.5, 1.5, shape).astype(array.dtype.np)
-    elif subscript:
-        values = np.zeros(shape, array.dtype.np)
-    else:
-        values = rng.integers(0, 2, shape).astype(array.dtype.np)
-    return values[()] if array.scalar else values
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> float:

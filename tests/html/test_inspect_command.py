@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from operators import EXAMPLES, scop_of
 
@@ -58,6 +59,52 @@ def test_a_saved_schedule_is_shown(polyc: Any, tmp_path: Path) -> None:
     }  # fmt: skip
     code, out, err = polyc("inspect", MATMUL, "--schedule", saved, "--stage", "loops", "--dim", "M=64")
     assert (code, err) == (0, "") and "for i_out in range(0, 16)" in out
+
+
+def test_an_operator_is_run_for_its_time(polyc: Any, tmp_path: Path) -> None:
+    """Predicted beside measured, in the document, on the page and in what `explain` prints."""
+    sizes = [x for n in "MNK" for x in ("--dim", f"{n}=64")] + ["--threads", "1"]
+    code, out, err = polyc("inspect", MATMUL, *sizes, "--measure", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)["time"]
+    assert 0 < found["measured"] < 1 and found["predicted"]["seconds"] > 0 and found["threads"] == 1
+    assert polyc("inspect", MATMUL, *sizes, "--measure", "--html", tmp_path / "p.html") == (0, "", "")
+    assert embedded(tmp_path / "p.html")["time"]["measured"] > 0
+    code, out, err = polyc("explain", MATMUL, *sizes, "--measure", "--target", "c")
+    assert (code, err) == (0, "") and "  predicted  " in out and "  measured   " in out
+    assert json.loads(polyc("explain", MATMUL, *sizes, "--json")[1])["measured"] is None
+    assert json.loads(polyc("inspect", MATMUL, "--json")[1])["time"]["predicted"] is None
+
+
+def test_a_kernel_of_a_model_is_run_for_its_time(polyc: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["N", 300]) for n in "xy")
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Softmax", ["x"], ["y"])], "m", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    code, out, err = polyc("inspect", path, "--kernel", "0", "--measure", "--threads", "1", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["time"]["measured"] > 0 and json.loads(out)["sizes"] == {"N": "1"}
+    code, _, err = polyc("inspect", path, "--kernel", "0", "--measure", "--dim", "N=any", "--json")
+    assert code == 2 and "at sizes that are numbers" in err
+
+
+UNMEASURED = {
+    "free sizes": (["--json"], 1, "to run matmul it needs values for M, K, N"),
+    "a stage": (["--stage", "loops"], 2, "--measure is of an operator's page"),
+    "a GPU": (["--target", "cuda", "--json"], 2, "--measure runs operators on this machine's CPU, not for 'cuda'"),
+    "another machine": (
+        ["--target", "neoverse-n1", "--json", *"--dim M=4 --dim N=4 --dim K=4".split()],
+        1,
+        "cannot run",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNMEASURED)
+def test_what_cannot_be_run_is_not_measured(polyc: Any, what: str) -> None:
+    options, expected, text = UNMEASURED[what]
+    code, out, err = polyc("inspect", MATMUL, "--measure", *options)
+    assert (code, out) == (expected, "") and text in err and err.count("\n") == 1
 
 
 WRONG = {

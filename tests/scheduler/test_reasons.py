@@ -9,6 +9,7 @@ import pytest
 from polyc import dims, empty, exp, f32, f64, grid, i64, inout, max, op, zeros
 from polyc.emit.targets import get
 from polyc.graph_driver.explain import explain_schedule, operator_lines
+from polyc.graph_driver.operator_time import OperatorTime
 from polyc.scheduler.cost.model import nominal
 from polyc.scheduler.cost.shared_loops import shared_loops
 from polyc.scheduler.schedule import Schedule
@@ -219,10 +220,10 @@ def _alone(schedule: Schedule) -> float:
 ])  # fmt: skip
 def test_explain_says_what_threads_do(threads: int, sizes: dict[str, int], text: str) -> None:
     schedule = Schedule.start(stepped.scop(**sizes)).parallel("i")
-    data = explain_schedule(schedule, TARGET, threads, sizes)
+    data = explain_schedule(schedule, TARGET, sizes, OperatorTime(None, None, threads))
     assert any(line.startswith(text) for line in operator_lines(data)), list(operator_lines(data))
 
 
 def test_explain_says_that_nothing_is_shared() -> None:
-    data = explain_schedule(automatic(recurrence.scop(), TARGET, 2), TARGET, 2, {})
+    data = explain_schedule(automatic(recurrence.scop(), TARGET, 2), TARGET, {}, OperatorTime(None, None, 2))
     assert "threads: no loop is shared among 2" in list(operator_lines(data))

@@ -10,8 +10,9 @@ const WHAT = {
 };
 
 class Costs {
-  constructor(cost, links) {
+  constructor(cost, links, time) {
     this.cost = cost;
+    this.time = time;
     this.links = links;
     this.values = {};
     this.cells = [];                         // [element, fn]: what depends on the sizes
@@ -45,8 +46,26 @@ class Costs {
     return this.value(bytes) ? this.value(flops) / this.value(bytes) : 0;
   }
 
+  // What is known of the time: label, text, explanation.
+  times() {
+    if (!this.time) return [];
+    const { measured, predicted, threads } = this.time;
+    const { flops, bytes } = this.cost.totals;
+    const on = `with ${plural(threads, "thread")}`;
+    const rows = [];
+    if (measured !== null) rows.push(["Measured", timeText(measured), `the shortest call on random arguments, ${on}`]);
+    if (predicted) rows.push(["Predicted", timeText(predicted.seconds), `by the cost model, ${on}; bound by ${predicted.bound}`]);
+    if (measured === null) return rows;
+    if (this.value(flops)) rows.push(["Flops per second", bigText(this.value(flops) / measured), "in the time measured"]);
+    if (this.value(bytes)) rows.push(["Bytes per second", bigText(this.value(bytes) / measured), "in the time measured, of a perfect cache"]);
+    return rows;
+  }
+
   facts(place) {
     const { totals } = this.cost;
+    for (const [label, value, title] of this.times().slice(0, 2)) {
+      place.append(el("li", { title }, [el("b", {}, value), label.toLowerCase()]));
+    }
     const at = this.cost.sizes.length ? ` for ${this.cost.sizes.join(" = ")} = 512` : "";
     const fact = (label, f, unit, title) => {
       if (!f || f.error) return;
@@ -100,6 +119,11 @@ class Costs {
         el("td", {}, this.formula(cost.totals[what], what === "bytes" || what === "traffic" ? bytesText : bigText)),
       ],
     ));
+    rows.push(...this.times().map(([label, value, title]) => el(
+      "tr",
+      { title },
+      [el("th", { scope: "row" }, label), el("td", {}, value)],
+    )));
     const intensity = el("span", { class: "dim" });
     this.cells.push([intensity, () => this.intensity().toPrecision(3)]);
     if (cost.intensity) rows.push(el(

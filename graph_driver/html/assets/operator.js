@@ -96,7 +96,7 @@ function start() {
   treeLegend(byId("treelegend"));
   sourceView(byId("source"), DATA.sources, links);
   const drawing = DATA.space.statements.length ? new Drawing(DATA.space, markTable(DATA.tree, {}), links) : null;
-  const costs = new Costs(DATA.cost, links);
+  const costs = new Costs(DATA.cost, links, DATA.time);
   costs.facts(byId("facts"));
   const code = codeView(DATA.code, links);
   const open = tabs(byId("tabs"), byId("views"), [
