@@ -322,7 +322,7 @@ def random_trials(count: int, seed: int) -> Iterator[Trial]:
         scop, args = operator.scop(), drawn.arguments()
         plain = _plain(operator, args)
         if drawn.inexact:
-            plain = lambda s=scop, a=args: interpret(s, s.tree, a)  # noqa: E731
+            plain = partial(interpret, scop, scop.tree, args)
         yield Trial(f"random program {number}", scop, args, plain, exact=True)
 
 

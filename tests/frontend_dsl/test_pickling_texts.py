@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 
-from polyc import bf16, dims, empty, f32, op  # noqa: F401
+from polyc import dims, empty, f32, op
 
 K = dims("K")
 # fmt: off

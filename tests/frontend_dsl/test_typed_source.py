@@ -193,9 +193,9 @@ def test_names_mean_what_they_do_at_the_call() -> None:
         assert f(x).tolist() == f.python(x).tolist() == [0, 3, 6]
     finally:
         weight = 2.0
-    M, weight_here = dims("M"), 5.0  # noqa: F841
+    M, weight_here = dims("M"), 5.0
     g = op.from_source(TEXT.replace("weight", "weight_here").replace("N", "M"))
-    assert M.names() == ("M",) and g(x).tolist() == [0, 5, 10]
+    assert M.names() == ("M",) and g(x).tolist() == [0, weight_here, 2 * weight_here]
     h = op.from_source(TEXT, scope={"N": N, "weight": 7.0})
     assert h(x).tolist() == [0, 7, 14]
 

@@ -101,9 +101,9 @@ def test_a_traceback_shows_the_hint(program: Callable[[], None], lines: list[str
 
 def test_a_name_like_a_type_says_what_there_is() -> None:
     with pytest.raises(AttributeError, match="no attribute 'f128': element types are bool_, i8"):
-        polyc.f128  # noqa: B018
+        _ = polyc.f128
     with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
-        polyc.nothing  # noqa: B018
+        _ = polyc.nothing
 
 
 def test_objects_echo_one_line() -> None:

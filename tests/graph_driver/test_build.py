@@ -15,6 +15,7 @@ import pytest
 import small_operators as small
 from built_operators import COMPILERS, STRICT
 
+from examples.indirection import spmv
 from polyc import bf16, bool_, dims, empty, exp, f16, f32, f64, i8, i32, i64, inout, op, sqrt, u8
 from polyc.emit.interface import interface_of
 from polyc.emit.linking import linkers
@@ -70,16 +71,6 @@ def integers(A: i8[N], B: u8[N], C: inout(i32[N]), D: i64[N]) -> (i8[N], u8[N], 
 
 
 @op
-def rows_of(ptr: i32[N + 1], idx: i32[K], x: f32[K], v: f32[M]) -> f32[N]:
-    y = empty(N, f32)
-    for i in range(N):
-        y[i] = 0.0
-        for k in range(ptr[i], ptr[i + 1]):
-            y[i] += x[k] * v[idx[k]]
-    return y
-
-
-@op
 def exp_(double: f32[N], free: f32[N]) -> f32[N]:
     """Arguments with names that C has taken."""
     main = empty(N, f32)
@@ -103,7 +94,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "integers": (integers, (rng.integers(-128, 128, 50).astype(np.int8), rng.integers(0, 256, 50).astype(np.uint8),
                             rng.integers(-(2**31), 2**31, 50).astype(np.int32),
                             rng.integers(-(2**62), 2**62, 50))),
-    "rows_of": (rows_of, (np.array([0, 3, 3, 5, 8], np.int32), rng.integers(0, 6, 8).astype(np.int32),
+    "spmv": (spmv, (np.array([0, 3, 3, 5, 8], np.int32), rng.integers(0, 6, 8).astype(np.int32),
                           floats(8), floats(6))),
     "exp_": (exp_, (floats(40), floats(40))),
 }  # fmt: skip
@@ -136,7 +127,7 @@ def test_files_equal_plain_python(name: str, fixed: bool, tmp_path: Path) -> Non
 
 
 @needs_compiler
-@pytest.mark.parametrize("operator", [small.softmax, moments, halves, rows_of], ids=lambda o: o.name)
+@pytest.mark.parametrize("operator", [small.softmax, moments, halves, spmv], ids=lambda o: o.name)
 def test_the_program_prints_the_same_checksum_everywhere(operator: Any, tmp_path: Path) -> None:
     files = operator.build(tmp_path, emit="c,h,so")
     said = []
@@ -199,7 +190,7 @@ def test_called_from_a_cxx_program(tmp_path: Path) -> None:
 
 
 def test_llvm_parses_and_keeps_names() -> None:
-    for name in ("moments", "halves", "rows_of"):
+    for name in ("moments", "halves", "spmv"):
         code = code_of(CASES[name][0].scop())
         module = llvm.parse_assembly(code.llvm())
         module.verify()

@@ -135,10 +135,11 @@ def test_cpus_have_what_llvm_gives_them(capfd: Any) -> None:
     """LLVM takes every name and every feature without a word; vectors are as wide as its own code's."""
     from polyc.emit.llvm import jit
 
-    wide = "define <16 x float> @f(<16 x float> %a, <16 x float> %b) {{\n %c = fadd <16 x float> %a, %b\n ret <16 x float> %c\n}}"  # noqa: E501
+    vector = "<16 x float>"
+    sum_ = f"define {vector} @f({vector} %a, {vector} %b) {{\n %c = fadd {vector} %a, %b\n ret {vector} %c\n}}"
     for name in cpus.names():
         target = targets.get(name)
-        text = jit.assembly(f'target triple = "{target.triple}"\n{wide}'.replace("{{", "{").replace("}}", "}"), target)
+        text = jit.assembly(f'target triple = "{target.triple}"\n{sum_}', target)
         bits = 512 if "zmm" in text else 256 if "ymm" in text else 128
         assert target.vector_bits <= bits, name
         if target.isa == "aarch64":
