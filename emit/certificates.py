@@ -17,7 +17,8 @@ PROVEN, BEFORE, INSIDE, UNCHECKED = "proven", "checked before", "checked inside"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One access as the program has it. `how` is one of the words above."""
+    """One access as the program has it: `access` is its text, `line` that of the source (None: unknown), `how` one of
+    the words above."""
 
     array: str
     access: str
@@ -30,13 +31,18 @@ class Certificate:
         return f"{self.access} ({place}{'written' if self.write else 'read'}): {self.how}"
 
 
-def certificates(scop: Scop, checks: bool = True) -> tuple[Certificate, ...]:
-    """Every access of the program, in its order, each once a line."""
-    return tuple(dict.fromkeys(_all(scop, checks)))
+def certificates(scop: Scop, checks: bool = True, gpu: bool = False) -> tuple[Certificate, ...]:
+    """Every access of the program, in its order, each once a line.
+
+    Args:
+        checks: whether the kernel checks what is not proven.
+        gpu: whether the kernel is for a GPU, which checks all of it inside.
+    """
+    return tuple(dict.fromkeys(_all(scop, checks, gpu)))
 
 
-def _all(scop: Scop, checks: bool) -> Iterator[Certificate]:
-    made = plan(scop) if checks else None
+def _all(scop: Scop, checks: bool, gpu: bool) -> Iterator[Certificate]:
+    made = plan(scop, gpu) if checks else None
     how: dict[tuple[str, Load], str] = {}
     for number, site in enumerate(open_sites(scop)):
         late = made is not None and made.checks[number].how == "in the loop"

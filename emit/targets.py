@@ -67,6 +67,8 @@ def is_file(name: object) -> bool:
 
 def unknown(name: str, more: Sequence[str] = ()) -> str:
     """What to say of a name that is no target; `more` are other names that were possible."""
+    if name in gpu_names():
+        return f"the target '{name}' is a GPU, and a CPU is asked for"
     known = [*names(), *more]
     hint = _near(name, [*known, *cpus.names(), *gpu_names()])
     return (

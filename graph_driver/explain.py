@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from polyc.poly.errors import PolycError
-from polyc.poly.target import Target
+from polyc.poly.target import GpuTarget, Target
 from polyc.poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SLOWEST = 12  # kernels whose times are listed
 
 
 def explain_schedule(
-    schedule: Schedule, target: Target, sizes: Mapping[str, int], times: OperatorTime,
+    schedule: Schedule, target: Target | GpuTarget, sizes: Mapping[str, int], times: OperatorTime,
     machine: Machine | None = None, checks: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
@@ -31,21 +31,15 @@ def explain_schedule(
     `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
     `times` are predicted, and measured if that was asked for, with so many threads; `machine` has the figures that
     say what these get (None: those of the target's data). `checks` of accesses that are not proven: None is unless
-    `POLYC_CHECK=0`.
+    `POLYC_CHECK=0`. Loops for a GPU share no threads, and fit no caches.
     """
-    from polyc.scheduler.cost.model import nominal
-    from polyc.scheduler.cost.shared_loops import shared_loops
-
     scop = schedule.scop
     steps = [str(s) for s in schedule.trace]
-    shared = shared_loops(schedule, target, machine or nominal(target), times.threads)
+    shared = [] if isinstance(target, GpuTarget) else _shared(schedule, target, times.threads, machine)
     return {
         "format": "polyc-explain", "version": VERSION, "kind": "operator", "name": scop.name,
         "sizes": dict(sizes), "free_sizes": list(scop.params), "threads": times.threads,
-        "target": {
-            "name": target.name, "cpu": target.cpu, "vector_bits": target.vector_bits, "fma_units": target.fma_units,
-            "l1": target.l1, "l2": target.l2, "l3": target.l3,
-        },
+        "target": _target(target),
         "work": {
             "flops": _formula(lambda: schedule.count("flops")),
             "bytes": _formula(lambda: schedule.count("bytes")),
@@ -57,18 +51,37 @@ def explain_schedule(
         "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
         "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
         "parallel_loops": list(schedule.parallel_loops()),
-        "shared_loops": [x.data() | {"text": str(x)} for x in shared],
+        "shared_loops": shared,
         "loops": _loops(schedule, target),
-        "accesses": _accesses(schedule.original, checks),
+        "accesses": _accesses(schedule.original, checks, isinstance(target, GpuTarget)),
     }  # fmt: skip
 
 
-def _accesses(scop: Scop, checks: bool | None) -> list[dict[str, Any]]:
+def _target(target: Target | GpuTarget) -> dict[str, Any]:
+    """What the schedule is made for."""
+    names: tuple[str, ...]
+    if isinstance(target, GpuTarget):
+        names = ("name", "kind", "arch", "warp", "max_threads", "shared", "registers")
+    else:
+        names = ("name", "cpu", "vector_bits", "fma_units", "l1", "l2", "l3")
+    return {n: getattr(target, n) for n in names}
+
+
+def _shared(schedule: Schedule, target: Target, threads: int, machine: Machine | None) -> list[dict[str, Any]]:
+    """What the threads of a CPU get of the loops that they share."""
+    from polyc.scheduler.cost.model import nominal
+    from polyc.scheduler.cost.shared_loops import shared_loops
+
+    found = shared_loops(schedule, target, machine or nominal(target), threads)
+    return [x.data() | {"text": str(x)} for x in found]
+
+
+def _accesses(scop: Scop, checks: bool | None, gpu: bool) -> list[dict[str, Any]]:
     """What keeps each access inside its array."""
     from polyc.emit.certificates import certificates
     from polyc.emit.lowering.checks import wanted
 
-    found = certificates(scop, wanted(checks))
+    found = certificates(scop, wanted(checks), gpu)
     return [
         {"array": c.array, "access": c.access, "write": c.write, "line": c.line, "certificate": c.how, "text": str(c)}
         for c in found
@@ -92,13 +105,13 @@ def _ratio(schedule: Schedule) -> dict[str, Any]:
     return {"text": str(r), "value": r() if not r.over.names else None, "exact": r.exact, "why": ""}
 
 
-def _loops(schedule: Schedule, target: Target) -> list[dict[str, Any]]:
+def _loops(schedule: Schedule, target: Target | GpuTarget) -> list[dict[str, Any]]:
     """What one iteration of each of the first loops touches, and the cache that holds it."""
     members = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members]
     return [_loop(schedule, m, target) for m in members[:MOST_LOOPS]]
 
 
-def _loop(schedule: Schedule, member: Member, target: Target) -> dict[str, Any]:
+def _loop(schedule: Schedule, member: Member, target: Target | GpuTarget) -> dict[str, Any]:
     scop = schedule.scop
     arrays: dict[str, Any] = {}
     total: int | None = 0
@@ -115,7 +128,8 @@ def _loop(schedule: Schedule, member: Member, target: Target) -> dict[str, Any]:
         total = None if most is None or total is None else total + most
     return {
         "name": member.name, "kind": member.kind, "factor": member.factor, "arrays": arrays,
-        "bytes": total, "fits": None if total is None else _level(total, target),
+        "bytes": total,
+        "fits": None if total is None or isinstance(target, GpuTarget) else _level(total, target),
     }  # fmt: skip
 
 
@@ -194,7 +208,10 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     sizes = ", ".join(f"{n}={v}" for n, v in data["sizes"].items())
     free = f"; {', '.join(data['free_sizes'])} stay symbolic" if data["free_sizes"] else ""
     yield f"{data['name']}{f' with {sizes}' if sizes else ''}{free}"
-    yield f"  for {machine['cpu']}, {machine['vector_bits']}-bit vectors, {data['threads']} thread(s)"
+    if "kind" in machine:
+        yield f"  for {machine['name']} ({machine['kind']}), blocks of up to {machine['max_threads']} threads"
+    else:
+        yield f"  for {machine['cpu']}, {machine['vector_bits']}-bit vectors, {data['threads']} thread(s)"
     yield f"  computes   {_number(work['flops'])} flops"
     yield f"  moves      {_number(work['bytes'])} bytes at least, {_number(work['traffic'])} without caches"
     yield f"  intensity  {_number(work['flops_per_byte'])} flops per byte"
@@ -236,7 +253,9 @@ def _access_lines(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _thread_lines(data: Mapping[str, Any]) -> Iterable[str]:
-    """What the threads share."""
+    """What the threads of a CPU share."""
+    if "kind" in data["target"]:
+        return
     if data["threads"] < 2:
         yield "threads: one, no loop is shared"
     elif not data["shared_loops"]:

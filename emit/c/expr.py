@@ -397,8 +397,8 @@ class ExprPrinter:
 
     def _column(self, e: VLoad, rows: columns.Window) -> str:
         """A column of neighbouring rows, by shuffles where the compiler has them."""
-        t, at = self.helpers.vector(e.dtype, e.count), int(e.index[-1].value) - rows.start  # type: ignore[attr-defined]
-        name = f"column_{at}_of_{rows.width}_{rows.apart}_apart_{t}"
+        t = self.helpers.vector(e.dtype, e.count)
+        name = f"column_{rows.at}_of_{rows.width}_{rows.apart}_apart_{t}"
         row = self.helpers.vector(e.dtype, rows.width)
         lines: list[str] = []
 
@@ -411,8 +411,8 @@ class ExprPrinter:
             return named(self.helpers.vector(e.dtype, len(order)), picks)
 
         parts = [named(row, f"*(const {row}_u *)(p + {k * rows.apart})") for k in range(e.count)]
-        found = columns.network(parts, shuffle, 8 * e.dtype.bytes, rows.width, at)
-        places = [k * rows.apart + at for k in range(e.count)]
+        found = columns.network(parts, shuffle, 8 * e.dtype.bytes, rows.width, rows.at)
+        places = [k * rows.apart + rows.at for k in range(e.count)]
         self.helpers.functions[name] = _shuffled(
             t, name, self.helpers.element(e.dtype), [*lines, f"  return {found};"], places
         )

@@ -28,15 +28,12 @@ def _at(f: FunctionText, pointer: str, array: Buffer | VLoad, offset: int) -> st
 
 def column(f: FunctionText, pointer: str, e: VLoad, rows: Window) -> str:
     """The elements that `e` reads, in memory's form; `pointer` is that to the first."""
-    last = e.index[-1]
-    assert isinstance(last, Const)
-    at = int(last.value) - rows.start
     type_ = memory_type(e.dtype, rows.width)
-    starts = [_at(f, pointer, e, k * rows.apart - at) for k in range(e.count)]
+    starts = [_at(f, pointer, e, k * rows.apart - rows.at) for k in range(e.count)]
     parts = [f.emit(f"load {type_}, ptr {p}, align {e.dtype.bytes}") for p in starts]
 
     def shuffle(a: str, b: str | None, width: int, order: Sequence[int]) -> str:
         type_, picks = vector(memory_type(e.dtype), width), ", ".join(f"i32 {k}" for k in order)
         return f.emit(f"shufflevector {type_} {a}, {type_} {b or 'poison'}, <{len(order)} x i32> <{picks}>")
 
-    return network(parts, shuffle, 8 * e.dtype.bytes, rows.width, at)
+    return network(parts, shuffle, 8 * e.dtype.bytes, rows.width, rows.at)

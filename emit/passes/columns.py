@@ -24,10 +24,11 @@ WIDEST_BITS = 512  # of the vectors that rows are read in; LLVM cuts them to the
 @dataclass(frozen=True, slots=True)
 class Window:
     """The part of its rows that a column is read with: `width` elements, a power of two, from element `start` of each
-    row; the rows are `apart` elements apart."""
+    row; the column is element `at` of them, and the rows are `apart` elements apart."""
 
     start: int
     width: int
+    at: int
     apart: int
 
 
@@ -41,10 +42,11 @@ def window(e: VLoad, buffer: Buffer) -> Window | None:
     rows = e.index[moving[0]]
     if not (isinstance(rows, Ramp) and rows.stride == 1):
         return None
-    width = WIDEST_BITS // (8 * e.dtype.bytes)
-    while width > 1 and int(at.value) // width * width + width > shape[-1]:
+    element, width = int(at.value), WIDEST_BITS // (8 * e.dtype.bytes)
+    while width > 1 and element // width * width + width > shape[-1]:
         width //= 2
-    return None if width == 1 else Window(int(at.value) // width * width, width, prod(shape[moving[0] + 1 :]))
+    start = element // width * width
+    return None if width == 1 else Window(start, width, element - start, prod(shape[moving[0] + 1 :]))
 
 
 def network(

@@ -37,18 +37,23 @@ def explain_command(arguments: argparse.Namespace) -> int:
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     refuse_model_options(arguments, checks=True, measure=True)
     from polyc.emit import targets
+    from polyc.emit.gpu import targets as gpu_targets
     from polyc.graph_driver.calibration import this_machine
     from polyc.graph_driver.compile_operator import resolve_target
     from polyc.graph_driver.explain import explain_schedule
-    from polyc.graph_driver.operator_time import time_of
+    from polyc.graph_driver.operator_time import OperatorTime, time_of
 
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+    checks = False if arguments.no_checks else None
+    if gpu_targets.is_gpu(arguments.target):
+        on_gpu = operator_schedule(scop, arguments.target, sizes, None)
+        none = OperatorTime(None, None, 1)
+        return explain_schedule(on_gpu, gpu_targets.get(arguments.target), sizes, none, checks=checks)
     machine = resolve_target(arguments.target if arguments.target != "c" else None)
     threads = machine.threads if arguments.threads is None else arguments.threads
     with use.tuned(arguments.tuned):
         found = operator_schedule(scop, arguments.target, sizes, None, threads)
     here = this_machine(machine) if targets.obstacle(machine) is None else None
-    checks = False if arguments.no_checks else None
     times = time_of(found, machine, threads, arguments.measure, backend_of(arguments.target), checks)
     return explain_schedule(found, machine, sizes, times, here, checks)
 

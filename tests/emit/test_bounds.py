@@ -165,6 +165,7 @@ def test_explain_names_every_access() -> None:
         "val[j]": "checked before", "col[j]": "checked before", "x[i64(col[j])]": "checked inside",
     }  # fmt: skip
     assert {c.how for c in certificates(spmv.scop(), checks=False)} == {"proven", "not checked"}
+    assert {c.how for c in certificates(spmv.scop(), gpu=True)} == {"proven", "checked inside"}
 
 
 @pytest.mark.parametrize("first", ["k > 0", "k == 4", "k % 2 == 1", "k > 9", "k == 2 or k == 4"])

@@ -13,11 +13,23 @@ from texts import needs_nvidia, needs_opencl
 from tiny_models import network, recurrent, with_host_steps
 
 import polyc
+from polyc.emit import targets
 from polyc.emit.gpu import devices
 from polyc.emit.gpu.devices import open_device
 from polyc.graph_driver.cli import main
 from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import BuildError
 
+GATHER = """
+from polyc import dims, empty, f32, i32, op
+N, M = dims("N M")
+@op
+def gather(X: f32[N], I: i32[M]) -> f32[M]:
+    Y = empty(M, f32)
+    for i in range(M):
+        Y[i] = X[I[i]]
+    return Y
+"""
 MATMUL = str(Path(__file__).resolve().parents[2] / "examples" / "matmul.py") + ":matmul"
 
 
@@ -123,6 +135,26 @@ def test_run_without_a_gpu_is_one_line(
 def test_unknown_targets_are_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(model), "--target", "sm_1"]) == 2
     assert "unknown target 'sm_1' (did you mean sm_" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["cuda", "sm_90+tf32", "opencl"])
+def test_explain_is_of_the_gpu_asked_for(tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "op.py").write_text(GATHER)
+    what = f"{tmp_path / 'op.py'}:gather"
+    assert main(["explain", what, "--target", target, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [a["certificate"] for a in found["accesses"]] == ["proven", "checked inside", "proven"]
+    assert "warp" in found["target"] and "bind" in found["decisions"][0]["text"]
+    assert main(["explain", what, "--target", target]) == 0
+    assert "blocks of up to" in capsys.readouterr().out
+    assert main(["explain", what, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [a["certificate"] for a in found["accesses"]] == ["proven", "checked before", "proven"]
+
+
+def test_a_gpu_where_a_cpu_is_wanted_is_named_as_what_it_is() -> None:
+    with pytest.raises(BuildError, match="the target 'sm_90' is a GPU, and a CPU is asked for"):
+        targets.get("sm_90")
 
 
 def test_doctor_says_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
