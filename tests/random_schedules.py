@@ -151,6 +151,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "vectorize": lambda s, r: {"loop": _loop(s, r), "lanes": r.choice((2, 4, 8, None))},
     "unroll": lambda s, r: {"loop": _loop(s, r), "factor": r.choice((2, 3, 4, None))},
     "bind": lambda s, r: {"loop": _loop(s, r), "axis": r.choice(get_args(GpuAxis))},
+    "serial": lambda s, r: {"loop": _loop(s, r)},
     "promote": _promote,
     "contract": _local,
     "inline": _local,

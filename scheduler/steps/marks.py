@@ -1,4 +1,4 @@
-"""How a loop runs: `parallel vectorize unroll bind`."""
+"""How a loop runs: `parallel vectorize unroll bind serial`."""
 
 from __future__ import annotations
 
@@ -74,3 +74,14 @@ class Marks(Core):
         return self._step(
             "bind", {"loop": loop, "axis": axis}, marks.bind(self.tree, loop, axis), "mark", loop, guarded=guarded
         )
+
+    @each_loop
+    def serial(self, loop: str) -> Self:
+        """Run the iterations of a loop one after another: take its mark away.
+
+        Arguments: `loop`.
+        Before -> after: the loop is `parallel`, `vector`, `unroll` or bound to an axis -> it has no mark; a loop
+        without a mark stays as it is.
+        Refused when: never (one of the orders that the mark allows remains).
+        """
+        return self._step("serial", {"loop": loop}, marks.unmark(self.tree, loop), "none")

@@ -17,7 +17,7 @@ Which loops these are, the access relations alone say; it does not matter what e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from polyc.poly.expr import Load, loads
@@ -28,7 +28,7 @@ from polyc.scheduler.strategies.planner import Planner, is_flat
 from polyc.scheduler.strategies.vector_cost import GATHER, access_cost, iterator, lanes_for, operations
 from polyc.scheduler.strategies.vectorising import uniform
 from polyc.scheduler.transformations.storage import users
-from polyc.scheduler.transformations.tree_edit import is_dynamic, map_member
+from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 BLOCK = 64  # iterations of both loops: some cache lines of each row, on fewer pages than the TLB has entries (measured)
 SHORTEST = 4  # iterations of each loop, or there is nothing to shuffle
@@ -122,7 +122,7 @@ def _propose(plan: Planner, members: list[Member], blocks: Blocks) -> None:
 def _steps(plan: Planner, members: list[Member], blocks: Blocks) -> Iterator[tuple[str, dict[str, Any]]]:
     for m in members:
         if m.kind == "vector":
-            yield "set_order", {"tree": map_member(plan.tree, m.name, replace(m, kind="serial", factor=None))}
+            yield "serial", {"loop": m.name}
     outer: list[str] = []
     inner: list[str] = []
     innermost: list[str] = []

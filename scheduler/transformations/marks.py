@@ -1,4 +1,4 @@
-"""Saying how a loop runs: `parallel`, `vectorize`, `unroll`, `bind`. Pure tree edits, unchecked."""
+"""Saying how a loop runs: `parallel`, `vectorize`, `unroll`, `bind`, `serial`. Pure tree edits, unchecked."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ def bind(tree: Node, loop: str, axis: GpuAxis) -> Node:
     if axis not in AXES:
         raise ScheduleError(f"no GPU axis '{axis}': the axes are {', '.join(AXES)}")
     return mark(tree, loop, axis, None)
+
+
+def unmark(tree: Node, loop: str) -> Node:
+    """The loop without a mark."""
+    return map_member(tree, loop, replace(locate(tree, loop).member, kind="serial", factor=None))
 
 
 def said(kind: LoopKind) -> str:

@@ -123,6 +123,7 @@ GROUPS = (
         Example("vectorize", "matmul", 's.vectorize("j", 8)', first='s.interchange("j", "k")'),
         Example("unroll", "norms", 's.unroll("j", 4)'),
         Example("bind", "scale", 's.bind("i", "block.x").bind("j", "thread.x")'),
+        Example("serial", "scale", 's.serial("j").vectorize("i", 8)', first='s.vectorize("j", 8)'),
     )),
     Group("Storage", (
         Example("promote", "matmul", 's.promote("B", "k.out", layout=[1, 0])', first='s.tile("*", [32, 32, 16])',

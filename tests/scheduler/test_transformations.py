@@ -213,6 +213,17 @@ def test_marks() -> None:
         start(sb.seidel).vectorize("i", 4)
 
 
+def test_serial_takes_any_mark_away() -> None:
+    s = start(sb.matmul)
+    for marked in (s.parallel("i"), s.vectorize("i", 8), s.unroll("i", 4), s.bind("i", "block.y")):
+        assert str(marked) != str(s) and str(marked.serial("i")) == str(s)
+    several = s.bind("i", "block.x").bind("j", "thread.x").serial("*")
+    assert str(several) == str(s) and [t.name for t in several.trace][-3:] == ["serial"] * 3
+    assert "[vector 4]" in str(s.vectorize("j", 8).serial("j").vectorize("i", 4))
+    again = Schedule.replay(s.scop, several.save())
+    assert str(again) == str(several)
+
+
 def test_contract_at_the_deepest_place() -> None:
     assert text(start(sb.rowsum).contract("s")) == picture("""
         for i
@@ -330,6 +341,8 @@ NONSENSE = [
     (lambda s: s.fuse("i", "k"), "loop 'i' is not the outermost loop of one part of a sequence"),
     (lambda s: s.distribute("k"), "loop 'k' has one part only: nothing to distribute"),
     (lambda s: s.vectorize("j", 0), "the factor of loop 'j' must be a positive integer, not 0"),
+    (lambda s: s.serial("z"), "no loop 'z': the loops are i, j, k"),
+    (lambda s: s.serial(3), "a loop is addressed by its name, not by 3"),
     (lambda s: s.vectorize("j", 4).parallel("j"), "loop 'j' is already vectorised"),
     (lambda s: s.parallel("i").parallel("j"), "loop 'j' cannot be parallel: loop 'i' of the nest is already"),
     (lambda s: s.promote("Z", "i"), "no array 'Z': the arrays are A, B, C"),

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from back_ends import difference, interpret
 
 from polyc import dims, empty, f32, max, op, zeros
 from polyc.emit import targets
 from polyc.emit.compile import compile_kernel
 from polyc.frontend_dsl.library.movement import make_transpose
 from polyc.poly.dtypes import DType, f16, f64, i8
+from polyc.poly.json_io import dump_tree
 from polyc.poly.tree import Promote, walk
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
@@ -120,3 +122,18 @@ def test_one_array_read_in_two_ways_and_triangles_stay(program: Any) -> None:
     assert not promoted(schedule)
     x = random(f32, (21, 21), 5)
     check(schedule, "llvm", program.python(x), x)
+
+
+@pytest.mark.parametrize("program", [scaled, padded])
+def test_the_schedule_is_a_program_whose_every_prefix_is_legal_and_right(program: Any) -> None:
+    automatically = automatic(program.scop(N=19, M=37), V3)
+    names = [step.name for step in automatically.trace]
+    assert promoted(automatically) and "serial" in names and "set_order" not in names
+    shapes = [(19, 37), (37, 19), (37,)][: len(program.signature.params)]
+    args = [random(f32, shape, k) for k, shape in enumerate(shapes)]
+    wanted = program.python(*args)
+    s = Schedule.start(automatically.original)
+    for step in automatically.trace:
+        s = getattr(s, step.name)(**step.args)
+        assert not difference(interpret(s.scop, s.tree, args), [wanted], signs=False), step
+    assert dump_tree(s.tree) == dump_tree(automatically.tree)
