@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -95,7 +94,7 @@ def optimised_function(
 ) -> Function:
     """The finished loop IR, with `checks` of accesses if wanted."""
     with _stage(report, "lower"):
-        function = lower(scop, tree, re.sub(r"\W", "_", name), target, checks=checks)
+        function = lower(scop, tree, name, target, checks=checks)
     report.notes += function.notes
     with _stage(report, "expand"):
         function = expand_function(function, own_instructions(target) if backend == "llvm" else frozenset())
@@ -132,7 +131,7 @@ def build(function: Function, target: Target, backend: str, report: Report) -> N
         return load(image, function.name, backend)
 
 
-def load(image: bytes, symbol: str, backend: str) -> Native:
+def load(image: bytes, entry: str, backend: str) -> Native:
     """Bring compiled code into this process.
 
     Raises:
@@ -142,10 +141,10 @@ def load(image: bytes, symbol: str, backend: str) -> Native:
         import ctypes
 
         library: Any = cc.load_shared(image)
-        address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+        address = ctypes.cast(getattr(library, entry), ctypes.c_void_p).value
         return Native(int(address or 0), library, image)
-    library = jit.Library([image], [symbol])
-    return Native(library.address(symbol), library, image)
+    library = jit.Library([image], [entry])
+    return Native(library.address(entry), library, image)
 
 
 def source_text(function: Function, target: Target, kind: str) -> str:

@@ -1,7 +1,7 @@
 """Loop IR as C through cgen: declarations, loops and statements are cgen nodes, expressions text.
 
-The same symbol and ABI as the LLVM back end. Built with `-ffp-contract=off -fwrapv` and
-explicit fused multiply-adds the text computes the same bits as the LLVM version.
+The same ABI as the LLVM back end, and the same symbol as far as C has it free (`names`). Built with
+`-ffp-contract=off -fwrapv` and explicit fused multiply-adds the text computes the same bits as the LLVM version.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from cgen import (
 from polyc.emit.c.expr import ExprPrinter, Helpers
 from polyc.emit.c.types import c_type, helper_functions, typedefs
 from polyc.emit.loop_ir import loops
+from polyc.emit.names import fitting
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Const as ConstExpr
 from polyc.poly.expr import Expr
@@ -48,6 +49,8 @@ def to_c(fn: loops.Function, target: Target) -> str:
 
 def to_c_lines(fn: loops.Function, target: Target) -> list[tuple[str, loops.Stmt | None]]:
     """The lines of `to_c`, each with the loop-IR statement that it comes from."""
+    given, fn = fn, fitting(fn)
+    origin = {id(mine): theirs for mine, theirs in zip(loops.walk(fn.body), loops.walk(given.body), strict=True)}
     helpers = Helpers()
     body = _Body(fn, helpers)
     content = body.function()
@@ -64,7 +67,8 @@ def to_c_lines(fn: loops.Function, target: Target) -> list[tuple[str, loops.Stmt
         "",
     ]  # fmt: skip
     plain: list[tuple[str, loops.Stmt | None]] = [(text, None) for part in head[:-1] for text in part.split("\n")]
-    return plain + [body.traced(line) for line in content.generate()]
+    traced = (body.traced(line) for line in content.generate())
+    return plain + [(text, None if stmt is None else origin[id(stmt)]) for text, stmt in traced]
 
 
 class _Traced(Generable):  # type: ignore[misc]

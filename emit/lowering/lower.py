@@ -19,6 +19,7 @@ from polyc.emit.lowering.lifetimes import guard_copies
 from polyc.emit.lowering.promotion import Copy
 from polyc.emit.lowering.schedule_to_isl import EXACT, LOOP, PROMOTE, IslSchedule, to_isl
 from polyc.emit.lowering.straight_lines import write_out
+from polyc.emit.names import symbol
 from polyc.emit.passes.nonpositive import sharpen
 from polyc.emit.passes.simplify import simplify, simplify_expr
 from polyc.emit.pipeline import run_passes
@@ -43,15 +44,15 @@ class NoLoops(BuildError):
 def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True, checks: bool = False) -> Function:
     """The kernel that runs `scop` in the order of `tree`, optimised for `target`.
 
-    `vectorise=False` leaves vector loops serial. Every Scop array that is not local is a
-    buffer argument; sizes are the Scop's parameters. With `checks`, accesses that may leave their arrays
-    are checked, and the kernel has one more argument if there are any (`Function.checks`).
+    The function is called `name`, if that is free (`emit.names`). `vectorise=False` leaves vector loops serial. Every
+    Scop array that is not local is a buffer argument; sizes are the Scop's parameters. With `checks`, accesses that may
+    leave their arrays are checked, and the kernel has one more argument if there are any (`Function.checks`).
 
     Raises:
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
-    fn = proven_loops(scop, tree, name, checks=checks)
+    fn = proven_loops(scop, tree, symbol(name), checks=checks)
     try:
         with quota(scaled(AST_QUOTA)):
             fn = sharpen(scop, fn)
