@@ -1,10 +1,11 @@
-"""Random programs with indirection, in and out of range: `python tests/bounds_fuzz.py COUNT SEED [OPTIONS]`.
+"""Random programs with indirection, in and out of range: `python tests/bounds_fuzz.py COUNT SEED [--page FILE]`.
 
 Each program runs as plain Python, on LLVM, through the C back end's loops in the interpreter and as a stand-alone C99
 file that gcc builds with `-fsanitize=address` (every N-th program; default every one). All agree whether an access was
 outside; if none was, results are equal, also without checks, and where checks come first, arrays updated in place are
 untouched after a violation. The address sanitiser sees no access outside an array in any case. With `--nested`, loops
 may be below conditions, and conditions mix data with values of the loops' variables, which take loops apart.
+`--page tests/bounds_results.md` keeps count there, and leaves out seeds that stand there.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from seed_pages import Block, Page, Run, go_through
 
 import polyc
 from polyc import BoundsError, DslError
@@ -29,6 +33,19 @@ from polyc.poly.binding import bind_sizes
 
 HEADER = "from polyc import dims, empty, f32, i8, i32, i64, inout, op, u32\nN, M, K = dims('N M K')\n"
 INDICES = {"I": "i32[M]", "J": "i64[M]", "L": "i8[M]", "U": "u32[M]", "P": "i32[M + 1]"}
+PIECE = 50  # programs between two looks of the page
+PAGE = Page(
+    """# Random programs with indirection that ran
+
+`python tests/bounds_fuzz.py COUNT SEED --page tests/bounds_results.md` (kinds `cpu` and, with `--nested`, `cpu nested`)
+and `python tests/gpu/gpu_bounds_fuzz.py` with the same arguments (`gpu` and, with `--opencl`, `gpu opencl`) add to this
+page, and leave out seeds that stand here. Plain Python found all accesses of a program `inside` their arrays or one
+`outside`, and so did everything else; `refused`: by the front end; `sanitised`: also built as C with the address
+sanitiser. On GPUs two schedules of each program count; `unmapped`: one has no code there; `lost`: it has, without
+checks. Seconds are the processor's.
+""",
+    of="programs", counts=("inside", "outside", "refused", "unmapped", "lost", "sanitised"), kinds=True,
+)  # fmt: skip
 TYPES = {"I": np.int32, "J": np.int64, "L": np.int8, "U": np.uint32, "P": np.int32}
 
 
@@ -218,15 +235,18 @@ def sanitised(operator: Any, scop: Any, given: dict[str, Any], folder: Path, che
     return int(status), np.array([float.fromhex(x) for x in rest], np.float32)
 
 
-def check(seed: int, sanitise: bool, writer: type[Writer] = Writer) -> str:
-    """Run one program every way: `inside`, `outside`, or `refused` by the front end."""
+def check(seed: int, sanitise: bool, writer: type[Writer] = Writer) -> Counter[str]:
+    """Run one program every way: was it `inside`, `outside`, or `refused` by the front end, and was it `sanitised`?
+
+    Raises `AssertionError` where one way differs from plain Python.
+    """
     source = writer(seed).source()
     given = arguments_for(seed)
     operator = made(source, f"<bounds {seed}>")
     try:
         scop = operator.scop()
     except DslError:
-        return "refused"
+        return Counter(refused=1)
     expected, result = outcome(operator.python, given)
     ways = {"llvm": compile_operator(scop, threads=1), "interp": compile_operator(scop, backend="interp", threads=1)}
     if expected is None:
@@ -255,29 +275,50 @@ def check(seed: int, sanitise: bool, writer: type[Writer] = Writer) -> str:
         )
         if expected is None:
             np.testing.assert_allclose(got, result, rtol=1e-4, atol=1e-4, err_msg=f"seed {seed}, C\n{source}")
-    return "inside" if expected is None else "outside"
+    return Counter({"inside" if expected is None else "outside": 1, "sanitised": int(sanitise)})
+
+
+def run_piece(piece: Run, checks: Callable[[int], Counter[str]]) -> tuple[Block, list[str]]:
+    """Seeds one after another: their row, and a line for each failure, which is printed whole."""
+    total: Counter[str] = Counter()
+    failures = []
+    for seed in piece.seeds:
+        try:
+            total += checks(seed)
+        except (AssertionError, polyc.PolycError, subprocess.SubprocessError) as error:
+            print(f"{piece.kind} {seed}: {type(error).__name__}: {error}", flush=True)
+            failures.append(f"- {piece.kind} {seed}: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    return piece.block((total[name] for name in PAGE.counts), len(failures)), failures
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that `campaign` reads."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--page", type=Path, help="where to keep count")
+    return parser
+
+
+def campaign(given: argparse.Namespace, kind: str, checks: Callable[[int], Counter[str]]) -> int:
+    """Run the seeds that were asked for; the exit code."""
+    seeds = range(given.seed, given.seed + given.count)
+    return 1 if go_through(PAGE, given.page, seeds, PIECE, partial(run_piece, checks=checks), kind) else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int)
-    parser.add_argument("seed", type=int)
+    parser = parser_of(__doc__)
     parser.add_argument("--every", type=int, default=1, help="build every N-th program with the address sanitiser")
     parser.add_argument("--nested", action="store_true", help="loops below conditions")
     given = parser.parse_args()
-    writer = Nested if given.nested else Writer
-    if shutil.which("gcc") is None:
+    gcc = shutil.which("gcc") is not None
+    if not gcc:
         print("gcc is missing: no program is built with the address sanitiser", file=sys.stderr)
-    found = {"inside": 0, "outside": 0, "refused": 0, "wrong": 0}
-    start = time.perf_counter()
-    for k in range(given.count):
-        try:
-            found[check(given.seed + k, k % given.every == 0 and shutil.which("gcc") is not None, writer)] += 1
-        except (AssertionError, polyc.PolycError, subprocess.SubprocessError) as error:
-            found["wrong"] += 1
-            print(f"seed {given.seed + k}: {type(error).__name__}: {error}", flush=True)
-    print(f"{given.count} programs from seed {given.seed}: {found}, {time.perf_counter() - start:.0f} s")
-    return 1 if found["wrong"] else 0
+
+    def checks(seed: int) -> Counter[str]:
+        return check(seed, gcc and seed % given.every == 0, Nested if given.nested else Writer)
+
+    return campaign(given, "cpu nested" if given.nested else "cpu", checks)
 
 
 if __name__ == "__main__":

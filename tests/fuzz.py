@@ -17,11 +17,10 @@ from __future__ import annotations
 import argparse
 import collections
 import multiprocessing as mp
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,11 +28,10 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import fuzz_results
 from differential import Failure, check, private_cache, shrink, smallest
-from fuzz_results import Block
 from program_tree import Program
 from random_programs import generate
+from seed_pages import Block, Page, Run, go_through, seconds_used
 
 FORK = mp.get_context("fork")
 
@@ -97,7 +95,16 @@ def trials(seeds: range, check_seed: Callable[[int], Any], jobs: int, limit: flo
 
 
 BATCH, BLOCK = 250, 1000  # programs of a process, and between two looks of the page
-PAGE = Path(__file__).with_name("fuzz_results.md")
+RESULTS = Path(__file__).with_name("fuzz_results.md")
+PAGE = Page(
+    """# Random programs that ran
+
+`python tests/fuzz.py campaign COUNT SEED` adds to this page, and leaves out seeds that stand here (`--again` runs them
+anew). A seed is one random program of one slice (`tests/campaign.py`), compared with plain Python. Seconds are the
+processor's.
+""",
+    of="programs", counts=("C too",),
+)  # fmt: skip
 
 
 def campaign(argv: list[str]) -> int:
@@ -109,28 +116,20 @@ def campaign(argv: list[str]) -> int:
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of processor time that one program may take")
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--page", type=Path, default=RESULTS)
     parser.add_argument("--again", action="store_true", help="also seeds that stand on the page")
     options = parser.parse_args(argv)
     private_cache()
     seeds = range(options.first, options.first + options.count)
-    blocks, said = fuzz_results.read(options.page)
-    failed = 0
-    for piece in fuzz_results.missing([] if options.again else blocks, seeds, BLOCK):
-        block, failures = run_block(piece, options.jobs, options.limit)
-        failed += block.failures
-        said += [line for line in failures if line not in said]
-        blocks = [b for b in blocks if not (piece.start <= b.first and b.last < piece.stop)] + [block]
-        fuzz_results.write(options.page, blocks, said)
-        print(block.row(), *failures, sep="\n", flush=True)
-    return 1 if failed else 0
+    run = partial(run_block, jobs=options.jobs, limit=options.limit)
+    return 1 if go_through(PAGE, options.page, seeds, BLOCK, run, again=options.again) else 0
 
 
-def run_block(seeds: range, jobs: int, limit: float) -> tuple[Block, list[str]]:
-    """All seeds of a block: its row, and a line for each failure."""
+def run_block(piece: Run, jobs: int, limit: float) -> tuple[Block, list[str]]:
+    """All seeds of a piece: its row, and a line for each failure."""
     from fork_server import Lost, serve
 
-    batches = (range(s, min(s + BATCH, seeds.stop)) for s in range(seeds.start, seeds.stop, BATCH))
+    batches = (range(s, min(s + BATCH, piece.seeds.stop)) for s in range(piece.seeds.start, piece.seeds.stop, BATCH))
     failures: dict[int, str] = {}
     seconds, c = 0.0, 0
     for said in serve(batches, work, jobs, limit):
@@ -142,9 +141,7 @@ def run_block(seeds: range, jobs: int, limit: float) -> tuple[Block, list[str]]:
             seed, failure = said
             message = " ".join(failure.message.split())
             failures[seed] = f"- seed {seed}: {failure.stage}: {message[:200]}"
-    day, commit = time.strftime("%Y-%m-%d"), commit_here()
-    block = Block(seeds.start, seeds.stop - 1, c, len(failures), round(seconds), commit, day)
-    return block, [failures[s] for s in sorted(failures)]
+    return piece.block((c,), len(failures), seconds), [failures[s] for s in sorted(failures)]
 
 
 class Tally(NamedTuple):
@@ -158,7 +155,7 @@ def work(seeds: Sequence[int], begin: Callable[[int], None], say: Callable[[Any]
     """A batch in a process of its own."""
     from campaign import check_c, check_llvm
 
-    began, for_c = used(), []
+    began, for_c = seconds_used(), []
     for seed in seeds:
         begin(seed)
         failure, prepared = check_llvm(seed)
@@ -168,22 +165,7 @@ def work(seeds: Sequence[int], begin: Callable[[int], None], say: Callable[[Any]
             for_c.append(prepared)
     for found in check_c(for_c) if for_c else ():
         say(found)
-    say(Tally(used() - began, len(for_c)))
-
-
-def used() -> float:
-    """Seconds of the processor of this process and what it started."""
-    t = os.times()
-    return t.user + t.system + t.children_user + t.children_system
-
-
-def commit_here() -> str:
-    """The commit of the tree, with a + where something is changed."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain", "-uno", ".."], capture_output=True, text=True).stdout
-    other = [line for line in changed.splitlines() if not line.endswith("fuzz_results.md")]
-    return f"{head or 'none'}{'+' if other else ''}"
+    say(Tally(seconds_used() - began, len(for_c)))
 
 
 def show(argv: list[str]) -> int:

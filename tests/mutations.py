@@ -15,12 +15,12 @@ import argparse
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,13 +29,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "graph_driver"))
 
 from fork_server import Lost, serve
 from mutated.inputs import KINDS, Trial
-from mutation_page import Block, missing, read, write
+from seed_pages import Block, Page, Run, go_through
 
 SECONDS = 60.0
 ADDRESS_SPACE = 8 << 30
 MEMORY = 2 << 20  # kB of main memory that one input may take
 BATCH, PIECE = 25, 250
-PAGE = Path(__file__).with_name("mutation_results.md")
+PAGE = Page(
+    """# Damaged inputs that ran
+
+`python -m tests.mutations COUNT SEED --page tests/mutation_results.md` adds to this page, and leaves out seeds that
+stand here. A seed of a kind is one valid input, damaged. `accepted`: it was still right, or what it said was done; all
+others ended in one line. Seconds are the processor's.
+""",
+    of="inputs", counts=("accepted",), kinds=True,
+)  # fmt: skip
 WARNING = "polyc: warning: "
 
 
@@ -134,30 +142,20 @@ def _peak() -> int:
     return 0
 
 
-def run(kind: str, seeds: range, valid: Path, jobs: int = 1) -> tuple[Block, dict[int, str]]:
-    """The seeds of one kind: how many ran, and what went wrong by seed."""
-    from functools import partial
-
-    batches = (range(s, min(s + BATCH, seeds.stop)) for s in range(seeds.start, seeds.stop, BATCH))
+def run(piece: Run, valid: Path, jobs: int = 1) -> tuple[Block, list[str]]:
+    """The seeds of one kind: their row, and a line for each failure."""
+    batches = (range(s, min(s + BATCH, piece.seeds.stop)) for s in range(piece.seeds.start, piece.seeds.stop, BATCH))
     failures: dict[int, str] = {}
-    seconds, ran = 0.0, 0
-    for said in serve(batches, partial(worker, kind, valid), jobs, SECONDS):
+    seconds, accepted = 0.0, 0
+    for said in serve(batches, partial(worker, piece.kind, valid), jobs, SECONDS):
         if isinstance(said, Lost):
             failures[said.seed] = said.why
         elif isinstance(said, Tally):
-            seconds, ran = seconds + said.seconds, ran + said.ran
+            seconds, accepted = seconds + said.seconds, accepted + said.ran
         else:
             failures[said.seed] = f"{said.damage}: {said.wrong}"
-    block = Block(
-        kind, seeds.start, seeds.stop - 1, ran, len(failures), round(seconds), commit_here(), time.strftime("%Y-%m-%d")
-    )
-    return block, dict(sorted(failures.items()))
-
-
-def commit_here() -> str:
-    """The commit of the tree."""
-    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=9", "HEAD"]
-    return subprocess.run(git, capture_output=True, text=True).stdout.strip() or "none"
+    lines = [f"- {piece.kind} {seed}: {' '.join(why.split())[:300]}" for seed, why in sorted(failures.items())]
+    return piece.block((accepted,), len(failures), seconds), lines
 
 
 def prepared(kinds: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -200,19 +198,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args(arguments)
-    blocks, known = read(options.page) if options.page else ([], [])
     failed = 0
     for kind, valid in prepared(options.kind or list(KINDS)):
         seeds = range(options.first, options.first + options.count)
-        for piece in missing(blocks, kind, seeds, PIECE):
-            block, failures = run(kind, piece, valid, options.jobs)
-            failed += len(failures)
-            said = [f"- {kind} {seed}: {' '.join(why.split())[:300]}" for seed, why in failures.items()]
-            blocks.append(block)
-            known += said
-            print(block.row(), *said, sep="\n", flush=True)
-            if options.page:
-                write(options.page, blocks, known)
+        run_kind = partial(run, valid=valid, jobs=options.jobs)
+        failed += go_through(PAGE, options.page, seeds, PIECE, run_kind, kind)
     return 1 if failed else 0
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import campaign
 import fuzz
-import fuzz_results
 import pytest
 from campaign import check_c, check_llvm, plan_of, program_of
 from differential import private_cache, smallest
 from fork_server import Lost, serve
-from fuzz_results import Block
+from fuzz import PAGE
+from seed_pages import Block, missing
 
 from polyc.emit.kernel import Kernel
 
@@ -132,14 +132,14 @@ def test_a_crash_and_a_hang_cost_one_seed_each() -> None:
 
 def test_the_page_is_read_back_and_says_what_is_left(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    blocks = [Block(s, s + 999, 100, int(s == 1000), 40, "abc+", "2026-01-02") for s in (1000, 0, 5000)]
-    fuzz_results.write(page, blocks, ["- seed 1003: plain program llvm: array 0"])
-    read, said = fuzz_results.read(page)
-    assert [(b.first, b.last, b.c, b.failures, b.seconds) for b in read] == [
+    blocks = [Block(s, s + 999, (100,), int(s == 1000), 40, "abc+", "2026-01-02") for s in (1000, 0, 5000)]
+    PAGE.write(page, blocks, ["- seed 1003: plain program llvm: array 0"])
+    read, said = PAGE.read(page)
+    assert [(b.first, b.last, *b.counts, b.failures, b.seconds) for b in read] == [
         (0, 1999, 200, 1, 80), (5000, 5999, 100, 0, 40)
     ]  # fmt: skip
     assert said == ["- seed 1003: plain program llvm: array 0"]
-    assert fuzz_results.missing(read, range(0, 6000), 1000) == [range(s, s + 1000) for s in (2000, 3000, 4000)]
+    assert missing(read, range(0, 6000), 1000) == [range(s, s + 1000) for s in (2000, 3000, 4000)]
     assert "| all | 3000 | 300 | 1 | 120 | | |" in page.read_text()
 
 

@@ -10,15 +10,16 @@ import pytest
 import yaml
 from mutated import commands, texts
 from mutated.inputs import KINDS, Trial
-from mutation_page import Block, missing, read, write
+from mutations import PAGE
+from seed_pages import Block, Run, missing
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_slice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYC_CACHE", "")  # put back afterwards: the campaign has a cache of its own
     for name, valid in mutations.prepared([kind]):
-        block, failures = mutations.run(name, range(900_000, 900_015), valid)
-        assert failures == {} and block.inputs == 15 and block.ran < 15
+        block, failures = mutations.run(Run(range(900_000, 900_015), name), valid)
+        assert failures == [] and block.size == 15 and block.counts[0] < 15
 
 
 @pytest.mark.long
@@ -26,7 +27,7 @@ def test_a_slice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_five_hundred_of_each(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYC_CACHE", "")
     for name, valid in mutations.prepared([kind]):
-        assert mutations.run(name, range(800_000, 800_500), valid)[1] == {}
+        assert mutations.run(Run(range(800_000, 800_500), name), valid)[1] == []
 
 
 def test_what_counts_as_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,10 +56,11 @@ def test_what_counts_as_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]  # fmt: skip
     kind = mutations.KINDS["target"].__class__("said", lambda folder: None, lambda valid, folder, seed: trials[seed])
     monkeypatch.setitem(mutations.KINDS, "said", kind)
-    _, failures = mutations.run("said", range(len(trials)), tmp_path)
-    assert sorted(failures) == list(range(4, len(trials)))
-    assert "exception: test_mutations.py" in failures[10] and "KeyError" in failures[10]
-    assert "MB of memory" in failures[11] and failures[12] == "exit code 7"
+    _, failures = mutations.run(Run(range(len(trials)), "said"), tmp_path)
+    found = {int(line.split()[2].rstrip(":")): line for line in failures}
+    assert list(found) == list(range(4, len(trials)))
+    assert "exception: test_mutations.py" in found[10] and "KeyError" in found[10]
+    assert "MB of memory" in found[11] and found[12] == "- said 12: exit code 7"
 
 
 def test_models_are_damaged_in_every_way() -> None:
@@ -84,9 +86,10 @@ def test_texts_and_lines_are_damaged_in_every_way() -> None:
 
 def test_the_page_keeps_count(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    assert read(page) == ([], [])
-    blocks = [Block("plan", 0, 249, 30, 0, 9, "abc", "today"), Block("plan", 250, 499, 31, 1, 8, "abc", "today")]
-    write(page, blocks, ["- plan 300: it fell"])
-    assert read(page) == ([Block("plan", 0, 499, 61, 1, 17, "abc", "today")], ["- plan 300: it fell"])
-    assert missing(read(page)[0], "plan", range(0, 750), 250) == [range(500, 750)]
-    assert missing(read(page)[0], "model", range(0, 500), 250) == [range(0, 250), range(250, 500)]
+    assert PAGE.read(page) == ([], [])
+    blocks = [Block(0, 249, (30,), 0, 9, "abc", "today", "plan"), Block(250, 499, (31,), 1, 8, "abc", "today", "plan")]
+    said = ["- plan 300: it fell", "", "What a person wrote below stays."]
+    PAGE.write(page, blocks, said)
+    assert PAGE.read(page) == ([Block(0, 499, (61,), 1, 17, "abc", "today", "plan")], said)
+    assert missing(PAGE.read(page)[0], range(0, 750), 250, "plan") == [range(500, 750)]
+    assert missing(PAGE.read(page)[0], range(0, 500), 250, "model") == [range(0, 250), range(250, 500)]

@@ -1,4 +1,4 @@
-"""Random programs with indirection on a GPU: `python tests/gpu/gpu_bounds_fuzz.py COUNT SEED [--opencl]`.
+"""Random programs with indirection on a GPU: `python tests/gpu/gpu_bounds_fuzz.py COUNT SEED [--opencl] [--page FILE]`.
 
 The programs of `tests/bounds_fuzz.py`, under the automatic schedule and a random binding, run as blocks and threads in
 the interpreter, in several orders: it refuses every access outside an array, races and divergent barriers. With
@@ -7,10 +7,9 @@ the interpreter, in several orders: it refuses every access outside an array, ra
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import bounds_fuzz
 import numpy as np
 import simt
 
-from polyc import BoundsError, DslError, PolycError
+from polyc import BoundsError, DslError
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.kernel import compile_gpu
 from polyc.emit.gpu.lower import lower_gpu
@@ -49,16 +48,17 @@ def compared(where: str, error: Any, got: np.ndarray, expected: Any, result: np.
         assert isinstance(error, BoundsError) and not 0 <= error.index < error.size, f"{where}: {error}"
 
 
-def check(seed: int, opencl: bool = False) -> dict[str, int]:
-    """Run one program; how many schedules were `inside`, `outside`, refused (`unmapped`), or refused only with checks
-    (`lost`)."""
-    found = dict.fromkeys(("inside", "outside", "unmapped", "lost"), 0)
+def check(seed: int, opencl: bool = False) -> Counter[str]:
+    """Run one program; how many schedules were `inside`, `outside`, without code (`unmapped`), or without it only with
+    checks (`lost`); or whether the front end `refused` it. Raises `AssertionError` where one differs from plain Python.
+    """
+    found: Counter[str] = Counter()
     source, given = bounds_fuzz.Writer(seed).source(), bounds_fuzz.arguments_for(seed)
     operator = bounds_fuzz.made(source, f"<gpu bounds {seed}>")
     try:
         scop = operator.scop()
     except DslError:
-        return found
+        return Counter(refused=1)
     expected, result = bounds_fuzz.outcome(operator.python, given)
     for kind, s in (("automatic", automatic_gpu(scop, simt.TARGET)),
                     ("random", simt.random_binding(scop.schedule(), seed))):  # fmt: skip
@@ -66,8 +66,9 @@ def check(seed: int, opencl: bool = False) -> dict[str, int]:
         try:
             fn = expand_function(lower_gpu(s.scop, s.tree, "program", simt.TARGET, checks=True))
         except BuildError as refused:
-            found["lost" if without_checks(s) else "unmapped"] += 1
-            if without_checks(s):
+            lost = without_checks(s)
+            found["lost" if lost else "unmapped"] += 1
+            if lost:
                 print(f"{where}{refused}", flush=True)
             continue
         for how in simt.ORDERS:
@@ -90,23 +91,12 @@ def without_checks(s: Any) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int)
-    parser.add_argument("seed", type=int)
+    parser = bounds_fuzz.parser_of(__doc__)
     parser.add_argument("--opencl", action="store_true", help="run the texts on the OpenCL device, too")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    total = dict.fromkeys(("inside", "outside", "unmapped", "lost", "wrong"), 0)
-    start = time.perf_counter()
-    for seed in range(given.seed, given.seed + given.count):
-        try:
-            for kind, count in check(seed, given.opencl).items():
-                total[kind] += count
-        except (AssertionError, PolycError) as error:
-            total["wrong"] += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-    print(f"{given.count} programs from seed {given.seed}: {total}, {time.perf_counter() - start:.0f} s")
-    return 1 if total["wrong"] else 0
+    kind = "gpu opencl" if given.opencl else "gpu"
+    return bounds_fuzz.campaign(given, kind, lambda seed: check(seed, given.opencl))
 
 
 if __name__ == "__main__":
