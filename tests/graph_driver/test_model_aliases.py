@@ -77,6 +77,43 @@ def hosted() -> onnx.ModelProto:
                     "z": unknown, "yz": unknown}, weights)  # fmt: skip
 
 
+def accumulated() -> onnx.ModelProto:
+    """Sums of the rows so far, by a loop over the rows: compiled for the sizes of each call."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+            helper.make_node("Add", ["sum", "row"], ["total"]),
+            helper.make_node("Identity", ["total"], ["kept"]),
+            helper.make_node("Identity", ["go"], ["on"]),
+        ],
+        "body",
+        [helper.make_tensor_value_info(n, t, s) for n, t, s in (
+            ("i", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("sum", TensorProto.FLOAT, [N]))],
+        [helper.make_tensor_value_info(n, t, s) for n, t, s in (
+            ("on", TensorProto.BOOL, []), ("total", TensorProto.FLOAT, [N]), ("kept", TensorProto.FLOAT, [N]))],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Shape", ["x"], ["both"]),
+        helper.make_node("Gather", ["both", "zero"], ["count"], axis=0),
+        helper.make_node("Loop", ["count", "", "start"], ["sum", "sums"], body=body),
+        helper.make_node("Tanh", ["sums"], ["t"]),
+        helper.make_node("Add", ["t", "x"], ["y"]),
+    ]
+    shape = ["rows", N]
+    return model_of(nodes, {"x": shape, "start": [N]}, {"sum": [N], "y": shape, "sums": shape}, {"zero": np.array(0)})
+
+
+def squeezed() -> onnx.ModelProto:
+    """`Squeeze` without axes: a guard excludes one row, which is compiled for when a call has it."""
+    nodes = [
+        helper.make_node("Squeeze", ["x"], ["s"]),
+        helper.make_node("Exp", ["s"], ["e"]),
+        helper.make_node("Softmax", ["x"], ["y"], axis=0),
+        helper.make_node("Add", ["e", "w"], ["z"]),
+    ]
+    return model_of(nodes, {"x": ["rows", 1, N], "w": ["rows", N]}, {"y": ["rows", 1, N], "z": None}, {})
+
+
 @cache
 def compiled(name: str) -> Model:
     makers: dict[str, Callable[[], Model]] = {
@@ -88,6 +125,8 @@ def compiled(name: str) -> Model:
         "c": lambda: polyc.compile_model(sgd(), target="c", threads=1),
         "network": lambda: polyc.compile_model(network(), threads=1, dims={"N": 1}),
         "host": lambda: polyc.compile_model(with_host_steps(), threads=1),
+        "per call": lambda: polyc.compile_model(accumulated(), threads=1),
+        "guarded": lambda: polyc.compile_model(squeezed(), threads=1),
         "symbolic": lambda: polyc.compile_model(products("rows"), threads=1, symbolic=True),
     }
     return makers[name]()
@@ -113,8 +152,9 @@ SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(Healt
 def check(model: Model, shapes: dict[str, tuple[int, ...]], data: st.DataObject) -> None:
     """One run with overlapping arguments, against one on copies."""
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    ins = {n: shapes[n] for n in model.plan.inputs}
-    wanted = {n: shapes[n] for n in model.plan.outputs if n in shapes}
+    plan = model.model_for({n: np.zeros(s, np.float32) for n, s in shapes.items()}).plan
+    ins = {n: shapes[n] for n in plan.inputs}
+    wanted = {n: shapes[n] for n in plan.outputs if n in shapes}
     chosen = data.draw(st.sets(st.sampled_from(sorted(wanted)), min_size=1))
     sizes = {f"in {n}": int(np.prod(s)) for n, s in ins.items()}
     sizes |= {f"out {n}": int(np.prod(wanted[n])) for n in sorted(chosen)}
@@ -172,6 +212,24 @@ def test_random_overlaps(name: str, data: st.DataObject) -> None:
 def test_random_overlaps_at_sizes_of_a_run(data: st.DataObject) -> None:
     rows = data.draw(st.sampled_from([3, 16, 37]))
     check(compiled("symbolic"), SQUARE | {n: (rows, N) for n in ("a", "p", "r", "same")}, data)
+
+
+@SLOW
+@given(data=st.data())
+def test_random_overlaps_of_a_model_for_each_shape(data: st.DataObject) -> None:
+    rows = data.draw(st.sampled_from([1, 3, 37]))
+    shapes: dict[str, tuple[int, ...]] = {"x": (rows, N), "start": (N,), "sum": (N,), "y": (rows, N), "sums": (rows, N)}
+    check(compiled("per call"), shapes, data)
+
+
+@SLOW
+@given(data=st.data())
+def test_random_overlaps_at_sizes_that_a_guard_excludes(data: st.DataObject) -> None:
+    """The model for all sizes and the specialised one in turns."""
+    rows = data.draw(st.sampled_from([1, 1, 37]))
+    z = (rows, N) if rows > 1 else (1, N)
+    check(compiled("guarded"), {"x": (rows, 1, N), "w": (rows, N), "y": (rows, 1, N), "z": z}, data)
+    assert rows > 1 or compiled("guarded").specialisations()
 
 
 @pytest.fixture(scope="module")
