@@ -123,7 +123,6 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "tuned": "schedules are tuned for CPUs",
         "contiguous": "contiguous tensors are for the arena of a CPU",
         "layouts": "its kernels read images as the model has them",
-        "checks": "an index outside chooses the nearest element",
     },
     "symbolic": {
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",

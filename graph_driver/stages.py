@@ -32,13 +32,10 @@ from polyc.graph_driver.tuning import use
 from polyc.graph_driver.worker import Compiled, Job
 from polyc.poly.errors import ModelError
 
-CHECKED = ("llvm", "c")
-"""Back ends whose kernels say which access was outside; those of others take the nearest element."""
-
 
 def checked(platform: Platform, options: CompileOptions) -> bool:
-    """Whether kernels check indices."""
-    return platform.backend in CHECKED and checks_wanted(options.checks)
+    """Whether kernels say which access was outside; C sources take the nearest element."""
+    return platform.kind != "c99" and checks_wanted(options.checks)
 
 
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:

@@ -121,7 +121,7 @@ def compile_job(job: Job) -> Compiled:
     read = time.perf_counter()
     seconds = {"read": read - start}
     if is_gpu_backend(job.backend):
-        recorded, order, notes = compile_group(scop, job.backend, job.symbol, seconds)
+        recorded, order, notes = compile_group(scop, job.backend, job.symbol, seconds, job.checks)
         scratch_bytes = tuple(recorded.sequence.scratch.items())
         image = recorded.to_json().encode()
         return _kept(job, Compiled(job.symbol, order, image, notes, seconds, False, scratch_bytes))

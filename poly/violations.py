@@ -44,21 +44,39 @@ def violation(checks: Sequence[Check], record: Sequence[int], sizes: Mapping[str
     return BoundsError(check.operator, line, check.array, check.axis, index, size, place)
 
 
+DESCRIBED = 5
+"""Numbers of a self-describing record for each check: what it found, and the parts of `Violation`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What a self-describing record tells of: `argument` is the array's number, None for one of the kernel's own."""
+    """What a self-describing record tells of: `argument` is the array's number, None for one of the kernel's own.
+
+    `axis` is of the array as the kernel sees it, whose axes may be several of the caller's array. `outer`, the product
+    of the extents before it, is the same for both (`axis_of`).
+    """
 
     index: int
     axis: int
     size: int
     argument: int | None
+    outer: int = 1
+
+    def axis_of(self, shape: Sequence[int]) -> int:
+        """The axis of an array of this shape, which has the same elements in the same order."""
+        before = 1
+        for axis, extent in enumerate(shape):
+            if (before, extent) == (self.outer, self.size):
+                return axis
+            before *= extent
+        return self.axis
 
 
 def described(record: Sequence[int]) -> Violation | None:
     """The first violation in a self-describing record."""
-    n = len(record) // 4
+    n = len(record) // DESCRIBED
     for k in range(n):
         if record[k]:
-            axis, size, argument = record[n + 3 * k : n + 3 * k + 3]
-            return Violation(decoded(record[k]), axis, size, None if argument == (1 << 64) - 1 else argument)
+            axis, size, argument, outer = record[n + (DESCRIBED - 1) * k :][: DESCRIBED - 1]
+            return Violation(decoded(record[k]), axis, size, None if argument == (1 << 64) - 1 else argument, outer)
     return None

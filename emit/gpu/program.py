@@ -16,6 +16,7 @@ from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Le
 from polyc.poly.binding import evaluate
 from polyc.poly.dtypes import BY_NAME, DType
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.violations import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,16 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Kernels and the sequence of launches for sizes that are fixed: all that a model needs of them."""
+    """Kernels and the sequence of launches for sizes that are fixed: all that a model needs of them.
+
+    `record` is the array in which they tell of accesses outside, a u64 for each of `checks`: what the violation is
+    but for the index. It is the caller's, and zero before the launches. Empty when there is nothing to check.
+    """
 
     text: KernelText
     sequence: Sequence
+    record: str = ""
+    checks: tuple[Violation, ...] = ()
 
     def to_json(self) -> str:
         """As text."""
@@ -98,7 +105,8 @@ class Recorded:
         numbers = {k.name: n for n, k in enumerate(self.text.kernels.values())}
         calls = [[numbers[c.kernel.name], c.grid, c.arguments] for c in self.sequence.calls]
         data = {"language": self.text.language, "text": self.text.text, "kernels": kernels, "calls": calls,
-                "scratch": dict(self.sequence.scratch)}  # fmt: skip
+                "scratch": dict(self.sequence.scratch), "record": self.record,
+                "checks": [[c.axis, c.size, c.argument, c.outer] for c in self.checks]}  # fmt: skip
         return json.dumps(data)
 
     @staticmethod
@@ -114,7 +122,33 @@ class Recorded:
             )
         order = list(kernels.values())
         calls = tuple(Call(order[n], (x, y, z), tuple(a)) for n, (x, y, z), a in data["calls"])
-        return Recorded(KernelText(data["language"], data["text"], kernels), Sequence(data["scratch"], calls))
+        checks = tuple(
+            Violation(0, int(axis), int(size), None if array is None else int(array), int(outer))
+            for axis, size, array, outer in data["checks"]
+        )
+        text_of = KernelText(data["language"], data["text"], kernels)
+        return Recorded(text_of, Sequence(data["scratch"], calls), str(data["record"]), checks)
+
+
+def recorded(program: Program) -> Recorded:
+    """The kernels and launches of a function without parameters.
+
+    Raises:
+        BuildError: the host code needs something that only the device knows.
+    """
+    function = program.function
+    text = KernelText(program.language, program.text, program.kernels)
+    if not function.checks:
+        return Recorded(text, sequence(program, {}))
+    shapes = {b.name: [evaluate(e, {}) for e in b.shape] for b in function.buffers}
+    numbers = {name: k for k, name in enumerate(shapes)}
+    checks = tuple(
+        Violation(
+            0, c.axis, evaluate(c.size, {}), numbers.get(c.array), math.prod(shapes.get(c.array, ())[: c.axis])
+        )
+        for c in function.checks
+    )  # fmt: skip
+    return Recorded(text, sequence(program, {}), function.buffers[-1].name, checks)
 
 
 def sequence(program: Program, sizes: Mapping[str, int]) -> Sequence:

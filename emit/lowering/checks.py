@@ -37,7 +37,7 @@ from polyc.poly.expr import (
     walk,
 )
 from polyc.poly.scop import DynamicBound, Scop, Statement
-from polyc.poly.violations import RECORD, Check
+from polyc.poly.violations import DESCRIBED, RECORD, Check
 
 ZERO = Const(0, u64)
 
@@ -476,16 +476,21 @@ def _renamed(s: Stmt, record: str, own: str, places: Mapping[int, int]) -> Stmt:
 
 def self_describing(fn: Function) -> Function:
     """`fn` with a record that the kernel clears itself, and in which it says what its elements mean: after the `n`
-    elements come axis, size and number of the array among the arguments of each (the largest number: no argument)."""
+    elements come, of each, axis, size, number of the array among the arguments (the largest number: no argument), and
+    how many parts of this size the array has one after another (`polyc.poly.violations.Violation.outer`)."""
     n = len(fn.checks)
     if not n:
         return fn
-    record = replace(fn.buffers[-1], shape=(const_int(4 * n),))
-    names = [b.name for b in fn.buffers]
+    record = replace(fn.buffers[-1], shape=(const_int(DESCRIBED * n),))
+    shapes = {b.name: b.shape for b in fn.buffers}
+    names = list(shapes)
     said: list[Stmt] = []
     for k, check in enumerate(fn.checks):
         argument = names.index(check.array) if check.array in names else (1 << 64) - 1
-        parts = (ZERO, Const(check.axis, u64), Cast(check.size, u64), Const(argument, u64))
-        places = (k, n + 3 * k, n + 3 * k + 1, n + 3 * k + 2)
-        said += [Store(record.name, (const_int(at),), value) for at, value in zip(places, parts)]
+        outer: Expr = Const(1, u64)
+        for extent in shapes.get(check.array, ())[: check.axis]:
+            outer = Binary("*", outer, Cast(extent, u64), u64)
+        parts = (ZERO, Const(check.axis, u64), Cast(check.size, u64), Const(argument, u64), outer)
+        places = (k, *range(n + (DESCRIBED - 1) * k, n + (DESCRIBED - 1) * (k + 1)))
+        said += [Store(record.name, (const_int(at),), value) for at, value in zip(places, parts, strict=True)]
     return replace(fn, body=Block((*said, fn.body)), buffers=(*fn.buffers[:-1], record))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.reference import HostNode
     from polyc.graph_driver.gpu.model import GpuModel
 
-FORMAT = 7
+FORMAT = 8
 MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from polyc.graph_driver.planning.plan import Plan, Step, is_record
 from polyc.poly.errors import BoundsError
-from polyc.poly.violations import Violation, described
+from polyc.poly.violations import DESCRIBED, Violation, described
 
 
 class Records:
@@ -20,7 +20,7 @@ class Records:
                 if is_record(name):
                     slot = plan.slots[name]
                     at = slot.place.offset
-                    self.places.append((step, at, at + slot.nbytes // 4, at + slot.nbytes))
+                    self.places.append((step, at, at + slot.nbytes // DESCRIBED, at + slot.nbytes))
 
     def check(self, arena: np.ndarray) -> None:
         """Look at them after a run. Raises `BoundsError` for the first step that has something to tell."""
@@ -28,14 +28,14 @@ class Records:
             if any(arena[begin:values].tolist()):
                 found = described(arena[begin:end].view(np.uint64).tolist())
                 assert found is not None
-                raise self._error(step, found)
+                raise bounds_error(self.plan, step, found)
 
-    def _error(self, step: Step, found: Violation) -> BoundsError:
-        array = "" if found.argument is None else step.args[found.argument]
-        slot = self.plan.slots.get(array)
-        axis = found.axis
-        if slot is not None and slot.shape is not None and found.size in slot.shape:
-            axis = slot.shape.index(found.size)
-        index = found.index if found.index >= 0 else found.index - found.size  # negative ones count from the end
-        node = ", ".join(step.nodes) or step.label
-        return BoundsError(f"{step.label} node '{node}'", None, array, axis, index, found.size)
+
+def bounds_error(plan: Plan, step: Step, found: Violation) -> BoundsError:
+    """The error about an access of a step, in the words of the model."""
+    array = "" if found.argument is None else step.args[found.argument]
+    slot = plan.slots.get(array)
+    axis = found.axis if slot is None or slot.shape is None else found.axis_of(slot.shape)
+    index = found.index if found.index >= 0 else found.index - found.size  # negative ones count from the end
+    node = ", ".join(step.nodes) or step.label
+    return BoundsError(f"{step.label} node '{node}'", None, array, axis, index, found.size)

@@ -19,28 +19,27 @@ def is_gpu_backend(backend: str) -> bool:
 
 
 def compile_group(
-    scop: Scop, backend: str, symbol: str, seconds: dict[str, float]
+    scop: Scop, backend: str, symbol: str, seconds: dict[str, float], checks: bool
 ) -> tuple[Recorded, tuple[str, ...], tuple[str, ...]]:
     """Kernels and launches of a Scop without parameters, its arrays (scratch memory last), notes.
 
-    Adds the seconds of each stage to `seconds`.
+    Adds the seconds of each stage to `seconds`. `checks`: of accesses that are not proven; their record is not
+    among the arrays.
 
     Raises:
         BuildError: the Scop cannot be mapped to this target.
     """
     from polyc.emit.gpu import targets
     from polyc.emit.gpu.kernel import compile_gpu
-    from polyc.emit.gpu.program import KernelText, Recorded, sequence
+    from polyc.emit.gpu.program import recorded
     from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
     target = targets.get(backend.removeprefix(BACKEND))
     start = time.perf_counter()
     schedule = automatic_gpu(scop, target)
     seconds["schedule"] = time.perf_counter() - start
-    kernel = compile_gpu(schedule.scop, schedule.tree, target, symbol, schedule.notes, checks=False)
+    kernel = compile_gpu(schedule.scop, schedule.tree, target, symbol, schedule.notes, checks=checks)
     seconds |= kernel.report_seconds
-    program = kernel.program
-    text = KernelText(program.language, program.text, program.kernels)
-    recorded = Recorded(text, sequence(program, {}))
-    order = (*(b.name for b in kernel.function.buffers), *recorded.sequence.scratch)
-    return recorded, order, kernel.notes
+    made = recorded(kernel.program)
+    order = (*(b.name for b in kernel.function.buffers if b.name != made.record), *made.sequence.scratch)
+    return made, order, kernel.notes

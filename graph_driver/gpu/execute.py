@@ -16,6 +16,7 @@ from polyc.graph_driver.execution.aliasing import arrays_in, owned
 from polyc.graph_driver.execution.execute import Observer
 from polyc.graph_driver.execution.frame import check_inputs, check_outputs
 from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.gpu.records import DeviceRecords
 from polyc.graph_driver.planning.plan import Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
@@ -80,7 +81,8 @@ class GpuExecutor:
         handles: dict[str, Any] = {}
         for symbol, (recorded, _) in code.kernels.items():
             handles |= device.load(recorded.text, code.target, code.cubins.get(symbol))
-        self._launches = [self._prepared(s, code.kernels, handles) for s in plan.steps]
+        self._records = DeviceRecords(plan, code.kernels, device)
+        self._launches = [self._prepared(k, code.kernels, handles) for k in range(len(plan.steps))]
         self._stretches = _stretches(plan)
         self._graphs: dict[int, Any] = {}
         self.recording = ""
@@ -101,13 +103,16 @@ class GpuExecutor:
         return Pointer(self._bases[place.kind][index], place.offset)
 
     def _prepared(
-        self, step: Step, kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]], handles: Mapping[str, Any]
+        self, number: int, kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]], handles: Mapping[str, Any]
     ) -> list[LaunchSpec]:
-        """The launches of a step with addresses filled in."""
+        """The launches of the step of this number with addresses filled in."""
+        step = self.plan.steps[number]
         if step.kind != "kernel":
             return []
         recorded, order = kernels[step.symbol]
         places = {name: self.pointer(arg) for name, arg in zip(order, step.args, strict=True)}
+        if recorded.record:
+            places[recorded.record] = self._records.pointer(number)
         return [
             launch_spec(
                 c.kernel, handles[c.kernel.name], c.grid, [places[a] if isinstance(a, str) else a for a in c.arguments]
@@ -125,6 +130,8 @@ class GpuExecutor:
 
         Raises:
             ArgumentError: inputs or arrays of `out` do not fit.
+            BoundsError: an index is outside of what it chooses from (with such indices to check, a run waits for the
+                device).
         """
         given = {} if out is None else check_outputs(self.plan, out, self._weights)
         with self._lock:
@@ -139,6 +146,7 @@ class GpuExecutor:
                         self._step(k, self.plan.steps[k], host, stream)
             if not self.recording:
                 self._record()
+            self._records.check(stream)
             if stays:
                 return {name: self._kept(name, host, stream) for name in self.plan.outputs}
             return {name: self._result(name, host, given.get(name), stream) for name in self.plan.outputs}
@@ -175,6 +183,7 @@ class GpuExecutor:
                 if observer is not None and watched:
                     self.device.synchronize()
                     observer(k, step, lambda name: self._value(name, host))
+            self._records.check()
             return {name: self._result(name, host, given.get(name)) for name in self.plan.outputs}
 
     def _place_inputs(self, inputs: Mapping[str, Any], stream: Any) -> tuple[dict[str, Any], bool]:

@@ -100,6 +100,27 @@ def model(device: Device) -> None:
                 np.testing.assert_array_equal(watch.values.get(name, value), value)
 
 
+def bounds(device: Device) -> None:
+    """An index outside is an error of the call, launched or replayed, and the next call is as if nothing had been."""
+    from test_index_checks import CASES, feeds
+
+    import polyc
+    from polyc import BoundsError
+
+    for name in ("Gather", "ScatterND"):
+        proto, _, outside, array = CASES[name]
+        gpu, cpu = polyc.compile_model(proto, target="cuda"), polyc.compile_model(proto)
+        good, wrong = feeds(name, None), feeds(name, outside)
+        for run in (gpu, gpu, gpu.executor().run_eager):
+            try:
+                run(wrong)
+            except BoundsError as error:
+                assert (error.array, error.axis, error.index, error.size) == (array, 0, outside, 10), error
+            else:
+                raise AssertionError("an index outside")
+            np.testing.assert_array_equal(run(good)["y"], cpu(good)["y"])
+
+
 def aliases(device: Device) -> None:
     """`out=` over inputs: results are those for the inputs as they were; what cannot be written is refused."""
     from tiny_models import model_of
@@ -175,6 +196,9 @@ def benchmark(device: Device) -> None:
 
 
 if __name__ == "__main__":
-    what = {"operators": operators, "model": model, "aliases": aliases, "package": package, "benchmark": benchmark}
+    what = {
+        "operators": operators, "model": model, "bounds": bounds, "aliases": aliases, "package": package,
+        "benchmark": benchmark,
+    }  # fmt: skip
     what[sys.argv[2]](use(sys.argv[1]))
     print("ok")

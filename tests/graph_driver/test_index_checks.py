@@ -12,6 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import polyc
 from polyc import BoundsError
+from polyc.emit.gpu.devices import DeviceError, open_device
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 Value = tuple[str, int, list[Any]]
@@ -71,10 +72,22 @@ def feeds(name: str, index: int | None) -> dict[str, Any]:
     return {v.name: values[v.name] for v in proto.graph.input}
 
 
+def has_opencl() -> bool:
+    try:
+        open_device("opencl")
+    except DeviceError:
+        return False
+    return True
+
+
+TARGETS = ("cpu", pytest.param("opencl", marks=pytest.mark.skipif(not has_opencl(), reason="no OpenCL device here")))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
-def test_as_onnx_runtime(name: str) -> None:
+def test_as_onnx_runtime(name: str, target: str) -> None:
     proto, _, outside, array = CASES[name]
-    compiled = polyc.compile_model(proto)
+    compiled = polyc.compile_model(proto, target=target)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -93,6 +106,23 @@ def test_as_onnx_runtime(name: str) -> None:
         assert (error.index, error.size, error.axis, error.array) == (outside, 10, 0, array)
         assert f"the_{name.split()[0].strip(',')}" in str(error)
     np.testing.assert_array_equal(compiled(inside)["y"], session.run(None, inside)[0])  # and goes on
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("kind", ["Gather", "GatherElements", "ScatterElements"])
+def test_the_axis_is_that_of_the_model(kind: str, axis: int, target: str) -> None:
+    """Kernels see fewer axes than the model has, and all of these have one size: only the parts before tell them."""
+    shape, index = [7, 7, 7], [7, 7, 7] if kind != "Gather" else [7]
+    inputs: list[Value] = [("x", FLOAT, shape), ("i", INT64, index)]
+    inputs += [("u", FLOAT, index)] if kind == "ScatterElements" else []
+    proto = model([node(kind, *(n for n, _, _ in inputs), axis=axis)], inputs, ("y", FLOAT, shape))
+    given = {n: np.zeros(s, np.int64 if t == INT64 else np.float32) for n, t, s in inputs}
+    given["i"].reshape(-1)[:] = np.arange(given["i"].size) % 7  # no element of ScatterElements is written twice
+    given["i"].reshape(-1)[-1] = 50
+    with pytest.raises(BoundsError) as caught:
+        polyc.compile_model(proto, target=target, threads=1)(given)
+    assert (caught.value.axis, caught.value.index, caught.value.size) == (axis, 50, 7)
 
 
 def test_saved_models_check_too(tmp_path: Path) -> None:
