@@ -22,6 +22,7 @@ from polyc.poly.scalars import scalar
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
 from polyc.poly.violations import violation
+from polyc.poly.words import counted
 
 if TYPE_CHECKING:
     from polyc.emit.recipe import Recipe
@@ -211,7 +212,9 @@ class Kernel:
         names = self.scop.args
         values = dict(zip(names, args))
         if len(args) > len(names):
-            raise ArgumentError(f"{self.scop.name} takes {len(names)} arguments ({', '.join(names)}), got {len(args)}")
+            raise ArgumentError(
+                f"{self.scop.name} takes {counted(len(names), 'argument')} ({', '.join(names)}), got {len(args)}"
+            )
         for name, value in named.items():
             if name not in names:
                 raise ArgumentError(f"{self.scop.name} has no argument '{name}' (arguments: {', '.join(names)})")
@@ -248,8 +251,6 @@ class Kernel:
         if a.kind == "inout" and not lends(x):
             raise ArgumentError(f"{where} is updated in place and must be a NumPy array, not {type(x).__name__}")
         if a.scalar or (not a.shape and isinstance(x, bool | int | float) and not isinstance(x, np.generic)):
-            if np.ndim(x):
-                raise ArgumentError(f"{where} is a {a.dtype} scalar, the argument has {np.ndim(x)} axes")
             return np.asarray(scalar(x, a.dtype, where))
         try:
             array = as_array(x, where, a.kind == "inout") if lends(x) else np.asarray(x)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from polyc.poly.expr import Const, Expr, Load
+from polyc.poly.words import counted
 
 from .annotations import Dim
 from .errors import DslError
@@ -283,11 +284,8 @@ def subscripts(frame: Frame, array: ArrayValue, node: ast.Subscript) -> tuple[Ex
             values.append(value)
             places.append(part)
     if len(values) != array.rank:
-        axes = "axis" if array.rank == 1 else "axes"
-        raise frame.error(
-            node, f"{array.name} has {array.rank} {axes}, but {len(values)} subscript{'s'[: len(values) != 1]}",
-            _rank_hint(array),
-        )  # fmt: skip
+        axes, given = counted(array.rank, "axis", "axes"), counted(len(values), "subscript")
+        raise frame.error(node, f"{array.name} has {axes}, but {given}", _rank_hint(array))
     return tuple(_index(frame, array, n, v, p) for n, (v, p) in enumerate(zip(values, places)))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from polyc.poly.dtypes import DType, bf16, f32, from_numpy, promote
 from polyc.poly.intrinsics import TABLE, Intrinsic
+from polyc.poly.words import counted
 
 from .annotations import running_python
 from .checked_arrays import checked
@@ -144,7 +145,7 @@ def _common(values: tuple[Any, ...]) -> DType | None:
 
 def _apply(intrinsic: Intrinsic, args: tuple[Any, ...]) -> Any:
     if len(args) != intrinsic.arity:
-        raise TypeError(f"{intrinsic.name} takes {intrinsic.arity} argument(s), not {len(args)}")
+        raise TypeError(f"{intrinsic.name} takes {counted(intrinsic.arity, 'argument')}, not {len(args)}")
     dtype = _common(args)
     if intrinsic.only is not None and dtype not in (None, intrinsic.only):
         raise TypeError(f"{intrinsic.name} takes pairs packed in {intrinsic.only}, not {dtype}")

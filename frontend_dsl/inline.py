@@ -12,6 +12,7 @@ import numpy as np
 
 from polyc.poly.errors import ArgumentError
 from polyc.poly.scalars import scalar
+from polyc.poly.words import counted
 
 from .errors import DslError
 from .evaluate import evaluate
@@ -91,7 +92,7 @@ def inline_operator(
     missing = [p.name for p in signature.params if p.name not in given]
     missing += [k for k, v in constants.items() if v is REQUIRED]
     if missing or len(args) > len(signature.params):
-        what = f"no value for {missing[0]}" if missing else f"{len(args)} arguments"
+        what = f"no value for {missing[0]}" if missing else counted(len(args), "argument")
         raise frame.error(node, f"{operator.name} is called with {what}", f"its parameters: {operator.usage}")
     for p in signature.params:
         _check_argument(frame, p, given[p.name], operator.name, node)

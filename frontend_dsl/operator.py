@@ -20,6 +20,7 @@ from polyc.poly.hooks import resolve
 from polyc.poly.host_arrays import as_array, dtype_error, given_arrays, returned
 from polyc.poly.scalars import scalar
 from polyc.poly.scop import Origin, Scop
+from polyc.poly.words import article, counted
 
 from .annotations import Dim, bound_dims, running_python, with_integers
 from .checked_arrays import checked, plain, running
@@ -278,7 +279,7 @@ class Operator:
         """Checked arguments in order, the sizes that follow, and the constants."""
         params = self.signature.params
         if len(args) > len(params):
-            raise ArgumentError(f"{self.usage} takes {len(params)} arguments, not {len(args)}")
+            raise ArgumentError(f"{self.usage} takes {counted(len(params), 'argument')}, not {len(args)}")
         given = dict(zip((p.name for p in params), args))
         constants = dict(self.signature.constants)
         known: dict[str, Expr] = {}
@@ -318,8 +319,6 @@ def _extent(name: str, value: Any) -> Expr:
 def _argument(operator: str, p: Param, value: Any) -> Any:
     """An argument as NumPy has it, checked against its annotation."""
     if p.shape is None:
-        if isinstance(value, np.ndarray) and value.ndim:
-            raise ArgumentError(f"{operator}: {p.name} is a {p.dtype} scalar, the argument has {value.ndim} axes")
         return scalar(value, p.dtype, f"{operator}: {p.name}")
     if type(value) is not np.ndarray:
         value = as_array(value, p.name, p.inout)
@@ -383,7 +382,7 @@ op = _Decorator()
 
 def _operator(fn: Any, reassociate: bool, fast_math: bool) -> Operator:
     if not isinstance(fn, FunctionType):
-        raise DslError(f"@op on a {type(fn).__name__}", hint="@op takes a function written with 'def'")
+        raise DslError(f"@op on {article(type(fn).__name__)}", hint="@op takes a function written with 'def'")
     remember(fn)
     try:
         return Operator(fn, reassociate, fast_math)

@@ -9,6 +9,7 @@ from typing import Any
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Binary, Const, Expr, Var, substitute, walk
+from polyc.poly.words import counted
 
 from .annotations import Dim, size_text
 from .fold import difference, linear, sub, tidy
@@ -24,12 +25,14 @@ def axes_of(param: Param, rank: int) -> tuple[Any, ...]:
     shape = param.shape or ()
     if not param.any_rank:
         if len(shape) != rank:
-            raise ArgumentError(f"{param.name} has {len(shape)} axes, the argument has {rank}")
+            raise ArgumentError(f"{param.name} has {counted(len(shape), 'axis', 'axes')}, the argument has {rank}")
         return shape
     at = next(n for n, e in enumerate(shape) if e is Ellipsis)
     extra = rank - (len(shape) - 1)
     if extra < 0:
-        raise ArgumentError(f"{param.name} has at least {len(shape) - 1} axes, the argument has {rank}")
+        raise ArgumentError(
+            f"{param.name} has at least {counted(len(shape) - 1, 'axis', 'axes')}, the argument has {rank}"
+        )
     return (*shape[:at], *([None] * extra), *shape[at + 1 :])
 
 

@@ -10,6 +10,7 @@ from polyc.poly.dtypes import i64
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const, Expr, Var, substitute, walk
 from polyc.poly.scop import Origin, Scop
+from polyc.poly.words import counted
 
 from .annotations import Dim, size_text
 from .builder import Builder, records_of
@@ -135,7 +136,7 @@ def _results(operator: Operator, frame: Frame, returned: Returned | None) -> tup
     values = returned.value if isinstance(returned.value, (tuple, list)) else (returned.value,)
     if declared is not None and len(declared) != len(values):
         raise frame.error(
-            node, f"{len(values)} results, but the annotation declares {len(declared)}", "make them agree"
+            node, f"{counted(len(values), 'result')}, but the annotation declares {len(declared)}", "make them agree"
         )
     written = {r.array.name for r in records_of(frame.builder.root)}
     names: list[str] = []

@@ -19,6 +19,7 @@ import numpy as np
 from polyc.poly.dtypes import DType, NoType, bf16, bool_, f32, f64, from_numpy, i64, promote
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from polyc.poly.intrinsics import TABLE
+from polyc.poly.words import article, counted
 
 from .fold import difference, sub, tidy
 
@@ -112,8 +113,7 @@ def describe(value: Any) -> str:
         return f"the array {value.name}"
     if isinstance(value, NoType):
         return str(value)
-    kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    return article(type(value).__name__)
 
 
 def to_sym(value: Any) -> Sym:
@@ -356,8 +356,8 @@ def intrinsic(name: str, args: list[Any]) -> Sym:
     """A call of one of `polyc.poly.intrinsics`."""
     entry = TABLE[name]
     if len(args) != entry.arity:
-        plural = "" if entry.arity == 1 else "s"
-        raise TypeProblem(f"{name} takes {entry.arity} argument{plural}, not {len(args)}", f"see help(polyc.{name})")
+        takes = counted(entry.arity, "argument")
+        raise TypeProblem(f"{name} takes {takes}, not {len(args)}", f"see help(polyc.{name})")
     syms = [to_sym(a) for a in args]
     kind = _number(syms[0].type)
     for s in syms[1:]:

@@ -20,6 +20,7 @@ import islpy as isl
 from polyc.graph_driver.ir import Graph, Node
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.words import counted
 
 DOMAIN = "polyc.external"
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -74,7 +75,7 @@ class External:
                 return f"it needs {key} = {value}"
         patterns, names = (*self.operands, *self.results), (*node.inputs, *node.outputs)
         if len(node.inputs) != len(self.operands) or len(node.outputs) != len(self.results) or not all(names):
-            return f"it takes {len(self.operands)} operands and gives {len(self.results)} results"
+            return f"it takes {counted(len(self.operands), 'operand')} and gives {counted(len(self.results), 'result')}"
         values: dict[str, int] = {}
         for pattern, name in zip(patterns, names, strict=True):
             tensor = graph.tensors[name]

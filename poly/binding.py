@@ -12,6 +12,7 @@ from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 from polyc.poly.integers import ARITHMETIC, CONDITIONS
 from polyc.poly.scop import Scop
+from polyc.poly.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,8 @@ def _equations(scop: Scop, shapes: Mapping[str, Sequence[int]]) -> list[_Equatio
         array, shape = scop.arrays[name], tuple(int(n) for n in shapes[name])
         if len(shape) != len(array.shape):
             raise ArgumentError(
-                f"{scop.name}: argument '{name}' has {len(shape)} dimensions {shape}, expected {len(array.shape)}"
+                f"{scop.name}: argument '{name}' has {counted(len(shape), 'dimension')} {shape}, "
+                f"expected {len(array.shape)}"
             )
         for axis, (expr, size) in enumerate(zip(array.shape, shape, strict=True)):
             out.append(_Equation(name, axis, expr, size, linear_form(expr)))

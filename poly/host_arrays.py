@@ -11,6 +11,7 @@ from numpy import ndarray
 from polyc.poly import dlpack
 from polyc.poly.dtypes import DType, from_numpy
 from polyc.poly.errors import ArgumentError
+from polyc.poly.words import article, counted
 
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__array_struct__", "__array__")
 
@@ -34,7 +35,7 @@ def as_array(value: Any, what: str, written: bool = False) -> ndarray[Any, Any]:
     elif lends(value):
         array = _converted(value, what, written)
     else:
-        raise ArgumentError(f"{what} takes a NumPy array, the argument is a {type(value).__name__}")
+        raise ArgumentError(f"{what} takes a NumPy array, the argument is {article(type(value).__name__)}")
     if written and not array.flags.writeable:
         raise ArgumentError(f"{what} is written, but the array given is read-only")
     return array
@@ -144,7 +145,9 @@ def given_arrays(name: str, results: Sequence[Result], out: Any) -> list[ndarray
     else:
         arrays = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(arrays) != len(results):
-        raise ArgumentError(f"{name} has {len(results)} results, but out= has {len(arrays)} arrays")
+        raise ArgumentError(
+            f"{name} has {counted(len(results), 'result')}, but out= has {counted(len(arrays), 'array')}"
+        )
     return [None if x is None else _given(name, result, x) for result, x in zip(results, arrays)]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from polyc.poly.dtypes import DType
 from polyc.poly.errors import ArgumentError
+from polyc.poly.words import article, counted
 
 
 def scalar(value: Any, dtype: DType, what: str) -> Any:
@@ -20,14 +21,16 @@ def scalar(value: Any, dtype: DType, what: str) -> Any:
     every real number, rounded to their precision, unless a finite number would become infinite.
 
     Raises:
-        ArgumentError: the value is no real number, or the dtype has none like it.
+        ArgumentError: the value is no real number (arrays with axes are none), or the dtype has none like it.
     """
-    number = _number(value)
+    number, wanted = _number(value), f"{what} is {article(dtype.name)} scalar"
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise ArgumentError(f"{wanted}, the argument has {counted(value.ndim, 'axis', 'axes')}")
     if number is None:
-        raise ArgumentError(f"{what} is a {dtype} scalar, which {_shown(value)} ({type(value).__name__}) is not")
+        raise ArgumentError(f"{wanted}, which {_shown(value)} ({type(value).__name__}) is not")
     found = _float(number, dtype) if dtype.is_float else _exact(number, dtype)
     if found is None:
-        raise ArgumentError(f"{what} is a {dtype} scalar, which cannot hold {_shown(value)}{_range(dtype)}")
+        raise ArgumentError(f"{wanted}, which cannot hold {_shown(value)}{_range(dtype)}")
     return found
 
 

@@ -16,6 +16,7 @@ import islpy as isl
 from polyc.poly.dtypes import DType
 from polyc.poly.expr import Expr, Load, Span
 from polyc.poly.tree import Node
+from polyc.poly.words import counted
 
 ArrayKind = Literal["in", "out", "inout", "local"]
 
@@ -147,7 +148,7 @@ class Scop:
 
     def __repr__(self) -> str:
         sizes = f" over {', '.join(self.params)}" if self.params else ""
-        count = f"{len(self.statements)} statement{'' if len(self.statements) == 1 else 's'}"
+        count = counted(len(self.statements), "statement")
         return f"<Scop {self.name}({', '.join(self.args)}) -> ({', '.join(self.results)}){sizes}: {count}>"
 
     def __reduce__(self) -> tuple[Any, ...]:

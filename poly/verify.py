@@ -9,6 +9,7 @@ from polyc.poly.errors import ScheduleError, ScopError
 from polyc.poly.expr import Binary, Expr, Load, Select, StraightLine, Temp, Var, walk
 from polyc.poly.ordering.coverage import check_coverage
 from polyc.poly.scop import Scop, Statement
+from polyc.poly.words import counted
 
 
 def verify(scop: Scop) -> None:
@@ -107,7 +108,10 @@ def _expression(scop: Scop, s: Statement, e: Expr, known: set[str]) -> None:
             _fail(scop, f"statement {s.name} reads the unknown array '{e.array}'")
         a = scop.arrays[e.array]
         if len(a.shape) != len(e.index):
-            _fail(scop, f"statement {s.name} uses {len(e.index)} subscripts on '{a.name}' of rank {len(a.shape)}")
+            _fail(
+                scop,
+                f"statement {s.name} uses {counted(len(e.index), 'subscript')} on '{a.name}' of rank {len(a.shape)}",
+            )
         if a.dtype != e.dtype:
             _fail(scop, f"statement {s.name} reads '{a.name}' ({a.dtype}) as {e.dtype}")
     if isinstance(e, Binary) and e.a.dtype != e.b.dtype:

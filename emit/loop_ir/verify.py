@@ -55,6 +55,7 @@ from polyc.poly.expr import walk as walk_expr
 from polyc.poly.intrinsics import TABLE
 from polyc.poly.scop import ENDLESS
 from polyc.poly.tree import is_bound
+from polyc.poly.words import counted
 
 Type = tuple[DType, int]  # element type and lanes
 
@@ -258,7 +259,7 @@ class _Checker:
         if name not in env.buffers:
             raise Broken(f"no buffer '{name}' in scope")
         if len(env.buffers[name].shape) != rank:
-            raise Broken(f"'{name}' has {len(env.buffers[name].shape)} dimensions, accessed with {rank}")
+            raise Broken(f"'{name}' has {counted(len(env.buffers[name].shape), 'dimension')}, accessed with {rank}")
         return env.buffers[name]
 
     def subscripts(self, array: str, index: tuple[Expr, ...], env: _Env) -> int:

@@ -9,6 +9,7 @@ from polyc.graph_driver.operators.chain import Wiring, joined
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
 from polyc.graph_driver.operators.registry import accumulates, data, onnx_operator, same_types, scop_of
 from polyc.poly.dtypes import DType
+from polyc.poly.words import counted
 
 _BATCH = "0123456789"  # labels of the dimensions that an ellipsis stands for
 Operand = tuple[str, tuple[int, ...]]  # labels and shape
@@ -23,7 +24,7 @@ def einsum(ctx: NodeContext) -> OperatorScop:
     left, arrow, right = str(ctx.attrs["equation"]).replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(infos):
-        raise Unsupported(f"Einsum '{ctx.attrs['equation']}' of {len(infos)} operands")
+        raise Unsupported(f"Einsum '{ctx.attrs['equation']}' of {counted(len(infos), 'operand')}")
     hidden = [len(i.shape) - len(t.replace("...", "")) for t, i in zip(terms, infos, strict=True)]
     batch = max((h for h, t in zip(hidden, terms, strict=True) if "..." in t), default=0)
     labels = [t.replace("...", _BATCH[batch - h : batch]) for t, h in zip(terms, hidden, strict=True)]

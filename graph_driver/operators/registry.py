@@ -9,6 +9,7 @@ from typing import Any
 
 from polyc.graph_driver.operators.context import Builder, NodeContext, TensorInfo, Unsupported
 from polyc.poly.scop import Scop
+from polyc.poly.words import counted
 
 _builders: dict[tuple[str, str], Builder] = {}
 ONNX_DOMAIN = ("", "ai.onnx")
@@ -99,7 +100,7 @@ def product(shape: tuple[int, ...]) -> int:
 def only_output(ctx: NodeContext) -> TensorInfo:
     """The single output. Raises `Unsupported` when the model uses further ones."""
     if len(ctx.outputs) != 1:
-        raise Unsupported(f"{ctx.op_type} with {len(ctx.outputs)} outputs")
+        raise Unsupported(f"{ctx.op_type} with {counted(len(ctx.outputs), 'output')}")
     return ctx.outputs[0]
 
 

@@ -13,6 +13,7 @@ from polyc.poly.forms.canonical import value_text
 from polyc.poly.ordering.regions import Region, prefix_map
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Layout
+from polyc.poly.words import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ def check_layout(scop: Scop, region: Region) -> None:
         return
     what = f"layout {layout} of buffer '{region.node.buffer}'"
     if any(not 0 <= d < rank or div < 1 or mod < 0 for d, div, mod in layout):
-        raise ScheduleError(f"the {what} does not fit: '{region.node.array}' has {rank} dimensions")
+        raise ScheduleError(f"the {what} does not fit: '{region.node.array}' has {counted(rank, 'dimension')}")
     if _one_to_one(layout, (None,) * rank):
         return
     box = box_of(scop, region)

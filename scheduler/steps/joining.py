@@ -7,6 +7,7 @@ from typing import Self
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.legality import first_violation
+from polyc.poly.words import counted
 from polyc.scheduler.core import Core
 from polyc.scheduler.texts.addressing import each_loop
 from polyc.scheduler.transformations import fusion, ordering
@@ -33,7 +34,8 @@ class Joining(Core):
         firsts, seconds = self._several(a), self._several(b)
         shifts = [shift] * len(firsts) if isinstance(shift, (int, str)) else list(shift)
         if not len(firsts) == len(seconds) == len(shifts):
-            raise ScheduleError(f"fuse pairs loops: {len(firsts)} loops, {len(seconds)} loops, {len(shifts)} shifts")
+            both = f"{counted(len(firsts), 'loop')}, {counted(len(seconds), 'loop')}"
+            raise ScheduleError(f"fuse pairs loops: {both}, {counted(len(shifts), 'shift')}")
         schedule = self
         for first, second, by in zip(firsts, seconds, shifts, strict=True):
             schedule = schedule._fused(first, second, by, guarded)

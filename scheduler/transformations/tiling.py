@@ -8,6 +8,7 @@ from dataclasses import replace
 from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Member, Node, loop_names
+from polyc.poly.words import counted
 from polyc.scheduler.arguments import positive
 from polyc.scheduler.transformations.tree_edit import (
     chain_of,
@@ -45,7 +46,7 @@ def _cut(scop: Scop, tree: Node, loop: str, size: int, absolute: bool) -> Node:
 def tile(scop: Scop, tree: Node, loops: Sequence[str], sizes: Sequence[int]) -> Node:
     """`i, j` -> `i.out, j.out, i.in, j.in` (see `Schedule.tile`)."""
     if not loops or len(loops) != len(sizes):
-        raise ScheduleError(f"tile needs one size a loop: {len(loops)} loops, {len(sizes)} sizes")
+        raise ScheduleError(f"tile needs one size a loop: {counted(len(loops), 'loop')}, {counted(len(sizes), 'size')}")
     if len(set(loops)) != len(loops):
         raise ScheduleError(f"tile names a loop twice: {', '.join(loops)}")
     wanted = dict(zip(loops, sizes, strict=True))

@@ -129,14 +129,14 @@ READ_ONLY.flags.writeable = False
         (matmul, (A.astype(np.float64), B), {}, "argument 'A' has dtype float64, expected float32"),
         (matmul, (A, [[1.0, 2.0]]), {}, "argument 'B' has dtype float64, expected float32"),
         (matmul, (A, B.T), {}, "argument 'B' has size 2 on axis 0, expected K = 4"),
-        (matmul, (A[0], B), {}, r"argument 'A' has 1 dimensions \(4,\), expected 2"),
+        (matmul, (A[0], B), {}, r"argument 'A' has 1 dimension \(4,\), expected 2"),
         (matmul, (A, [[1.0], [2.0, 3.0]]), {}, "argument 'B' is no array"),
         (matmul, (A, B), {"out": np.ones((3, 3), np.float32)}, r"out= for 'C' must be .* of shape \(3, 2\)"),
         (axpy, (1.0, X, READ_ONLY), {}, "'Y' is updated in place, but the array given is read-only"),
         (axpy, (1.0, X, np.broadcast_to(READ_ONLY[:1], 3)), {}, "'Y' is updated in place, .* is read-only"),
         (axpy, (1.0, X, [1.0, 2.0, 3.0]), {}, "'Y' is updated in place and must be a NumPy array, not list"),
-        (axpy, (np.complex64(1.0), X, Y), {}, r"argument 'a' is a f64 scalar, which .* \(complex64\) is not"),
-        (axpy, ("one", X, Y), {}, r"argument 'a' is a f64 scalar, which 'one' \(str\) is not"),
+        (axpy, (np.complex64(1.0), X, Y), {}, r"argument 'a' is an f64 scalar, which .* \(complex64\) is not"),
+        (axpy, ("one", X, Y), {}, r"argument 'a' is an f64 scalar, which 'one' \(str\) is not"),
     ],
 )
 def test_wrong_arguments_are_one_clear_line(operator: Any, args: Any, named: Any, message: str) -> None:

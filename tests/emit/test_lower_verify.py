@@ -54,7 +54,7 @@ GOOD = over_i(Store("Y", (I,), X))
 BROKEN = {
     "variable 'j' is not bound": over_i(Store("Y", (Var("j"),), X)),
     "no buffer 'Z' in scope": over_i(Store("Z", (I,), X)),
-    "'Y' has 1 dimensions, accessed with 2": over_i(Store("Y", (I, I), X)),
+    "'Y' has 1 dimension, accessed with 2": over_i(Store("Y", (I, I), X)),
     "store to read-only 'X'": over_i(Store("X", (I,), X)),
     "store of i64 to 'Y' of f32": over_i(Store("Y", (I,), I)),
     "load of f64 from 'X' of f32": over_i(Store("Y", (I,), Cast(Load("X", (I,), f64), f32))),

@@ -117,7 +117,7 @@ def test_every_refusal_has_its_reason() -> None:
     assert first.chosen == "blas" and second.chosen == "contraction"
     assert why["blas"] == "it needs n mod 8 = 0" and why["whole"] == "'r' is f32[8, 16], not f32[m, m]"
     assert why["double"] == "'r' is f32[8, 16], not f64[m, k]" and why["attributed"] == "it needs transA = 1"
-    assert why["unary"] == "it takes 1 operands and gives 1 results"
+    assert why["unary"] == "it takes 1 operand and gives 1 result"
     assert "blas: it needs n mod 8 = 0" in str(second)
     assert all(s.chosen == "contraction" for s in select(graph, targets.host(), naive=True) if s.operator == "MatMul")
 

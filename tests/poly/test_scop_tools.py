@@ -183,7 +183,7 @@ def test_sizes_are_solved_for(arrays, shapes, sizes) -> None:
 @pytest.mark.parametrize("arrays, shapes, message", [
     ({"A": "M,N", "B": "N"}, {"A": (3, 4), "B": (5,)},
      r"argument 'B' has size 5 on axis 0, expected N = 4 \(N = 4 from axis 1 of 'A'\)"),
-    ({"A": "M,N"}, {"A": (3,)}, r"argument 'A' has 1 dimensions \(3,\), expected 2"),
+    ({"A": "M,N"}, {"A": (3,)}, r"argument 'A' has 1 dimension \(3,\), expected 2"),
     ({"A": "M,N"}, {}, "argument 'A' is missing"),
     ({"A": "M,N"}, {"A": (1, 2), "Z": (1,)}, "no argument 'Z'"),
     ({"A": "2*M,N"}, {"A": (3, 1)}, "no integer M makes 2 [*] M equal to it"),
@@ -213,7 +213,7 @@ def broken(**changes) -> Scop:
 @pytest.mark.parametrize("scop, message", [
     (broken(array="A", index=ref("A[i,k]").index, reduction=None), "writes the input 'A'"),
     (broken(value=ref("Q[i]"), reduction=None), "unknown array 'Q'"),
-    (broken(value=ref("A[i]"), reduction=None), "1 subscripts on 'A' of rank 2"),
+    (broken(value=ref("A[i]"), reduction=None), "1 subscript on 'A' of rank 2"),
     (broken(value=ref("A[i,q]"), reduction=None), "unknown variable 'q'"),
     (broken(value=ref("A[i,k]", f64), reduction=None), "f64"),
     (broken(reduction="*"), "not of that form"),

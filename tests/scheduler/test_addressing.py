@@ -52,7 +52,7 @@ def test_one_loop_where_one_is_needed() -> None:
 def test_lists_are_fused_level_by_level() -> None:
     s = start(sb.chain).fuse("S0.*", "S1.*")
     assert s.loops == ("i", "j", "i_2", "j_2") and [t.name for t in s.trace] == ["fuse", "fuse"]
-    with pytest.raises(ScheduleError, match="fuse pairs loops: 2 loops, 1 loops, 2 shifts"):
+    with pytest.raises(ScheduleError, match="fuse pairs loops: 2 loops, 1 loop, 2 shifts"):
         start(sb.chain).fuse("S0.*", "i_1")
 
 
