@@ -25,6 +25,7 @@ from exported import FAMILIES, Machine, arguments, go_through, ways_of
 
 TARGET = "aarch64"
 COMPILERS = (("aarch64-linux-gnu-gcc",), ("zig", "cc", "-target", "aarch64-linux-musl"))
+FLAGS = (("-O2",),)
 EMULATORS = ("qemu-aarch64-static", "qemu-aarch64")
 
 
@@ -48,7 +49,7 @@ def main() -> int:
     if isinstance(where, str):
         print(where, file=sys.stderr)
         return 2
-    ways = ways_of(where, (("-O2",),))
+    ways = ways_of(where, FLAGS)
     return int(go_through(where, ways, options.family or list(FAMILIES), options.count, options.seed, options.jobs) > 0)
 
 

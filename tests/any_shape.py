@@ -86,9 +86,7 @@ def calls(name: str, model: Packaged, root: Path, threads: int | None) -> Iterat
         if len(made) > before:
             seconds += made[-1].seconds
         at = compiled.model_for(feeds)
-        how = (
-            "symbolic" if at is compiled and compiled.report().sizes else "numbers" if at is compiled else "specialised"
-        )
+        how = "specialised" if at is not compiled else "symbolic" if compiled.report().sizes else "numbers"
         error, limit = largest(path, feeds, outputs)
         yield Row(name, shapes, how, seconds, error, limit, len(at.report().host))
         seconds = 0.0

@@ -129,7 +129,8 @@ class Built:
         status = int(np.frombuffer(data[:4], np.int32)[0]) if len(data) >= 4 else -1
         if status:
             return f"returned {status}", []
-        at, arrays = 4, {"inout": [], "out": []}  # type: tuple[int, dict[str, list[np.ndarray]]]
+        arrays: dict[str, list[np.ndarray]] = {"inout": [], "out": []}
+        at = 4
         for p in self.interface.parameters:
             if p.role in arrays:
                 end = at + self.bytes(p)
@@ -360,7 +361,17 @@ def go_through(
     return bad
 
 
+def assert_right(trials: Sequence[Trial], machine: Machine, folder: Path, flags: Sequence[tuple[str, ...]]) -> None:
+    """Fails unless each operator, by LLVM and as strict C of every compiler, gives what plain Python gives."""
+    made, wrong = build(trials, machine)
+    assert not wrong and len(made) == len(trials)
+    ways = ways_of(machine, flags)
+    assert run(made, machine, ways, folder) == len(ways) * len(made)
+    assert {b.trial.label: b.wrong for b in made if b.wrong} == {}
+
+
 def arguments(text: str | None) -> argparse.ArgumentParser:
+    """The arguments of a command that goes through families."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=200, help="random programs (200)")
     parser.add_argument("seed", nargs="?", type=int, default=0, help="of the first one (0)")

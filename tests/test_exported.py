@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import exported
 import numpy as np
 import pytest
-from exported import LLVM, Machine, Trial, build, compared, library, polybench, random_trials, run, ways_of
+from exported import LLVM, Machine, assert_right, build, compared, library, polybench, random_trials, run, ways_of
 
 SAMPLE = ("conv_pairs", "arg_max", "scatter_nd", "rnn_lengths", "dft")
 
@@ -22,24 +21,13 @@ def machine() -> Machine:
     return found
 
 
-def check(
-    trials: list[Trial], machine: Machine, folder: Path, flags: Sequence[tuple[str, ...]] = exported.FLAGS
-) -> None:
-    """Each operator, by LLVM and as strict C of every compiler, gives what plain Python gives."""
-    made, wrong = build(trials, machine)
-    assert not wrong and len(made) == len(trials)
-    ways = ways_of(machine, flags)
-    assert run(made, machine, ways, folder) == len(ways) * len(made)
-    assert {b.trial.label: b.wrong for b in made if b.wrong} == {}
-
-
 def test_a_sample_of_the_library_and_random_programs(machine: Machine, tmp_path: Path) -> None:
-    check([*library(SAMPLE), *random_trials(2, 700)], machine, tmp_path, (("-O1",), ("-O1", "-DPOLYC_PLAIN_C")))
+    assert_right([*library(SAMPLE), *random_trials(2, 700)], machine, tmp_path, (("-O1",), ("-O1", "-DPOLYC_PLAIN_C")))
 
 
 @pytest.mark.long
 def test_everything(machine: Machine, tmp_path: Path) -> None:
-    check([*library(), *polybench(), *random_trials(100, 0)], machine, tmp_path)
+    assert_right([*library(), *polybench(), *random_trials(100, 0)], machine, tmp_path, exported.FLAGS)
 
 
 def test_a_wrong_result_and_a_warning_are_found(machine: Machine, tmp_path: Path) -> None:

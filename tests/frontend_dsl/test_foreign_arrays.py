@@ -95,6 +95,8 @@ class Bf16(Lends):
 
 
 class Interface:
+    """NumPy's own protocol of version 3."""
+
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
 

@@ -1,7 +1,5 @@
 """Long runs of scalar assignments are one statement, deep expressions are cut; both compute what plain Python does."""
 
-# mypy: ignore-errors
-
 import random
 from types import ModuleType
 
@@ -12,6 +10,7 @@ from agreement import agree
 from polyc import BoundsError
 from polyc.frontend_dsl.straight_lines import DEEP, LONG
 from polyc.poly import json_io
+from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr, StraightLine, walk
 from polyc.poly.text import print_scop
 from polyc.poly.verify import verify
@@ -152,7 +151,7 @@ def test_schedules_and_refusals(tmp_path):
     )
     schedule = program(text, tmp_path).scop(N=64).schedule()
     assert "i.in" in str(schedule.split(schedule.loops[0], 8).tree)
-    with pytest.raises(Exception, match="cannot inline 'T': .* writes it by a long run of assignments"):
+    with pytest.raises(ScheduleError, match="cannot inline 'T': .* writes it by a long run of assignments"):
         schedule.inline("T")
 
 

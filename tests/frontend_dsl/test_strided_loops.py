@@ -1,7 +1,5 @@
 """Loops with steps count their iterations: blocks are blocks of iterations, and domains have no remainders."""
 
-# mypy: ignore-errors
-
 import islpy as isl
 import numpy as np
 import pytest

@@ -188,7 +188,7 @@ def cycle(graph: Graph, rng: random.Random) -> None:
 
 
 def two_definitions(graph: Graph, rng: random.Random) -> None:
-    k = rng.randrange(1, len(graph.nodes)) if len(graph.nodes) > 1 else _pick(rng, [])
+    k = _pick(rng, list(range(1, len(graph.nodes))))
     node = graph.nodes[k]
     others = [o for n in graph.nodes[:k] for o in n.writes()] + list(graph.inputs)
     others += [n for n, t in graph.tensors.items() if t.const is not None]
@@ -392,18 +392,14 @@ def weight_shape(graph: Graph, rng: random.Random) -> None:
         for position, axes in TIED.get(node.op_type, {}).items():
             name = node.inputs[position] if position < len(node.inputs) else ""
             t = graph.tensors[name] if name else None
-            if t is None or t.const is None or not t.shape or len(t.shape) < 1:
-                continue
-            for axis in axes:
-                k = axis % len(t.shape) if -len(t.shape) <= axis < len(t.shape) else -1
-                if k >= 0:
-                    places.append((name, k))
+            if t is not None and t.const is not None and t.shape:
+                rank = len(t.shape)
+                places += [(name, axis % rank) for axis in axes if -rank <= axis < rank]
     name, k = _pick(rng, places)
     t = graph.tensors[name]
-    assert t.const is not None and t.shape is not None
+    assert t.dtype is not None and t.shape is not None
     change = rng.choice([c for c in (-1, 1, 2) if t.shape[k] + c > 1] or [2])
     shape = (*t.shape[:k], t.shape[k] + change, *t.shape[k + 1 :])
-    assert t.dtype is not None
     graph.tensors[name] = Tensor(name, t.dtype, shape, np.zeros(shape, t.dtype.np))
 
 
