@@ -141,18 +141,14 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
         try:
             model = _compiled(source, platform, options, report)
         except Exception as refusal:
-            why = (
-                None
-                if options.strict_shapes or _asks_for_symbols(options)
-                else _wants_numbers(source, options, refusal)
-            )
+            why = _wants_numbers(source, options, refusal)
             if why is None:
                 raise
             report = Report(platform.name, platform.threads)
             return PerCallModel(Specialiser(Source(source), options, report, compile_with), report, why)
         if isinstance(model, DynamicModel):
             model.specialiser = Specialiser(Source(source), options, report, compile_with)
-            if model.specialiser.at_calls and model.template.symbols.narrowed and not _asks_for_symbols(options):
+            if model.template.symbols.narrowed and _may_have_numbers(options):
                 report.specialised.append("other sizes are compiled for when a call has them")
     return model
 
@@ -160,10 +156,13 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
 def _wants_numbers(
     source: str | Path | onnx.ModelProto | bytes, options: CompileOptions, refusal: Exception
 ) -> str | None:
-    """Why the model should be compiled for the shapes of each call; None when that would not help it either.
+    """Why the model should be compiled for the shapes of each call; None when that would not help it either, or was
+    ruled out.
 
     A bug of polyc that only symbolic sizes meet is warned of, and costs their user no more than numbers do.
     """
+    if not _may_have_numbers(options):
+        return None
     if isinstance(refusal, (NotSymbolic, SizesMissing, NeedsNumbers, GuardError, SizeError)):
         return str(refusal)
     bug = not isinstance(refusal, (PolycError, MemoryError, RecursionError))
@@ -174,6 +173,11 @@ def _wants_numbers(
     if bug:
         warn_of_defects([f"sizes are numbers of each call: {INTERNAL}: {type(refusal).__name__}: {one_line(refusal)}"])
     return str(refusal)
+
+
+def _may_have_numbers(options: CompileOptions) -> bool:
+    """Whether sizes that cannot stay symbolic may be the numbers of each call."""
+    return not options.strict_shapes and not _asks_for_symbols(options)
 
 
 def _asks_for_symbols(options: CompileOptions) -> bool:
@@ -190,7 +194,7 @@ def _compiled(
     """
     with report.stage("import"):
         graph = import_with(source, platform, options)
-        if graph.symbols is not None and not options.strict_shapes and not _asks_for_symbols(options):
+        if graph.symbols is not None and _may_have_numbers(options):
             why = needs_numbers(graph, lambda shapes: import_at(source, shapes, options))
             if why is not None:
                 raise NotSymbolic(why, None)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from polyc.graph_driver.options import Progress
 
 
@@ -24,14 +26,14 @@ def progress_bar(quiet: bool = False, title: str = "") -> Iterator[Progress | No
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, object] = {}
+        tasks: dict[str, TaskID] = {}
 
         def update(stage: str, done: int, total: int) -> None:
             if title and stage not in tasks and tasks:
-                bar.update(tasks["import"], completed=1)  # type: ignore[arg-type]
+                bar.update(tasks["import"], completed=1)
             if stage not in tasks:
                 tasks[stage] = bar.add_task(escape(f"{title}: {stage}" if title else stage), total=total)
-            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+            bar.update(tasks[stage], completed=done, total=total)
 
         if title:
             update("import", 0, 1)

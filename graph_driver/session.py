@@ -73,7 +73,7 @@ class OrtValue:
     def data_type(self) -> str:
         """As `NodeArg.type`."""
         kind = onnx.helper.np_dtype_to_tensor_dtype(np.asarray(self._value).dtype)
-        return f"tensor({_ELEMENTS[kind]})"
+        return f"tensor({_element(int(kind))})"
 
     def device_name(self) -> str:
         """Always `cpu`."""
@@ -132,7 +132,7 @@ class IOBinding:
         self._outputs[name] = ortvalue.numpy()
 
     def run(self) -> None:
-        """Run with what is bound; all outputs when none is."""
+        """Run with what is bound; all outputs when none is. Raises as `InferenceSession.run` does."""
         names = list(self._outputs) or [o.name for o in self._session.get_outputs()]
         out = {n: a for n, a in self._outputs.items() if a is not None}
         made = self._session.model(self._inputs, out)
@@ -209,7 +209,7 @@ class InferenceSession:
         )  # fmt: skip
         del proto
         self.model: Model = compile_model(source, threads=wanted or None)
-        self._outputs = [o if o.shape else _with_shape(o, self.model) for o in self._outputs]
+        self._outputs = [_with_shape(o, self.model) for o in self._outputs]
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that a run must give."""
@@ -256,6 +256,7 @@ class InferenceSession:
 
         Raises:
             ArgumentError: there is no such output, or inputs do not fit.
+            BoundsError: an index is outside of what it chooses from.
         """
         names = [o.name for o in self._outputs] if not output_names else list(output_names)
         known = {o.name for o in self._outputs}
@@ -278,7 +279,7 @@ class InferenceSession:
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
-        """Run with what is bound. Raises `ArgumentError`."""
+        """Run with what is bound. Raises as `run` does."""
         iobinding.run()
 
 
@@ -292,7 +293,8 @@ def _source(given: Any) -> Path | bytes:
 
 
 def _with_shape(output: NodeArg, model: Model) -> NodeArg:
-    """An output of which the file says no shape, with what follows from the operators (None: a formula)."""
+    """An output with what follows from the operators (None: a formula) where the file says nothing of the shape, and
+    with the numbers that follow where it leaves out a size."""
     if isinstance(model, PerCallModel):
         return output
     slot = model.plan.slots.get(output.name)
@@ -300,7 +302,12 @@ def _with_shape(output: NodeArg, model: Model) -> NodeArg:
     if isinstance(model, DynamicModel):
         keys = {n: r.key for n, r in model.template.symbols.ranges.items()}
         sizes = [n if isinstance(n, int) else keys.get(str(n)) for n in model.template.shapes.get(output.name, sizes)]
-    return replace(output, shape=list(sizes))
+    if not output.shape:
+        return replace(output, shape=list(sizes))
+    if len(output.shape) != len(sizes):
+        return output
+    said = zip(output.shape, sizes, strict=True)
+    return replace(output, shape=[n if s is None and isinstance(n, int) else s for s, n in said])
 
 
 def _plain(value: Any, dtype: np.dtype[Any] | None) -> Any:
@@ -325,15 +332,6 @@ def _dtypes(inputs: Sequence[onnx.ValueInfoProto]) -> dict[str, np.dtype[Any]]:
     return {n: np.dtype(kind.np) for n, kind in found.items() if kind is not None}
 
 
-_ELEMENTS = {
-    onnx.TensorProto.FLOAT: "float", onnx.TensorProto.DOUBLE: "double", onnx.TensorProto.FLOAT16: "float16",
-    onnx.TensorProto.BFLOAT16: "bfloat16", onnx.TensorProto.BOOL: "bool", onnx.TensorProto.STRING: "string",
-    onnx.TensorProto.INT8: "int8", onnx.TensorProto.INT16: "int16", onnx.TensorProto.INT32: "int32",
-    onnx.TensorProto.INT64: "int64", onnx.TensorProto.UINT8: "uint8", onnx.TensorProto.UINT16: "uint16",
-    onnx.TensorProto.UINT32: "uint32", onnx.TensorProto.UINT64: "uint64",
-}  # fmt: skip
-
-
 def _argument(value: onnx.ValueInfoProto) -> NodeArg:
     """An input or output as ONNX Runtime describes it."""
     shape: list[int | str | None] = []
@@ -356,7 +354,8 @@ def _type_text(kind: onnx.TypeProto) -> str:
 
 
 def _element(number: int) -> str:
-    return _ELEMENTS.get(number, onnx.TensorProto.DataType.Name(number).lower())
+    """The name of an element type: `float`, `int64`, ..."""
+    return str(onnx.TensorProto.DataType.Name(number)).lower()
 
 
 def _check_device(device_type: str) -> None:

@@ -62,8 +62,8 @@ class Specialiser:
         self.at_calls = not options.strict_shapes and options.symbolic is not True
         self._compiling = compiling
         self._kept: OrderedDict[Shapes, Specialisation] = OrderedDict()
-        self._lock = threading.Lock()  # held while compiling: isl has one context for all threads
-        self._changing = threading.Lock()
+        self._lock = threading.Lock()  # held while compiling: threads that want the same shapes wait for them
+        self._changing = threading.Lock()  # of what is kept
 
     @cached_property
     def said(self) -> Declared:

@@ -186,6 +186,13 @@ def test_a_size_that_cannot_stay_open() -> None:
     assert [o.shape for o in session.get_outputs()] == [["n", 4]]  # what follows from the operators
 
 
+def test_a_size_that_the_file_leaves_out_is_a_number_where_it_follows() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["y"])]
+    made = model_of(nodes, {"x": ["a", "b", 4]}, {"y": [None, None]}, {"to": np.array([-1, 4])}).SerializeToString()
+    session, theirs = polyc.InferenceSession(made, threads=1), onnxruntime.InferenceSession(made)
+    assert [o.shape for o in session.get_outputs()] == [o.shape for o in theirs.get_outputs()] == [[None, 4]]
+
+
 def test_a_path_is_a_path(tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx")
     assert polyc.InferenceSession(tmp_path / "m.onnx", threads=1).run(["top"], feeds(2))[0].shape == (2,)
