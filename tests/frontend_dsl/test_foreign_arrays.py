@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from lent_arrays import Lends
 
 from polyc import ArgumentError, Operator, bf16, dims, empty, f32, i32, inout, op
 from polyc.poly import dlpack
@@ -64,19 +65,6 @@ def own_out(X: f32[N], out: inout(f32[N])):
 
 WAYS: list[Callable[[Operator], Callable[..., Any]]] = [lambda o: o, lambda o: o.python, lambda o: o.compile()]
 ways = pytest.mark.parametrize("way", WAYS, ids=["compiled", "python", "kernel"])
-
-
-class Lends:
-    """Another package's array with DLPack only."""
-
-    def __init__(self, array: np.ndarray, device: tuple[int, int] = (1, 0)) -> None:
-        self.array, self.device = array, device
-
-    def __dlpack__(self, **how: object) -> object:
-        return self.array.__dlpack__(**how)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device
 
 
 class LendsOld(Lends):

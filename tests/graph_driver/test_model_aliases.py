@@ -16,6 +16,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lent_arrays import Lends
 from onnx import TensorProto, helper
 from tiny_models import model_of, network, with_host_steps
 
@@ -337,16 +338,6 @@ def test_results_stay_when_their_input_changes(tmp_path: Path) -> None:
 
 
 def test_arrays_of_other_packages() -> None:
-    class Lends:
-        def __init__(self, array: np.ndarray) -> None:
-            self.array, self.shape = array, array.shape
-
-        def __dlpack__(self, **how: object) -> object:
-            return self.array.__dlpack__(**how)
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 1, 0
-
     model = compiled("sgd")
     rng = np.random.default_rng(0)
     w, g = rng.random((N, N), np.float32), rng.random((N, N), np.float32)

@@ -11,7 +11,7 @@ from execute import execute
 from small_scops import add, mul, ref
 
 from polyc.poly.dtypes import f32
-from polyc.poly.errors import ScopError
+from polyc.poly.errors import IllegalSchedule, ScopError
 from polyc.poly.expr import Const
 from polyc.poly.legality import check
 from polyc.poly.rewriting.compose import compose, rename
@@ -114,7 +114,7 @@ def test_order_of_parts_is_kept_by_legality() -> None:
 
     assert isinstance(scop.tree, Sequence)
     back = Sequence(scop.tree.filters[::-1])
-    with pytest.raises(Exception, match="runs .* before"):
+    with pytest.raises(IllegalSchedule, match="runs .* before"):
         check(scop, back)
 
 
