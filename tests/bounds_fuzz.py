@@ -179,6 +179,7 @@ def arguments_for(seed: int) -> dict[str, Any]:
 
 
 def made(source: str, name: str) -> Any:
+    """The operator `program` of a source, with lines that errors can show."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": name}
     exec(compile(source, name, "exec"), space)
@@ -186,6 +187,7 @@ def made(source: str, name: str) -> Any:
 
 
 def outcome(run: Any, given: dict[str, Any]) -> tuple[BoundsError | None, np.ndarray]:
+    """The violation, or None, and what is in Y afterwards; the arguments stay as they are."""
     own = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
     try:
         with np.errstate(all="ignore"):
@@ -196,6 +198,7 @@ def outcome(run: Any, given: dict[str, Any]) -> tuple[BoundsError | None, np.nda
 
 
 def literal(a: np.ndarray) -> str:
+    """The elements as the text of a C initialiser: floats exactly, never empty."""
     return ", ".join(float(x).hex() + "f" if a.dtype.kind == "f" else str(int(x)) for x in a.reshape(-1)) or "0"
 
 

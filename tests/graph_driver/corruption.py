@@ -156,17 +156,20 @@ def _add(graph: Graph, name: str, like: Tensor) -> str:
 
 
 def undeclared_operand(graph: Graph, rng: random.Random) -> None:
+    """A node reads what nobody declares."""
     node = _pick(rng, [n for n in graph.nodes if any(n.inputs)])
     k = rng.choice([k for k, i in enumerate(node.inputs) if i])
     node.inputs[k] = "nowhere"
 
 
 def undeclared_result(graph: Graph, rng: random.Random) -> None:
+    """The declaration of a result goes."""
     _, name = _pick(rng, [(n, o) for n in graph.nodes for o in n.writes()])
     del graph.tensors[name]
 
 
 def use_before_definition(graph: Graph, rng: random.Random) -> None:
+    """A node moves before the maker of one of its operands."""
     makers = {o: k for k, n in enumerate(graph.nodes) for o in n.writes()}
     pairs = [(k, makers[i]) for k, n in enumerate(graph.nodes) for i in n.reads() if i in makers]
     late, early = _pick(rng, pairs)
@@ -188,6 +191,7 @@ def cycle(graph: Graph, rng: random.Random) -> None:
 
 
 def two_definitions(graph: Graph, rng: random.Random) -> None:
+    """A result has the name of an earlier result, an input or a constant."""
     k = _pick(rng, list(range(1, len(graph.nodes))))
     node = graph.nodes[k]
     others = [o for n in graph.nodes[:k] for o in n.writes()] + list(graph.inputs)
@@ -232,6 +236,7 @@ def inputs_of_the_graph(graph: Graph, rng: random.Random) -> None:
 
 
 def filed_under_another_name(graph: Graph, rng: random.Random) -> None:
+    """A tensor's own name is not the one that the graph has it under."""
     name = _pick(rng, list(graph.tensors))
     graph.tensors[name] = replace(graph.tensors[name], name=name + "x")
 
@@ -240,6 +245,7 @@ def filed_under_another_name(graph: Graph, rng: random.Random) -> None:
 
 
 def wrong_dtype(graph: Graph, rng: random.Random) -> None:
+    """A result is declared with another element type."""
     node, name = _pick(rng, _results(graph))
     _set(graph, name, dtype=rng.choice([d for d in DTYPES if d != graph.tensors[name].dtype]))
 
@@ -310,6 +316,7 @@ def sizes_against_declaration(graph: Graph, rng: random.Random) -> None:
 
 
 def unknown_operator(graph: Graph, rng: random.Random) -> None:
+    """A name or a domain that nobody has."""
     node = _pick(rng, graph.nodes)
     if rng.random() < 0.6:
         node.op_type = rng.choice(("Konv", "matMul", "Relu2", ""))

@@ -78,16 +78,19 @@ Edit = Callable[[list[str], random.Random], list[str]]
 
 
 def left_out(argv: list[str], rng: random.Random) -> list[str]:
+    """One word less."""
     k = rng.randrange(len(argv))
     return argv[:k] + argv[k + 1 :]
 
 
 def put_in(argv: list[str], rng: random.Random) -> list[str]:
+    """One word more."""
     k = rng.randrange(1, len(argv) + 1)
     return [*argv[:k], rng.choice(WORDS), *argv[k:]]
 
 
 def replaced(argv: list[str], rng: random.Random) -> list[str]:
+    """Another word, seldom another command."""
     k = rng.randrange(1 if len(argv) > 1 and rng.random() < 0.9 else 0, len(argv))
     return [*argv[:k], rng.choice(WORDS), *argv[k + 1 :]]
 
@@ -101,6 +104,7 @@ def value_replaced(argv: list[str], rng: random.Random) -> list[str]:
 
 
 def swapped(argv: list[str], rng: random.Random) -> list[str]:
+    """Two words change places."""
     out = list(argv)
     i, j = rng.randrange(len(out)), rng.randrange(len(out))
     out[i], out[j] = out[j], out[i]
@@ -108,6 +112,7 @@ def swapped(argv: list[str], rng: random.Random) -> list[str]:
 
 
 def repeated(argv: list[str], rng: random.Random) -> list[str]:
+    """A word or two, twice."""
     k = rng.randrange(len(argv))
     return [*argv[: k + 1], *argv[max(0, k - 1) :]]
 
@@ -123,6 +128,7 @@ def mixed(argv: list[str], rng: random.Random) -> list[str]:
 
 
 def characters(argv: list[str], rng: random.Random) -> list[str]:
+    """A character of one word goes, is another, or is put in."""
     out = list(argv)
     k = rng.randrange(len(out))
     at = rng.randrange(len(out[k]) + 1)

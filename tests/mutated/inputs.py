@@ -59,11 +59,13 @@ def model_sources() -> list[onnx.ModelProto]:
 
 
 def prepare_models(folder: Path) -> None:
+    """The sources as files."""
     for k, model in enumerate(model_sources()):
         (folder / f"source{k}.onnx").write_bytes(model.SerializeToString())
 
 
 def deal_model(valid: Path, folder: Path, seed: int) -> Trial:
+    """A damaged model file, run or (one in five) inspected."""
     from mutators import mutate
 
     sources = sorted(valid.glob("source*.onnx"))
@@ -79,6 +81,7 @@ def deal_model(valid: Path, folder: Path, seed: int) -> Trial:
 
 
 def prepare_plans(folder: Path) -> None:
+    """Compiled directories, one of them for all sizes."""
     from symbolic_models import perceptron
     from tiny_models import SOURCES, branching
 
@@ -91,6 +94,7 @@ def prepare_plans(folder: Path) -> None:
 
 
 def deal_plan(valid: Path, folder: Path, seed: int) -> Trial:
+    """A damaged compiled directory, run or inspected."""
     from plan_mutators import damaged
 
     sources = sorted(valid.glob("plan*"))
@@ -126,6 +130,7 @@ def prepare_schedules(folder: Path) -> None:
 
 
 def deal_schedule(valid: Path, folder: Path, seed: int) -> Trial:
+    """A damaged schedule file of a small operator, shown at some stage."""
     rng = random.Random(f"schedule {seed}")
     source = rng.choice(sorted(valid.glob("*.*.*")))
     edits = texts.YAML_EDITS if source.suffix == ".yaml" else texts.EDITS
@@ -141,6 +146,7 @@ def deal_schedule(valid: Path, folder: Path, seed: int) -> Trial:
 
 
 def prepare_targets(folder: Path) -> None:
+    """The target files that polyc comes with."""
     from polyc.emit.targets import DATA
 
     for path in DATA.rglob("*.toml"):
@@ -148,6 +154,7 @@ def prepare_targets(folder: Path) -> None:
 
 
 def deal_target(valid: Path, folder: Path, seed: int) -> Trial:
+    """A damaged target file: an operator is built for it, or shown."""
     rng = random.Random(f"target {seed}")
     source = rng.choice(sorted(valid.glob("*.toml")))
     damage, data = texts.mutated(source.read_text(encoding="utf-8"), texts.TOML_EDITS, rng)
@@ -167,6 +174,7 @@ def deal_target(valid: Path, folder: Path, seed: int) -> Trial:
 
 
 def prepare_commands(folder: Path) -> None:
+    """What the command lines name: models, a compiled directory, operators, schedules, an array."""
     import small_operators
     from hostile_models import products
     from tiny_models import network
@@ -186,6 +194,7 @@ def prepare_commands(folder: Path) -> None:
 
 
 def deal_command(valid: Path, folder: Path, seed: int) -> Trial:
+    """A damaged command line, run in a copy of the folder."""
     damage, argv = commands.mutated(random.Random(f"command {seed}"))
     place = folder / "a" / "b" / "c"  # names with .. stay inside
     shutil.copytree(valid, place)

@@ -43,6 +43,7 @@ def _spot(pattern: re.Pattern[str], text: str, rng: random.Random, new: Callable
 
 
 def truncated(text: str, rng: random.Random) -> str:
+    """Its beginning."""
     return text[: rng.randrange(len(text) + 1)]
 
 
@@ -73,6 +74,8 @@ def lines(text: str, rng: random.Random) -> str:
 
 
 def number(text: str, rng: random.Random) -> str:
+    """Another number: a near one, or one of `NUMBERS`."""
+
     def other(old: str) -> str:
         return (
             str(int(old) + rng.choice((-2, -1, 1, 2)))
@@ -84,6 +87,7 @@ def number(text: str, rng: random.Random) -> str:
 
 
 def word(text: str, rng: random.Random) -> str:
+    """Another word: one of the text's own, or one of `WORDS`."""
     known = WORD.findall(text) or [""]
     return _spot(WORD, text, rng, lambda old: rng.choice(known) if rng.random() < 0.5 else rng.choice(WORDS))
 
