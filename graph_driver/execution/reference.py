@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from polyc.graph_driver.execution.host_indices import check_indices
 from polyc.graph_driver.execution.host_operators import replacements
 from polyc.graph_driver.importing.inference import type_proto
 from polyc.graph_driver.importing.wording import one_line
@@ -45,10 +46,18 @@ class HostNode:
         """Results in output order (absent outputs are left out).
 
         `values` are the present (not absent) inputs in order, `captures` the tensors that
-        subgraphs use. Raises `ModelError` when the operator fails.
+        subgraphs use.
+
+        Raises:
+            BoundsError: an index is outside of what it chooses from.
+            ModelError: the operator fails.
         """
         if self.kind == "Optional" and values:
             return [values[0]]  # onnx.reference wraps the value in a list; elsewhere an optional is the bare value
+        node = self.proto.graph.node[0]
+        if not node.domain:
+            attrs = {a.name: a.i for a in node.attribute if a.type == onnx.AttributeProto.INT}
+            check_indices(node.op_type, self.name, attrs, values)
         given = [n for n in self._inputs if n not in captures]
         feeds = dict(zip(given, values, strict=True)) | dict(captures)
         try:

@@ -15,7 +15,7 @@ from polyc import BoundsError
 from polyc.emit.gpu.devices import DeviceError, open_device
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
-Value = tuple[str, int, list[Any]]
+Value = tuple[str, int, list[Any] | None]
 
 
 def model(nodes: list[Any], inputs: list[Value], output: Value, constants: dict[str, Any] | None = None) -> ModelProto:
@@ -123,6 +123,27 @@ def test_the_axis_is_that_of_the_model(kind: str, axis: int, target: str) -> Non
     with pytest.raises(BoundsError) as caught:
         polyc.compile_model(proto, target=target, threads=1)(given)
     assert (caught.value.axis, caught.value.index, caught.value.size) == (axis, 50, 7)
+
+
+@pytest.mark.parametrize("kind", ["GatherND", "ScatterND", "Gather"])
+def test_what_the_host_runs_is_checked_too(kind: str) -> None:
+    """Coordinates of a tensor of free sizes, and text, have no loops."""
+    inputs: list[Value] = [("x", FLOAT, ["a", "b", "c"]), ("i", INT64, [2, 2])]
+    inputs += [("u", FLOAT, [2, 7])] if kind == "ScatterND" else []
+    more = {"batch_dims": 1} if kind == "GatherND" else {}
+    if kind == "Gather":
+        inputs, more = [("x", TensorProto.STRING, [2, 7]), ("i", INT64, [2, 2])], {"axis": 1}
+    proto = model([node(kind, *(n for n, _, _ in inputs), **more)], inputs, ("y", inputs[0][1], None))
+    x = np.zeros((2, 7, 7), np.float32) if kind != "Gather" else np.full((2, 7), "text", object)
+    given = {"x": x, "i": np.array([[0, 6], [1, -8]]), "u": np.zeros((2, 7), np.float32)}
+    given = {n: given[n] for n, _, _ in inputs}
+    compiled = polyc.compile_model(proto, threads=1, symbolic=True if kind != "Gather" else None)
+    assert compiled.report().host
+    with pytest.raises(BoundsError, match=f"the_{kind}': index -8 ") as caught:
+        compiled(given)
+    assert (caught.value.axis, caught.value.size) == (2 if kind == "GatherND" else 1, 7)
+    given["i"][1, 1] = -7
+    assert compiled(given)["y"] is not None
 
 
 def test_saved_models_check_too(tmp_path: Path) -> None:
