@@ -69,7 +69,7 @@ def with_integers(fn: FunctionType, sizes: Mapping[str, int]) -> FunctionType:
 
     names = [n for n in fn.__code__.co_names if known(fn.__globals__.get(n))]
     cells = fn.__closure__ or ()
-    inner = [_content(c) for c in cells]
+    inner = [content(c) for c in cells]
     if not names and not any(known(v) for v in inner):
         return fn
     scope = {**fn.__globals__, **{n: evaluate_size(fn.__globals__[n].expr, sizes) for n in names}}
@@ -81,12 +81,12 @@ def with_integers(fn: FunctionType, sizes: Mapping[str, int]) -> FunctionType:
     return copy
 
 
-def _content(cell: CellType) -> Any:
-    """What a closure's variable holds; None before it is assigned."""
+def content(cell: CellType, unset: Any = None) -> Any:
+    """What a closure's variable holds; `unset` before it is assigned."""
     try:
         return cell.cell_contents
     except ValueError:
-        return None
+        return unset
 
 
 class Dim:
@@ -101,6 +101,13 @@ class Dim:
     __array_ufunc__ = None  # NumPy scalars leave `np.float32(2) * N` to us
 
     def __init__(self, expr: Expr) -> None:
+        """Made by `dims`.
+
+        Raises:
+            PolycError: `expr` is no expression.
+        """
+        if not isinstance(expr, Expr):
+            raise PolycError('size symbols are made by dims, as in N = dims("N")')
         self.expr = expr
 
     def names(self) -> tuple[str, ...]:

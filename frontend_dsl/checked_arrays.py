@@ -100,8 +100,14 @@ def _written_negative(frame: FrameType, axis: int) -> bool:
     if not isinstance(node, ast.Subscript):
         return False
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    part = parts[axis] if axis < len(parts) else None
-    return isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub) and isinstance(part.operand, ast.Constant)
+    return axis < len(parts) and is_negative_literal(parts[axis])
+
+
+def is_negative_literal(subscript: ast.expr) -> bool:
+    """Whether a subscript is written `-1`, which counts from the end: other negative ones are outside."""
+    if not isinstance(subscript, ast.UnaryOp):
+        return False
+    return isinstance(subscript.op, ast.USub) and isinstance(subscript.operand, ast.Constant)
 
 
 def _name_in(frame: FrameType, array: CheckedArray) -> str:

@@ -10,6 +10,7 @@ from polyc.poly.expr import Const, Expr, Load
 from polyc.poly.words import counted
 
 from .annotations import Dim
+from .checked_arrays import is_negative_literal
 from .errors import DslError
 from .frame import Frame, Version, size_value
 from .locals import read
@@ -294,11 +295,6 @@ def _rank_hint(array: ArrayValue) -> str:
     return f"write {array.name}[{index}]"
 
 
-def _is_negative_literal(node: ast.expr) -> bool:
-    """`-1` in the text: other negative subscripts are outside, as in the plain-Python run."""
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
-
-
 def _index(frame: Frame, array: ArrayValue, axis: int, value: Any, place: ast.expr) -> Expr:
     value = settled(frame, value, place)
     try:
@@ -307,7 +303,7 @@ def _index(frame: Frame, array: ArrayValue, axis: int, value: Any, place: ast.ex
         expr = index_expr(value)
     except TypeProblem as problem:
         raise frame.error(place, *problem.args) from None
-    if isinstance(expr, Const) and expr.value < 0 and _is_negative_literal(place):
+    if isinstance(expr, Const) and expr.value < 0 and is_negative_literal(place):
         return index_expr(arithmetic("+", size_value(array.shape[axis]), int(expr.value)))
     return expr
 

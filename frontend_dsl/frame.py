@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from polyc.poly.dtypes import BY_NAME, KNOWN_TYPES, like_a_type
+from polyc.poly.dtypes import missing_type
 from polyc.poly.expr import Const, Expr, Load, Span, Var, substitute, walk
 
 from .annotations import Dim
@@ -152,8 +152,7 @@ class Frame:
             return getattr(builtins, name), None
         near = difflib.get_close_matches(name, [*self.env, *self.fn.__globals__, *dir(builtins)], 1)
         hint = f"did you mean {near[0]}?" if near else f"define {name}, or import it"
-        hint = KNOWN_TYPES if like_a_type(name) and name not in BY_NAME else hint
-        raise self.error(node, f"unknown name {name}", hint)
+        raise self.error(node, f"unknown name {name}", missing_type(name) or hint)
 
     def size(self, dim: Dim, node: Any) -> Any:
         """A size symbol's value: an `int`, or a weak `Sym` while it is symbolic."""

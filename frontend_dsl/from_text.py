@@ -10,7 +10,9 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
+from polyc.poly.dtypes import missing_type
 from polyc.poly.expr import Span
+from polyc.poly.words import article
 
 from .errors import DslError
 from .source import register
@@ -25,8 +27,10 @@ def function_in(text: str, name: str | None, scope: dict[str, Any], local: Mappi
     `local`, are variables of a function around it.
 
     Raises:
-        DslError: the text is no Python, raises an error, or which function is meant is not clear.
+        DslError: it is no text or no Python, raises an error, or which function is meant is not clear.
     """
+    if not isinstance(text, str):
+        raise DslError(f"op.from_source takes a text, not {article(type(text).__name__)}")
     text = textwrap.dedent(text)
     file = register(text, NAME)
     module = _parsed(text)
@@ -137,5 +141,5 @@ def _at(error: Exception, file: str, text: str) -> DslError:
     span = Span(NAME, line, start, line, len(shown), shown) if shown else None
     hint = ""
     if isinstance(error, NameError) and error.name:
-        hint = f"define {error.name} in the text, or pass scope={{{error.name!r}: ...}}"
+        hint = missing_type(error.name) or f"define {error.name} in the text, or pass scope={{{error.name!r}: ...}}"
     return DslError(f"the text cannot be run: {type(error).__name__}: {error}", span, hint)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 
 @dataclass(eq=False)
@@ -48,22 +49,39 @@ class Unless(ast.stmt):
         ast.copy_location(self, body[0])
 
 
+_known: WeakKeyDictionary[ast.FunctionDef, list[ast.stmt]] = WeakKeyDictionary()
+
+
+class _For(ast.For):
+    """A `for` whose body has labels (see `leaves`, `next_of`)."""
+
+    leaves: tuple[Label, ...]
+    next: Label | None
+
+
+class _While(ast.While):
+    """A `while` whose body has labels."""
+
+    leaves: tuple[Label, ...]
+    next: Label | None
+
+
 def structured(function: ast.FunctionDef) -> list[ast.stmt]:
     """A function's statements with the jumps of all its loops as `Leave` and `Unless`: always the same objects."""
-    found: list[ast.stmt] | None = getattr(function, "_structured", None)
+    found = _known.get(function)
     if found is None:
-        found = function._structured = _block(function.body, None, None)  # type: ignore[attr-defined]
+        found = _known[function] = _block(function.body, None, None)
     return found
 
 
 def leaves(loop: ast.For | ast.While) -> tuple[Label, ...]:
     """The labels behind a structured loop: its `break`, the end of its test."""
-    return getattr(loop, "leaves", ())
+    return loop.leaves if isinstance(loop, (_For, _While)) else ()
 
 
 def next_of(loop: ast.For | ast.While) -> Label | None:
     """The label of a structured loop's `continue`, where one is left."""
-    return getattr(loop, "next", None)
+    return loop.next if isinstance(loop, (_For, _While)) else None
 
 
 def _block(body: list[ast.stmt], out: Label | None, on: Label | None) -> list[ast.stmt]:
@@ -123,13 +141,11 @@ def _loop(s: ast.For | ast.While) -> tuple[ast.For | ast.While, Label]:
     left = _left_in(body)
     if body == s.body and not s.orelse:
         return s, out
-    new = copy.copy(s)
-    new.orelse = []
-    leaves = tuple(label for label in left if label is not on)
-    new.body = [Unless(leaves, body)] if leaves else body or [_nothing(s)]
-    new.leaves = leaves  # type: ignore[union-attr]
-    new.next = on if on in left else None  # type: ignore[union-attr]
-    return new, out
+    ends = tuple(label for label in left if label is not on)
+    body = [Unless(ends, body)] if ends else body or [_nothing(s)]
+    new = _For(s.target, s.iter, body, []) if isinstance(s, ast.For) else _While(s.test, body, [])
+    new.leaves, new.next = ends, on if on in left else None
+    return ast.copy_location(new, s), out
 
 
 def _nothing(at: ast.stmt) -> ast.Pass:

@@ -361,7 +361,7 @@ class _Decorator:
         when it is given; those of polyc need no import. Messages call the text `<source>`.
 
         Raises:
-            DslError: the text is no Python, defines no such function, or the function is outside the language.
+            DslError: it is no text or no Python, defines no such function, or the function is outside the language.
         """
         from .from_text import function_in
 

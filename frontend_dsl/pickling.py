@@ -14,22 +14,25 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from polyc.poly.errors import PolycError
+from polyc.poly.words import first_line
 
+from .annotations import content
 from .errors import DslError
 from .frozen import is_library
 from .source import Source, register, source_of
-from .typed import code_of, laid_out
+from .typed import code_of, definitions, laid_out
 
 if TYPE_CHECKING:
     from .operator import Operator
 
 KEPT = 32  # operators that a process remembers by their bytes
+_UNSET = object()
 _FIELDS = ("__defaults__", "__kwdefaults__", "__qualname__", "__module__", "__doc__")
 
 
@@ -78,12 +81,8 @@ def _why(error: Exception, read: Sequence[tuple[str, Any]]) -> str:
         try:
             _Pickler(io.BytesIO()).dump(value)
         except Exception as own:
-            return f"{what} ({type(value).__name__}) cannot be pickled: {_line(own)}"
-    return f"this cannot be pickled: {_line(error)}"
-
-
-def _line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+            return f"{what} ({type(value).__name__}) cannot be pickled: {first_line(own)}"
+    return f"this cannot be pickled: {first_line(error)}"
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -118,7 +117,7 @@ class _Pickler(pickle.Pickler):
         tokens = [self._cells.setdefault(id(c), (c, _Cell()))[1] for c in fn.__closure__ or ()]
         free = fn.__code__.co_freevars
         found = {n: scope[n] for n in sorted(_globals_of(fn.__code__)) if n in scope}
-        held = {n: c.cell_contents for n, c in zip(free, fn.__closure__ or ()) if _is_set(c)}
+        held = {n: v for n, c in zip(free, fn.__closure__ or ()) if (v := content(c, _UNSET)) is not _UNSET}
         self.read += [(f"{name}: the global '{n}'", v) for n, v in found.items()]
         self.read += [(f"{name}: the variable '{n}' of the function around it", v) for n, v in held.items()]
         state = found, held, _notes(fn), {k: getattr(fn, k) for k in _FIELDS}
@@ -176,14 +175,6 @@ def _notes(fn: FunctionType) -> dict[str, Any]:
         return {}
 
 
-def _is_set(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
 # ---- reading -----------------------------------------------------------------------------------
 
 
@@ -215,9 +206,8 @@ def _new_function(
     text: str, file: str, name: str, free: tuple[str, ...], space: _Space, cells: tuple[_Cell, ...]
 ) -> FunctionType:
     place = register(text, file)
-    kinds = ast.Lambda if name == "<lambda>" else ast.FunctionDef
-    node = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, kinds) and getattr(n, "name", name) == name)
-    code = code_of(node, free, place)  # type: ignore[arg-type]
+    node = next(definitions(ast.parse(text), name))
+    code = code_of(node, free, place)
     if code is None:
         raise PolycError(f"the text of {name} does not define it")
     return FunctionType(code, space.names, name, None, tuple(c.cell for c in cells))
@@ -240,5 +230,5 @@ def _new_operator() -> Operator:
     return Operator.__new__(Operator)
 
 
-def _fill_operator(operator: Operator, state: Mapping[str, Any] | tuple[Any, ...]) -> None:
-    operator.__init__(*state)  # type: ignore[misc]
+def _fill_operator(operator: Operator, state: tuple[Any, ...]) -> None:
+    type(operator).__init__(operator, *state)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.poly.dtypes import KNOWN_TYPES, ArrayType, DType, NoType, bool_, f64, i64, like_a_type
+from polyc.poly.dtypes import KNOWN_TYPES, ArrayType, DType, NoType, bool_, f64, i64, missing_type
 from polyc.poly.expr import Span
 
 from .annotations import Dim, InOut
@@ -111,8 +111,8 @@ def annotations_of(fn: FunctionType) -> dict[str, Any]:
                 notes[name] = eval(text, scope)  # the user's own annotation, as typing.get_type_hints does
             except Exception as error:
                 hint = "annotations kept as text can use global names only; drop 'from __future__ import annotations'"
-                if isinstance(error, NameError) and like_a_type(str(error.name)):
-                    hint = KNOWN_TYPES
+                if isinstance(error, NameError):
+                    hint = missing_type(str(error.name)) or hint
                 raise DslError(
                     f"the annotation '{text}' cannot be evaluated: {error}", _place(fn, name), hint
                 ) from None

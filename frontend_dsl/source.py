@@ -16,7 +16,7 @@ from polyc.poly.expr import Span
 from .errors import DslError
 from .jumps import structured
 from .liveness import Liveness
-from .typed import LAMBDA, same_code, typed_lines
+from .typed import definitions, same_code, typed_lines
 
 
 class Source:
@@ -112,14 +112,10 @@ def _read(fn: FunctionType) -> Source:
     if not lines:
         raise DslError(f"the source of {fn.__name__} is not available", hint=hint)
     first = fn.__code__.co_firstlineno
-    for node in ast.walk(_parse("".join(lines))):
-        if isinstance(node, ast.FunctionDef) and node.name == fn.__name__:
+    for node in definitions(_parse("".join(lines)), fn.__name__):
+        if isinstance(node, ast.FunctionDef):
             start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        elif (
-            isinstance(node, ast.Lambda)
-            and fn.__name__ == LAMBDA
-            and (_same_lambda(node, fn) or (typed and same_code(node, fn)))
-        ):
+        elif _same_lambda(node, fn) or (typed and same_code(node, fn)):
             start = node.lineno
         else:
             continue
@@ -129,8 +125,8 @@ def _read(fn: FunctionType) -> Source:
 
 
 def _same_lambda(node: ast.Lambda, fn: FunctionType) -> bool:
-    places = [p for p in fn.__code__.co_positions() if p[0] is not None and p[2] is not None]
+    places = [(p[0], p[2]) for p in fn.__code__.co_positions() if p[0] is not None and p[2] is not None]
     body = node.body
     inside = (body.lineno, body.col_offset), (body.end_lineno or 0, body.end_col_offset or 0)
-    real = [(line, col) for line, _, col, _ in places if (line, col) != (fn.__code__.co_firstlineno, 0)]
-    return bool(real) and all(inside[0] <= p <= inside[1] for p in real)  # type: ignore[operator]
+    real = [place for place in places if place != (fn.__code__.co_firstlineno, 0)]
+    return bool(real) and all(inside[0] <= place <= inside[1] for place in real)

@@ -255,12 +255,18 @@ def _codes(block: Sequence[str], fn: FunctionType) -> Iterator[CodeType]:
         tree = ast.parse("\n".join(block))
     except (SyntaxError, ValueError):
         return
+    for node in definitions(tree, fn.__name__):
+        code = code_of(node, fn.__code__.co_freevars, "<typed>")
+        if code is not None:
+            yield code
+
+
+def definitions(tree: ast.AST, name: str) -> Iterator[ast.FunctionDef | ast.Lambda]:
+    """The definitions of functions of a name (`LAMBDA`: all lambdas) in a tree."""
     for node in ast.walk(tree):
-        named = isinstance(node, ast.FunctionDef) and node.name == fn.__name__
-        if named or (isinstance(node, ast.Lambda) and fn.__name__ == LAMBDA):
-            code = code_of(node, fn.__code__.co_freevars, "<typed>")  # type: ignore[arg-type]
-            if code is not None:
-                yield code
+        own = node.name if isinstance(node, ast.FunctionDef) else LAMBDA
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)) and own == name:
+            yield node
 
 
 def same_code(node: ast.Lambda, fn: FunctionType) -> bool:
@@ -278,7 +284,7 @@ def code_of(node: ast.FunctionDef | ast.Lambda, free: Sequence[str], file: str) 
     module = ast.fix_missing_locations(ast.Module([around], []))
     code = compile(module, file, "exec", dont_inherit=True)
     outer = next(c for c in code.co_consts if isinstance(c, CodeType))
-    name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+    name = node.name if isinstance(node, ast.FunctionDef) else LAMBDA
     first = min(n.lineno for n in (node, *getattr(node, "decorator_list", ())))
     inner = (c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == name)
     return next((c for c in inner if c.co_firstlineno == first), None)

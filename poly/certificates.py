@@ -245,9 +245,10 @@ def _range(e: Expr, where: isl.Set) -> Range:
 
 
 def _hull(x: Range, y: Range) -> Range:
-    if None in x or None in y:
+    (a, b), (c, d) = x, y
+    if a is None or b is None or c is None or d is None:
         return None, None
-    return min(x[0], y[0]), max(x[1], y[1])  # type: ignore[type-var]
+    return min(a, c), max(b, d)
 
 
 def _extremes(name: str, where: isl.Set) -> Range:

@@ -126,6 +126,11 @@ def like_a_type(name: str) -> bool:
     )
 
 
+def missing_type(name: str) -> str:
+    """The hint for a name that means nothing: which element types there are, "" where none seems to be meant."""
+    return KNOWN_TYPES if like_a_type(name) and name not in BY_NAME else ""
+
+
 def from_numpy(dtype: Any) -> DType:
     """The `DType` of a NumPy dtype; `KeyError` when polyc has none (complex, strings, ...)."""
     return _FROM_NUMPY[np.dtype(dtype)]

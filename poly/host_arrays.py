@@ -11,7 +11,7 @@ from numpy import ndarray
 from polyc.poly import dlpack
 from polyc.poly.dtypes import DType, from_numpy
 from polyc.poly.errors import ArgumentError
-from polyc.poly.words import article, counted
+from polyc.poly.words import article, counted, first_line
 
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__array_struct__", "__array__")
 
@@ -84,7 +84,7 @@ def _lent(value: Any, what: str, written: bool) -> ndarray[Any, Any]:
     except ArgumentError as error:
         raise error if str(error).startswith(what) else ArgumentError(f"{what}: {error}") from None
     except Exception as error:  # the other package's own refusal
-        raise ArgumentError(f"{what}: the {kind} gives no array: {_line(error)}") from None
+        raise ArgumentError(f"{what}: the {kind} gives no array: {first_line(error)}") from None
     if written and taken.flags & dlpack.COPIED:
         raise ArgumentError(f"{what} is written, but the {kind} lends only a copy of its memory")
     array = np.asarray(_Lent(taken))
@@ -115,12 +115,10 @@ def _converted(value: Any, what: str, written: bool) -> ndarray[Any, Any]:
     except Exception as error:
         if written and isinstance(error, (TypeError, ValueError)):
             kind = type(value).__name__
-            raise ArgumentError(f"{what} is written, but the {kind} does not lend its memory: {_line(error)}") from None
-        raise ArgumentError(f"{what}: the {type(value).__name__} gives no array: {_line(error)}") from None
-
-
-def _line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+            raise ArgumentError(
+                f"{what} is written, but the {kind} does not lend its memory: {first_line(error)}"
+            ) from None
+        raise ArgumentError(f"{what}: the {type(value).__name__} gives no array: {first_line(error)}") from None
 
 
 Result = tuple[str, DType, tuple[int, ...]]

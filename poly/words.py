@@ -12,6 +12,11 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or one + 's'}"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; its type where it has none."""
+    return (str(error).splitlines() or [""])[0] or type(error).__name__
+
+
 def article(word: str) -> str:
     """A name of a type with its article, as it is spoken: `an i32`, `an f64`, `a u8`, `an ndarray`."""
     return f"{'an' if _SPOKEN_AS_VOWEL.match(word) else 'a'} {word}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from polyc import ArgumentError, DslError, dims, f32, f64, i32, op, u8
-from polyc.poly.dtypes import ALL
-from polyc.poly.words import article, counted
+from polyc import ArgumentError, Dim, DslError, PolycError, dims, f32, f64, i32, op, u8
+from polyc.poly.dtypes import ALL, KNOWN_TYPES, missing_type
+from polyc.poly.words import article, counted, first_line
 
 N = dims("N")
 
@@ -61,3 +62,35 @@ def test_an_operator_of_one_argument() -> None:
         alone(1, 2)
     with pytest.raises(DslError, match="@op on an int"):
         op(3)
+
+
+def test_a_size_symbol_made_by_hand_is_refused() -> None:
+    wrong: list[Any] = ["N", 3, None]
+    for name in wrong:
+        with pytest.raises(PolycError, match=r'size symbols are made by dims, as in N = dims\("N"\)'):
+            Dim(name)
+
+
+@pytest.mark.parametrize("text", [None, b"def f(x: f32[2]): pass", 3, ["def f(x: f32[2]): pass"]])
+def test_what_is_no_text_has_no_source(text: Any) -> None:
+    with pytest.raises(DslError, match="op.from_source takes a text, not an? "):
+        op.from_source(text)
+
+
+@pytest.mark.parametrize("name", ["complex64", "float32", "f80", "s8"])
+def test_a_type_that_there_is_not_is_told_of_in_a_text_as_in_a_file(name: str) -> None:
+    with pytest.raises(DslError) as caught:
+        op.from_source(f"def f(x: {name}[3]): pass", scope={})
+    assert caught.value.hint == KNOWN_TYPES
+    with pytest.raises(DslError) as caught:
+        op.from_source(f"from __future__ import annotations\ndef f(x: {name}[3]): pass", scope={})
+    assert caught.value.hint == KNOWN_TYPES
+    with pytest.raises(DslError) as caught:
+        op.from_source(f"def f(x: f32[3]) -> f32[3]:\n    return {name}(x)", scope={}).scop()
+    assert caught.value.hint == KNOWN_TYPES
+    assert missing_type(name) == KNOWN_TYPES and missing_type("f32") == missing_type("number") == ""
+
+
+def test_first_lines_of_errors() -> None:
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == first_line(ValueError("\n")) == "ValueError"
