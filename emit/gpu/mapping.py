@@ -194,7 +194,7 @@ class _Device:
             self.padded |= set(self.read_by_columns(s, at))
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
         if isinstance(s, For):
-            if s.until is not None and bound_loops(s):
+            if s.until is not None and bound_loops(s.body):
                 s = self.host.without_end(s)
             if reads(*_deciding(s)) and not self.settled(s, at):
                 return self.on_data(s, at)
@@ -299,7 +299,7 @@ class _Device:
         chunk = self.host.names.fresh(f"{s.var}_chunk")
         first = rebuild(linear(Var(chunk)) + index)
         body = Let(s.var, first, self.inside(s, at, first, guard))
-        return For(chunk, s.lo, s.hi, s.step * stride, body, "serial", None, s.loop)
+        return For(chunk, s.lo, s.hi, s.step * stride, body, "serial", None, s.loop, s.until)
 
     def inside(self, s: For, at: _Spot, first: Expr, guard: Sequence[Expr]) -> Stmt:
         """The body of a bound loop, whose variable is `first`."""

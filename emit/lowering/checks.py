@@ -37,6 +37,7 @@ from polyc.poly.expr import (
     walk,
 )
 from polyc.poly.scop import DynamicBound, Scop, Statement
+from polyc.poly.tree import is_bound
 from polyc.poly.violations import DESCRIBED, RECORD, Check
 
 ZERO = Const(0, u64)
@@ -399,17 +400,24 @@ def expanded(fn: Function) -> Function:
 
 
 def _marked(s: Stmt, record: str, count: int, sound: frozenset[str]) -> Stmt:
-    """Updates of the record are no instances; loops that a flag ends are ended by a violation, too. So are serial loops
-    that data bound: the bounds may be anything, but for those from arrays that were looked at before (`sound`)."""
+    """Updates of the record are no instances; loops that a flag ends are ended by a violation, too. So are loops of one
+    thread that data bound: the bounds may be anything, but for those from arrays that were looked at before (`sound`).
+    """
     if isinstance(s, Store):
         return replace(s, instance=None) if s.array == record else s
     s = with_bodies(s, tuple(_marked(b, record, count, sound) for b in s.bodies()))
-    if isinstance(s, For) and (s.until is not None or (s.kind == "serial" and _by_data(s, sound))):
+    if isinstance(s, For) and (s.until is not None or (_of_one_thread(s) and _by_data(s, sound))):
         found = [Load(record, (const_int(n),), u64) for n in range(count) if _notes(s.body, record, n)]
         ends: list[Expr] = [] if s.until is None else [s.until]
         ends += [Binary("!=", x, ZERO, bool_) for x in found]
         return replace(s, until=reduce(lambda a, b: Binary("or", a, b, bool_), ends)) if ends else s
     return s
+
+
+def _of_one_thread(s: For) -> bool:
+    """Whether each thread runs its iterations for itself, one after another."""
+    alone = not any(isinstance(x, For) and is_bound(x.kind) for x in stmts(s.body))
+    return s.kind == "serial" or (is_bound(s.kind) and alone)
 
 
 def _by_data(s: For, sound: frozenset[str]) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from small_operators import chain, transpose
 from texts import CUDA, needs_opencl, needs_shim
 
-from polyc import BoundsError, dims, f32, i64, op, zeros
+from polyc import BoundsError, dims, f32, i64, inout, op, zeros
 from polyc.emit.gpu import shim
 from polyc.emit.gpu.arrays import to_device
 from polyc.emit.gpu.lower import lower_gpu
@@ -120,6 +120,31 @@ def test_a_loop_of_any_length_ends_at_the_first_violation() -> None:
     ptr = np.array([0, 3, 2**62, 3], np.int64)
     with pytest.raises(BoundsError, match="index 4 is out of bounds for axis 0 of 'val' with size 4"):
         spmv_wide.compile(target="opencl")(ptr, np.ones(4, np.float32))
+
+
+@op
+def counted(count: i64[N], val: f32[K], y: inout(f32[N, K])):
+    for i in range(N):
+        for j in range(count[i]):
+            y[i, j] = val[j]
+
+
+@needs_shim
+@pytest.mark.parametrize("bound", [{"i": "block.x", "j": "thread.x"}, {"j": "thread.x"}, {"i": "thread.x"}])
+@pytest.mark.parametrize("k", [5, 997, 4096])
+def test_a_loop_of_threads_ends_at_the_first_violation(bound: dict[str, str], k: int) -> None:
+    schedule = counted.scop().schedule()
+    for loop, axis in bound.items():
+        schedule = schedule.bind(loop, axis)
+    made = compile_operator(counted.scop(), CUDA, schedule)
+    val = np.ones(k, np.float32)
+    for last in (k, -3, k + 1, 1 << 62):
+        count, y = np.array([k, 0, last], np.int64), np.zeros((3, k), np.float32)
+        if last <= k:
+            assert on_shim(made, [count, val, y], check="bounds")[0].sum() == k + max(last, 0)
+        else:
+            with pytest.raises(BoundsError):
+                on_shim(made, [count, val, y], check="bounds")
 
 
 @needs_opencl
