@@ -41,6 +41,7 @@ from polyc.poly.target import Target
 WRITTEN_OUT = 8  # chunks of a loop with a constant trip count that become straight-line code
 MOST_PARTS = 2  # of a vector that is not whole; one of more parts is masked
 WRITTEN_OUT_WEIGHT = 600  # operations in them, about
+MOST_SCATTERED = 1024  # elements that one iteration stores one by one: LLVM compares each with all others
 
 
 def vectorise(fn: Function, target: Target) -> Function:
@@ -85,7 +86,7 @@ class _Vectoriser:
         if isinstance(s, For) and s.kind == "vector":
             inner = place.inside(s)
             try:
-                return self.loop(s, place)
+                return self.bounded(s, place)
             except Cannot as e:
                 self.notes.append(f"loop '{s.loop}' is not vectorised: {e}")
                 return replace(s, kind="serial", factor=None, body=self.visit(s.body, inner))
@@ -125,6 +126,20 @@ class _Vectoriser:
         touched |= {x.array for s in walk(loop.body) for e in stmt_exprs(s) for x in loads(e)}
         return any(place.buffers[a].space == "register" for a in touched if a in place.buffers)
 
+    def bounded(self, loop: For, place: _Place) -> Stmt:
+        """The loop with as many lanes as keep what it stores lane by lane within `MOST_SCATTERED`."""
+        lanes, out = self.lanes_of(loop), self.loop(loop, place)
+        most = max(_scattered(out), *(_scattered(s.body) for s in walk(out) if isinstance(s, For)), 0)
+        if most <= MOST_SCATTERED:
+            return out
+        # Written out, the chunks store as much with fewer lanes.
+        fewer = 1 if _scattered(out) else 1 << max(0, (MOST_SCATTERED * lanes // most).bit_length() - 1)
+        reason = f"{lanes} would store {most} single elements an iteration"
+        if fewer == 1:
+            raise Cannot(f"its lanes are too many: {reason}")
+        self.notes.append(f"loop '{loop.loop}' has {fewer} lanes: {reason}")
+        return self.loop(replace(loop, factor=fewer), place)
+
     def loop(self, loop: For, place: _Place) -> Stmt:
         for s in walk(loop.body):
             if isinstance(s, For) and s.kind == "vector":
@@ -156,6 +171,20 @@ class _Vectoriser:
         runs = exact or nonnegative(linear(Binary("-", trip, const_int(1), i64)), place.bounds)
         out = accumulators.around(Block(tuple(parts)), None if runs else Binary("<", const_int(0), count, bool_))
         return out if bound is None else Let(bound, trip, out)
+
+
+def _scattered(body: Stmt) -> int:
+    """How many elements straight-line code stores one by one; 0 where loops are in it."""
+    parts = [*walk(body)]
+    if any(isinstance(s, For) for s in parts):
+        return 0
+    return sum(max(e.lanes for e in s.index) for s in parts if isinstance(s, Store) and not _is_row(s.index))
+
+
+def _is_row(index: tuple[Expr, ...]) -> bool:
+    """Whether the lanes of an access lie side by side, or it is of one element."""
+    last = index[-1] if index else const_int(0)
+    return all(e.lanes == 1 for e in index[:-1]) and (last.lanes == 1 or isinstance(last, Ramp) and last.stride == 1)
 
 
 def _weight(loop: For) -> int:

@@ -41,6 +41,9 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     """A legal schedule for any Scop: SIMD, fusion, contraction of intermediates, threads, blocks.
 
     `notes` of the result say what was done and what was declined, with the reason.
+
+    Raises:
+        OverBudget: the schedule is nested too deeply to be handed on.
     """
     plan = Planner(replace(Schedule.of(scop), terse=True), target, threads)
     try:
@@ -53,7 +56,8 @@ def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
     except OverBudget as error:
         done = "the schedule so far" if plan.schedule.trace else "program order"
         plan.decline("nested too deeply", f"{done} stands", str(error))
-    return replace(plan.schedule, terse=False)
+    with nested(scop.name):
+        return replace(plan.schedule, terse=False)
 
 
 def rows_of_attention(scop: Scop, target: Target) -> tuple[int | None, str]:

@@ -14,6 +14,7 @@ from polyc.emit.interpreter import interp
 from polyc.emit.loop_ir.loops import For, Function, HReduce, If, Let, Ramp, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
 from polyc.emit.lowering.lower import lower
+from polyc.emit.passes import vectorise
 from polyc.poly.binding import bind_sizes
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.tree import Band, Node, Promote
@@ -548,3 +549,29 @@ def test_vectors_lie_within_panels(n: int) -> None:
     masked = any(isinstance(s, Store) and s.mask is not None for s in walk(fn.body))
     assert not masked or (n - 8) % 16 > 8  # the last eight lie in two panels
     compare(scop, fn, panels, (floats(7, 16), floats(n)), False)
+
+
+def chain_in_columns(n: int, wide: str) -> Any:
+    """`n` scalars, each stored into a column of its own; `wide` is the row's length as the program writes it."""
+    chain = [f"        s{k} = s{k - 1} * 0.5 + X[i]\n        Y[i, {k}] = s{k}" for k in range(1, n)]
+    head = ["from polyc import dims, empty, f32, op", "N = dims('N')", "@op", "def f(X: f32[N]):"]
+    first = [f"    Y = empty((N, {wide}), f32)", "    for i in range(N):", "        s0 = X[i]", "        Y[i, 0] = s0"]
+    return op.from_source("\n".join([*head, *first, *chain, "    return Y"]) + "\n")
+
+
+@pytest.mark.parametrize(("n", "lanes"), [(4, 8), (5, 4), (12, 2), (20, 1)])
+@pytest.mark.parametrize("wide", ["20", "N + 20"])
+def test_lanes_store_no_more_single_elements_than_llvm_can_compare(
+    n: int, lanes: int, wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectorise, "MOST_SCATTERED", 32)
+    operator = chain_in_columns(n, wide)
+    fn = lowered(operator, {"i": ("vector", 8)})
+    widths = {e.lanes for s in walk(fn.body) if isinstance(s, Store) and s.array == "Y" for e in s.index}
+    assert (widths - {1} or {1}) == {lanes}
+    assert bool(fn.notes) == (lanes < 8) and all("single elements" in note for note in fn.notes)
+    x = np.arange(11, dtype=np.float32)
+    expected = operator.python(x)
+    found = np.zeros(expected.shape, np.float32)
+    interp.run(fn, {"X": x, "Y": found}, {"N": 11})
+    np.testing.assert_array_equal(found[:, :n], expected[:, :n])
