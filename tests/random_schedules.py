@@ -94,6 +94,13 @@ def _at(s: Schedule, r: random.Random) -> int | str:
     return r.randint(-1, 4)
 
 
+def _where(s: Schedule, r: random.Random) -> str:
+    """A condition on one or two sizes."""
+    a, b = (r.choice(s.scop.params or ("1",)) for _ in range(2))
+    one = r.choice((f"{a} <= {r.randint(1, 9)}", f"{a} % {r.choice((2, 4))} == 0", f"{a} < {b} + 1", f"{a} != {b}"))
+    return one if r.random() < 0.7 else f"{one} {r.choice(('and', 'or'))} not {b} > {r.randint(1, 9)}"
+
+
 def _promote(s: Schedule, r: random.Random) -> Arguments:
     array = r.choice(list(s.scop.arrays))
     out: Arguments = {"array": array, "at": _loop(s, r), "space": r.choice(("local", "heap", "register", "shared"))}
@@ -137,6 +144,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "unroll_and_jam": lambda s, r: {"loop": _loop(s, r), "factor": r.choice((2, 3, 4))},
     "index_split": lambda s, r: {"loop": _loop(s, r), "at": _at(s, r)},
     "peel": lambda s, r: {"loop": _loop(s, r), "first": r.randint(0, 2), "last": r.randint(0, 2)},
+    "version": lambda s, r: {"loop": _loop(s, r), "where": _where(s, r)},
     "interchange": _pair_of,
     "permute": lambda s, r: {"loops": _shuffled(_run(s, r), r)},
     "reverse": lambda s, r: {"loop": _loop(s, r)},

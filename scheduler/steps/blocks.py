@@ -1,4 +1,4 @@
-"""Cutting loops into blocks and parts: `split strip_mine tile unroll_and_jam index_split peel`."""
+"""Cutting loops into blocks and parts: `split strip_mine tile unroll_and_jam index_split peel version`."""
 
 from __future__ import annotations
 
@@ -85,3 +85,16 @@ class Blocks(Core):
         """
         tree = splitting.peel(self.scop, self.tree, loop, first, last)
         return self._step("peel", {"loop": loop, "first": first, "last": last}, tree, "none")
+
+    @each_loop
+    def version(self, loop: str, where: str) -> Self:
+        """Make two copies of a loop: one for the sizes that fulfil a condition, one for all others.
+
+        Arguments: `loop`; `where`, comparisons of affine expressions of the sizes as text, joined by `and`, `or`,
+        `not` (`"N <= 4096"`, `"N % 8 == 0 and M < 2 * N"`).
+        Before -> after: `i` -> `i` (sizes that fulfil `where`), `i_1` (all others); the loops inside are copied and
+        get new names in the second copy.
+        Refused when: never (the order does not change); a condition that all sizes fulfil, or none, chooses nothing.
+        """
+        tree = splitting.version(self.scop, self.tree, loop, where)
+        return self._step("version", {"loop": loop, "where": where}, tree, "none")

@@ -1,6 +1,6 @@
-"""Cutting the range of a loop: `index_split`, `peel`. Pure tree edits that keep the order.
+"""Cutting the range of a loop, or of the sizes: `index_split`, `peel`, `version`. Pure tree edits that keep the order.
 
-Both put a Sequence of Filters over the same statements in the loop's place. The main part keeps
+All put a Sequence of Filters over the same statements in the loop's place. The main part keeps
 the names of its loops and buffers; the others are copies with names of their own.
 """
 
@@ -12,10 +12,11 @@ from dataclasses import replace
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.forms.conditions import Condition
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Node, Promote, loop_names
 from polyc.scheduler.arguments import integer
-from polyc.scheduler.texts.size_expr import size_function
+from polyc.scheduler.texts.size_expr import size_condition, size_function
 from polyc.scheduler.transformations.tree_edit import (
     Spot,
     band_of,
@@ -48,6 +49,21 @@ def index_split(scop: Scop, tree: Node, loop: str, at: str | int) -> Node:
         if all(d.is_empty() for d in part.values()):
             raise ScheduleError(f"loop '{loop}' has no iteration {side} {at}: nothing to split")
     return _apart(scop, tree, spot, [("", low), ("_1", high)])
+
+
+def version(scop: Scop, tree: Node, loop: str, where: str) -> Node:
+    """`i` -> `i` for the sizes that fulfil the condition, and `i_1` for all others."""
+    spot = locate(tree, loop)
+    wanted = Condition(size_condition(scop, where), scop.context).simple
+    other = Condition(scop.context.subtract(wanted), scop.context).simple
+    reached = reaching(scop, spot.path)
+    parts = []
+    for sizes, suffix, which in ((wanted, "", "that fulfil"), (other, "_1", "that do not fulfil")):
+        part = {s: reached[s].intersect_params(sizes) for s in spot.member.schedule if s in reached}
+        if all(d.is_empty() for d in part.values()):
+            raise ScheduleError(f"loop '{loop}' has no iteration for sizes {which} '{where}': one version is enough")
+        parts.append((suffix, part))
+    return _apart(scop, tree, spot, parts)
 
 
 def peel(scop: Scop, tree: Node, loop: str, first: int, last: int) -> Node:

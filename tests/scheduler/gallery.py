@@ -104,6 +104,7 @@ GROUPS = (
     Group("Parts of a loop", (
         Example("index_split", "stencil", 's.index_split("i", "N // 2")'),
         Example("peel", "norms", 's.peel("j", first=1, last=1)'),
+        Example("version", "norms", 's.version("i", "N <= 4096").promote("A", "i", copy_in=True)'),
     )),
     Group("Order", (
         Example("interchange", "matmul", 's.interchange("j", "k")', refused='polyc_stencil.interchange("t", "i")'),

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import scop_builder as sb
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.forms.conditions import Condition
 from polyc.poly.json_io import dump_tree
+from polyc.poly.legality import check
 from polyc.poly.tree import Band, Promote, walk
 from polyc.scheduler.schedule import STEPS, Schedule
+from polyc.scheduler.texts.size_expr import size_condition
 
 
 def start(make) -> Schedule:
@@ -224,6 +228,47 @@ def test_serial_takes_any_mark_away() -> None:
     assert str(again) == str(several)
 
 
+def test_version() -> None:
+    s = start(sb.rowsum).promote("A", "j")
+    t = s.version("i", "M <= 2 * N").parallel("i")
+    assert text(t) == picture("""
+        sequence
+        ├─ for i [parallel]   if M <= 2 * N
+        │  └─ sequence
+        │     ├─ S0
+        │     ├─ for j
+        │     │  └─ promote A[i : 1, j : 1] to local A_buf (copy in)
+        │     │     └─ S1
+        │     └─ S2
+        └─ for i_1 = i   if 2 * N < M
+           └─ sequence
+              ├─ S0
+              ├─ for j_1 = j
+              │  └─ promote A[i_1 : 1, j_1 : 1] to local A_buf_1 (copy in)
+              │     └─ S1
+              └─ S2
+    """)
+    check(t.scop, t.tree)
+    assert text(Schedule.replay(t.scop, t.save())) == text(t)
+    inner = start(sb.rowsum).version("j", "M <= 3 or not M != 7")
+    assert "for j   if M <= 3 or M == 7" in text(inner)
+    check(inner.scop, inner.tree)
+
+
+CONDITIONS = ["N <= 4096", "2 <= N < M", "N % 8 == 0 and M < 2*N", "N // 3 + M >= 5 or N == M", "not N > M and M != 3",
+              "min(N, M) <= 3", "-N < -2", "N - M == 4 or (M % 2 == 1 and N >= 7)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_a_condition_on_sizes_means_what_python_means(where: str) -> None:
+    scop = sb.rowsum()
+    found = size_condition(scop, where)
+    printed = size_condition(scop, str(Condition(found, scop.context)))
+    assert printed.intersect(scop.context).is_equal(found.intersect(scop.context))
+    for n, m in product(range(1, 20), range(1, 12)):
+        assert Condition(found, scop.context).holds(N=n, M=m) == eval(where, {"N": n, "M": m, "min": min})
+
+
 def test_contract_at_the_deepest_place() -> None:
     assert text(start(sb.rowsum).contract("s")) == picture("""
         for i
@@ -354,6 +399,29 @@ NONSENSE = [
     (lambda s: s.index_split("i", 1.5), "a position is an integer or text such as 'N // 2', not 1.5"),
     (lambda s: s.index_split("i", 0), "loop 'i' has no iteration below 0: nothing to split"),
     (lambda s: s.index_split("i", "M"), "loop 'i' has no iteration from M: nothing to split"),
+    (lambda s: s.index_split("i", 10**9999), "a position is at most 1099511627776: 64 bits overflow"),
+    (lambda s: s.index_split("i", "9" * 30), f"'{'9' * 30}' has numbers beyond 1099511627776: 64 bits overflow"),
+    (lambda s: s.index_split("i", "M * 3000000 * 3000000"),
+     "'M * 3000000 * 3000000' has numbers beyond 1099511627776: 64 bits overflow"),
+    (lambda s: s.index_split("i", "-" * 50000 + "M"),
+     f"'{'-' * 57}...' is no affine expression of the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", "M * N < 4"), "'M * N < 4' is no affine condition on the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", "M"), "'M' is no affine condition on the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", "i < 4"), "'i < 4' is no affine condition on the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", "M in N"), "'M in N' is no affine condition on the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", "not " * 50000 + "M < 4"),
+     f"'{('not ' * 15)[:57]}...' is no affine condition on the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", 4), "a condition on sizes is text such as 'N <= 4096', not 4"),
+    (lambda s: s.version("i", "M < 2**40"), "'M < 2**40' is no affine condition on the sizes (sizes: M, N, K)"),
+    (lambda s: s.version("i", "M < 2000000000000"),
+     "'M < 2000000000000' has numbers beyond 1099511627776: 64 bits overflow"),
+    (lambda s: s.version("i", "M >= 0"),
+     "loop 'i' has no iteration for sizes that do not fulfil 'M >= 0': one version is enough"),
+    (lambda s: s.version("i", "M < 1"),
+     "loop 'i' has no iteration for sizes that fulfil 'M < 1': one version is enough"),
+    (lambda s: s.version("i", "M < 9").version("k", "M < 9"),
+     "loop 'k' has no iteration for sizes that do not fulfil 'M < 9': one version is enough"),
+    (lambda s: s.version("z", "M < 9"), "no loop 'z': the loops are i, j, k"),
     (lambda s: s.peel("i", 0, 0), "peel needs some first or last iterations to peel"),
     (lambda s: s.peel("i", -1), "the number of first iterations cannot be negative (-1)"),
     (lambda s: s.split("k", 4).peel("k.in", 2, 2), "nothing would be left of loop 'k.in'"),

@@ -14,7 +14,7 @@ from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.chain_tree import rows_of_chain
 from polyc.scheduler.strategies.gpu.attention import attention
 from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
-from polyc.scheduler.strategies.gpu.kept import keep_rows
+from polyc.scheduler.strategies.gpu.kept import hold_rows
 from polyc.scheduler.strategies.gpu.mapping import bind_nests
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.storage import keep_near
@@ -54,6 +54,6 @@ STRATEGIES: Mapping[str, Strategy] = {
     "fusion": join,
     "mapping": bind_nests,
     "storage": keep_near,
-    "rows": keep_rows,
+    "rows": hold_rows,
 }
 """In this order; the names are the stages of the decisions."""

@@ -1,6 +1,6 @@
-"""Strategy: what a block reads or writes in several passes over its row stays in the block between them.
+"""Strategy: what a block reads or writes in several passes over its row stays in the block between them (`keep_rows`).
 
-Softmax and norms go over a row several times. Where a block takes a row (`gpu_rows`), the row is copied to shared
+Softmax and norms go over a row several times. Where a block takes a row (`bind_rows`), the row is copied to shared
 memory once, used there, and results are copied out once. Which elements a block touches, in how many passes, and
 whether anything has to be copied in follows from the access relations; a pass of the emitter
 (`polyc.emit.gpu.private`) moves to registers what one thread alone uses. Rows whose length comes with the call have two
@@ -19,11 +19,11 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.tree import Band, Member, Node, Promote
 from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.programs.keep_rows import keep_rows
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import is_flat
-from polyc.scheduler.transformations.guarding import versions
-from polyc.scheduler.transformations.storage import buffer_name, check_affine, promoted_below, spread, touches
-from polyc.scheduler.transformations.tree_edit import Path, outer_members, paths, put
+from polyc.scheduler.transformations.storage import check_affine, promoted_below, spread, touches
+from polyc.scheduler.transformations.tree_edit import Path, outer_members, paths
 
 RESERVED = 4096  # bytes of shared memory for the partial results of reductions
 LARGEST = 4096  # elements of a row whose length comes with the call: 16 for each of 256 threads
@@ -45,7 +45,7 @@ class _Row:
         return prod(unknown if e is None else e for e in self.extents) * plan.scop.arrays[self.array].dtype.bytes
 
 
-def keep_rows(plan: GpuPlan) -> None:
+def hold_rows(plan: GpuPlan) -> None:
     """Hold the rows of all nests in which a block has one."""
     for name in [n.members[-1].name for _, n in paths(plan.tree) if isinstance(n, Band) and _is_row(plan, n)]:
         path, band = next((p, n) for p, n in paths(plan.tree) if isinstance(n, Band) and n.members[-1].name == name)
@@ -83,9 +83,18 @@ def _keep(plan: GpuPlan, path: Path, band: Band) -> None:
         plan.decline(subject, what, f"{size} bytes of shared memory, over {room - RESERVED}", bytes=size)
         return
     most = 0 if known else _power_below(min(LARGEST, (room - RESERVED) // size))
-    for copy_in in (False, True):
-        tree = _kept(plan, path, band, rows, copy_in, most)
-        if tree is not None and plan.attempt(subject, what, lambda s, t=tree: s.set_order(t), most=most or None):  # type: ignore[misc]
+    fits = Condition(_fitting(plan, rows, most), plan.scop.context)
+    if not fits:
+        plan.decline(subject, what, f"no row has {most} elements or fewer", most=most)
+        return
+    where = None if plan.scop.context.is_subset(fits.set) else str(fits)
+    arrays, block, nest = [r.array for r in rows], band.members[-1].name, band.members[0].name
+    for fill in (False, True):
+        if plan.attempt(
+            subject, what,
+            lambda s, f=fill: s.in_one_check(lambda one: keep_rows(one, block, arrays, f, where, nest)),  # type: ignore[misc]
+            most=most or None,
+        ):  # fmt: skip
             return
 
 
@@ -119,24 +128,14 @@ def _row(plan: GpuPlan, array: str, passes: InOrder, around: Sequence[Member]) -
     return _Row(array, extents, apart, any(w for _, w in used), any(r for r, _ in used))
 
 
-def _kept(plan: GpuPlan, path: Path, band: Band, rows: Iterable[_Row], copy_in: bool, most: int) -> Node | None:
-    """The whole tree with the rows in shared memory, where sizes decide for rows of `most` elements at most."""
-    scop, child = plan.scop, band.child
+def _fitting(plan: GpuPlan, rows: Iterable[_Row], most: int) -> isl.Set:
+    """The sizes for which rows whose length comes with the call have `most` elements at most."""
+    sizes = plan.scop.context
     for r in rows:
-        filled = r.read and (copy_in or not r.written)
-        child = Promote(r.array, buffer_name(scop, plan.tree, r.array), "shared", child, None, filled, r.written)
-    new: Node = Band(band.members, child, band.permutable)
-    if most:
-        sizes = scop.context
-        for r in rows:
-            for d, e in enumerate(r.extents):
-                if e is None:
-                    sizes = sizes.intersect(_at_most(r.spread.dim_max(d), most - 1))
-        domain = {s: plan.scop.statements[s].domain for s in band.members[0].schedule}
-        fits = Condition(sizes, scop.context).simple
-        others = Condition(scop.context.subtract(sizes), scop.context).simple
-        new = versions(domain, (fits, new), (others, band))
-    return put(path, new)
+        for d, e in enumerate(r.extents):
+            if e is None:
+                sizes = sizes.intersect(_at_most(r.spread.dim_max(d), most - 1))
+    return sizes
 
 
 def _at_most(extent: isl.PwAff, most: int) -> isl.Set:
