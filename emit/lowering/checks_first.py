@@ -143,11 +143,8 @@ class _Known:
         if w.index != tuple(Var(i) for i in w.iters) or any(x.array == load.array for x in loads(w.value)):
             return None
         shared = set(w.iters) & set(at.iters)
-        if shared and (load.index != w.index or w.dynamic != at.dynamic[: len(w.dynamic)]):
-            return None
-        if not shared and (w.dynamic or not self.covered(load, w, at)):
-            return None
-        if shared and not self.covered(load, w, at):
+        side_by_side = load.index == w.index and w.dynamic == at.dynamic[: len(w.dynamic)]
+        if (not side_by_side if shared else w.dynamic) or not self.covered(load, w, at):
             return None
         return substitute(w.value, dict(zip(w.iters, load.index, strict=True)))
 
