@@ -21,6 +21,7 @@ from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import unique_names
 from polyc.emit.loop_ir.verify import verify
 from polyc.emit.lowering.lower import proven_loops
+from polyc.emit.names import symbol
 from polyc.emit.passes.fma import contract
 from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
@@ -44,7 +45,7 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool
         BuildError: the loops do not execute exactly the Scop's domain, a conflict crosses blocks or
             lies where no barrier can stand, or a launch exceeds the target.
     """
-    fn = unique_names(proven_loops(scop, tree, name, gpu=True, checks=checks))
+    fn = unique_names(proven_loops(scop, tree, symbol(name), gpu=True, checks=checks))
     verify(fn, "loop generation")
     steps = (
         ("mapping", lambda f: simplify(even_loops(launches(contract(f), target)))),

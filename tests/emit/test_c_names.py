@@ -78,3 +78,11 @@ def test_all_that_headers_declare_is_known(tmp_path: Path) -> None:
     declared = set(re.findall(r"(\w+) \(", found.read_text())) - {"", "sched_yield"}
     unknown = {n for n in declared if not n.startswith(("_", "sched_"))} - LIBRARY - KEYWORDS
     assert not unknown
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+def test_kernels_of_gpus_are_ascii(target: str) -> None:
+    operator = op.from_source(
+        TEXT.format(**{slot: slot for slot in SLOTS} | {"name": "größe", "local": "straße"}), scope={}
+    )
+    assert operator.compile(target).source(target).isascii()
