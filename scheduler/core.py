@@ -19,7 +19,7 @@ from polyc.scheduler.decision import Decision
 from polyc.scheduler.step import Step
 from polyc.scheduler.texts import addressing
 from polyc.scheduler.transformations import guarding
-from polyc.scheduler.transformations.storage import check_shared
+from polyc.scheduler.transformations.storage import check_buffers, check_shared
 from polyc.scheduler.transformations.tree_edit import check_dynamic, check_numbers, locate
 
 Changes = Literal["all", "mark", "storage", "none"]
@@ -150,6 +150,7 @@ class Core:
 
         violation = None
         if changes != "none":
+            check_buffers(self.scop, self.tree)
             check_shared(self.scop, self.tree)
             check_numbers(self.tree)
         if changes == "mark" and loop is not None:

@@ -34,10 +34,10 @@ def guarded(scop: Scop, old: Node, new: Node) -> Node:
     if legal.intersect(scop.context).is_empty() or other.intersect(scop.context).is_empty():
         return new
     every = {n: isl.Set.universe(s.domain.get_space()) for n, s in scop.statements.items()}
-    return versions(every, (legal, new), (other, old))
+    return _versions(every, (legal, new), (other, old))
 
 
-def versions(domain: Mapping[str, isl.Set], new: tuple[isl.Set, Node], old: tuple[isl.Set, Node]) -> Sequence:
+def _versions(domain: Mapping[str, isl.Set], new: tuple[isl.Set, Node], old: tuple[isl.Set, Node]) -> Sequence:
     """Two trees for the same instances, each with the sizes for which it is; the loops of `old` are renamed."""
     return Sequence((_under(domain, *new), _under(domain, old[0], _renamed(old[1], new[1]))))
 

@@ -187,6 +187,21 @@ def check_shared(scop: Scop, tree: Node) -> None:
             )
 
 
+def check_buffers(scop: Scop, tree: Node) -> None:
+    """Refuse a tree in which the name of a buffer is none, or an array's, or stands for two arrays."""
+    holds: dict[str, str] = {}
+    for node in walk(tree):
+        if not isinstance(node, Promote):
+            continue
+        wrong = f"the buffer of '{node.array}' cannot be called '{node.buffer}': "
+        if not node.buffer.isidentifier():
+            raise ScheduleError(f"{wrong}that is no name")
+        if node.buffer in scop.arrays:
+            raise ScheduleError(f"{wrong}an array has that name")
+        if holds.setdefault(node.buffer, node.array) != node.array:
+            raise ScheduleError(f"{wrong}the buffer of '{holds[node.buffer]}' has that name")
+
+
 def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
     """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
     apart = spread(scop, array, loops)

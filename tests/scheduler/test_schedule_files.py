@@ -102,10 +102,9 @@ def come_back(seed: int) -> None:
 
 def times(s: Schedule) -> isl.UnionMap:
     domains = {n: x.domain.intersect_params(s.scop.context) for n, x in s.scop.statements.items()}
-    found = [isl.UnionMap.from_map(m) for m in time_maps(s.tree, domains)]
-    out = found[0]
-    for m in found[1:]:
-        out = out.union(m)
+    out = isl.UnionMap("{ }")  # a random program may have no statements
+    for m in time_maps(s.tree, domains):
+        out = out.union(isl.UnionMap.from_map(m))
     return out
 
 

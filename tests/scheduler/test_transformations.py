@@ -269,6 +269,20 @@ def test_a_condition_on_sizes_means_what_python_means(where: str) -> None:
         assert Condition(found, scop.context).holds(N=n, M=m) == eval(where, {"N": n, "M": m, "min": min})
 
 
+@pytest.mark.parametrize(
+    "name, why",
+    [("A", "an array has that name"), ("y", "an array has that name"), ("s", "an array has that name"),
+     ("s_buf", "the buffer of 'A' has that name"), ("two words", "that is no name")],
+)  # fmt: skip
+def test_names_of_buffers_in_a_given_tree(name: str, why: str) -> None:
+    s = start(sb.rowsum).promote("A", "i").contract("s")
+    tree = dump_tree(s.tree).replace("A_buf", name)
+    with pytest.raises(ScheduleError, match=f"the buffer of '[As]' cannot be called '{name}': {why}"):
+        start(sb.rowsum).set_order(tree)
+    with pytest.raises(ScheduleError, match=f"cannot be called '{name}': {why}"):
+        Schedule.from_yaml(s.scop, s.to_yaml().replace("A_buf", name))
+
+
 def test_contract_at_the_deepest_place() -> None:
     assert text(start(sb.rowsum).contract("s")) == picture("""
         for i
@@ -374,7 +388,7 @@ NONSENSE = [
     (lambda s: s.split("x", 4), "no loop 'x': the loops are i, j, k"),
     (lambda s: s.split("i", 0), "the block size of loop 'i' must be a positive integer, not 0"),
     (lambda s: s.split("i", 2.5), "the block size of loop 'i' must be a positive integer, not 2.5"),
-    (lambda s: s.tile(["i", "j"], [4]), "tile needs one size a loop: 2 loops, 1 sizes"),
+    (lambda s: s.tile(["i", "j"], [4]), "tile needs one size a loop: 2 loops, 1 size"),
     (lambda s: s.tile(["i", "i"], [4, 4]), "tile names a loop twice: i, i"),
     (lambda s: s.tile(["i", "k"], [4, 4]), "tile needs neighbouring loops: j lies between i, k (interchange first)"),
     (lambda s: s.interchange("i", "i"), "interchange needs two different loops, not 'i' twice"),
