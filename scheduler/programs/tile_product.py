@@ -1,40 +1,58 @@
-"""`tile_product`: a register tile of the result kept across the reduction, operands packed in panels.
+"""`tile_product`: tiles of a result kept near while its reduction runs, operands in panels.
 
-    for outer tiles ...                     (one of them parallel when asked)
+    for outer tiles ...                     (threads, or blocks and threads of a GPU, share them)
       C tile = init                         (statements that go over the result point by point)
-      for k ...: C tile += A * B            rows unrolled, columns in vector registers
+      for k.out ...: panels of A and B
+        for k.in ...: C tile += A * B       (a tile's rows unrolled, its columns in vector registers)
       epilogue statements on the tile
 
-The structure is that of BLIS (Van Zee & van de Geijn, TOMS 2015) for any contraction. The statements may stand in one
-nest or in several that follow one another.
+On a CPU the structure is that of BLIS (Van Zee & van de Geijn, TOMS 2015), on a GPU that of Volkov & Demmel
+("Benchmarking GPUs to tune dense linear algebra", SC 2008), for any contraction. The statements may stand in one nest
+or in several that follow one another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import islpy as isl
 
 from polyc.poly.scop import Statement
-from polyc.poly.tree import Band, Layout, Member, Space, loop_dim, walk
+from polyc.poly.tree import Band, Layout, LoopKind, Member, Space, loop_dim, walk
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import chain_of
 
-Cut = Literal["whole", "block", "tile"]
+Place = tuple[str, int]
+"""A loop and which of the loops that it is cut into: 0 is the outermost."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the loops that `loop`, an output or a reduction loop of the update, is cut into (0: the outermost), and
+    how it runs; `lanes` of a vector loop."""
+
+    loop: str
+    level: int = 0
+    run: LoopKind = "serial"
+    lanes: int | None = None
+
+    @property
+    def place(self) -> Place:
+        """Which loop it is."""
+        return self.loop, self.level
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An array with a buffer. `around`: the loop, as `outer` numbers it, that the buffer is made around; the number of
-    outer loops for a tile inside all of them."""
+    """An array with a buffer (None: a name of its own), made in each iteration of loop `at`, or once `around` one."""
 
     array: str
-    buffer: str
+    buffer: str | None
     space: Space
-    layout: Layout
-    around: int
+    layout: Layout | None = None
+    at: Place | None = None
+    around: Place | None = None
     copy_in: bool = True
     copy_out: bool = False
 
@@ -45,28 +63,21 @@ class TiledProduct:
 
     Attributes:
         statements: in execution order; `iters` says which of its own iterators is which output of `update`.
-        outer: the loops outside of a tile, outermost first: an output, and what of it (all its iterations, blocks of
-            `block` rows, or tiles).
-        rows, height: the output that is unrolled inside a tile (None: the tile is one row), and rows in a tile.
-        columns, width, lanes: the output in vector lanes, columns in a tile.
-        block: rows after which the tiles of columns are gone through again.
-        inner: the reduction loops of `update`, outermost first, with True for those that are unrolled.
-        kept: the buffers, innermost first. `parallel`: the number of the outer loop that threads share.
+        cuts: the loops that are cut, with the iterations in a block, in a block of that, ...
+        outer: the loops outside of a tile, outermost first.
+        points: the loops over a tile, of every statement but the update.
+        inner: the loops of the update inside `outer`: those of its reduction, and over the tile.
+        kept: the buffers, innermost first.
     """
 
     statements: tuple[str, ...]
     update: str
     iters: Mapping[str, Mapping[str, str]]
-    outer: tuple[tuple[str, Cut], ...]
-    rows: str | None
-    height: int
-    columns: str
-    width: int
-    lanes: int
-    block: int | None
-    inner: tuple[tuple[str, bool], ...]
+    cuts: Mapping[str, tuple[int, ...]]
+    outer: tuple[Part, ...]
+    points: tuple[Part, ...]
+    inner: tuple[Part, ...]
     kept: tuple[Kept, ...]
-    parallel: int | None = None
 
 
 def tile_product(s: Schedule, product: TiledProduct) -> Schedule:
@@ -86,25 +97,46 @@ def tile_product(s: Schedule, product: TiledProduct) -> Schedule:
     for nest in nests:
         if len(nest) > 1:
             s = s.distribute(_around(s, nest[0])[len(outer)].name)
+    names = {p.place: n for p, n in zip(product.outer, outer, strict=True)}
     for stmt in product.statements:
-        s = _points(s, product, stmt, len(outer))
+        s, own = _over_the_tile(s, product, stmt, alone=[stmt] in nests)
+        if stmt == product.update:
+            names |= own
     for kept in product.kept:
-        s = _kept(s, product, kept, outer)
-    return s if product.parallel is None else s.parallel(outer[product.parallel])
+        s = _kept(s, product, kept, names)
+    for part in product.outer:
+        s = run_loop(s, names[part.place], part.run, part.lanes)
+    return s
 
 
-def _kept(s: Schedule, product: TiledProduct, kept: Kept, outer: Sequence[str]) -> Schedule:
-    inside = kept.around == len(outer)
+def outer_loops(s: Schedule, product: TiledProduct) -> list[str]:
+    """The names of the loops outside of a tile, where `tile_product` has been."""
+    return [m.name for m in _around(s, product.update)[: len(product.outer)]]
+
+
+def _kept(s: Schedule, product: TiledProduct, kept: Kept, names: Mapping[Place, str]) -> Schedule:
     written = any(s.scop.statements[n].array == kept.array for n in product.statements)
     return s.promote(
-        kept.array, outer[-1] if inside else None, kept.space, None if _by_rows(kept.layout) else kept.layout,
+        kept.array, None if kept.at is None else names[kept.at], kept.space,
+        None if _by_rows(kept.layout) else kept.layout,
         None if kept.copy_in else False, None if kept.copy_out == written else kept.copy_out,
-        around=None if inside else outer[kept.around], buffer=kept.buffer,
+        around=None if kept.around is None else names[kept.around], buffer=kept.buffer,
     )  # fmt: skip
 
 
-def _by_rows(layout: Layout) -> bool:
-    return layout == tuple((k, 1, 0) for k in range(len(layout)))
+def _by_rows(layout: Layout | None) -> bool:
+    return layout is None or layout == tuple((k, 1, 0) for k in range(len(layout)))
+
+
+def run_loop(s: Schedule, name: str, run: LoopKind, lanes: int | None = None) -> Schedule:
+    """The loop in parallel, unrolled, in vector lanes, or bound to an axis of a GPU."""
+    if run == "parallel":
+        return s.parallel(name)
+    if run == "vector":
+        return s.vectorize(name, lanes)
+    if run == "unroll":
+        return s.unroll(name)
+    return s if run == "serial" else s.bind(name, run)
 
 
 def _around(s: Schedule, stmt: str) -> list[Member]:
@@ -144,46 +176,60 @@ def _shared(s: Schedule, product: TiledProduct, a: str, b: str, output: str) -> 
 
 def _cut(s: Schedule, product: TiledProduct, nest: Sequence[str]) -> tuple[Schedule, list[str]]:
     """The nest with its loops cut and in order; the names of those outside of a tile."""
-    names: dict[tuple[str, str], str] = {}
+    names: dict[Place, str] = {}
     stmt = nest[0]
     for output, own in product.iters[stmt].items():
-        loop, upwards = _loop(s, stmt, own), _value(s.scop.statements[stmt], own)
-        if not loop.schedule[stmt].is_equal(upwards):
+        loop = _loop(s, stmt, own)
+        if not loop.schedule[stmt].is_equal(_value(s.scop.statements[stmt], own)):
             s = s.reverse(loop.name)
-        names[output, "whole"] = loop.name
-    points: list[str] = []
-    if product.rows is not None:
-        rows = names[product.rows, "whole"]
-        if product.block:
-            s = s.split(rows, product.block)
-            names[product.rows, "block"], rows = f"{rows}.out", f"{rows}.in"
-        s = s.split(rows, product.height)
-        names[product.rows, "tile"] = f"{rows}.out"
-        points.append(f"{rows}.in")
-    columns = names[product.columns, "whole"]
-    s = s.split(columns, product.width)
-    names[product.columns, "tile"] = f"{columns}.out"
-    points.append(f"{columns}.in")
-    outer = [names[o] for o in product.outer]
-    inner = [_loop(s, stmt, i).name for i, _ in product.inner] if nest == [product.update] else []
-    wanted = [*outer, *inner, *points]
+        s, found = _cut_loop(s, product, output, loop.name)
+        names |= found
+    inside = product.points
+    if nest == [product.update]:
+        s, found = _cut_reduction(s, product)
+        names |= found
+        inside = product.inner
+    wanted = [names[p.place] for p in (*product.outer, *inside)]
+    return order_loops(s, wanted), wanted[: len(product.outer)]
+
+
+def _cut_reduction(s: Schedule, product: TiledProduct) -> tuple[Schedule, dict[Place, str]]:
+    """The loops of the update's reduction cut, and the names of their parts."""
+    names: dict[Place, str] = {}
+    outputs = product.iters[product.update]
+    for reduction in dict.fromkeys(p.loop for p in product.inner if p.loop not in outputs):
+        s, found = _cut_loop(s, product, reduction, _loop(s, product.update, reduction).name)
+        names |= found
+    return s, names
+
+
+def _cut_loop(s: Schedule, product: TiledProduct, loop: str, name: str) -> tuple[Schedule, dict[Place, str]]:
+    """One loop cut, and the names of its parts."""
+    names: dict[Place, str] = {}
+    for level, size in enumerate(product.cuts.get(loop, ())):
+        s = s.split(name, size)
+        names[loop, level], name = f"{name}.out", f"{name}.in"
+    names[loop, len(names)] = name
+    return s, names
+
+
+def order_loops(s: Schedule, wanted: Sequence[str]) -> Schedule:
+    """Nested loops in the given order, outermost first."""
     inside = [n for n in chain_of(s.tree, wanted[0]).names() if n in wanted]
-    return s if inside == wanted else s.permute(*wanted), outer
+    return s if inside == list(wanted) else s.permute(*wanted)
 
 
-def _points(s: Schedule, product: TiledProduct, stmt: str, outer: int) -> Schedule:
-    """The loops of one statement inside a tile: reductions outside, rows unrolled, columns in vector lanes."""
-    own = _around(s, stmt)[outer:]
-    points = [m.name for m in own]
-    if stmt == product.update:
-        inner = [_loop(s, stmt, i).name for i, _ in product.inner]
-        points = [n for n in points if n not in inner]
-        order = [*inner, *points]
-        if [m.name for m in own] != order:
-            s = s.permute(*order)
-        for name, (_, unrolled) in zip(inner, product.inner, strict=True):
-            if unrolled:
-                s = s.unroll(name)
-    if product.rows is not None:
-        s = s.unroll(points[0])
-    return s.vectorize(points[-1], product.lanes)
+def _over_the_tile(s: Schedule, product: TiledProduct, stmt: str, alone: bool) -> tuple[Schedule, dict[Place, str]]:
+    """The loops of one statement inside a tile in order, as they are to run; their names."""
+    own = [m.name for m in _around(s, stmt)[len(product.outer) :]]
+    inside = product.inner if stmt == product.update else product.points
+    if stmt == product.update and not alone:  # its reduction is as it was, inside the loops over the tile
+        names = {p.place: n for p, n in zip(product.points, own, strict=False)}
+        s, found = _cut_reduction(s, product)
+        names |= found
+        s = order_loops(s, [names[p.place] for p in inside])
+    else:
+        names = {p.place: n for p, n in zip(inside, own, strict=True)}
+    for part in inside:
+        s = run_loop(s, names[part.place], part.run, part.lanes)
+    return s, names

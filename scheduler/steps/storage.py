@@ -30,6 +30,7 @@ class Storage(Core):
         `buffer`, its name.
         Before -> after: inside each iteration of `at`, the part of `array` used is copied to a
         buffer, used there, and copied back if written. The tree shows its offset and extent.
+        A buffer may have a buffer: a panel in shared memory, a column of it in registers.
         Refused when: a copy is left out and a value does not reach a reader; a subscript or the
         extent depends on data; a layout gives two elements one place.
         """

@@ -15,25 +15,30 @@ stay near. Nothing here is trusted: legality decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import lcm
-
-import islpy as isl
 
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
-from polyc.poly.tree import Band, LoopKind, Member, Node
-from polyc.scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
-from polyc.scheduler.strategies.contractions.chains import Chain, row_operand, with_rows_joined
+from polyc.poly.tree import LoopKind, Member
+from polyc.scheduler.programs.share_blocks import Nest, SharedBlocks, share_blocks
+from polyc.scheduler.programs.tile_product import Kept, Part, TiledProduct
+from polyc.scheduler.strategies.contractions.chains import (
+    Chain,
+    chain_parts,
+    each_chain,
+    handed_on,
+    row_operand,
+    with_rows_joined,
+)
 from polyc.scheduler.strategies.contractions.recognise import extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from polyc.scheduler.strategies.contractions.tree import Maker
+from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.joining import try_join
 from polyc.scheduler.strategies.planner import Planner, first_loops, parts
 from polyc.scheduler.strategies.sharing import shared_loop
 from polyc.scheduler.strategies.vectorising import vectorise
-from polyc.scheduler.transformations.storage import users
 
 
 def attention(plan: Planner) -> None:
@@ -60,9 +65,9 @@ def _propose(plan: Planner, chain: Chain) -> None:
     rank = len(chain.first.contraction.outputs)
     fits = len(over) == rank - 1 == len(chain.second.contraction.outputs) - 1 and all(m.kind == "serial" for m in over)
     if fits:
-        tree = _Tree(plan, chain, tiles, rows).whole()
+        blocks = blocks_of(plan, chain, tiles, rows, over)
         what = f"one nest, {rows} rows of {chain.scores} at a time"
-        fits = plan.attempt(subject, what, lambda s: s.set_order(tree), rows=rows)
+        fits = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, blocks)), rows=rows)
     if fits:
         plan.claimed |= set(top_filters(plan)[chain.position].domain)
     else:
@@ -115,67 +120,29 @@ def block_rows(scop: Scop, chain: Chain, tiles: tuple[TilePlan, TilePlan], targe
     return -(-total // blocks) * height
 
 
-class _Tree(ChainTree[Planner]):
-    """Builds the whole tree; the passes over rows have their vector loops already."""
+def blocks_of(
+    plan: Planner, chain: Chain, tiles: Sequence[TilePlan], rows: int, over: Sequence[Member]
+) -> SharedBlocks:
+    """The program: heads and blocks of rows that all parts share, one of these loops for the threads."""
+    tilings = [Tiling(plan.scop, g, t, plan.target) for g, t in zip((chain.first, chain.second), tiles, strict=True)]
+    first, second = (_product(t, rows, len(over) - 1) for t in tilings)
+    passes = Nest(tuple(m.name for m in over), (rows,))
+    near = tuple(Kept(a, None, "local", copy_in=False) for a in handed_on(plan.scop, chain_parts(plan, chain)))
+    packed = tuple(t.packed_panel("local") for t in tilings if t.plan.pack)
+    outputs = chain.first.contraction.outputs
+    sizes = [extent(chain.first.contraction.update, n) for n in outputs[: len(over)]]
+    sizes[-1] = None if sizes[-1] is None else -(-sizes[-1] // rows)
+    work = [t.operations() for t in tilings]
+    total = None if None in work else sum(n or 0.0 for n in work)
+    shared = shared_loop(sizes, total, plan.threads) if plan.threads > 1 else None
+    runs = tuple[LoopKind, ...]("parallel" if k == shared else "serial" for k in range(len(over)))
+    return SharedBlocks((first, passes, second), runs, near, packed)
 
-    def __init__(self, plan: Planner, chain: Chain, tiles: Sequence[TilePlan], rows: int) -> None:
-        super().__init__(plan, chain, rows)
-        groups = (chain.first, chain.second)
-        self.makers = [Maker(self.scop, g, t, plan.target, rows) for g, t in zip(groups, tiles, strict=True)]
 
-    def whole(self) -> Node:
-        first, last = (self.product(m) for m in self.makers)
-        domains = self.domains()
-        every = {n: d for part in domains for n, d in part.items()}
-        node = self.kept_near(self.in_sequence((first, self.passes(), last)), self.handed_on(domains), "local")
-        heads, block = self.blocks(every)
-        node = Band((block,), node)
-        for m in self.makers:
-            if m.plan.pack:
-                node = m.packed_panel(node, "local")
-        node = Band(heads, node) if heads else node
-        return self.in_place(node, every)
-
-    def handed_on(self, parts: Sequence[Mapping[str, isl.Set]]) -> list[str]:
-        """Local arrays that one part leaves for the next and nobody else reads."""
-        found = []
-        for name, array in self.scop.arrays.items():
-            using = users(self.scop, name)
-            within = using <= {n for p in parts for n in p}
-            if array.kind == "local" and within and sum(bool(using & set(p)) for p in parts) > 1:
-                found.append(name)
-        return found
-
-    def blocks(self, every: Mapping[str, isl.Set]) -> tuple[tuple[Member, ...], Member]:
-        """The loops over heads, and the one over blocks of rows; one of them for the threads."""
-        names = self.chain.first.contraction.outputs
-        sizes = [extent(self.chain.first.contraction.update, n) for n in names[: len(self.over)]]
-        sizes[-1] = None if sizes[-1] is None else -(-sizes[-1] // self.rows)
-        threads = self.plan.threads
-        shared = shared_loop(sizes, self.operations(), threads) if threads > 1 else None
-        loops = []
-        for k, schedule in enumerate(self.block_values(every)):
-            kind: LoopKind = "parallel" if k == shared else "serial"
-            loops.append(Member(f"{names[k]}.block", schedule, kind, None, coincident=True))
-        return tuple(loops[:-1]), loops[-1]
-
-    def operations(self) -> float | None:
-        """Multiplications and additions of both products; None when they depend on sizes."""
-        both = [m.operations() for m in self.makers]
-        return None if None in both else sum(n or 0.0 for n in both)
-
-    def product(self, maker: Maker) -> Node:
-        """One of the products for a block of rows: a panel of columns stays in L1 while the rows pass by."""
-        plan = maker.plan
-        assert plan.rows is not None
-        tiles = (
-            maker.member(f"{plan.columns}.out", plan.columns, (0, plan.tile.columns)),
-            maker.member(f"{plan.rows}.out", plan.rows, (self.rows, plan.tile.rows)),
-        )
-        return Band(tiles, maker.tile_in_registers())
-
-    def passes(self) -> Node:
-        """The nest over rows, for the rows of a block."""
-        row = self.over[-1]
-        inside = {n: pa.mod_val(isl.Val(self.rows)) for n, pa in row.schedule.items()}
-        return Band((Member(f"{row.name}.row", inside, "serial", None, coincident=True),), self.body)
+def _product(tiling: Tiling, rows: int, heads: int) -> TiledProduct:
+    """One of the products for a block of rows: a panel of columns stays in L1 while the rows pass by."""
+    plan = tiling.plan
+    assert plan.rows is not None
+    around = [Part(o) for o in tiling.group.contraction.outputs[:heads]]
+    outer = [*around, Part(plan.rows, 0), Part(plan.columns, 0), Part(plan.rows, 1)]
+    return tiling.product(outer, rows, tiling.register_tiles(outer[-1].place))

@@ -19,7 +19,7 @@ from polyc.poly.tree import Band, loop_names, walk
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.attention import attention
 from polyc.scheduler.strategies.blocking import block
-from polyc.scheduler.strategies.contractions.chain_tree import rows_of_chain
+from polyc.scheduler.strategies.contractions.chains import rows_of_chain
 from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.pairs import pairs

@@ -19,22 +19,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-import islpy as isl
-
 from polyc.poly.expr import Load, Var
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Filter, LoopKind, Member, Node, Promote, loop_dim, loop_names
-from polyc.poly.tree import Sequence as InOrder
+from polyc.poly.tree import LoopKind, Member, loop_dim
+from polyc.scheduler.programs.share_blocks import Nest, SharedBlocks, share_blocks
+from polyc.scheduler.programs.tile_product import Kept, Part, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from polyc.scheduler.strategies.contractions.tree import Maker
+from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.planner import Planner, first_loops
 from polyc.scheduler.strategies.sharing import shared_loop
 from polyc.scheduler.strategies.vectorising import vectorise
-from polyc.scheduler.transformations.guarding import renamed
-from polyc.scheduler.transformations.storage import buffer_name, users
+from polyc.scheduler.transformations.storage import users
 
 Dims = dict[str, dict[str, str]]
 
@@ -165,13 +163,15 @@ def _propose(plan: Planner, pair: Pair) -> None:
     for f in top_filters(plan)[pair.position : pair.first_at]:
         for loop in first_loops(f.child):
             vectorise(plan, loop)
-    tree = _Tree(plan, pair, (tiles[0], tiles[1])).whole()
+    nest = _blocks_of(plan, pair, (tiles[0], tiles[1]))
     blocks = prod(extent(pair.first.contraction.update, o) or 1 for o, _ in pair.blocks)
     what = f"one nest, {near} bytes of {pair.between} at a time"
-    if tree is not None and plan.attempt(subject, what, lambda s: s.set_order(tree), blocks=blocks, near_bytes=near):
+    if nest is not None and plan.attempt(
+        subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, nest)), blocks=blocks, near_bytes=near
+    ):
         plan.claimed |= set(top_filters(plan)[pair.position].domain)
         return
-    refusal = plan.schedule.notes[-1] if tree is not None else "what fills the first one's operand has other loops"
+    refusal = plan.schedule.notes[-1] if nest is not None else "what fills the first one's operand has other loops"
     plan.schedule = before
     plan.decline(subject, declined, refusal)
 
@@ -185,97 +185,55 @@ def _bytes_of_block(scop: Scop, pair: Pair) -> int | None:
     return prod(n or 0 for n in inside) * scop.arrays[pair.between].dtype.bytes
 
 
-class _Tree:
-    """Builds the tree; the nests that fill the first one's operand have their vector loops already."""
+def _blocks_of(plan: Planner, pair: Pair, tiles: tuple[TilePlan, TilePlan]) -> SharedBlocks | None:
+    """The program; None where the nests that fill the first one's operand have other loops outside."""
+    filling = _filling(plan, pair)
+    if filling is None:
+        return None
+    tilings = [Tiling(plan.scop, g, t, plan.target) for g, t in zip((pair.first, pair.second), tiles, strict=True)]
+    first = _tiled(tilings[0], [*(o for o, _ in pair.blocks), *pair.channels])
+    second = _tiled(tilings[1], [theirs for _, theirs in pair.blocks])
+    sizes = [extent(pair.first.contraction.update, o) for o, _ in pair.blocks]
+    work = [t.operations() for t in tilings]
+    total = None if None in work else sum(w or 0.0 for w in work)
+    shared = shared_loop(sizes, total, plan.threads) if plan.threads > 1 else None
+    runs = tuple[LoopKind, ...]("parallel" if k == shared else "serial" for k in range(len(pair.blocks)))
+    each = tuple[LoopKind, ...]("serial" for _ in (*pair.blocks, *pair.channels))
+    rows = SharedBlocks((*filling, first), each, (_in_between(pair.source),))
+    return SharedBlocks((rows, second), runs, (_in_between(pair.between),))
 
-    def __init__(self, plan: Planner, pair: Pair, tiles: tuple[TilePlan, TilePlan]) -> None:
-        self.plan, self.pair, self.scop = plan, pair, plan.scop
-        self.filters = top_filters(plan)
-        self.makers = [
-            Maker(plan.scop, g, t, plan.target) for g, t in zip((pair.first, pair.second), tiles, strict=True)
-        ]
 
-    def whole(self) -> Node | None:
-        """The tree with the pair as one part; None where the nests that fill have other loops outside."""
-        p = self.pair
-        filling = self.filling()
-        if filling is None:
+def _in_between(array: str) -> Kept:
+    return Kept(array, None, "heap", copy_in=False)
+
+
+def _filling(plan: Planner, pair: Pair) -> list[Nest] | None:
+    """The nests that fill the first one's operand, the loops that all share outermost."""
+    found = []
+    outputs = [*(o for o, _ in pair.blocks), *pair.channels]
+    for f in top_filters(plan)[pair.position : pair.first_at]:
+        heads = first_loops(f.child)
+        members = plan.nest(heads[0])[0] if len(heads) == 1 else []
+        outer = members[: len(outputs)]
+        if len(outer) < len(outputs) or any(m.kind != "serial" for m in outer):
             return None
-        shared = {o for o, _ in p.blocks} | set(p.channels)
-        depthwise = self.tiled(self.makers[0], shared)
-        depthwise = renamed(depthwise, {n for f in filling for n in loop_names(f.child)})
-        parts = (*filling, Filter(self.domain(p.first_at, p.second_at), depthwise))
-        node = self.kept(p.source, InOrder(parts))
-        both = self.domain(p.position, p.second_at)
-        node = Band(tuple(self.member(o, o, both) for o in p.channels), node)
-        product = self.tiled(self.makers[1], {theirs for _, theirs in p.blocks})
-        product = renamed(product, loop_names(node))
-        node = InOrder((Filter(both, node), Filter(self.domain(p.second_at, p.end), product)))
-        node = Band(self.block_members(), self.kept(p.between, node))
-        rest = [
-            *self.filters[: p.position],
-            Filter(self.domain(p.position, p.end), node),
-            *self.filters[p.end :],
-        ]
-        return rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
+        over = {o: m.name for o in outputs for m in outer if _runs_over(plan.scop, m, pair.dims, o)}
+        if sorted(over.values()) != sorted(m.name for m in outer):
+            return None
+        found.append(Nest(tuple(over[o] for o in outputs)))
+    return found
 
-    def domain(self, begin: int, end: int) -> dict[str, isl.Set]:
-        """The statements of some parts."""
-        return {n: d for f in self.filters[begin:end] for n, d in f.domain.items()}
 
-    def filling(self) -> list[Filter] | None:
-        """The nests that fill the first one's operand, without the loops that all share."""
-        p, found = self.pair, []
-        outputs = [*(o for o, _ in p.blocks), *p.channels]
-        for f in self.filters[p.position : p.first_at]:
-            heads = first_loops(f.child)
-            members, body = self.plan.nest(heads[0]) if len(heads) == 1 else ([], f.child)
-            outer, inner = members[: len(outputs)], members[len(outputs) :]
-            if len(outer) < len(outputs) or any(m.kind != "serial" for m in outer):
-                return None
-            over = [{o for o in outputs if self._runs_over(m, o, f)} for m in outer]
-            if sorted(map(sorted, over)) != sorted([o] for o in outputs):
-                return None
-            found.append(Filter(f.domain, Band(tuple(inner), body) if inner else body))
-        return found
+def _runs_over(scop: Scop, m: Member, dims: Dims, output: str) -> bool:
+    """Whether a loop of a nest that fills is the one that stands for an output loop of the first contraction."""
+    stmts = [scop.statements[n] for n in m.schedule]
+    return all(
+        m.schedule[s.name].plain_is_equal(loop_dim(s.domain, s.iters.index(dims[s.name][output]))) for s in stmts
+    )
 
-    def _runs_over(self, m: Member, output: str, f: Filter) -> bool:
-        """Whether a loop of a nest that fills is the one that stands for an output loop of the first contraction."""
-        return all(m.schedule[s].plain_is_equal(self.value(s, output)) for s in f.domain)
 
-    def value(self, stmt: str, output: str) -> isl.PwAff:
-        """The value of an output loop of the first contraction (or of its partner in the second) for a statement."""
-        s, p = self.scop.statements[stmt], self.pair
-        if stmt in p.first.iters:
-            own = p.first.iters[stmt][output]
-        elif stmt in p.second.iters:
-            own = p.second.iters[stmt][dict(p.blocks)[output]]
-        else:
-            own = p.dims[stmt][output]
-        return loop_dim(s.domain, s.iters.index(own))
-
-    def member(self, name: str, output: str, stmts: Iterable[str], kind: LoopKind = "serial") -> Member:
-        return Member(f"{name}.block", {s: self.value(s, output) for s in stmts}, kind, None, coincident=True)
-
-    def block_members(self) -> tuple[Member, ...]:
-        """The loops that all share; one of them for the threads."""
-        p, threads = self.pair, self.plan.threads
-        sizes = [extent(p.first.contraction.update, o) for o, _ in p.blocks]
-        work = [m.operations() for m in self.makers]
-        total = None if None in work else sum(w or 0.0 for w in work)
-        shared = shared_loop(sizes, total, threads) if threads > 1 else None
-        every = self.domain(p.position, p.end)
-        return tuple(
-            self.member(o, o, every, "parallel" if k == shared else "serial") for k, (o, _) in enumerate(p.blocks)
-        )
-
-    def tiled(self, maker: Maker, shared: set[str]) -> Node:
-        """A contraction's register tiles in the loops that are its own."""
-        members, _ = maker.outer_members(self.plan.target, 1)
-        own = tuple(m for m in members if m.name not in shared)
-        node = maker.tile_in_registers()
-        return Band(own, node) if own else node
-
-    def kept(self, array: str, node: Node) -> Node:
-        """The node with a buffer of its own for the array, of which nothing is copied in or out."""
-        return Promote(array, buffer_name(self.scop, self.plan.tree, array), "heap", node, None, False, False)
+def _tiled(tiling: Tiling, shared: Sequence[str]) -> TiledProduct:
+    """A contraction's register tiles in the loops that are its own, inside those that others share."""
+    parts, _, block = tiling.outer(1)
+    outer = [*map(Part, shared), *(p for p in parts if p.loop not in shared)]
+    return tiling.product(outer, block, tiling.register_tiles(outer[-1].place))

@@ -268,8 +268,6 @@ def promote(
     used = [touches(s, array) for s in below]
     if not any(r or w for r, w in used):
         raise ScheduleError(f"array '{array}' is not used inside loop '{at}'")
-    if promoted_below(spot.band, array) or any(isinstance(n, Promote) and n.array == array for n, _ in spot.path):
-        raise ScheduleError(f"array '{array}' is promoted already")
     check_affine(below, array)
     place = _around(spot) if around else Place(spot.path, spot.band, spot.index + 1)
     check_bounded(scop, below, array, place.loops())

@@ -10,7 +10,7 @@ from polyc.emit import targets
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.tree import Band, walk
 from polyc.scheduler.strategies.auto import automatic, marked
-from polyc.scheduler.strategies.contractions.tree import _even_block
+from polyc.scheduler.strategies.contractions.tiling import _even_block
 from polyc.scheduler.strategies.sharing import balance, shared_loop
 
 M, N, K = dims("M N K")

@@ -406,7 +406,6 @@ NONSENSE = [
     (lambda s: s.parallel("i").parallel("j"), "loop 'j' cannot be parallel: loop 'i' of the nest is already"),
     (lambda s: s.promote("Z", "i"), "no array 'Z': the arrays are A, B, C"),
     (lambda s: s.promote("A", "i", "disk"), "no memory space 'disk': the spaces are register, local, shared, heap"),
-    (lambda s: s.promote("A", "j").promote("A", "i"), "array 'A' is promoted already"),
     (lambda s: s.contract("C"), "array 'C' is not local: only local arrays can be contracted"),
     (lambda s: s.index_split("i", "M * N"), "'M * N' is no affine expression of the sizes (sizes: M, N, K)"),
     (lambda s: s.index_split("i", "Q"), "'Q' is no affine expression of the sizes (sizes: M, N, K)"),

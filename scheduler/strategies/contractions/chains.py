@@ -6,14 +6,22 @@ contraction that has what they wrote as an operand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from polyc.poly.expr import loads
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import Operand
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.joining import try_join
 from polyc.scheduler.strategies.planner import Plan, first_loops
+from polyc.scheduler.transformations.storage import users
+
+P = TypeVar("P", bound=Plan)
+CHAIN_OPERATIONS = 20_000_000  # of isl, to find out whether a chain becomes one nest
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,45 @@ def find_chain(plan: Plan, position: int) -> Chain | None:
     left = row_operand(chain.second).load.array
     local = scop.arrays[chain.scores].kind == scop.arrays[left].kind == "local"
     return chain if local and reads and left in {s.array for s in between} else None
+
+
+def each_chain(plan: P, propose: Callable[[P, Chain], None]) -> None:
+    """`propose` every chain of the outermost sequence, as it is when its turn comes."""
+    position = 0
+    while position < len(top_filters(plan)):
+        chain = find_chain(plan, position)
+        if chain is not None:
+            propose(plan, chain)
+        position += 1
+
+
+def rows_of_chain(plan: P, strategy: Callable[[P], None]) -> tuple[int | None, str]:
+    """Rows at a time in the first chain that `strategy` makes one nest; None where there are none, and why."""
+    why = "they are no chain of two products with passes over rows between them"
+    try:
+        with quota(CHAIN_OPERATIONS):
+            strategy(plan)
+    except QuotaExceeded as error:
+        return None, str(error)
+    for d in plan.schedule.decisions:
+        if "rows" in d.figures and d.outcome == "done":
+            return int(d.figures["rows"]), ""
+        why = d.reason or why
+    return None, why
+
+
+def chain_parts(plan: Plan, chain: Chain) -> list[set[str]]:
+    """The statements of the three parts."""
+    filters = top_filters(plan)
+    bounds = ((chain.position, chain.middle), (chain.middle, chain.last), (chain.last, chain.end))
+    return [{n for f in filters[low:high] for n in f.domain} for low, high in bounds]
+
+
+def handed_on(scop: Scop, parts: list[set[str]]) -> list[str]:
+    """Local arrays that one part leaves for the next and nobody else reads."""
+    every = set().union(*parts)
+    local = [n for n, a in scop.arrays.items() if a.kind == "local" and users(scop, n) <= every]
+    return [n for n in local if sum(bool(users(scop, n) & p) for p in parts) > 1]
 
 
 def with_rows_joined(plan: Plan, chain: Chain) -> Chain:

@@ -119,3 +119,17 @@ def used_outside(scop: Scop, group: Group, array: str) -> bool:
         for s in scop.statements.values()
         if s.name not in inside
     )
+
+
+def tile_is_filled(group: Group, array: str) -> bool:
+    """Whether a tile of the array begins with what was there: nothing initialises it, or `D *= beta` does."""
+    first = group.statements()[0]
+    reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
+    return array == group.contraction.update.array and (not group.before or reads_old)
+
+
+def written_arrays(scop: Scop, group: Group) -> list[str]:
+    """The result, and the local arrays that the statements after the update write."""
+    update = group.contraction.update.array
+    arrays = dict.fromkeys([update, *(s.array for s in group.after)])
+    return [a for a in arrays if scop.arrays[a].kind == "local" or a == update]

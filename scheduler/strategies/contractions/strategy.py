@@ -16,7 +16,7 @@ from polyc.scheduler.strategies.contractions.group import Group, examine_nests
 from polyc.scheduler.strategies.contractions.levels import tile_levels
 from polyc.scheduler.strategies.contractions.recognise import Contraction, why_no_contraction
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from polyc.scheduler.strategies.contractions.tree import Maker, tiled_product
+from polyc.scheduler.strategies.contractions.tiling import Tiling, tiled_product
 from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named
 
@@ -75,7 +75,7 @@ def _propose(plan: Planner, group: Group, choose: Choose) -> None:
         return
     group = replace(group, contraction=tile.contraction)  # which operand moves what is part of the choice
     product = tiled_product(plan.scop, group, tile, plan.target, plan.threads)
-    block = Maker(plan.scop, group, tile, plan.target).row_block(plan.target, plan.threads)
+    block = Tiling(plan.scop, group, tile, plan.target).row_block(plan.threads)
     levels = tile_levels(plan.scop, tile, plan.target, block)
     if plan.attempt(
         f"contraction {update.name}", _describe(group, tile, levels), arranged(product), **_figures(tile, levels),

@@ -15,21 +15,21 @@ rescaled, and a row of scores must fit in shared memory; where it does not, or w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from math import prod
 
-import islpy as isl
-
-from polyc.poly.tree import Band, GpuAxis, Member, Node, loop_names
-from polyc.scheduler.strategies.contractions.chain_tree import ChainTree, each_chain
-from polyc.scheduler.strategies.contractions.chains import Chain, operands, with_rows_joined
+from polyc.poly.scop import Scop
+from polyc.poly.tree import GpuAxis, LoopKind, Member
+from polyc.scheduler.programs.share_blocks import Nest, SharedBlocks, share_blocks
+from polyc.scheduler.programs.tile_product import Kept, Part
+from polyc.scheduler.strategies.contractions.chains import Chain, chain_parts, each_chain, operands, with_rows_joined
 from polyc.scheduler.strategies.contractions.group import Group, used_outside
 from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.gpu.attention_cost import moved
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.rows import SHUFFLES, spread
-from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, Maker, TiledContraction
+from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, TiledContraction, Tiling
 from polyc.scheduler.strategies.planner import first_loops, is_flat
 from polyc.scheduler.transformations.storage import users
 
@@ -40,14 +40,14 @@ RESERVED = 20 * 1024  # bytes of shared memory for panels and what belongs to ro
 OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
 
 
-class _Within(Maker):
-    """The tree of a contraction inside a block: a serial loop over tiles of columns."""
+class _Within(Tiling):
+    """A contraction inside a block that others share: a serial loop over tiles of columns."""
 
     near: frozenset[str] = frozenset()  # arrays that are in shared memory already
 
-    def blocks(self) -> list[Member]:
-        columns = self.chosen.columns
-        return [self.member(f"{columns}.out", columns, (0, self.tile.columns))]
+    def blocks(self) -> list[Part]:
+        heads = self.group.contraction.outputs[:-2]
+        return [*map(Part, heads), Part(self.chosen.rows), Part(self.chosen.columns)]
 
     def panelled(self) -> list[Operand]:
         return [op for op in super().panelled() if op.load.array not in self.near]
@@ -77,9 +77,9 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
     done = done and len(chain.second.contraction.outputs) == rank + 1
     inner = [plan.nest(name) for name in first_loops(body)] if done else []
     if done and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
-        tree = _Tree(plan, chain, rows).whole()
+        blocks = _blocks_of(plan, chain, rows, over)
         what = f"one kernel, {rows} rows of {chain.scores} for a block of {ACROSS} x {ACROSS} threads"
-        done = plan.attempt(subject, what, lambda s: s.set_order(tree), rows=rows)
+        done = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, blocks)), rows=rows)
     if done:
         plan.claimed |= set(top_filters(plan)[chain.position].domain)
     else:
@@ -117,60 +117,34 @@ def _columns(group: Group) -> int:
     return ACROSS * LANES * (2 if width is None or width > ACROSS * LANES else 1)
 
 
-class _Tree(ChainTree[GpuPlan]):
-    """Builds the whole tree; the reductions over rows are spread over threads already."""
+def _blocks_of(plan: GpuPlan, chain: Chain, rows: int, over: Sequence[Member]) -> SharedBlocks:
+    """The program; the reductions over rows are spread over threads already."""
+    parts = chain_parts(plan, chain)
+    near = frozenset(plan.scop.statements[n].array for n in parts[1])
+    first = _within(plan.scop, chain.first, rows, frozenset()).product()
+    second = _within(plan.scop, chain.second, rows, near).product()
+    again: tuple[LoopKind, ...] = ("serial",) if rows > ACROSS else ()
+    cuts = (rows, ACROSS) if rows > ACROSS else (rows,)
+    passes = Nest(tuple(m.name for m in over), cuts, ("serial", *again, "thread.y"))
+    every = set().union(*parts)
+    local = [n for n, a in plan.scop.arrays.items() if a.kind == "local" and users(plan.scop, n)]
+    kept = [n for n in local if users(plan.scop, n) <= every and not _in_registers(plan.scop, chain, n)]
+    axes: tuple[LoopKind, ...] = (*OTHER_AXES[: len(over) - 1][::-1], "block.x")
+    return SharedBlocks((first, passes, second), axes, tuple(Kept(n, None, "shared", copy_in=False) for n in kept))
 
-    def whole(self) -> Node:
-        near = frozenset(a for s in self.middle.domain for a in [self.scop.statements[s].array])
-        first, last = self.contraction(self.chain.first, frozenset()), self.contraction(self.chain.second, near)
-        every = {n: d for part in self.domains() for n, d in part.items()}
-        local = [n for n, a in self.scop.arrays.items() if a.kind == "local" and users(self.scop, n)]
-        kept = [n for n in local if users(self.scop, n) <= set(every) and not self.in_registers(n)]
-        node = self.kept_near(self.in_sequence((first, self.passes(), last)), kept, "shared")
-        return self.in_place(Band(tuple(self.blocks(every)), node), every)
 
-    def in_registers(self, array: str) -> bool:
-        """Whether an array lives in the tile of one of the contractions alone."""
-        for g in (self.chain.first, self.chain.second):
-            if array in {s.array for s in g.statements()} and not used_outside(self.scop, g, array):
-                return True
-        return False
+def _within(scop: Scop, group: Group, rows: int, near: frozenset[str]) -> _Within:
+    """One of the contractions for a block of rows."""
+    c = group.contraction
+    left, right = operands(group)
+    columns = _columns(group)
+    tile = BlockTile(rows, columns, DEPTH, rows // ACROSS, columns // ACROSS)
+    tiling = _Within(scop, TiledContraction(group, left, right, c.outputs[-2], c.outputs[-1], c.inner[0], tile))
+    tiling.near = near
+    return tiling
 
-    # ---- loops over blocks ----
 
-    def blocks(self, every: Mapping[str, isl.Set]) -> list[Member]:
-        count = len(self.over)
-        names = self.chain.first.contraction.outputs
-        taken = {n for f in self.filters for n in loop_names(f.child)}
-        out = []
-        for k, schedule in enumerate(self.block_values(every)):
-            name = f"{names[k]}.block"
-            assert name not in taken
-            axis: GpuAxis = "block.x" if k == count - 1 else OTHER_AXES[count - 2 - k]
-            out.append(Member(name, schedule, axis, None, coincident=True))
-        return out
-
-    # ---- the three parts ----
-
-    def contraction(self, group: Group, near: frozenset[str]) -> Node:
-        c = group.contraction
-        left, right = operands(group)
-        columns = _columns(group)
-        tile = BlockTile(self.rows, columns, DEPTH, self.rows // ACROSS, columns // ACROSS)
-        maker = _Within(self.scop, TiledContraction(group, left, right, c.outputs[-2], c.outputs[-1], c.inner[0], tile))
-        maker.near = near
-        return maker.tree()
-
-    def passes(self) -> Node:
-        """The nest over rows: rows of threads take neighbouring ones, then the next ones."""
-        row = self.over[-1]
-
-        def member(name: str, modulo: int, by: int, kind: str) -> Member:
-            schedule = {}
-            for n, pa in row.schedule.items():
-                inside = pa.mod_val(isl.Val(modulo))
-                schedule[n] = inside.scale_down_val(isl.Val(by)).floor() if by > 1 else inside
-            return Member(name, schedule, kind, None, coincident=True)  # type: ignore[arg-type]
-
-        again = [member(f"{row.name}.again", self.rows, ACROSS, "serial")] if self.rows > ACROSS else []
-        return Band((*again, member(f"{row.name}.row", ACROSS, 1, "thread.y")), self.body)
+def _in_registers(scop: Scop, chain: Chain, array: str) -> bool:
+    """Whether an array lives in the tile of one of the contractions alone."""
+    groups = (g for g in (chain.first, chain.second) if array in {s.array for s in g.statements()})
+    return any(not used_outside(scop, g, array) for g in groups)

@@ -11,7 +11,7 @@ from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.contractions.chain_tree import rows_of_chain
+from polyc.scheduler.strategies.contractions.chains import rows_of_chain
 from polyc.scheduler.strategies.gpu.attention import attention
 from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
 from polyc.scheduler.strategies.gpu.kept import hold_rows

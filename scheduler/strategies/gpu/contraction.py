@@ -20,26 +20,22 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import islpy as isl
-
 from polyc.poly.expr import Var
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
-from polyc.poly.tree import Filter, Node
-from polyc.poly.tree import Sequence as InOrder
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import Contraction, extent
-from polyc.scheduler.strategies.contractions.strategy import top_filters
+from polyc.scheduler.strategies.contractions.strategy import arranged, top_filters
 from polyc.scheduler.strategies.gpu.convolution import (
     PIXEL_THREADS,
     ROW_THREADS,
     Convolution,
-    ConvolutionMaker,
+    ConvolutionTiling,
     convolution,
 )
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
-from polyc.scheduler.strategies.gpu.tensor import TensorMaker, tensor_tile
-from polyc.scheduler.strategies.gpu.tiles import UNKNOWN, BlockTile, Maker, TiledContraction
+from polyc.scheduler.strategies.gpu.tensor import TensorTiling, tensor_tile
+from polyc.scheduler.strategies.gpu.tiles import UNKNOWN, BlockTile, TiledContraction, Tiling
 
 OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate
 SMALLEST = 8  # iterations below which a dimension is not worth a tile
@@ -49,28 +45,24 @@ TILES = (BlockTile(128, 128, 8, 8, 8), BlockTile(64, 64, 16, 4, 4), BlockTile(32
 
 
 def gpu_contractions(plan: GpuPlan) -> None:
-    """Replace the top-level nests that hold a contraction (and the pointwise nests after it)."""
+    """Tile the top-level nests that hold a contraction (and the pointwise nests after it)."""
     position = 0
     while position < len(top_filters(plan)):
-        filters = top_filters(plan)
-        found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
+        found = group_nests(plan.scop, [list(f.domain) for f in top_filters(plan)], position)
         if found is not None:
-            _propose(plan, found[0], position, found[1])
+            _propose(plan, found[0])
         position += 1
 
 
-def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
+def _propose(plan: GpuPlan, group: Group) -> None:
     update = group.contraction.update
     windowed = convolution(plan.scop, group, plan.target)
-    if windowed is not None and _replaced(
-        plan, position, taken, ConvolutionMaker(plan.scop, windowed).tree(), _convolved(windowed), {}
-    ):
+    if windowed is not None and _tiled(plan, ConvolutionTiling(plan.scop, windowed), _convolved(windowed), {}):
         return
     chosen = choose(plan.scop, group, plan.target)
     if isinstance(chosen, str):
         plan.decline(f"contraction {update.name}", "no block tile", chosen)
         return
-    subtree = (TensorMaker if chosen.tile.tensor else Maker)(plan.scop, chosen).tree()
     t = chosen.tile
     text = (
         f"contraction {update.name}: block tile {t.rows} ({chosen.rows}) x {t.columns} ({chosen.columns}) x {t.depth} "
@@ -78,22 +70,15 @@ def _propose(plan: GpuPlan, group: Group, position: int, taken: int) -> None:
         + (" by tensor cores" if t.tensor else "")
     )
     figures: dict[str, Any] = {"threads": t.threads, "rows": t.rows, "columns": t.columns, "depth": t.depth}
-    _replaced(plan, position, taken, subtree, text, figures)
+    _tiled(plan, (TensorTiling if t.tensor else Tiling)(plan.scop, chosen), text, figures)
 
 
-def _replaced(plan: GpuPlan, position: int, taken: int, subtree: Node, text: str, figures: dict[str, Any]) -> bool:
-    """Take the tree for the nests of a contraction; whether it was accepted."""
-    filters = top_filters(plan)
-    domain: dict[str, isl.Set] = {}
-    for f in filters[position : position + taken]:
-        domain.update(f.domain)
-    rest = [*filters[:position], Filter(domain, subtree), *filters[position + taken :]]
-    tree: Node = rest[0].child if len(rest) == 1 else InOrder(tuple(rest))
-    found = group_nests(plan.scop, [list(f.domain) for f in filters], position)
-    assert found is not None
-    done = plan.attempt(f"contraction {found[0].contraction.update.name}", text, lambda s: s.set_order(tree), **figures)
+def _tiled(plan: GpuPlan, tiling: Tiling, text: str, figures: dict[str, Any]) -> bool:
+    """Tile the nests of a contraction; whether it was accepted."""
+    product = tiling.product()
+    done = plan.attempt(f"contraction {product.update}", text, arranged(product), **figures)
     if done:
-        plan.claimed |= set(domain)
+        plan.claimed |= set(product.statements)
     return done
 
 

@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from polyc.poly.expr import Var, loads
+from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import GpuTarget
-from polyc.poly.tree import Band, GpuAxis, Leaf, LoopKind, Member, Node, Promote
-from polyc.scheduler.strategies.contractions.group import Group, used_outside
+from polyc.poly.tree import GpuAxis, Layout, LoopKind
+from polyc.scheduler.programs.tile_product import Part
+from polyc.scheduler.strategies.contractions.group import Group
 from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from polyc.scheduler.strategies.gpu.tiles import BlockTile, Maker, TiledContraction
+from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
 
 PIXEL_THREADS = 16
 ROW_THREADS = 8
@@ -143,8 +144,8 @@ def _bytes(c: Contraction, image: Operand, weights: Operand, tile: PixelTile, si
     return total
 
 
-class ConvolutionMaker(Maker):
-    """Builds the tree of one convolution."""
+class ConvolutionTiling(Tiling):
+    """The loops and buffers of one convolution: a thread's pixels along the width lie `across` apart."""
 
     def __init__(self, scop: Scop, found: Convolution) -> None:
         t = found.tile
@@ -155,7 +156,14 @@ class ConvolutionMaker(Maker):
         )
         self.found, self.pixels = found, t
 
-    def blocks(self) -> list[Member]:
+    def cuts(self) -> dict[str, tuple[int, ...]]:
+        f, t = self.found, self.pixels
+        high, wide = t.size
+        return {
+            f.channels: (t.rows, t.channels), f.height: (high, t.high), f.width: (wide, t.across), f.depth: (t.depth,),
+        }  # fmt: skip
+
+    def blocks(self) -> list[Part]:
         c, (high, wide) = self.group.contraction, self.pixels.size
         f = self.found
         sizes = {f.channels: self.tile.rows, f.height: high, f.width: wide}
@@ -163,37 +171,17 @@ class ConvolutionMaker(Maker):
         bound = [o for o in c.outputs if o in loops[-len(AXES) :]]  # those with most iterations, in order
         kinds: dict[str, LoopKind] = dict(zip(bound[::-1], AXES))
         order = [*bound, *(o for o in c.outputs if o not in bound)]
-        return [
-            self.member(f"{o}.out" if o in sizes else o, o, (0, sizes.get(o, 1)), kinds.get(o, "serial")) for o in order
-        ]
+        return [Part(o, 0, kinds.get(o, "serial")) for o in order]
 
-    def threads(self) -> list[Member]:
-        f, t = self.found, self.pixels
-        return [
-            self.member(f"{f.channels}.thread", f.channels, (t.rows, t.channels), "thread.z"),
-            self.member(f"{f.height}.thread", f.height, (t.size[0], t.high), "thread.y"),
-            self.member(f"{f.width}.thread", f.width, (t.across, 1), "thread.x"),
-        ]
+    def threads(self) -> list[Part]:
+        f = self.found
+        return [Part(f.channels, 1, "thread.z"), Part(f.height, 1, "thread.y"), Part(f.width, 2, "thread.x")]
 
-    def points(self, stmt: Statement) -> Band:
-        f, t = self.found, self.pixels
-        cuts = {
-            f"{f.channels}.in": (f.channels, (t.channels, 1)),
-            f"{f.height}.in": (f.height, (t.high, 1)),
-            f"{f.width}.part": (f.width, (t.size[1], t.across)),
-        }
-        members = [self.member(f"{n}@{stmt.name}", o, cut, "unroll", None, stmt) for n, (o, cut) in cuts.items()]
-        return Band(tuple(members), Leaf(), permutable=True)
+    def points(self) -> list[Part]:
+        f = self.found
+        return [Part(f.channels, 2, "unroll"), Part(f.height, 2, "unroll"), Part(f.width, 1, "unroll")]
 
-    def in_registers(self, array: str, node: Node) -> Node:
-        """The thread's tile, its columns the parts that lie `across` pixels apart."""
-        stmt = next(s for s in self.group.statements() if s.array == array)
-        own = self.group.iters[stmt.name][self.found.width]
-        lanes = next(k for k, e in enumerate(stmt.index) if e == Var(own))
-        layout = (*((k, 1, 0) for k in range(len(stmt.index)) if k != lanes), (lanes, self.pixels.across, 0))
-        first = self.group.statements()[0]
-        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
-        copy_in = array == self.update.array and (not self.group.before or reads_old)
-        return Promote(
-            array, f"{array}_tile", "register", node, layout, copy_in, used_outside(self.scop, self.group, array)
-        )
+    def tile_layout(self, stmt: Statement) -> Layout:
+        """The columns are the parts that lie `across` pixels apart."""
+        lanes = self.dimension(stmt, self.found.width)
+        return (*((k, 1, 0) for k in range(len(stmt.index)) if k != lanes), (lanes, self.pixels.across, 0))

@@ -8,13 +8,13 @@ computes which element, and `polyc.emit.gpu.tensor` finds the instruction in the
 
 from __future__ import annotations
 
-from polyc.poly.expr import Var, loads
+from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import TF32, GpuTarget, mma_feature
-from polyc.poly.tree import Band, Layout, Leaf, Member, Node, Promote
-from polyc.scheduler.strategies.contractions.group import used_outside
+from polyc.poly.tree import Layout
+from polyc.scheduler.programs.tile_product import Kept, Part
 from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent
-from polyc.scheduler.strategies.gpu.tiles import BlockTile, Maker
+from polyc.scheduler.strategies.gpu.tiles import BlockTile, Tiling
 
 SHAPE = "mma.m16n8k16"  # the feature of a target
 WARP_ROWS, WARPS = 32, 4
@@ -40,38 +40,36 @@ def tensor_tile(scop: Scop, c: Contraction, rows: str, columns: str, depth: str,
     return BlockTile(WARP_ROWS * WARPS, 64, deep, 16, 4, tensor=True)
 
 
-class TensorMaker(Maker):
-    """Builds the tree of one contraction."""
+class TensorTiling(Tiling):
+    """The loops and buffers of one contraction on tensor cores.
 
-    def threads(self) -> list[Member]:
-        rows, columns = self.chosen.rows, self.chosen.columns
-        return [
-            self.member(f"{rows}.warp", rows, (WARP_ROWS * WARPS, WARP_ROWS), "thread.z"),
-            self.member(f"{rows}.thread", rows, (8, 1), "thread.y"),
-            self.member(f"{columns}.thread", columns, (8, 2), "thread.x"),
-        ]
+    Rows are cut into blocks, warps, products of 16, halves of 8 and threads; columns into blocks, products of 8, pairs.
+    """
 
-    def points(self, stmt: Statement) -> Band:
-        return Band(tuple(self.places(stmt)), Leaf(), permutable=True)
-
-    def places(self, stmt: Statement) -> list[Member]:
-        """The loops over a thread's results."""
-        rows, columns = self.chosen.rows, self.chosen.columns
-        cuts = {
-            f"{rows}.tile": (rows, (WARP_ROWS, 16)),
-            f"{columns}.tile": (columns, (self.tile.columns, 8)),
-            f"{rows}.half": (rows, (16, 8)),
-            f"{columns}.in": (columns, (2, 1)),
+    def cuts(self) -> dict[str, tuple[int, ...]]:
+        deep = self.tile.depth
+        return {
+            self.chosen.rows: (WARP_ROWS * WARPS, WARP_ROWS, 16, 8),
+            self.chosen.columns: (self.tile.columns, 8, 2),
+            self.chosen.depth: (deep, 16) if deep > 16 else (deep,),
         }
-        return [self.member(f"{n}@{stmt.name}", o, cut, "unroll", None, stmt) for n, (o, cut) in cuts.items()]
 
-    def inside_panels(self, node: Node) -> Node:
-        """The products of one panel, each of 16 elements of the reduction."""
-        update, depth = self.update, self.chosen.depth
-        cut = self.tile.depth
-        step = [self.reduction_member(f"{depth}.step", depth, (cut, 16))] if cut > 16 else []
-        lane = self.reduction_member(f"{depth}.in", depth, (16, 1))
-        return Band((*step, *self.places(update), lane), Leaf(), permutable=True)
+    def threads(self) -> list[Part]:
+        rows, columns = self.chosen.rows, self.chosen.columns
+        return [Part(rows, 1, "thread.z"), Part(rows, 4, "thread.y"), Part(columns, 2, "thread.x")]
+
+    def points(self) -> list[Part]:
+        rows, columns = self.chosen.rows, self.chosen.columns
+        return [Part(o, level, "unroll") for o, level in ((rows, 2), (columns, 1), (rows, 3), (columns, 3))]
+
+    def inner(self) -> list[Part]:
+        """Panels; in each products, of 16 elements of the reduction."""
+        depth = self.chosen.depth
+        step, last = ([Part(depth, 1)], 2) if self.tile.depth > 16 else ([], 1)
+        return [Part(depth), *step, *self.points(), Part(depth, last)]
+
+    def panels(self) -> list[Kept]:
+        return [self.panel(op) for op in self.panelled()]
 
     def panel_layout(self, operand: Operand) -> Layout | None:
         """Rows of the left panel run along the reduction, of the right one across it."""
@@ -81,15 +79,7 @@ class TensorMaker(Maker):
         order = [d for d in range(len(operand.load.index)) if d not in last] + last
         return None if order == sorted(order) else tuple((d, 1, 0) for d in order)
 
-    def in_registers(self, array: str, node: Node) -> Node:
-        stmt = next(s for s in self.group.statements() if s.array == array)
-        names = self.group.iters[stmt.name]
-        r, c = (stmt.index.index(Var(names[o])) for o in (self.chosen.rows, self.chosen.columns))
+    def tile_layout(self, stmt: Statement) -> Layout:
+        r, c = (self.dimension(stmt, o) for o in (self.chosen.rows, self.chosen.columns))
         rest = [(k, 1, 0) for k in range(len(stmt.index)) if k not in (r, c)]
-        layout = (*rest, (r, 16, 0), (c, 8, 0), (r, 8, 2), (c, 1, 2))
-        first = self.group.statements()[0]
-        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
-        copy_in = array == self.update.array and (not self.group.before or reads_old)
-        return Promote(
-            array, f"{array}_tile", "register", node, layout, copy_in, used_outside(self.scop, self.group, array)
-        )
+        return (*rest, (r, 16, 0), (c, 8, 0), (r, 8, 2), (c, 1, 2))

@@ -1,16 +1,14 @@
-"""Tiles of contractions on a GPU, and the trees that are made of them."""
+"""Tiles of contractions on a GPU, and the schedule programs that make them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import islpy as isl
-
-from polyc.poly.expr import Var, loads
+from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Filter, Layout, Leaf, LoopKind, Member, Node, Promote, loop_dim
-from polyc.poly.tree import Sequence as InOrder
-from polyc.scheduler.strategies.contractions.group import Group, used_outside
+from polyc.poly.tree import Layout
+from polyc.scheduler.programs.tile_product import Kept, Part, Place, TiledProduct
+from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
 from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 
 LANES = 4  # neighbouring columns of a thread: one 16-byte access
@@ -48,103 +46,80 @@ class TiledContraction:
     tile: BlockTile
 
 
-class Maker:
-    """Builds the tree of one contraction."""
+class Tiling:
+    """The loops and buffers of one contraction: the parameters of `tile_product`.
+
+    A block's tile is cut into those of its threads; a thread's columns are parts of LANES neighbours, `across` apart.
+    """
 
     def __init__(self, scop: Scop, chosen: TiledContraction) -> None:
         self.scop, self.chosen = scop, chosen
         self.group, self.tile = chosen.group, chosen.tile
         self.update = chosen.group.contraction.update
+        self.across = self.tile.columns // self.tile.thread_columns * LANES
+        self.parted = self.tile.thread_columns > LANES
 
-    def tree(self) -> Node:
-        """Without the Filter."""
-        node = self.parts()
-        written = [self.update.array, *(s.array for s in self.group.after)]
-        for array in dict.fromkeys(written):
-            if self.scop.arrays[array].kind == "local" or array == self.update.array:
-                node = self.in_registers(array, node)
-        return Band(tuple(self.blocks()), Band(tuple(self.threads()), node))
+    def product(self) -> TiledProduct:
+        """The program."""
+        outer = (*self.blocks(), *self.threads())
+        tiles = [self.register_tile(a, outer[-1].place) for a in written_arrays(self.scop, self.group)]
+        return TiledProduct(
+            tuple(s.name for s in self.group.statements()), self.update.name, self.group.iters, self.cuts(), outer,
+            tuple(self.points()), tuple(self.inner()), (*self.panels(), *tiles),
+        )  # fmt: skip
 
-    def blocks(self) -> list[Member]:
+    def cuts(self) -> dict[str, tuple[int, ...]]:
+        """Iterations of the blocks, of the blocks in these, ..., of each loop that is cut."""
+        tile = self.tile
+        columns = (tile.columns, self.across, LANES) if self.parted else (tile.columns, LANES)
+        rows = (tile.rows, tile.thread_rows)
+        return {self.chosen.rows: rows, self.chosen.columns: columns, self.chosen.depth: (tile.depth,)}
+
+    def blocks(self) -> list[Part]:
         """Loops over blocks, the other outputs outermost; of those only one has an axis left."""
-        c, tile = self.group.contraction, self.tile
+        c = self.group.contraction
         others = [o for o in c.outputs if o not in (self.chosen.rows, self.chosen.columns)]
         longest = max(others, key=lambda o: extent(c.update, o) or UNKNOWN, default=None)
-        out = [self.member(o, o, (0, 1), "block.z" if o == longest else "serial") for o in others]
-        out.sort(key=lambda m: m.kind != "block.z")
-        out.append(self.member(f"{self.chosen.rows}.out", self.chosen.rows, (0, tile.rows), "block.y"))
-        out.append(self.member(f"{self.chosen.columns}.out", self.chosen.columns, (0, tile.columns), "block.x"))
-        return out
+        out = [Part(o, 0, "block.z" if o == longest else "serial") for o in others]
+        out.sort(key=lambda p: p.run != "block.z")
+        return [*out, Part(self.chosen.rows, 0, "block.y"), Part(self.chosen.columns, 0, "block.x")]
 
-    def threads(self) -> list[Member]:
-        tile = self.tile
-        across = tile.columns // tile.thread_columns * LANES
+    def threads(self) -> list[Part]:
+        """Loops over the threads of a block."""
         return [
-            self.member(f"{self.chosen.rows}.thread", self.chosen.rows, (tile.rows, tile.thread_rows), "thread.y"),
-            self.member(f"{self.chosen.columns}.thread", self.chosen.columns, (across, LANES), "thread.x"),
+            Part(self.chosen.rows, 1, "thread.y"),
+            Part(self.chosen.columns, 2 if self.parted else 1, "thread.x"),
         ]
 
-    def member(self, name: str, output: str, cut: tuple[int, int], kind: LoopKind = "serial",
-               factor: int | None = None, only: Statement | None = None) -> Member:  # fmt: skip
-        """The loop `(output % cut[0]) // cut[1]` of all statements or one (0 = no modulo)."""
-        schedule = {}
-        for stmt in (only,) if only is not None else self.group.statements():
-            pa = loop_dim(stmt.domain, stmt.iters.index(self.group.iters[stmt.name][output]))
-            if cut[0]:
-                pa = pa.mod_val(isl.Val(cut[0]))
-            schedule[stmt.name] = pa.scale_down_val(isl.Val(cut[1])).floor() if cut[1] != 1 else pa
-        return Member(name, schedule, kind, factor, coincident=True)
+    def points(self) -> list[Part]:
+        """Loops over a thread's tile."""
+        rows, columns = self.chosen.rows, self.chosen.columns
+        parts = [Part(columns, 1, "unroll")] if self.parted else []
+        lanes = Part(columns, 3 if self.parted else 2, "vector", LANES)
+        return [Part(rows, 2, "unroll"), *parts, lanes]
 
-    def points(self, stmt: Statement) -> Band:
-        """The thread's tile, for one statement."""
-        tile, rows, columns = self.tile, self.chosen.rows, self.chosen.columns
-        across = tile.columns // tile.thread_columns * LANES
-        members = [self.member(f"{rows}.in@{stmt.name}", rows, (tile.thread_rows, 1), "unroll", None, stmt)]
-        if tile.thread_columns > LANES:
-            cut = (tile.columns, across)
-            members.append(self.member(f"{columns}.part@{stmt.name}", columns, cut, "unroll", None, stmt))
-        members.append(self.member(f"{columns}.in@{stmt.name}", columns, (LANES, 1), "vector", LANES, stmt))
-        return Band(tuple(members), Leaf(), permutable=True)
+    def inner(self) -> list[Part]:
+        """Loops over panels, over the reduction in a panel, and over a thread's tile."""
+        depth = self.chosen.depth
+        within = [Part(o) for o in self.group.contraction.inner if o != depth]
+        return [Part(depth), *within, Part(depth, 1), *self.points()]
 
-    def parts(self) -> Node:
-        filters = []
-        for stmt in self.group.statements():
-            child: Node = self.points(stmt)
-            if stmt is self.update:
-                child = self.reduction(child)
-            filters.append(Filter({stmt.name: stmt.domain}, child))
-        return filters[0].child if len(filters) == 1 else InOrder(tuple(filters))
+    def panels(self) -> list[Kept]:
+        """Panels of the operands in shared memory, the inner one first; a column of the left one in registers."""
+        left = self.chosen.left
+        column = Kept(
+            left.load.array, f"{left.load.array}_column", "register", self.panel_layout(left), (self.chosen.depth, 1)
+        )
+        return [column, *map(self.panel, self.panelled())]
 
-    def reduction(self, node: Node) -> Node:
-        """The loops of the reduction, with the panels."""
-        update, depth = self.update, self.chosen.depth
-        time = loop_dim(update.domain, update.iters.index(depth))
-        cut = self.tile.depth
-        outside = Member(f"{depth}.out", {update.name: time.scale_down_val(isl.Val(cut)).floor()})
-        node = self.inside_panels(node)
-        for operand in self.panelled():
-            array = operand.load.array
-            node = Promote(array, f"{array}_panel", "shared", node, self.panel_layout(operand), True, False)
-        return Band((outside,), node)
+    def panel(self, operand: Operand) -> Kept:
+        """The panel of one operand."""
+        array, at = operand.load.array, (self.chosen.depth, 0)
+        return Kept(array, f"{array}_panel", "shared", self.panel_layout(operand), at)
 
     def panelled(self) -> list[Operand]:
         """The operands that come to shared memory in panels, the inner one first."""
         return [self.chosen.right, self.chosen.left]
-
-    def inside_panels(self, node: Node) -> Node:
-        """The iterations of one panel around the thread's tile."""
-        update, depth = self.update, self.chosen.depth
-        within = [Member(o, {update.name: loop_dim(update.domain, update.iters.index(o))})
-                  for o in self.group.contraction.inner if o != depth]  # fmt: skip
-        within.append(self.reduction_member(f"{depth}.in", depth, (self.tile.depth, 1)))
-        array = self.chosen.left.load.array
-        node = Promote(array, f"{array}_column", "register", node, self.panel_layout(self.chosen.left), True, False)
-        return Band(tuple(within), node)
-
-    def reduction_member(self, name: str, loop: str, cut: tuple[int, int]) -> Member:
-        """The loop `(loop % cut[0]) // cut[1]` of the update."""
-        time = loop_dim(self.update.domain, self.update.iters.index(loop)).mod_val(isl.Val(cut[0]))
-        return Member(name, {self.update.name: time.scale_down_val(isl.Val(cut[1])).floor() if cut[1] != 1 else time})
 
     def panel_layout(self, operand: Operand) -> Layout | None:
         """The dimension that runs over the thread's tile innermost, so that a thread reads neighbours."""
@@ -155,17 +130,18 @@ class Maker:
             return None
         return tuple((d, 1, 0) for d in (*(d for d in dims if d != ours[0]), ours[0]))
 
-    def in_registers(self, array: str, node: Node) -> Node:
-        """The thread's tile of `array`, the columns in parts of neighbouring elements."""
+    def register_tile(self, array: str, at: Place) -> Kept:
+        """The thread's tile of `array`."""
         stmt = next(s for s in self.group.statements() if s.array == array)
-        own = self.group.iters[stmt.name][self.chosen.columns]
-        lanes = next(k for k, e in enumerate(stmt.index) if e == Var(own))
-        across = self.tile.columns // self.tile.thread_columns * LANES
+        moves = tile_is_filled(self.group, array), used_outside(self.scop, self.group, array)
+        return Kept(array, f"{array}_tile", "register", self.tile_layout(stmt), at, None, *moves)
+
+    def tile_layout(self, stmt: Statement) -> Layout:
+        """The columns in parts of neighbouring elements."""
+        lanes = self.dimension(stmt, self.chosen.columns)
         rest = [(k, 1, 0) for k in range(len(stmt.index)) if k != lanes]
-        parted = self.tile.thread_columns > LANES
-        layout = (*rest, (lanes, across, 0), (lanes, 1, LANES)) if parted else (*rest, (lanes, 1, 0))
-        first = self.group.statements()[0]
-        reads_old = first.reduction is not None or any(load.array == array for load in loads(first.value))
-        copy_in = array == self.update.array and (not self.group.before or reads_old)
-        outside = used_outside(self.scop, self.group, array)
-        return Promote(array, f"{array}_tile", "register", node, layout, copy_in, outside)
+        return (*rest, (lanes, self.across, 0), (lanes, 1, LANES)) if self.parted else (*rest, (lanes, 1, 0))
+
+    def dimension(self, stmt: Statement, output: str) -> int:
+        """Of what the statement writes, the one that an output moves along."""
+        return stmt.index.index(Var(self.group.iters[stmt.name][output]))

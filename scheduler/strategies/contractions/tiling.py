@@ -1,0 +1,259 @@
+"""What a register tile means for the loops and arrays of a contraction: the parameters of `tile_product` on a CPU.
+
+Which loops go outside of a tile and in which order, which of the reduction are unrolled, which operands are copied into
+panels or rows, and which loop threads share. Nothing here is trusted: the steps check legality.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import prod
+
+import islpy as isl
+
+from polyc.poly.expr import Const, Load, Var
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.target import Target
+from polyc.poly.tree import Space
+from polyc.scheduler.programs.tile_product import Kept, Part, Place, TiledProduct
+from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
+from polyc.scheduler.strategies.contractions.recognise import (
+    extent,
+    slope,
+)
+from polyc.scheduler.strategies.contractions.register_tile import SPARE_REGISTERS
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension
+from polyc.scheduler.strategies.sharing import shared_loop
+
+ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
+UNROLL_INNER = 9
+FAR_GAIN = 0.5  # share of the bytes from beyond L2 for which another order of the loops is worth it
+
+
+def array_bytes(scop: Scop, load: Load) -> int | None:
+    """Bytes of the array; None when sizes decide."""
+    shape = scop.arrays[load.array].shape
+    sizes = [int(e.value) for e in shape if isinstance(e, Const)]
+    return prod(sizes) * load.dtype.bytes if len(sizes) == len(shape) else None
+
+
+def tiled_product(scop: Scop, group: Group, plan: TilePlan, target: Target, threads: int) -> TiledProduct:
+    """The program of a contraction that stands alone."""
+    tiling = Tiling(scop, group, plan, target)
+    outer, trips, block = tiling.outer(threads)
+    shared = shared_loop(trips, tiling.operations(), threads) if threads > 1 else None
+    if shared is not None:
+        outer[shared] = Part(*outer[shared].place, "parallel")
+    batch = bool(group.contraction.batch)
+    panels = next(k for k, p in enumerate(outer) if p.loop == plan.columns)
+    once = plan.pack and tiling.row_block(threads) is None and tiling.panel_bytes() <= target.l2 // 4
+    kept = tiling.register_tiles(outer[-1].place)
+    if plan.pack and (batch or once):  # a panel at a time, which stays near while the rows pass by
+        kept.append(tiling.packed_panel("local", at=outer[panels].place))
+    if tiling.rows_far_apart():
+        kept.append(tiling.packed_rows("local" if batch else "heap", outer[panels if batch else 0].place))
+    if plan.pack and not (batch or once):
+        kept.append(tiling.packed_panel("heap", around=outer[0].place))
+    return tiling.product(outer, block, kept)
+
+
+def _even_block(tiles: int, most: int, threads: int) -> int:
+    """Tiles in a block, at most `most` and no less than half of it: the largest that shares them evenly."""
+
+    def last(block: int) -> int:
+        """Tiles of the thread that has most."""
+        blocks = -(-tiles // block)
+        return min(tiles, -(-blocks // threads) * block)
+
+    return min(range(most, max(1, most // 2) - 1, -1), key=last) if threads > 1 else most
+
+
+class Tiling:
+    """The loops and buffers of one group under one plan."""
+
+    def __init__(self, scop: Scop, group: Group, plan: TilePlan, target: Target) -> None:
+        self.scop, self.group, self.plan, self.target = scop, group, plan, target
+
+    def product(self, outer: Sequence[Part], block: int | None, kept: Sequence[Kept]) -> TiledProduct:
+        """The program with these loops outside of a tile; tiles of rows begin anew after every `block` rows."""
+        plan, tile = self.plan, self.plan.tile
+        cuts: dict[str, tuple[int, ...]] = {plan.columns: (tile.columns,)}
+        points = [Part(plan.columns, 1, "vector", tile.lanes)]
+        if plan.rows is not None:
+            cuts[plan.rows] = (block, tile.rows) if block else (tile.rows,)
+            points.insert(0, Part(plan.rows, 2 if block else 1, "unroll"))
+        return TiledProduct(
+            tuple(s.name for s in self.group.statements()), self.group.contraction.update.name, self.group.iters, cuts,
+            tuple(outer), tuple(points), (*self.reductions(), *points), tuple(kept),
+        )  # fmt: skip
+
+    def operations(self) -> float | None:
+        """Multiplications and additions of the contraction; None when they depend on sizes."""
+        c = self.group.contraction
+        extents = [extent(c.update, i) for i in (*c.outputs, *c.inner)]
+        return None if None in extents else 2.0 * prod(n or 0 for n in extents)
+
+    def outer(self, threads: int) -> tuple[list[Part], list[int | None], int | None]:
+        """Tile loops: the panel owner's first, so that its panel stays in cache; their iterations; rows in a block."""
+        plan, c = self.plan, self.group.contraction
+        alone = set(plan.panel.own) == {plan.columns}
+        swept = plan.other if alone else plan.panel
+        images = [o for o in swept.own if o not in (plan.rows, plan.columns)]
+        around = self.images_around(images)
+        first = [*c.single, *c.batch, *images[:around]]
+        if alone:
+            order = [*first, plan.columns, *images[around:]] + ([plan.rows] if plan.rows else [])
+        else:
+            order = first + ([plan.rows] if plan.rows else [])
+            order += [o for o in plan.other.own if o != plan.rows]
+            order += [*images[around:], plan.columns]
+        block = self.row_block(threads) if around == len(images) else None
+        found = [Part(o) for o in order]
+        if block and plan.rows:
+            tiles = next(k for k, p in enumerate(found) if p.loop == plan.rows)
+            found[tiles] = Part(plan.rows, 1)
+            found.insert(len(first) if c.batch or around else 0, Part(plan.rows, 0))
+        return found, [self._trips(p, block) for p in found], block
+
+    def _trips(self, part: Part, block: int | None) -> int | None:
+        """Iterations of a loop outside of a tile; None where sizes decide."""
+        plan, total = self.plan, extent(self.plan.contraction.update, part.loop)
+        steps = {plan.columns: [plan.tile.columns]}
+        if plan.rows is not None:
+            steps[plan.rows] = [block, plan.tile.rows] if block else [plan.tile.rows]
+        if part.level:
+            total = block
+        return None if total is None else -(-total // (steps.get(part.loop, [1])[part.level]))
+
+    def images_around(self, images: Sequence[str]) -> int:
+        """How many of the other loops of the operand that is swept for each tile of the other one go outside of these
+        sweeps. It comes from beyond L2 each time if that is much; else the other operand comes again for each of their
+        iterations."""
+        plan, update = self.plan, self.group.contraction.update
+        alone = set(plan.panel.own) == {plan.columns}
+        swept, other = (array_bytes(self.scop, o.load) for o in (plan.panel, plan.other)[:: -1 if alone else 1])
+        loop, step = (plan.columns, plan.tile.columns) if alone else (plan.rows, plan.tile.rows)
+        trips = [extent(update, o) for o in images]
+        count = None if loop is None else extent(update, loop)
+        if swept is None or other is None or count is None or None in trips or self.group.contraction.batch:
+            return 0
+        best, least = 0, float("inf")
+        for k in range(len(images) + 1):
+            times = prod(n or 1 for n in trips[:k])
+            again = -(-count // step) if swept // times > self.target.l2 // 2 else 1
+            if alone and k == len(images):  # blocks of rows see to that
+                again, times = 1, times * -(-swept // times // (self.target.l2 // 2))
+            far = swept * again + times * other
+            if far < least * FAR_GAIN:
+                best, least = k, far
+        return best
+
+    def row_block(self, threads: int) -> int | None:
+        """Rows whose operand fits half of L2, when the panels are swept for each block; with several threads
+        rather fewer, so that all get as many tiles."""
+        plan, c = self.plan, self.group.contraction
+        if plan.rows not in plan.other.own or set(plan.panel.own) != {plan.columns}:
+            return None
+        sizes = [extent(c.update, i) for i in c.inner]
+        total = extent(c.update, plan.rows)
+        if total is None or any(s is None for s in sizes):
+            return None
+        row_bytes = plan.other.load.dtype.bytes
+        for s in sizes:
+            row_bytes *= s or 1
+        most = max(1, self.target.l2 // 2 // row_bytes // plan.tile.rows)
+        if most * plan.tile.rows >= total:
+            return None
+        return _even_block(-(-total // plan.tile.rows), most, threads) * plan.tile.rows
+
+    def reductions(self) -> list[Part]:
+        """The reduction loops; short ones are unrolled, innermost.
+
+        Not where that spills: the compiler keeps row values that iterations share in registers, rather than sums.
+        Nor where bounds move with other loops: every copy would stand under a condition.
+        """
+        stmt, (first, *rest) = self.group.contraction.update, self.group.contraction.inner
+        spilling = {n for n in (first, *rest) if self.spills(n) or _moves(stmt, n)}
+        # In another order the others are innermost (the first one steps over most memory).
+        order = [first, *sorted(rest, key=lambda n: n not in spilling)] if self.scop.reassociate else [first, *rest]
+        parts: list[Part] = []
+        unrolled = 1
+        for name in reversed(order):
+            size = extent(stmt, name)
+            unroll = False
+            if (parts or len(order) > 1) and name not in spilling and size is not None:
+                unroll = unrolled * size <= UNROLL_INNER and all(p.run == "unroll" for p in parts)
+            unrolled *= size if unroll and size is not None else 1
+            parts.append(Part(name, 0, "unroll" if unroll else "serial"))
+        return parts[::-1]
+
+    def spills(self, name: str) -> bool:
+        """Whether the tile and the row values that iterations of a reduction loop share need too many registers."""
+        rows, tile, taps = self.plan.rows, self.plan.tile, extent(self.group.contraction.update, name)
+        bound_by_loads = tile.rows * tile.vectors < tile.rows + tile.vectors  # then sharing saves more
+        if rows is None or taps is None or taps > UNROLL_INNER or bound_by_loads:
+            return False
+        steps = [(slope(e, rows, 1), slope(e, name, 1)) for e in self.plan.other.load.index]
+        if any(r is None or k is None for r, k in steps):
+            return False
+        read = [{tuple((r or 0) * i + (k or 0) * j for r, k in steps) for i in range(tile.rows)} for j in range(taps)]
+        shared = max(len(set().union(*read[:j]) & set().union(*read[j:])) for j in range(taps))
+        free = self.target.vector_registers - SPARE_REGISTERS
+        return shared > 0 and (tile.rows + 1) * tile.vectors + shared > free
+
+    def register_tiles(self, at: Place) -> list[Kept]:
+        """The results of a tile, in registers until they are complete; vector dimension last."""
+        return [self._register_tile(a, at) for a in written_arrays(self.scop, self.group)]
+
+    def _register_tile(self, array: str, at: Place) -> Kept:
+        stmt = next(s for s in self.group.statements() if s.array == array)
+        own = self.group.iters[stmt.name][self.plan.columns]
+        dims = list(range(len(stmt.index)))
+        lane_dim = next(k for k, e in enumerate(stmt.index) if e == Var(own))
+        dims.sort(key=lambda k: k == lane_dim)
+        layout = tuple((k, 1, 0) for k in dims)
+        moves = tile_is_filled(self.group, array), used_outside(self.scop, self.group, array)
+        return Kept(array, f"{array}_tile", "register", layout, at, None, *moves)
+
+    def rows_far_apart(self) -> bool:
+        """Whether each step of the reduction reads its few row values from a cache line of its own, and more of those
+        lines than half of L1 holds: every tile of rows and of columns fetches them all again."""
+        plan, c = self.plan, self.group.contraction
+        load, steps = plan.other.load, prod(extent(c.update, name) or 0 for name in c.inner)
+        alone = set(plan.panel.own) == {plan.columns}  # else blocks of channels, say, are loops around the panels
+        uses = -(-prod(extent(c.update, o) or 1 for o in plan.panel.own) // plan.tile.columns)
+        if plan.rows is None or plan.other.own != (plan.rows,) or uses < ROWS_PACK_MIN_REUSE:
+            return False
+        if (c.batch and not alone) or plain_dimension(load, plan.rows) != len(load.index) - 1:
+            return False
+        size = steps * (extent(c.update, plan.rows) or self.target.l2) * load.dtype.bytes
+        apart = steps * self.target.line > self.target.l1 // 2
+        return plan.tile.rows > 1 and apart and not (c.batch and size > self.target.l2 // 8)
+
+    def packed_rows(self, space: Space, around: Place) -> Kept:
+        """The other operand copied once, the rows of a tile side by side."""
+        load, height = self.plan.other.load, self.plan.tile.rows
+        last = len(load.index) - 1
+        layout = ((last, height, 0), *((k, 1, 0) for k in range(last)), (last, 1, height))
+        return Kept(load.array, f"{load.array}_rows", space, layout, None, around)
+
+    def panel_bytes(self) -> int:
+        """Of one packed panel; beyond all caches where sizes decide."""
+        c, load = self.group.contraction, self.plan.panel.load
+        sizes = [extent(c.update, name) for name in c.inner]
+        return sys.maxsize if None in sizes else prod(n or 0 for n in sizes) * self.plan.tile.columns * load.dtype.bytes
+
+    def packed_panel(self, space: Space, at: Place | None = None, around: Place | None = None) -> Kept:
+        """The panel operand copied once into panels of the tile's width (unit stride, no TLB misses)."""
+        array = self.plan.panel.load.array
+        return Kept(array, f"{array}_packed", space, panel_layout(self.plan), at, around)
+
+
+def _moves(stmt: Statement, name: str) -> bool:
+    """Whether the bounds of a loop depend on other loops."""
+    k = stmt.iters.index(name)
+    others = [d for d in range(len(stmt.iters)) if d != k]
+    constraints = [c for part in stmt.domain.get_basic_sets() for c in part.get_constraints()]
+    bounds = [c for c in constraints if c.involves_dims(isl.dim_type.set, k, 1)]
+    return any(c.involves_dims(isl.dim_type.set, d, 1) for c in bounds for d in others)
