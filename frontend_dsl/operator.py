@@ -139,7 +139,8 @@ class Operator:
         return constants, sizes, shapes
 
     def schedule(self, target: Any = "cpu", **given: Any) -> Any:
-        """The automatic `Schedule`; keywords as in `scop`, sizes not given stay symbolic."""
+        """The automatic `Schedule` for any target that `compile` takes; keywords as in `scop`, sizes not given stay
+        symbolic."""
         return resolve("auto_schedule")(self.scop(**given), target, {})
 
     def compile(

@@ -32,25 +32,35 @@ def resolve_target(target: str | Path | Target | None) -> Target:
     return target if isinstance(target, Target) else targets.get(target)
 
 
+def machine_of(target: str | Path | Target | GpuTarget | None) -> Target | GpuTarget:
+    """What a target of `compile` stands for: a CPU (None, `cpu` and `c`: this one) or a GPU.
+
+    Raises:
+        BuildError: the target is unknown.
+    """
+    if isinstance(target, (Target, GpuTarget)):
+        return target
+    if is_gpu(target):
+        return get_gpu(str(target))
+    return targets.get(None if target == "c" else target)
+
+
 def auto_schedule(
-    scop: Scop, target: str | Target | None = None, sizes: Mapping[str, int] | None = None, threads: int | None = None
+    scop: Scop,
+    target: str | Path | Target | GpuTarget | None = None,
+    sizes: Mapping[str, int] | None = None,
+    threads: int | None = None,
 ) -> Schedule:
-    """The automatic schedule of `scop`; sizes not given stay symbolic.
+    """The automatic schedule of `scop` for any target that `compile` takes; sizes not given stay symbolic.
 
     Raises:
         BuildError: the target is unknown.
     """
     from polyc.scheduler.strategies.auto import automatic
 
-    machine = resolve_target(target)
-    return automatic(specialise(scop, sizes or {}), machine, machine.threads if threads is None else threads)
-
-
-def gpu_schedule(scop: Scop, target: GpuTarget, sizes: Mapping[str, int] | None = None) -> Schedule:
-    """The automatic schedule of `scop` for a GPU; sizes not given stay symbolic."""
-    from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
-
-    return automatic_gpu(specialise(scop, sizes or {}), target)
+    machine = machine_of(target)
+    workers = machine.threads if threads is None and isinstance(machine, Target) else threads
+    return automatic(specialise(scop, sizes or {}), machine, workers or 1)
 
 
 def compile_operator(
@@ -119,7 +129,7 @@ def _compile_gpu(
 ) -> Kernel:  # fmt: skip
     from polyc.emit.gpu.kernel import compile_gpu
 
-    chosen = gpu_schedule(scop, target, sizes) if schedule is None else fitting(scop, schedule, sizes)
+    chosen = auto_schedule(scop, target, sizes) if schedule is None else fitting(scop, schedule, sizes)
     return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes, checks=checks)
 
 

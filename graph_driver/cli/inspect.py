@@ -234,12 +234,12 @@ def operator_schedule(
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
-    from polyc.graph_driver.compile_operator import auto_schedule, gpu_schedule, resolve_target, specialised
+    from polyc.graph_driver.compile_operator import auto_schedule, resolve_target, specialised
     from polyc.poly.rewriting.specialise import specialise
     from polyc.scheduler.schedule import Schedule
 
     if file is None and is_gpu(target):
-        return gpu_schedule(scop, gpu_targets.get(str(target)), sizes)
+        return auto_schedule(scop, target, sizes)
     if file is None:
         machine = resolve_target(target if target != "c" else None)
         workers = machine.threads if threads is None else threads

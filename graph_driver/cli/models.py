@@ -192,11 +192,11 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
 
 def schedule_of(group: Group, platform: Platform) -> Schedule:
     """The schedule that a kernel of a model is compiled with (within `use.tuned`: a tuned one if there is)."""
-    from polyc.graph_driver.compile_operator import auto_schedule, gpu_schedule
+    from polyc.graph_driver.compile_operator import auto_schedule
 
     assert group.scop is not None
     if platform.gpu is not None:
-        return gpu_schedule(group.scop, platform.gpu)
+        return auto_schedule(group.scop, platform.gpu)
     tuned = use.schedule_for(group.scop, platform.machine, platform.threads)
     return auto_schedule(group.scop, platform.machine, None, platform.threads) if tuned is None else tuned
 

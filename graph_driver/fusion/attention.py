@@ -23,8 +23,7 @@ from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
-from polyc.scheduler.strategies import auto
-from polyc.scheduler.strategies.gpu import automatic
+from polyc.scheduler.strategies.auto import propose
 
 
 def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget) -> list[Cluster]:
@@ -113,9 +112,9 @@ def _merged(
 
 def _rows_at_a_time(scop: Scop, target: Target | GpuTarget) -> tuple[int | None, str]:
     """What the scheduler of the machine makes of the chain; it knows what scores in memory cost there."""
-    if isinstance(target, GpuTarget):
-        return automatic.rows_of_attention(scop, target)
-    return auto.rows_of_attention(scop, target)
+    made = propose(scop, target, ["attention"])
+    nothing = "they are no chain of two products with passes over rows between them"
+    return (made.chains[0].rows, "") if made.chains else (None, made.reasons.get("attention", nothing))
 
 
 def _over_rows(cluster: Cluster) -> list[Piece] | None:

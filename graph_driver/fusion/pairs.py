@@ -29,7 +29,7 @@ from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import nominal
-from polyc.scheduler.strategies.auto import blocks_of_pairs
+from polyc.scheduler.strategies.auto import propose
 from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 LEAST_ROWS = 2
@@ -123,7 +123,9 @@ def _merged(
         return None, one_line(error)
     text = json_io.dumps(scop)
     if text not in known:
-        known[text] = blocks_of_pairs(scop, target)
+        made = propose(scop, target, ["pairs"])
+        nothing = "no contraction there adds up the batches of another one"
+        known[text] = (made.chains[0].blocks, "") if made.chains else (None, made.reasons.get("pairs", nothing))
     blocks, why = known[text]
     if blocks is None:
         return None, f"the scheduler does not make one nest of them: {why}"

@@ -23,7 +23,7 @@ from polyc.graph_driver.operators.reduction import reduced_axes
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.target import Target
-from polyc.scheduler.strategies.auto import one_nest
+from polyc.scheduler.strategies.auto import propose
 
 SHORT = 4  # rows of fewer vectors than this gain nothing: joined loops are not flattened
 
@@ -191,5 +191,8 @@ def _obstacle(merged: Cluster, frame: Frame, target: Target, known: dict[str, st
         return one_line(error)
     text = json_io.dumps(scop)
     if text not in known:
-        known[text] = one_nest(scop, target)
+        made = propose(scop, target)
+        why = made.reasons.get("fusion")
+        apart = f"the scheduler makes {made.nests} nests of them" + (f": {why}" if why else "")
+        known[text] = "" if made.nests == 1 else apart
     return known[text]

@@ -32,11 +32,11 @@ def compile_group(
     from polyc.emit.gpu import targets
     from polyc.emit.gpu.kernel import compile_gpu
     from polyc.emit.gpu.program import recorded
-    from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+    from polyc.scheduler.strategies.auto import automatic
 
     target = targets.get(backend.removeprefix(BACKEND))
     start = time.perf_counter()
-    schedule = automatic_gpu(scop, target)
+    schedule = automatic(scop, target)
     seconds["schedule"] = time.perf_counter() - start
     kernel = compile_gpu(schedule.scop, schedule.tree, target, symbol, schedule.notes, checks=checks)
     seconds |= kernel.report_seconds

@@ -33,10 +33,10 @@ def gpu_stage(
         BuildError: the schedule cannot be mapped to the target, or there is no such text.
     """
     from polyc.emit.gpu.kernel import GpuKernel
-    from polyc.graph_driver.compile_operator import compile_operator, gpu_schedule
+    from polyc.graph_driver.compile_operator import auto_schedule, compile_operator
     from polyc.poly.text import print_tree
 
-    chosen = schedule or gpu_schedule(scop, targets.get(target), sizes)
+    chosen = schedule or auto_schedule(scop, target, sizes)
     if stage == "schedule":
         return "\n".join([print_tree(chosen.tree, chosen.scop), *(f"# {n}" for n in chosen.notes)])
     kernel = compile_operator(chosen.original, target=target, schedule=chosen)

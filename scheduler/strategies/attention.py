@@ -36,7 +36,7 @@ from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.joining import try_join
-from polyc.scheduler.strategies.planner import Planner, first_loops, parts
+from polyc.scheduler.strategies.planner import Chained, Planner, first_loops, parts
 from polyc.scheduler.strategies.sharing import shared_loop
 from polyc.scheduler.strategies.vectorising import vectorise
 
@@ -70,6 +70,7 @@ def _propose(plan: Planner, chain: Chain) -> None:
         fits = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, blocks)), rows=rows)
     if fits:
         plan.claimed |= set(top_filters(plan)[chain.position].domain)
+        plan.chains.append(Chained(chain.scores, rows=rows))
     else:
         notes = plan.schedule.notes
         plan.schedule = before

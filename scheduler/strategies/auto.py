@@ -1,4 +1,4 @@
-"""The automatic schedule: strategies in a list, each proposal checked, each decision noted.
+"""The automatic schedule: strategies in a list, each proposal checked, each decision noted; CPUs and GPUs alike.
 
 Works on the program's own tree rather than on isl's scheduler (which fuses too much, see
 DESIGN section 6). Within an isl quota; when it runs out the last legal schedule stands.
@@ -6,24 +6,30 @@ DESIGN section 6). Within an isl quota; when it runs out the last legal schedule
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from polyc.poly.budgets import OverBudget, scaled
 from polyc.poly.depth import nested
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
-from polyc.poly.target import Target
+from polyc.poly.target import GpuTarget, Target
 from polyc.poly.tree import Band, loop_names, walk
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.attention import attention
 from polyc.scheduler.strategies.blocking import block
-from polyc.scheduler.strategies.contractions.chains import rows_of_chain
 from polyc.scheduler.strategies.contractions.strategy import contractions
+from polyc.scheduler.strategies.gpu.attention import attention as gpu_attention
+from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
+from polyc.scheduler.strategies.gpu.kept import keep_rows
+from polyc.scheduler.strategies.gpu.mapping import bind_nests
+from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.storage import keep_near
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.pairs import pairs
-from polyc.scheduler.strategies.planner import Planner, first_loops
+from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
 from polyc.scheduler.strategies.row_values import row_values
 from polyc.scheduler.strategies.shrinking import shrink
 from polyc.scheduler.strategies.threading_loops import parallelise
@@ -32,64 +38,67 @@ from polyc.scheduler.strategies.transposing import transpose
 from polyc.scheduler.strategies.vectorising import vectorise
 
 OPERATIONS = 20_000_000
-"""isl operations for one Scop before it falls back to program order (seconds, by how long the numbers get)."""
+"""isl operations for one Scop on a CPU before it falls back to program order (seconds, by how long the numbers get)."""
+GPU_OPERATIONS = 40_000_000
 
-Strategy = Callable[[Planner], None]
 
-
-def automatic(scop: Scop, target: Target, threads: int = 1) -> Schedule:
-    """A legal schedule for any Scop: SIMD, fusion, contraction of intermediates, threads, blocks.
+def automatic(scop: Scop, target: Target | GpuTarget, threads: int = 1) -> Schedule:
+    """A legal schedule for any Scop: SIMD, fusion, contraction of intermediates, threads, blocks; on a GPU fused
+    nests, each bound to the blocks and threads of one launch (`threads` means nothing there).
 
     `notes` of the result say what was done and what was declined, with the reason.
 
     Raises:
         OverBudget: the schedule is nested too deeply to be handed on.
     """
-    plan = Planner(replace(Schedule.of(scop), terse=True), target, threads)
-    try:
-        with interruptible(), quota(scaled(OPERATIONS)), nested(scop.name):
-            for plan.stage, strategy in STRATEGIES.items():
-                strategy(plan)
-    except QuotaExceeded as error:
-        done = "the schedule so far" if plan.schedule.trace else "program order"
-        plan.decline("isl quota used up", f"{done} stands", str(error), operations=scaled(OPERATIONS))
-    except OverBudget as error:
-        done = "the schedule so far" if plan.schedule.trace else "program order"
-        plan.decline("nested too deeply", f"{done} stands", str(error))
+    plan = _planned(scop, target, threads)
     with nested(scop.name):
         return replace(plan.schedule, terse=False)
 
 
-def rows_of_attention(scop: Scop, target: Target) -> tuple[int | None, str]:
-    """Rows at a time in the first two products that `automatic` makes one nest; None where there are none, and why."""
-    return rows_of_chain(Planner(replace(Schedule.start(scop), terse=True), target, 1), attention)
+@dataclass(frozen=True)
+class Proposal:
+    """What the scheduler makes of a Scop, for those who choose what belongs into one.
+
+    Attributes:
+        nests: loop nests, one after another.
+        chains: the contractions that run block by block in one nest, so that what is between them stays on chip.
+        reasons: why more was not joined, the last reason of each stage.
+    """
+
+    nests: int
+    chains: tuple[Chained, ...]
+    reasons: Mapping[str, str]
 
 
-def blocks_of_pairs(scop: Scop, target: Target) -> tuple[int | None, str]:
-    """Blocks in which `automatic` runs a contraction and the one that adds up its batches as one nest; None where it
-    does not, and why."""
-    plan = Planner(replace(Schedule.start(scop), terse=True), target, 1)
+def propose(scop: Scop, target: Target | GpuTarget, stages: Collection[str] = ()) -> Proposal:
+    """The proposal for one thread; with `stages` these only are run (names as in `STRATEGIES`)."""
+    plan = _planned(scop, target, 1, stages)
+    return Proposal(len(first_loops(plan.tree)), tuple(plan.chains), plan.refusals)
+
+
+def _planned(scop: Scop, target: Target | GpuTarget, threads: int, only: Collection[str] = ()) -> Plan:
+    """The plan after all strategies of the machine, or after some of them."""
+    start = replace(Schedule.of(scop, gpu=isinstance(target, GpuTarget)), terse=True)
+    plan: Any = GpuPlan(start, target) if isinstance(target, GpuTarget) else Planner(start, target, threads)
+    operations = scaled(GPU_OPERATIONS if isinstance(target, GpuTarget) else OPERATIONS)
+    strategies = GPU_STRATEGIES if isinstance(target, GpuTarget) else STRATEGIES
     try:
-        with quota(OPERATIONS):
-            pairs(plan)
+        with interruptible(), quota(operations), nested(scop.name):
+            for plan.stage, strategy in strategies.items():
+                if not only or plan.stage in only:
+                    strategy(plan)
     except QuotaExceeded as error:
-        return None, str(error)
-    why = "no contraction there adds up the batches of another one"
-    for d in plan.schedule.decisions:
-        if d.outcome == "done" and "blocks" in d.figures:
-            return int(d.figures["blocks"]), ""
-        why = d.reason or why
-    return None, why
+        _stands(plan, "isl quota used up", str(error), operations=operations)
+    except OverBudget as error:
+        _stands(plan, "nested too deeply", str(error))
+    return plan  # type: ignore[no-any-return]
 
 
-def one_nest(scop: Scop, target: Target) -> str:
-    """Why `automatic` does not run the whole Scop inside one loop nest; empty where it does."""
-    made = automatic(scop, target)
-    nests = first_loops(made.tree)
-    if len(nests) == 1:
-        return ""
-    why = [d.reason for d in made.decisions if d.stage == "fusion" and d.reason]
-    return f"the scheduler makes {len(nests)} nests of them" + (f": {why[-1]}" if why else "")
+def _stands(plan: Plan, subject: str, why: str, **figures: Any) -> None:
+    """The plan goes no further."""
+    done = "the schedule so far" if plan.schedule.trace else "program order"
+    plan.decline(subject, f"{done} stands", why, **figures)
 
 
 def vector_loops(plan: Planner) -> None:
@@ -98,7 +107,7 @@ def vector_loops(plan: Planner) -> None:
         vectorise(plan, loop)
 
 
-STRATEGIES: Mapping[str, Strategy] = {
+STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "attention": attention,
     "pairs": pairs,
     "contraction": contractions,
@@ -111,7 +120,16 @@ STRATEGIES: Mapping[str, Strategy] = {
     "storage": shrink,
     "threads": parallelise,
 }
-"""In this order; the names are the stages of the decisions."""
+"""For a CPU, in this order; the names are the stages of the decisions."""
+
+GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
+    "attention": gpu_attention,
+    "contraction": gpu_contractions,
+    "fusion": join,
+    "mapping": bind_nests,
+    "storage": keep_near,
+    "rows": keep_rows,
+}
 
 
 def marked(schedule: Schedule, kind: str) -> tuple[str, ...]:

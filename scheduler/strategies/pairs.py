@@ -29,7 +29,7 @@ from polyc.scheduler.strategies.contractions.recognise import extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.contractions.tiling import Tiling
-from polyc.scheduler.strategies.planner import Planner, first_loops
+from polyc.scheduler.strategies.planner import Chained, Planner, first_loops
 from polyc.scheduler.strategies.sharing import shared_loop
 from polyc.scheduler.strategies.vectorising import vectorise
 from polyc.scheduler.transformations.storage import users
@@ -170,6 +170,7 @@ def _propose(plan: Planner, pair: Pair) -> None:
         subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, nest)), blocks=blocks, near_bytes=near
     ):
         plan.claimed |= set(top_filters(plan)[pair.position].domain)
+        plan.chains.append(Chained(pair.between, blocks=blocks))
         return
     refusal = plan.schedule.notes[-1] if nest is not None else "what fills the first one's operand has other loops"
     plan.schedule = before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
@@ -16,11 +17,21 @@ from polyc.scheduler.strategies.vector_cost import constant_extent
 from polyc.scheduler.transformations.tree_edit import Path, chain_of, locate, outer_members, paths
 
 
+@dataclass(frozen=True)
+class Chained:
+    """Contractions that run block by block in one nest: `blocks` of them, `rows` of `array` at a time stay on chip."""
+
+    array: str
+    rows: int | None = None
+    blocks: int | None = None
+
+
 class Plan:
     """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted.
 
     `near_bytes`: what one part of a schedule can leave for the next one close at hand. `claimed`: statements whose
-    trees are as they are to be; `whole`: those whose nests are not to be distributed.
+    trees are as they are to be; `whole`: those whose nests are not to be distributed. `chains`: what runs block by
+    block; `refusals`: why something was not done, the last reason of each stage.
     """
 
     def __init__(self, schedule: Schedule, near_bytes: int) -> None:
@@ -29,6 +40,8 @@ class Plan:
         self.claimed: set[str] = set()
         self.whole: set[str] = set()
         self.stage = ""
+        self.chains: list[Chained] = []
+        self.refusals: dict[str, str] = {}
         self._pairs: tuple[Scop, list[Pair]] | None = None
         self._carried: tuple[Node, Mapping[str, Carried]] | None = None
         self._extents: dict[tuple[str, frozenset[str]], int | None] = {}
@@ -74,6 +87,8 @@ class Plan:
         return True
 
     def _record(self, subject: str, what: str, outcome: Outcome, reason: str, figures: Mapping[str, Any]) -> None:
+        if reason:
+            self.refusals[self.stage] = reason
         self.schedule = self.schedule.noted(Decision(self.stage, subject, what, outcome, reason, figures))
 
     # ---- facts about the present tree ----------------------------------------------------------

@@ -21,7 +21,6 @@ from polyc.poly.dtypes import bool_, f32, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Unary
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from library_cases import CASES
@@ -57,7 +56,7 @@ def test_operators_on_a_cpu(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in ("matmul", "softmax", "conv", "layer_norm") if n in CASES])
 def test_operators_on_a_gpu(name: str) -> None:
     scop, target = CASES[name](64, 48, 32).scop(), gpu_targets.get("sm_80")
-    schedule = automatic_gpu(scop, target)
+    schedule = automatic(scop, target)
     assert_round_trip(compile_gpu(schedule.scop, schedule.tree, target).function)
 
 

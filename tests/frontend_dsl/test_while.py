@@ -13,7 +13,7 @@ from polyc import dims, empty, f32, f64, i32, inout, op, zeros
 from polyc.emit.loop_ir.loops import For, walk
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import host
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 import executors
@@ -529,12 +529,12 @@ def test_on_a_gpu(program: Any) -> None:
     """A thread runs its loops to their ends; what data end outside of all free loops is one thread's."""
     args = CASES[program]
     shapes = {p.name: a.shape for p, a in zip(program.signature.params, args, strict=True) if isinstance(a, np.ndarray)}
-    schedule = automatic_gpu(program.scop(**shapes), simt.TARGET)
+    schedule = automatic(program.scop(**shapes), simt.TARGET)
     assert simt.agree(schedule, [copied(a) for a in args], oracle(program, args, {}), 1e-12) == ""
 
 
 def test_gpu_text_ends_the_loop() -> None:
-    schedule = automatic_gpu(mandelbrot.scop(N=7, M=5), simt.TARGET)
+    schedule = automatic(mandelbrot.scop(N=7, M=5), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     args = [copied(a) for a in CASES[mandelbrot]]
     got = executors.on_shim(schedule.scop, fn, args)

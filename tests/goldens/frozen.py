@@ -14,7 +14,6 @@ from polyc.poly.errors import PolycError
 from polyc.poly.scop import Scop
 from polyc.poly.text import print_tree
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 TARGETS = ("x86-64-v3", "x86-64-v3/2", "x86-64-v4", "aarch64", "sm_80", "sm_90", "opencl")
 """Machines; `/2` is a CPU with two threads, on the others it is one."""
@@ -44,7 +43,7 @@ def make(scop: Scop, target: str) -> Made:
     try:
         if gpu_targets.is_gpu(machine):
             gpu = gpu_targets.get(machine)
-            schedule = automatic_gpu(scop, gpu)
+            schedule = automatic(scop, gpu)
             loops = compile_gpu(schedule.scop, schedule.tree, gpu, "golden").program.text
         else:
             cpu, workers = targets.get(machine), int(threads or 1)

@@ -28,7 +28,7 @@ from polyc.emit.interpreter.interp import run
 from polyc.emit.mathlib import expand_function
 from polyc.poly.errors import BuildError
 from polyc.poly.violations import violation
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 def interpreted(scop: Any, fn: Any, given: dict[str, Any], how: dict[str, Any]) -> tuple[Any, np.ndarray]:
@@ -60,7 +60,7 @@ def check(seed: int, opencl: bool = False) -> Counter[str]:
     except DslError:
         return Counter(refused=1)
     expected, result = bounds_fuzz.outcome(operator.python, given)
-    for kind, s in (("automatic", automatic_gpu(scop, simt.TARGET)),
+    for kind, s in (("automatic", automatic(scop, simt.TARGET)),
                     ("random", simt.random_binding(scop.schedule(), seed))):  # fmt: skip
         where = f"seed {seed}, {kind}\n{source}"
         try:

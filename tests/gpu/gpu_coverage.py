@@ -36,7 +36,7 @@ from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 SIZES = ((3, 5, 7), (7, 19, 11), (13, 41, 37))
 PRIMES = ((7, 5, 11, 3, 13), (19, 13, 11, 17, 23), (41, 37, 43, 31, 29))  # extents of PolyBench, by parameter
@@ -121,7 +121,7 @@ def check(name: str, numbers: Sequence[int] = range(len(SIZES)), where: Sequence
 
 
 def _lowered(t: Trial, target: GpuTarget) -> tuple[Scop, Function, int]:
-    s = automatic_gpu(t.scop, target)
+    s = automatic(t.scop, target)
     return s.scop, expand_function(lower_gpu(s.scop, s.tree, "kernel", target)), simt.bound(s)
 
 

@@ -24,7 +24,7 @@ from polyc.emit.proof.read_back import WrongLoops
 from polyc.poly.errors import BuildError
 from polyc.poly.target import GpuTarget
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 BACK_ENDS = ("interp", "cuda", "opencl")
 UNPROVED = {112}  # program order is refused on the CPU, too: the proof does not see through a constant condition
@@ -80,8 +80,8 @@ def _schedules(program: Program, free: bool) -> Iterator[tuple[str, Schedule, Gp
     exact = program.operator().scop()
     loose = program.operator(reassociate=True).scop() if free else exact
     if program.seed % 3 == 0:
-        yield "automatic-cuda", automatic_gpu(loose, executors.CUDA), executors.CUDA
-        yield "automatic-opencl", automatic_gpu(loose, executors.OPENCL), executors.OPENCL
+        yield "automatic-cuda", automatic(loose, executors.CUDA), executors.CUDA
+        yield "automatic-opencl", automatic(loose, executors.OPENCL), executors.OPENCL
     elif program.seed % 3 == 1:
         yield "bound", simt.random_binding(Schedule.start(exact), program.seed), None
     else:

@@ -19,7 +19,7 @@ from polyc.emit.gpu.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Function, WarpReduce, walk
 from polyc.emit.mathlib import expand_function
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 Sizes = tuple[int, int, int, int, int]
 
@@ -73,7 +73,7 @@ def lowered(s: Schedule, target: Any = simt.TARGET) -> Function:
 
 
 def test_scores_stay_in_the_block() -> None:
-    schedule = automatic_gpu(attention(12, 197, 197, 64, 64).scop(), simt.TARGET)
+    schedule = automatic(attention(12, 197, 197, 64, 64).scop(), simt.TARGET)
     assert "one kernel, 32 rows of S for a block of 16 x 16 threads" in "\n".join(schedule.notes)
     fn = lowered(schedule)
     (launch,) = simt.launches(fn)
@@ -83,7 +83,7 @@ def test_scores_stay_in_the_block() -> None:
 
 @pytest.mark.long
 def test_rows_that_do_not_fit_take_three_kernels() -> None:
-    schedule = automatic_gpu(attention(1, 64, 9000, 16, 16).scop(), simt.TARGET)
+    schedule = automatic(attention(1, 64, 9000, 16, 16).scop(), simt.TARGET)
     assert "a row of what is between them does not fit in shared memory" in "\n".join(schedule.notes)
 
 
@@ -93,7 +93,7 @@ def test_rows_that_do_not_fit_take_three_kernels() -> None:
 )
 def test_in_the_interpreter(sizes: Sizes) -> None:
     args, expected = data(sizes)
-    assert simt.agree(automatic_gpu(attention(*sizes).scop(), simt.TARGET), args, expected, 1e-5) == ""
+    assert simt.agree(automatic(attention(*sizes).scop(), simt.TARGET), args, expected, 1e-5) == ""
 
 
 @needs_shim
@@ -101,7 +101,7 @@ def test_in_the_interpreter(sizes: Sizes) -> None:
 @pytest.mark.parametrize("sizes", [(2, 37, 41, 19, 23), (3, 67, 197, 64, 64), (1, 100, 300, 33, 131)])
 def test_cuda_text(sizes: Sizes) -> None:
     args, expected = data(sizes)
-    schedule = automatic_gpu(attention(*sizes).scop(), CUDA)
+    schedule = automatic(attention(*sizes).scop(), CUDA)
     program = to_gpu(lowered(schedule), CUDA)
     assert len(program.kernels) == 1
     for how in (*({"order": o, "check": "bounds", "seed": 1} for o in shim.ORDERS), {"check": "races"}):
@@ -113,7 +113,7 @@ def test_cuda_text(sizes: Sizes) -> None:
 @pytest.mark.parametrize("sizes", [(2, 37, 41, 19, 23), (1, 67, 131, 64, 64)])
 def test_opencl_text(sizes: Sizes) -> None:
     args, expected = data(sizes)
-    schedule = automatic_gpu(attention(*sizes).scop(), OPENCL)
+    schedule = automatic(attention(*sizes).scop(), OPENCL)
     assert simt.far(on_opencl(schedule.scop, lowered(schedule, OPENCL), args), expected, 1e-5) == ""
 
 
@@ -124,7 +124,7 @@ def test_what_it_moves() -> None:
     sizes = (1, 35, 70, 8, 9)
     _, n, m, d, e = sizes
     args, expected = data(sizes)
-    schedule = automatic_gpu(attention(*sizes).scop(), OPENCL)
+    schedule = automatic(attention(*sizes).scop(), OPENCL)
     got, moved = traffic.counted(schedule.scop, lowered(schedule, OPENCL), args)
     assert simt.far(got, expected, 1e-5) == ""
     blocks = -(-n // 16)
@@ -138,6 +138,6 @@ def test_what_it_moves() -> None:
 @pytest.mark.parametrize("sizes", [(12, 197, 197, 64, 64), (8, 512, 512, 128, 128), (3, 77, 131, 40, 33)])
 def test_no_spills(sizes: Sizes, arch: str) -> None:
     target = targets.get(arch)
-    schedule = automatic_gpu(attention(*sizes).scop(), target)
+    schedule = automatic(attention(*sizes).scop(), target)
     (used,) = compile_gpu(schedule.scop, schedule.tree, target).cubin().resources
     assert used.spill_loads == used.spill_stores == 0 and used.blocks > 0

@@ -28,8 +28,8 @@ from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes.manager import run
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.strategies.gpu.attention_cost import Moved
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 CUDA = targets.get("sm_80")
 REASON = "rows of scores at a time stay in a block"
@@ -102,7 +102,7 @@ def data(scop: Scop) -> tuple[list[np.ndarray], list[np.ndarray]]:
 def test_cuda_text(sizes: tuple[int, int, int]) -> None:
     """One kernel; of 60 heads blocks take more rows than there are rows of threads."""
     scop = group(*sizes)
-    schedule = automatic_gpu(scop, CUDA)
+    schedule = automatic(scop, CUDA)
     program = to_gpu(expand_function(lower_gpu(schedule.scop, schedule.tree, "chain", CUDA)), CUDA)
     assert len(program.kernels) == 1
     args, expected = data(scop)
@@ -115,7 +115,7 @@ def test_cuda_text(sizes: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_machine_code(arch: str) -> None:
     scop, target = group(12, 128, 64), targets.get(arch)
-    schedule = automatic_gpu(scop, target)
+    schedule = automatic(scop, target)
     (used,) = compile_gpu(schedule.scop, schedule.tree, target).cubin().resources
     assert used.spill_loads == used.spill_stores == 0 and 0 < used.shared <= target.shared
 

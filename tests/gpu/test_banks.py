@@ -18,7 +18,7 @@ from polyc.emit.loop_ir.loops import Alloc, Buffer, Function, Launch, Ramp, Stor
 from polyc.frontend_dsl.library import convolution, normalization
 from polyc.poly.dtypes import f32, i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 T, ZERO = Var("t"), const_int(0)
 
@@ -98,7 +98,7 @@ MADE: dict[str, tuple[Any, bool]] = {  # the operator, and whether reads alone a
 )
 def test_generated_kernels_have_no_conflicts(name: str) -> None:
     operator, reads_only = MADE[name]
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     for found in (*simt.launches(fn), *simt.launches(fn, wide=True)):
         buffers = {s.buffer.name: s.buffer for s in walk(found.body) if isinstance(s, Alloc)}
@@ -112,7 +112,7 @@ def test_generated_kernels_have_no_conflicts(name: str) -> None:
 def test_a_transpose_with_longer_rows(size: tuple[int, int]) -> None:
     operator = ALL["transpose"][0]
     x = np.random.default_rng(1).random(size).astype("f4")
-    schedule = automatic_gpu(operator.scop(), CUDA)
+    schedule = automatic(operator.scop(), CUDA)
     program = to_gpu(simt.finished(schedule.scop, schedule.tree), CUDA)
     for how in ({"order": "shuffled", "check": "bounds"}, {"check": "races"}):
         got = on_shim(schedule.scop, program, [x], **how)

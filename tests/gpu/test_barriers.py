@@ -11,7 +11,7 @@ from small_operators import M, N, product
 from polyc import empty, f32, grid, op
 from polyc.emit.loop_ir.loops import Barrier, walk
 from polyc.poly.errors import BuildError
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 def barriers(schedule: simt.Schedule) -> int:
@@ -36,7 +36,7 @@ def test_panels_need_one_after_the_copies_and_one_before_the_next() -> None:
 def test_every_barrier_is_needed(name: str) -> None:
     """Without any one of them there is a data race."""
     operator = product(10, 72, 40) if name == "matmul" else ALL[name][0]
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     taken = simt.launches(fn)[0]  # rows of 72 elements fit in a block, those of the other version do not
     count = sum(isinstance(s, Barrier) for s in walk(taken))

@@ -17,11 +17,11 @@ from polyc.emit.gpu.program import sequence
 from polyc.emit.gpu.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, For, If, Launch, Stmt, Store, VLoad, walk
 from polyc.poly.errors import BuildError
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 def launch_of(operator: Any) -> Launch:
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     (found,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
     return found
 
@@ -71,12 +71,12 @@ def test_large_tiles_at_their_edges(size: tuple[int, int, int], monkeypatch: pyt
     operator = product(m, n, k)
     rng = np.random.default_rng(m)
     args = [rng.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n))]
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     assert simt.agree(schedule, args, differential.oracle(operator, args)) == ""
 
 
 def test_sizes_that_suit_wide_accesses_have_a_version() -> None:
-    schedule = automatic_gpu(ALL["matmul"][0].scop(), simt.TARGET)
+    schedule = automatic(ALL["matmul"][0].scop(), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     ((wide,), (general,)) = simt.launches(fn, wide=True), simt.launches(fn)
     assert wide.narrow and not general.narrow
@@ -90,7 +90,7 @@ def test_sizes_that_suit_wide_accesses_have_a_version() -> None:
 
 
 def test_a_launch_whose_conditions_do_not_hold_is_an_error() -> None:
-    schedule = automatic_gpu(ALL["matmul"][0].scop(), simt.TARGET)
+    schedule = automatic(ALL["matmul"][0].scop(), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     assert isinstance(fn.body, If)
     wrong = replace(fn, body=fn.body.then)

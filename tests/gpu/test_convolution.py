@@ -20,8 +20,8 @@ from polyc.emit.mathlib import expand_function
 from polyc.frontend_dsl.library.convolution import make_conv2d
 from polyc.poly.dtypes import f32
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.strategies.gpu import contraction as gpu_contraction
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 CASES = {  # batch, channels, size, window, strides, dilations, pads before and after, bias
     "same": (1, (5, 37), (13, 19), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True),
@@ -37,14 +37,14 @@ def made(name: str, target: Any) -> tuple[Schedule, Function, list[np.ndarray], 
     scop = operator.scop()
     rng = np.random.default_rng(len(name))
     args = [rng.standard_normal([int(e.value) for e in scop.arrays[a].shape]).astype("f4") for a in scop.args]
-    s = automatic_gpu(scop, target)
+    s = automatic(scop, target)
     fn = expand_function(lower_gpu(s.scop, s.tree, "conv", target))
     return s, fn, args, [np.asarray(operator.python(*args))]
 
 
 def test_one_kernel_and_no_padded_copy() -> None:
     operator = make_conv2d(f32, 1, (16, 64), (56, 56), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True)
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     fn = simt.finished(schedule.scop, schedule.tree)
     (launch,) = simt.launches(fn)
     assert not any(isinstance(s, Alloc) and s.buffer.space == "heap" for s in walk(fn.body))
@@ -56,7 +56,7 @@ def test_one_kernel_and_no_padded_copy() -> None:
 
 def test_large_images_have_large_thread_tiles() -> None:
     operator = make_conv2d(f32, 32, (64, 64), (56, 56), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), True)
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     assert "convolution in blocks of 64 (o) x 14 x 8" in "\n".join(schedule.notes)
 
 
@@ -98,7 +98,7 @@ def test_it_moves_less_than_tiles_of_one_row_of_pixels(monkeypatch: pytest.Monke
     counts = []
     for present in (gpu_contraction.convolution, lambda *_: None):
         monkeypatch.setattr(gpu_contraction, "convolution", present)
-        s = automatic_gpu(scop, OPENCL)
+        s = automatic(scop, OPENCL)
         fn = expand_function(lower_gpu(s.scop, s.tree, "conv", OPENCL))
         got, text = traffic.run(s.scop, fn, args, "--inst-counts")
         assert simt.far(got, expected, 1e-5) == ""
@@ -120,6 +120,6 @@ def test_it_moves_less_than_tiles_of_one_row_of_pixels(monkeypatch: pytest.Monke
 )
 def test_no_spills(case: Any, arch: str) -> None:
     target = targets.get(arch)
-    s = automatic_gpu(make_conv2d(f32, *case).scop(), target)
+    s = automatic(make_conv2d(f32, *case).scop(), target)
     used = compile_gpu(s.scop, s.tree, target).cubin().resources
     assert all(r.spill_loads == r.spill_stores == 0 for r in used)

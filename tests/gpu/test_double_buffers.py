@@ -22,7 +22,7 @@ from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.loop_ir.verify import verify
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Const
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 SIZE = (10, 72, 40)
 
@@ -30,7 +30,7 @@ SIZE = (10, 72, 40)
 @cache
 def lowered(arch: str) -> tuple[simt.Schedule, Function]:
     target = targets.get(arch)
-    schedule = automatic_gpu(product(*SIZE).scop(), target)
+    schedule = automatic(product(*SIZE).scop(), target)
     return schedule, lower_gpu(schedule.scop, schedule.tree, "f", target)
 
 

@@ -15,7 +15,7 @@ from polyc import empty, f32, grid, op
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.source import to_gpu
 from polyc.emit.loop_ir.loops import Launch
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 @op
@@ -76,13 +76,13 @@ def values(shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize(("operator", "shape"), CASES)
 def test_in_the_interpreter(operator: Any, shape: tuple[int, ...]) -> None:
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     x = values(shape)
     assert simt.agree(schedule, [x], expected(operator, x)) == ""
 
 
 def launches(operator: Any) -> list[Launch]:
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     return simt.launches(simt.finished(schedule.scop, schedule.tree))
 
 
@@ -100,7 +100,7 @@ def test_a_declared_order_stays() -> None:
 @needs_shim
 @pytest.mark.parametrize("check", ["none", "races"])
 def test_on_the_shim(check: str) -> None:
-    schedule = automatic_gpu(total.scop(), simt.TARGET)
+    schedule = automatic(total.scop(), simt.TARGET)
     program = to_gpu(simt.finished(schedule.scop, schedule.tree), targets.get("sm_80"))
     x = values((70001,))
     (got,) = texts.on_shim(schedule.scop, program, [x], check=check, order="shuffled")

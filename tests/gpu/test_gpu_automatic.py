@@ -10,7 +10,7 @@ from programs import ALL, arguments
 from examples import polybench
 from polyc.emit.loop_ir.loops import Alloc
 from polyc.poly.expr import const_int
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9), (10, 72, 20)]  # they divide nothing; rows of whole 16 bytes
 CASES = [
@@ -26,7 +26,7 @@ POLYBENCH = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n 
 def test_operators_at_sizes_that_divide_nothing(name: str, size: int) -> None:
     operator = ALL[name][0]
     args = arguments(name, SIZES[size])
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     assert simt.bound(schedule) >= 2
     assert simt.agree(schedule, args, differential.oracle(operator, args), 1e-6) == ""
 
@@ -38,31 +38,41 @@ def test_polybench(name: str) -> None:
     kernel = polybench.load(name)
     args, constants = kernel.arguments("MINI")
     expected = polybench.run(kernel.exact.python, kernel.exact, args, **constants)
-    schedule = automatic_gpu(kernel.operator.scop(**constants), simt.TARGET)
+    schedule = automatic(kernel.operator.scop(**constants), simt.TARGET)
     assert simt.agree(schedule, args, expected, 1e-12) == ""
 
 
 def test_a_contraction_has_block_tiles_panels_and_register_tiles() -> None:
-    schedule = automatic_gpu(ALL["matmul_bias_relu"][0].scop(), simt.TARGET)
+    schedule = automatic(ALL["matmul_bias_relu"][0].scop(), simt.TARGET)
     text = str(schedule.tree)
     assert "to shared A_panel" in text and "to shared B_panel" in text and "C_tile" in text
     assert len(simt.launches(simt.finished(schedule.scop, schedule.tree))) == 1, "the epilogue is in the same kernel"
 
 
 def test_a_row_reduction_is_one_kernel_with_a_block_for_each_row() -> None:
-    schedule = automatic_gpu(ALL["softmax"][0].scop(), simt.TARGET)
+    schedule = automatic(ALL["softmax"][0].scop(), simt.TARGET)
     kept, general = simt.launches(simt.finished(schedule.scop, schedule.tree))
     assert [n for _, n in (*kept.threads, *general.threads)] == [256, 256]
     assert "reduction over 256 threads, then their warps, then one" in "\n".join(schedule.notes)
 
 
 def test_serial_loops_stay_on_the_host() -> None:
-    schedule = automatic_gpu(ALL["jacobi"][0].scop(), simt.TARGET)
+    schedule = automatic(ALL["jacobi"][0].scop(), simt.TARGET)
     assert len(simt.launches(simt.finished(schedule.scop, schedule.tree))) == 2
 
 
 def test_a_transpose_goes_through_shared_memory() -> None:
-    schedule = automatic_gpu(ALL["transpose"][0].scop(), simt.TARGET)
+    schedule = automatic(ALL["transpose"][0].scop(), simt.TARGET)
     (launch,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
     assert isinstance(launch.body, Alloc) and launch.body.buffer.space == "shared"
     assert launch.body.buffer.shape == (const_int(16), const_int(38)), "rows along x, longer against bank conflicts"
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "cuda", "opencl"])
+def test_an_operator_is_scheduled_for_the_target_that_it_is_compiled_for(target: str) -> None:
+    operator = ALL["matmul"][0]
+    schedule = operator.schedule(target=target)
+    assert "block.x" in str(schedule.tree)
+    assert operator.compile(target=target, schedule=schedule).source("schedule") == operator.compile(
+        target=target
+    ).source("schedule")

@@ -18,7 +18,7 @@ from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.frontend_dsl.library.normalization import make_softmax_rows
 from polyc.poly.dtypes import f32
 from polyc.poly.expr import Binary, Expr, Var, const_int, substitute
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 def changed(s: Stmt, target: Stmt, new: Stmt) -> Stmt:
@@ -81,7 +81,7 @@ CASES = {
     "wide panels": (product(9, 12, 12), lambda op: by_hand(op, 8), "matmul", (9, 12, 12), 4, 9),
     "rows": (
         make_softmax_rows(f32, (2,), 300),
-        lambda op: automatic_gpu(op.scop(), simt.TARGET),
+        lambda op: automatic(op.scop(), simt.TARGET),
         "softmax",
         (2, 300, 1),
         1,

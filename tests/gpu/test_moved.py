@@ -18,7 +18,7 @@ from polyc.emit.gpu.program import sequence
 from polyc.emit.gpu.source import to_gpu
 from polyc.emit.loop_ir.loops import Function, Launch, walk
 from polyc.emit.mathlib import expand_function
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 ROWS = ("softmax", "layer_norm")
 needs_oclgrind = pytest.mark.skipif(bool(traffic.missing()), reason=traffic.missing())
@@ -68,7 +68,7 @@ def test_what_is_counted_is_what_happens(name: str, sizes: tuple[int, int, int])
 
 def test_a_large_product_takes_no_time() -> None:
     target = targets.get("sm_90")
-    s = automatic_gpu(ALL["matmul"][0].scop(), target)
+    s = automatic(ALL["matmul"][0].scop(), target)
     fn = expand_function(lower_gpu(s.scop, s.tree, "matmul", target))
     sizes = dict.fromkeys(fn.params, 4096)
     launch = next(x for x in walk(fn.body) if isinstance(x, Launch) and x.given)

@@ -18,7 +18,7 @@ from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 SIZES = [(37, 41, 19), (5, 67, 3), (1, 300, 9)]
 FIRST = [pytest.param(name, 0, marks=() if name in ("matmul", "softmax") else pytest.mark.long) for name in ALL]
@@ -27,7 +27,7 @@ REST = [pytest.param(name, k, marks=pytest.mark.long) for name in ALL for k in r
 
 def mapped(name: str, target: GpuTarget) -> tuple[Scop, Function]:
     """The launches of the automatic schedule."""
-    s = automatic_gpu(ALL[name][0].scop(), target)
+    s = automatic(ALL[name][0].scop(), target)
     return s.scop, expand_function(lower_gpu(s.scop, s.tree, name, target))
 
 

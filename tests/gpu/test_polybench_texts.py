@@ -15,7 +15,7 @@ from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 QUICK = ("gemm", "atax")
 NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in polybench.MODULES]
@@ -27,7 +27,7 @@ def mapped(name: str, target: GpuTarget) -> tuple[Scop, Function, list[object], 
     args, constants = k.arguments("MINI")
     expected = polybench.run(k.exact.python, k.exact, args, **constants)
     scop = k.exact.scop(**constants)
-    s = automatic_gpu(scop, target)
+    s = automatic(scop, target)
     return s.scop, expand_function(lower_gpu(s.scop, s.tree, scop.name, target)), list(args), expected
 
 

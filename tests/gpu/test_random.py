@@ -12,7 +12,7 @@ from random_programs import generate
 
 from polyc.emit.proof.read_back import WrongLoops
 from polyc.poly.errors import BuildError
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 UNPROVED = {112}  # program order is refused, too: the proof does not see through a constant condition
 
@@ -26,7 +26,7 @@ def check(seed: int) -> int:
     if not program.inexact:
         expected = differential.oracle(program.operator(), args)
     ran = 0
-    for schedule in (automatic_gpu(scop, simt.TARGET), simt.random_binding(scop.schedule(), seed)):
+    for schedule in (automatic(scop, simt.TARGET), simt.random_binding(scop.schedule(), seed)):
         try:
             text = simt.agree(schedule, args, expected)
         except WrongLoops:

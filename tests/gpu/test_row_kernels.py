@@ -22,11 +22,11 @@ from polyc.poly.dtypes import f32, f64, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Load, Var, const_int
 from polyc.poly.expr import walk as walk_expr
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 def lowered(operator: Any) -> tuple[Any, Function]:
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     return schedule.scop, simt.finished(schedule.scop, schedule.tree)
 
 
@@ -47,7 +47,7 @@ def test_a_row_lies_in_registers() -> None:
 
 
 def test_long_rows_have_more_threads() -> None:
-    schedule = automatic_gpu(normalization.make_rms_norm(f32, 5, 9000, 1e-5).scop(), simt.TARGET)
+    schedule = automatic(normalization.make_rms_norm(f32, 5, 9000, 1e-5).scop(), simt.TARGET)
     (launch,) = simt.launches(simt.finished(schedule.scop, schedule.tree))
     assert launch.block_threads == 1024
 
@@ -83,7 +83,7 @@ def test_rows_in_the_interpreter(name: str, n: int) -> None:
     shapes = [(scop.arrays[a].dtype.np, [int(e.value) for e in scop.arrays[a].shape]) for a in scop.args]
     args = [(rng.random(s) * 8 - 4).astype(d) for d, s in shapes]
     made = operator.python(*args)
-    assert simt.agree(automatic_gpu(scop, simt.TARGET), args, [np.asarray(made)], 1e-5) == ""
+    assert simt.agree(automatic(scop, simt.TARGET), args, [np.asarray(made)], 1e-5) == ""
 
 
 @needs_shim
@@ -147,7 +147,7 @@ def test_the_order_of_a_warp_is_pairwise() -> None:
 @pytest.mark.parametrize("name", ["softmax", "layer norm"])
 def test_no_spills_at_any_length(name: str, n: int, arch: str) -> None:
     target = targets.get(arch)
-    schedule = automatic_gpu(MADE[name](n).scop(), target)
+    schedule = automatic(MADE[name](n).scop(), target)
     (used,) = compile_gpu(schedule.scop, schedule.tree, target).cubin().resources
     assert used.spill_loads == used.spill_stores == 0 and used.blocks > 0
 

@@ -16,7 +16,7 @@ from polyc.emit.gpu.source import to_gpu
 from polyc.emit.mathlib import expand_function
 from polyc.frontend_dsl.library.reduction import make_cumulative
 from polyc.poly.dtypes import f32
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 FORMS = {"sum": (False, False), "reversed": (False, True), "exclusive": (True, False), "both": (True, True)}
 
@@ -31,7 +31,7 @@ def made(form: str, rows: int, n: int) -> tuple[Any, list[np.ndarray], list[np.n
 @pytest.mark.parametrize("form", [f if f == "sum" else pytest.param(f, marks=pytest.mark.long) for f in FORMS])
 def test_in_the_interpreter(form: str) -> None:
     operator, args, expected = made(form, 35, 70)
-    schedule = automatic_gpu(operator.scop(), simt.TARGET)
+    schedule = automatic(operator.scop(), simt.TARGET)
     assert "scans of 32 rows in panels of 32 elements" in "\n".join(schedule.notes)
     assert simt.agree(schedule, args, expected) == ""
 
@@ -41,7 +41,7 @@ def test_in_the_interpreter(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_cuda_text(form: str) -> None:
     operator, args, expected = made(form, 67, 131)
-    schedule = automatic_gpu(operator.scop(), CUDA)
+    schedule = automatic(operator.scop(), CUDA)
     program = to_gpu(expand_function(lower_gpu(schedule.scop, schedule.tree, "scan", CUDA)), CUDA)
     for how in ({"order": "shuffled", "check": "bounds"}, {"order": "reverse", "check": "bounds"}, {"check": "races"}):
         assert simt.far(on_shim(schedule.scop, program, args, **how), expected, 0.0) == "", how
@@ -52,7 +52,7 @@ def test_cuda_text(form: str) -> None:
 def test_rows_are_read_and_written_once() -> None:
     """The last element of each panel is read again."""
     operator, args, expected = made("sum", 37, 150)
-    schedule = automatic_gpu(operator.scop(), OPENCL)
+    schedule = automatic(operator.scop(), OPENCL)
     fn = expand_function(lower_gpu(schedule.scop, schedule.tree, "scan", OPENCL))
     got, moved = traffic.counted(schedule.scop, fn, args)
     assert simt.far(got, expected, 0.0) == ""

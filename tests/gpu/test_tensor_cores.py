@@ -27,7 +27,7 @@ from polyc.emit.loop_ir.verify import verify
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Var, const_int
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 
 @op
@@ -59,7 +59,7 @@ fixed = product(256, 192, 1024, f16)
 @cache
 def lowered(operator: Any, arch: str = "sm_80") -> tuple[Any, Function]:
     target = targets.get(arch)
-    schedule = automatic_gpu(operator.scop(), target)
+    schedule = automatic(operator.scop(), target)
     return schedule.scop, lower_gpu(schedule.scop, schedule.tree, operator.scop().name, target)
 
 

@@ -16,7 +16,7 @@ from random_programs import generate
 from examples import polybench
 from polyc.emit.gpu import shim
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 WHERE = tuple(n for n, missing in (("cuda", shim.compiler() is None), ("opencl", bool(opencl_here()))) if not missing)
 pytestmark = pytest.mark.skipif(not WHERE, reason="neither a C++ compiler nor an OpenCL device: GPU text cannot run")
@@ -57,7 +57,7 @@ def test_many_random_programs_as_text(first: int) -> None:
 
 def test_rows_at_places_that_data_decide_stay_where_they_are() -> None:
     """tensor_scatter with rows of 41 elements once ended in an error of the schedule."""
-    s = automatic_gpu(gpu_coverage.trial("library tensor_scatter", 2).scop, simt.TARGET)
+    s = automatic(gpu_coverage.trial("library tensor_scatter", 2).scop, simt.TARGET)
     assert any("a subscript in S1 depends on data" in note for note in s.notes) and simt.bound(s)
 
 
@@ -66,7 +66,7 @@ def test_two_stages_of_a_reduction_over_a_triangle_are_planned_in_seconds(seed: 
     """Domains held their conditions on divisions seven times over; flow was asked for among all statements."""
     scop = generate(seed).operator(reassociate=True).scop()
     began = time.thread_time()
-    s = automatic_gpu(scop, OPENCL)
+    s = automatic(scop, OPENCL)
     assert time.thread_time() - began < 90 and any("then 16, then one" in note for note in s.notes)
     unknown = [b.dim(isl.dim_type.div) for x in s.scop.statements.values() for b in x.domain.get_basic_sets()]
     assert max(unknown) <= 3
@@ -74,5 +74,5 @@ def test_two_stages_of_a_reduction_over_a_triangle_are_planned_in_seconds(seed: 
 
 def test_tiles_of_doubles_fit_the_registers_of_a_small_target() -> None:
     """2mm once got tiles of 8 x 8 doubles for a target with 128 registers, and was refused."""
-    s = automatic_gpu(polybench.load("2mm").operator.scop(), OPENCL)
+    s = automatic(polybench.load("2mm").operator.scop(), OPENCL)
     assert simt.launches(lower_gpu(s.scop, s.tree, "kernel", OPENCL))

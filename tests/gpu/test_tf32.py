@@ -26,7 +26,7 @@ from polyc.graph_driver import cli
 from polyc.graph_driver.compile_model import compile_model
 from polyc.poly.errors import BuildError
 from polyc.poly.tf32 import rounded_to_tf32
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 TOLERANCE = 2.0**-10  # two operands, each rounded to 11 bits, of sums of their absolute products
 
@@ -50,7 +50,7 @@ fixed, in_order = product(256, 192, 1024), product(256, 192, 1024, reassociate=F
 @cache
 def lowered(operator: Any, target: str = "sm_80+tf32") -> tuple[Any, Function]:
     machine = targets.get(target)
-    schedule = automatic_gpu(operator.scop(), machine)
+    schedule = automatic(operator.scop(), machine)
     return schedule.scop, lower_gpu(schedule.scop, schedule.tree, operator.scop().name, machine)
 
 

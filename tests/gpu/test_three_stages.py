@@ -28,7 +28,7 @@ from polyc.emit.loop_ir.verify import verify
 from polyc.poly.dtypes import bool_
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Var, const_int
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 M, N, K = 128, 64, 128  # one block, four panels
 
@@ -39,7 +39,7 @@ small = product(M, N, K, f16)
 @cache
 def lowered(arch: str = "sm_80") -> tuple[Any, Function]:
     target = targets.get(arch)
-    schedule = automatic_gpu(small.scop(), target)
+    schedule = automatic(small.scop(), target)
     return schedule.scop, lower_gpu(schedule.scop, schedule.tree, "f", target)
 
 

@@ -17,7 +17,7 @@ from polyc.emit.gpu.source import to_gpu
 from polyc.emit.loop_ir.loops import Barrier, Function, walk
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 pytestmark = pytest.mark.skipif(bool(traffic.missing()), reason=traffic.missing())
 
@@ -27,7 +27,7 @@ F32 = 4
 
 def mapped(name: str) -> tuple[Scop, Function]:
     """The launches of the automatic schedule."""
-    s = automatic_gpu(ALL[name][0].scop(), OPENCL)
+    s = automatic(ALL[name][0].scop(), OPENCL)
     return s.scop, expand_function(lower_gpu(s.scop, s.tree, name, OPENCL))
 
 

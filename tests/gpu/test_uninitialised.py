@@ -19,7 +19,7 @@ from polyc.emit.gpu.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.target import GpuTarget
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 ROWS, COLUMNS, INNER = 16, 104, 24  # of blocks with 32 threads along a row the last has 8 at work
 
@@ -39,7 +39,7 @@ def gate(A: f32[3, ROWS, INNER], B: f32[INNER, ROWS, COLUMNS + 2], w: f32[3]) ->
 
 
 def lowered(target: GpuTarget) -> Function:
-    s = automatic_gpu(gate.scop(), target)
+    s = automatic(gate.scop(), target)
     return expand_function(lower_gpu(s.scop, s.tree, "gate", target))
 
 

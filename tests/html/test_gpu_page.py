@@ -11,7 +11,7 @@ from browser import checked, opened
 
 from polyc.emit.gpu import nvidia, targets
 from polyc.graph_driver.cli import main
-from polyc.graph_driver.compile_operator import gpu_schedule
+from polyc.graph_driver.compile_operator import auto_schedule
 from polyc.graph_driver.html.operator_page import operator_document
 from polyc.graph_driver.html.page import page
 
@@ -21,7 +21,7 @@ from programs import ALL
 
 def document(name: str, target: str, **sizes: int) -> dict[str, Any]:
     machine = targets.get(target)
-    return operator_document(gpu_schedule(ALL[name][0].scop(), machine, sizes), machine, "automatic", sizes)
+    return operator_document(auto_schedule(ALL[name][0].scop(), machine, sizes), machine, "automatic", sizes)
 
 
 def test_the_mapping_of_a_product() -> None:

@@ -16,7 +16,7 @@ from polyc.poly.rewriting.compose import compose
 from polyc.poly.rewriting.relayout import lay_out, relayout
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.auto import automatic, blocks_of_pairs
+from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
@@ -115,8 +115,8 @@ def test_random_sizes() -> None:
 def test_blocks_that_leave_half_of_l2_are_declined() -> None:
     machine = targets.get(None)
     case = Case(16, 16, (32, machine.l2 // (16 * 16 * 4) + 3), 16)
-    blocks, why = blocks_of_pairs(case.scop(), machine)
-    assert blocks is None and "more than half of L2" in why
+    proposal = propose(case.scop(), machine, ["pairs"])
+    assert not proposal.chains and "more than half of L2" in proposal.reasons["pairs"]
     schedule = automatic(case.scop(), machine)
     assert not one_nest(schedule)
     assert any("more than half of L2" in d.reason for d in schedule.decisions)

@@ -17,11 +17,10 @@ from polyc.poly.binding import evaluate
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
-import test_attention as chains  # type: ignore[import-not-found]
-from library_cases import CASES  # type: ignore[import-not-found]
+import test_attention as chains
+from library_cases import CASES
 
 RUNS = 5  # prefixes that are run
 
@@ -52,7 +51,7 @@ def arguments(scop: Scop) -> list[np.ndarray]:
 def test_each_prefix_is_legal_and_some_are_run(name: str) -> None:
     target, make = PROGRAMS[name]
     scop = make()
-    made = automatic(scop, get(target)) if target.startswith("x86") else automatic_gpu(scop, get_gpu(target))
+    made = automatic(scop, get(target)) if target.startswith("x86") else automatic(scop, get_gpu(target))
     assert any(step.name == "promote" for step in made.trace), "the strategy did not take it"
     s = Schedule.start(scop)
     args = arguments(scop)

@@ -21,7 +21,6 @@ from polyc.poly.json_io import dump_tree
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from library_cases import CASES
@@ -102,7 +101,7 @@ def test_every_prefix_is_legal_and_right(operator: Any, threads: int) -> None:
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_no_tree_in_a_trace_and_the_text_makes_it_again(name: str, target: str) -> None:
     scop = CASES[name](37, 33, 41).scop()
-    s = automatic(scop, get(target)) if target == "x86-64-v3" else automatic_gpu(scop, get_gpu(target))
+    s = automatic(scop, get(target)) if target == "x86-64-v3" else automatic(scop, get_gpu(target))
     given = [t for t in s.trace if t.name == "set_order"]
     if given:
         assert re.search("rows|scan", " ".join(d.stage + d.what for d in s.decisions)), name

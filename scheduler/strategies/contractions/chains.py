@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from polyc.poly.expr import loads
-from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import Operand
@@ -21,7 +20,6 @@ from polyc.scheduler.strategies.planner import Plan, first_loops
 from polyc.scheduler.transformations.storage import users
 
 P = TypeVar("P", bound=Plan)
-CHAIN_OPERATIONS = 20_000_000  # of isl, to find out whether a chain becomes one nest
 
 
 @dataclass(frozen=True)
@@ -73,21 +71,6 @@ def each_chain(plan: P, propose: Callable[[P, Chain], None]) -> None:
         if chain is not None:
             propose(plan, chain)
         position += 1
-
-
-def rows_of_chain(plan: P, strategy: Callable[[P], None]) -> tuple[int | None, str]:
-    """Rows at a time in the first chain that `strategy` makes one nest; None where there are none, and why."""
-    why = "they are no chain of two products with passes over rows between them"
-    try:
-        with quota(CHAIN_OPERATIONS):
-            strategy(plan)
-    except QuotaExceeded as error:
-        return None, str(error)
-    for d in plan.schedule.decisions:
-        if "rows" in d.figures and d.outcome == "done":
-            return int(d.figures["rows"]), ""
-        why = d.reason or why
-    return None, why
 
 
 def chain_parts(plan: Plan, chain: Chain) -> list[set[str]]:

@@ -30,7 +30,7 @@ from polyc.scheduler.strategies.gpu.attention_cost import moved
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.rows import SHUFFLES, spread
 from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, TiledContraction, Tiling
-from polyc.scheduler.strategies.planner import first_loops, is_flat
+from polyc.scheduler.strategies.planner import Chained, first_loops, is_flat
 from polyc.scheduler.transformations.storage import users
 
 ACROSS = 16  # threads of a row, and rows of threads
@@ -82,6 +82,7 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
         done = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, blocks)), rows=rows)
     if done:
         plan.claimed |= set(top_filters(plan)[chain.position].domain)
+        plan.chains.append(Chained(chain.scores, rows=rows))
     else:
         notes = plan.schedule.notes
         plan.schedule = before
