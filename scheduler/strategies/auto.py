@@ -23,7 +23,7 @@ from polyc.scheduler.strategies.blocking import block
 from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.gpu.attention import attention as gpu_attention
 from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
-from polyc.scheduler.strategies.gpu.kept import keep_rows
+from polyc.scheduler.strategies.gpu.kept import hold_rows
 from polyc.scheduler.strategies.gpu.mapping import bind_nests
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.storage import keep_near
@@ -128,7 +128,7 @@ GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
     "fusion": join,
     "mapping": bind_nests,
     "storage": keep_near,
-    "rows": keep_rows,
+    "rows": hold_rows,
 }
 
 

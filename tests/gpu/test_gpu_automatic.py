@@ -73,6 +73,6 @@ def test_an_operator_is_scheduled_for_the_target_that_it_is_compiled_for(target:
     operator = ALL["matmul"][0]
     schedule = operator.schedule(target=target)
     assert "block.x" in str(schedule.tree)
-    assert operator.compile(target=target, schedule=schedule).source("loops") == operator.compile(
-        target=target
-    ).source("loops")
+    assert operator.compile(target=target, schedule=schedule).source("loops") == operator.compile(target=target).source(
+        "loops"
+    )

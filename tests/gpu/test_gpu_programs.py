@@ -19,7 +19,7 @@ from polyc.poly.json_io import dump_tree
 from polyc.scheduler.programs.keep_rows import keep_rows
 from polyc.scheduler.programs.scan_panels import scan_panels
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.gpu.automatic import automatic_gpu
+from polyc.scheduler.strategies.auto import automatic
 
 B, M, N = dims("B M N")
 
@@ -80,7 +80,7 @@ def wanted(operator: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("said", AUTOMATIC)
 def test_every_prefix_is_legal_and_right(said: str) -> None:
     operator = AUTOMATIC[said]
-    automatically = automatic_gpu(operator.scop(), simt.TARGET)
+    automatically = automatic(operator.scop(), simt.TARGET)
     assert any(said in note for note in automatically.notes)
     s = Schedule.start(automatically.original)
     for step in automatically.trace:
@@ -95,7 +95,7 @@ def test_every_prefix_is_legal_and_right(said: str) -> None:
 @pytest.mark.parametrize("said", AUTOMATIC)
 def test_the_text_makes_it_again(said: str) -> None:
     scop = AUTOMATIC[said].scop()
-    automatically = automatic_gpu(scop, simt.TARGET)
+    automatically = automatic(scop, simt.TARGET)
     space: dict[str, Any] = {"operator": type("Operator", (), {"scop": staticmethod(lambda: Start(scop))})}
     exec(automatically.program("operator"), space)
     assert dump_tree(space["s"].tree) == dump_tree(automatically.tree)

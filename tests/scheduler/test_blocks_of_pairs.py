@@ -16,7 +16,7 @@ from polyc.poly.rewriting.compose import compose
 from polyc.poly.rewriting.relayout import lay_out, relayout
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.auto import automatic, propose
 from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 

@@ -102,10 +102,7 @@ def test_every_prefix_is_legal_and_right(operator: Any, threads: int) -> None:
 def test_no_tree_in_a_trace_and_the_text_makes_it_again(name: str, target: str) -> None:
     scop = CASES[name](37, 33, 41).scop()
     s = automatic(scop, get(target)) if target == "x86-64-v3" else automatic(scop, get_gpu(target))
-    given = [t for t in s.trace if t.name == "set_order"]
-    if given:
-        assert re.search("rows|scan", " ".join(d.stage + d.what for d in s.decisions)), name
-        return  # strategies that are no programs yet
+    assert [t for t in s.trace if t.name == "set_order"] == []
     space: dict[str, Any] = {"operator": Named(scop)}
     exec(s.program("operator"), space)
     assert dump_tree(space["s"].tree) == dump_tree(s.tree)
