@@ -8,11 +8,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Sequence
+from keyword import iskeyword
+from typing import TypeVar
 
 import islpy as isl
 
 from polyc.poly.forms.canonical import canonical_set, set_text
 
+Made = TypeVar("Made")
 Term = tuple[int, str]
 """Coefficient and factor; factor "" is a constant."""
 
@@ -148,21 +151,42 @@ def read_value(text: str, space: isl.Space) -> isl.PwAff:
     Raises:
         AffineTextError: the text is not quasi-affine, or has an unknown name.
     """
-    return _Reader(space).value(_parsed(text))
+    return _read(text, space, _Reader.value)
 
 
 def read_condition(text: str, space: isl.Space) -> isl.Set:
     """The points of `space` where the condition holds. Raises `AffineTextError`."""
-    return _Reader(space).condition(_parsed(text))
+    return _read(text, space, _Reader.condition)
 
 
-def _parsed(text: str) -> ast.expr:
+def _read(text: str, space: isl.Space, read: Callable[[_Reader, ast.expr], Made]) -> Made:
+    reader = _Reader(space)
     try:
-        if len(text) > LONGEST:
-            raise AffineTextError(f"'{text[:60]}...' is longer than {LONGEST} characters")
-        return ast.parse(text.strip(), mode="eval").body
+        return read(reader, expression(text, reader.names()))
+    except RecursionError:
+        raise AffineTextError(f"'{text[:60]}...' nests too deep") from None
+
+
+def expression(text: str, names: Sequence[str]) -> ast.expr:
+    """The expression that a text is; `names`, of loops and sizes, may be words that Python keeps for itself (`lambda`).
+
+    Raises:
+        AffineTextError: it is none, or longer than `LONGEST`.
+    """
+    if len(text) > LONGEST:
+        raise AffineTextError(f"'{text[:60]}...' is longer than {LONGEST} characters")
+    kept = {f"{name}_{len(text)}": name for name in names if iskeyword(name)}
+    given = text
+    for other, name in kept.items():
+        given = re.sub(rf"(?<![\w.]){name}(?![\w.])", other, given)
+    try:
+        found = ast.parse(given.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise AffineTextError(f"'{text:.200}' is not an expression") from None
+    for node in ast.walk(found):
+        if isinstance(node, ast.Name):
+            node.id = kept.get(node.id, node.id)
+    return found
 
 
 class _Reader:
@@ -202,9 +226,12 @@ class _Reader:
             position = self.space.find_dim_by_name(kind, name)
             if position >= 0:
                 return isl.PwAff.from_aff(isl.Aff.var_on_domain(self.local, kind, position))
-        known = [self.space.get_dim_name(k, i) for k in (isl.dim_type.set, isl.dim_type.param)
-                 for i in range(self.space.dim(k))]  # fmt: skip
-        raise AffineTextError(f"no loop or size '{name}' here (there are {', '.join(known) or 'none'})")
+        raise AffineTextError(f"no loop or size '{name}' here (there are {', '.join(self.names()) or 'none'})")
+
+    def names(self) -> list[str]:
+        """The loops and sizes that are known."""
+        kinds = (isl.dim_type.set, isl.dim_type.param)
+        return [self.space.get_dim_name(k, i) for k in kinds for i in range(self.space.dim(k))]
 
     def _binary(self, e: ast.BinOp) -> isl.PwAff:
         a, b = self.value(e.left), self.value(e.right)

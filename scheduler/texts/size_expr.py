@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from functools import reduce
-from itertools import pairwise
 from typing import TypeVar
 
 import islpy as isl
@@ -15,6 +13,7 @@ from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Expr, Unary, Var, const_int
 from polyc.poly.forms.affine import NotAffine, to_pw_aff
+from polyc.poly.forms.affine_text import AffineTextError, expression, read_condition
 from polyc.poly.scop import Scop
 
 Made = TypeVar("Made", isl.PwAff, isl.Set)
@@ -22,14 +21,6 @@ Made = TypeVar("Made", isl.PwAff, isl.Set)
 MOST = 2**40  # of numbers: the index of a byte in a terabyte; with sizes they still make 64-bit numbers
 _NUMBER = re.compile(r"(?<!\w)\d{13,}")
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
-_COMPARISONS = {
-    ast.Lt: isl.PwAff.lt_set,
-    ast.LtE: isl.PwAff.le_set,
-    ast.Gt: isl.PwAff.gt_set,
-    ast.GtE: isl.PwAff.ge_set,
-    ast.Eq: isl.PwAff.eq_set,
-    ast.NotEq: isl.PwAff.ne_set,
-}
 
 
 def size_function(scop: Scop, at: str | int, stmt: str) -> isl.PwAff:
@@ -43,7 +34,10 @@ def size_function(scop: Scop, at: str | int, stmt: str) -> isl.PwAff:
     if isinstance(at, int) and abs(at) > MOST:
         raise ScheduleError(f"a position is at most {MOST}: 64 bits overflow")
     space = scop.statements[stmt].domain.get_space().align_params(scop.context.get_space())
-    return _read(scop, str(at), "expression of", lambda node: to_pw_aff(_parse(node, scop), space))
+    text = str(at)
+    return _read(
+        scop, text, "expression of", lambda: to_pw_aff(_parse(expression(text, list(scop.params)), scop), space)
+    )
 
 
 def size_condition(scop: Scop, where: str) -> isl.Set:
@@ -54,37 +48,23 @@ def size_condition(scop: Scop, where: str) -> isl.Set:
     """
     if not isinstance(where, str):
         raise ScheduleError(f"a condition on sizes is text such as 'N <= 4096', not {where!r}")
-    return _read(scop, where.strip(), "condition on", lambda node: _condition(node, scop))
+    space = scop.context.get_space().set_from_params()
+    return _read(scop, where, "condition on", lambda: read_condition(where, space).params())
 
 
-def _read(scop: Scop, text: str, what: str, make: Callable[[ast.expr], Made]) -> Made:
-    """What `make` makes of the text. Raises `ScheduleError`, the text in it shortened."""
+def _read(scop: Scop, text: str, what: str, read: Callable[[], Made]) -> Made:
+    """What `read` makes of the text. Raises `ScheduleError`, the text in it shortened."""
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     try:
-        made = make(ast.parse(text, mode="eval").body)
+        made = read()
         if any(int(number) > MOST for number in _NUMBER.findall(made.to_str())):
             raise OverflowError
         return made
     except OverflowError:
         raise ScheduleError(f"{shown!r} has numbers beyond {MOST}: 64 bits overflow") from None
-    except (SyntaxError, ValueError, NotAffine, RecursionError, MemoryError):  # the last two: nested too deep
+    except (AffineTextError, ValueError, NotAffine, RecursionError):
         sizes = ", ".join(scop.params) or "none"
         raise ScheduleError(f"{shown!r} is no affine {what} the sizes (sizes: {sizes})") from None
-
-
-def _condition(node: ast.expr, scop: Scop) -> isl.Set:
-    match node:
-        case ast.BoolOp(op, values):
-            parts = [_condition(v, scop) for v in values]
-            return reduce(isl.Set.intersect if isinstance(op, ast.And) else isl.Set.union, parts)
-        case ast.UnaryOp(ast.Not(), value):
-            return _condition(value, scop).complement()
-        case ast.Compare(left, ops, others) if all(type(o) in _COMPARISONS for o in ops):
-            space = scop.context.get_space().set_from_params()
-            compared = [to_pw_aff(_parse(e, scop), space) for e in (left, *others)]
-            pairs = zip(ops, pairwise(compared), strict=True)
-            return reduce(isl.Set.intersect, (_COMPARISONS[type(o)](a, b).params() for o, (a, b) in pairs))
-    raise ValueError(ast.dump(node))
 
 
 def _parse(node: ast.expr, scop: Scop) -> Expr:

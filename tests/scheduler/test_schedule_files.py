@@ -335,6 +335,7 @@ tree:
         ("tree:", "first: [&a [1], *a]\ntree:", "line 2: schedules have no aliases"),
         ("tree:", "tree: {body: &a [S0, S1]}\nmore: [*a, *a]\nx:", "schedules have no aliases"),
         ("- i: i", "- i: " + "(" * 5000, "is longer than"),
+        ("- i: i", "- i: i" + " + M" * 900, "nests too deep"),
     ],
 )
 def test_hostile_files_are_refused(old: str, new: str, message: str) -> None:

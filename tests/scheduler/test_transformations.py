@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 import scop_builder as sb
 
+from polyc import dims, f32, inout, op
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.json_io import dump_tree
@@ -267,6 +268,22 @@ def test_a_condition_on_sizes_means_what_python_means(where: str) -> None:
     assert printed.intersect(scop.context).is_equal(found.intersect(scop.context))
     for n, m in product(range(1, 20), range(1, 12)):
         assert Condition(found, scop.context).holds(N=n, M=m) == eval(where, {"N": n, "M": m, "min": min})
+
+
+@pytest.mark.parametrize("name", ["lambda", "True", "not", "is"])
+def test_sizes_with_names_that_python_keeps(name: str) -> None:
+    size = dims(name)
+
+    @op
+    def ones(A: inout(f32[size])):
+        for i in range(size):
+            A[i] = 1.0
+
+    s = ones.scop().schedule()
+    two = s.version("i", f"{name} <= 9")
+    assert f"for i   if {name} <= 9" in str(two)
+    assert str(Schedule.from_yaml(s.scop, two.to_yaml())) == str(two)
+    assert f"for i   if i < {name} - 2" in str(s.index_split("i", f"{name} - 2"))
 
 
 @pytest.mark.parametrize(
