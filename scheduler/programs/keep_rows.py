@@ -28,10 +28,9 @@ def keep_rows(
 ) -> Schedule:
     """The schedule with what one iteration of a loop uses of some arrays in shared memory.
 
-    Arguments: `loop`, an iteration of which is a row; `arrays`, which of them the outermost buffer comes last; `fill`:
-    copy in what is read of arrays that are also written (False where the loop writes it before); `where`, a condition
-    on sizes as text (`"N <= 4096"`) for those at which rows fit; `nest`, the loop that then gets two versions (`loop`
-    or one around it).
+    Arguments: `loop`, an iteration of which is a row; `arrays`, innermost buffer first; `fill`: copy in arrays that
+    are both read and written (False where the row is written before it is read); `where`, a condition on sizes as text
+    (`"N <= 4096"`) for those at which rows fit; `nest`, the loop that then gets two versions (`loop` or one around it).
     Before -> after: `i: (passes over A[i])` -> `i: (copy of A[i] in; passes over the buffer; copy out)`.
     Refused when: a value that is not copied in is read; a subscript depends on data; all sizes fulfil `where`, or none.
     """
@@ -40,5 +39,5 @@ def keep_rows(
     inside = [s.scop.statements[n] for n in locate(s.tree, loop).member.schedule]
     for array in arrays:
         read, written = (any(used) for used in zip(*(touches(x, array) for x in inside), strict=True))
-        s = s.promote(array, loop, "shared", copy_in=read and (fill or not written), copy_out=written)
+        s = s.promote(array, loop, "shared", copy_in=None if read and (fill or not written) else False)
     return s

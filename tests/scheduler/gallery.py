@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gallery_programs
 import gallery_questions
 
 import polyc
@@ -296,7 +297,12 @@ def page() -> str:
         out += [f"## {group.title}", ""]
         for e in group.examples:
             out += lines(e)
-    for section in (gallery_questions.questions(matmul), gallery_questions.files(matmul), refusals()):
+    for section in (
+        gallery_programs.programs(),
+        gallery_questions.questions(matmul),
+        gallery_questions.files(matmul),
+        refusals(),
+    ):
         out += [*section, ""]
     return "\n".join(out).rstrip() + "\n"
 
