@@ -74,6 +74,13 @@ def exists(name: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize("page", pages())
+def test_links_and_pictures_of_a_page_exist(page: str) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]+`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    places = {link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link} - {""}
+    assert sorted(p for p in places if not (ROOT / page).parent.joinpath(p).exists()) == []
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_files_that_docstrings_and_comments_name_exist(folder: str) -> None:
     files = tracked()
