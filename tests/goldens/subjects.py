@@ -10,6 +10,7 @@ from pathlib import Path
 from examples.polybench import MODULES
 from examples.polybench import load as load_polybench
 from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.importing.sensible import sensible_sizes
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.platforms import platform_of
 from polyc.graph_driver.stages import formed, optimise
@@ -75,7 +76,7 @@ def _large(name: str, scop: Scop) -> Scop:
 def groups(path: Path, target: str) -> Iterator[Subject]:
     """The groups that a network becomes on `target`, each distinct one once."""
     platform, options = platform_of(target, 1), CompileOptions()
-    graph = import_model(path)
+    graph = import_model(path, dims=sensible_sizes(path, options))
     optimise(graph, platform, options)
     seen: set[str] = set()
     for number, group in enumerate(formed(graph, platform, options)[1]):
