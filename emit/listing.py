@@ -63,7 +63,7 @@ def gpu_listing(fn: Function, target: GpuTarget) -> Listing:
     Raises:
         BuildError: there is no such text for it.
     """
-    from polyc.emit.gpu.source import to_gpu_lines
+    from polyc.emit.gpu.text.source import to_gpu_lines
 
     loops, numbers = _hub(fn)
     lines = to_gpu_lines(fn, target)

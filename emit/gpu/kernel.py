@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from polyc.emit import cache
-from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu import targets
 from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
-from polyc.emit.gpu.devices import Device, LaunchSpec, Pointer, check_runs_on, launch_spec, open_device
+from polyc.emit.gpu.devices import Device, LaunchSpec, Pointer, check_runs_on, launch_spec, nvidia, open_device
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.emit.gpu.program import Program, sequence
 from polyc.emit.gpu.program import Sequence as Launches
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.kernel import Kernel, Report
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.lowering.checks import wanted

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from polyc.emit.gpu.banks import conflict_free_rows
-from polyc.emit.gpu.barriers import place_barriers
 from polyc.emit.gpu.budget import check_budget
-from polyc.emit.gpu.composed import composed
-from polyc.emit.gpu.double import double_buffer
-from polyc.emit.gpu.even import even_loops
-from polyc.emit.gpu.guards import hoist_guards
-from polyc.emit.gpu.lanes import widen
-from polyc.emit.gpu.mapping import launches
-from polyc.emit.gpu.narrow import narrow
-from polyc.emit.gpu.peel import peel
-from polyc.emit.gpu.private import private_rows
-from polyc.emit.gpu.tensor import tensor_cores
-from polyc.emit.gpu.trees import shuffled_sums
-from polyc.emit.gpu.whole import whole_tiles
+from polyc.emit.gpu.passes.bank_conflicts import conflict_free_rows
+from polyc.emit.gpu.passes.barriers import place_barriers
+from polyc.emit.gpu.passes.copy_propagation import propagate_copies
+from polyc.emit.gpu.passes.double_buffering import double_buffer
+from polyc.emit.gpu.passes.full_vector_loops import full_vector_loops
+from polyc.emit.gpu.passes.guards import hoist_guards
+from polyc.emit.gpu.passes.mapping import launches
+from polyc.emit.gpu.passes.narrow_indices import narrow
+from polyc.emit.gpu.passes.peel import peel
+from polyc.emit.gpu.passes.private_registers import private_registers
+from polyc.emit.gpu.passes.shuffle_trees import shuffled_sums
+from polyc.emit.gpu.passes.tensor_cores import tensor_cores
+from polyc.emit.gpu.passes.unguard_registers import unguard_registers
+from polyc.emit.gpu.passes.wide_accesses import widen
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import unique_names
 from polyc.emit.loop_ir.verify import verify
@@ -48,14 +48,14 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool
     fn = unique_names(proven_loops(scop, tree, symbol(name), gpu=True, checks=checks))
     verify(fn, "loop generation")
     steps = (
-        ("mapping", lambda f: simplify(even_loops(launches(contract(f), target)))),
+        ("mapping", lambda f: simplify(full_vector_loops(launches(contract(f), target)))),
         ("trees", lambda f: shuffled_sums(f, target)),
-        ("private rows", lambda f: simplify(private_rows(f, scop))),
-        ("whole tiles", lambda f: simplify(whole_tiles(f))),
+        ("private rows", lambda f: simplify(private_registers(f, scop))),
+        ("whole tiles", lambda f: simplify(unguard_registers(f))),
         ("double buffers", lambda f: check_budget(simplify(double_buffer(f, target)), target)),
         ("partial panels", lambda f: simplify(peel(f))),
         ("barriers", lambda f: hoist_guards(place_barriers(f, scop))),
-        ("origins", lambda f: simplify(composed(f, scop))),
+        ("origins", lambda f: simplify(propagate_copies(f, scop))),
         ("tensor cores", lambda f: simplify(tensor_cores(f, target))),
         ("tiles", lambda f: simplify(separate_tiles(f, rests=False))),
         ("lanes", lambda f: simplify(widen(f))),

@@ -3,7 +3,8 @@
 The last vector of a register tile whose width is no multiple of the lanes is computed under a mask: every update is
 `tile[i] = select(mask, new, tile[i])`. Where the mask is known and no lane outside it is ever read (but to
 update itself, or for a lane of another tile that nobody reads), the selection goes: those lanes get values that nobody
-sees. What is loaded stays as it was, under its own masks. (On a GPU `emit/gpu/whole.py` does the same for threads.)
+sees. What is loaded stays as it was, under its own masks. (On a GPU `unguard_registers.py` does the same for
+threads.)
 """
 
 from __future__ import annotations

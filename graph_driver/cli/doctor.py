@@ -15,8 +15,9 @@ def examine(measure: bool = False) -> dict[str, Any]:
     """Everything found, as plain data (the `--json` form). `measure`: speeds again, not from the cache."""
     from polyc.emit import cache, cpus, targets
     from polyc.emit.c.cc import find_compiler
-    from polyc.emit.gpu import devices, nvidia, shim
+    from polyc.emit.gpu import devices
     from polyc.emit.gpu import targets as gpu_targets
+    from polyc.emit.gpu.devices import nvidia, shim
     from polyc.graph_driver.calibration import machine
 
     host = targets.host()

@@ -1,8 +1,8 @@
 """Pairs: a depthwise convolution and the 1x1 convolution that reads it (MobileNet's blocks) become one group.
 
 Each has its own cluster so far, with its activation after it. Done a block of rows at a time
-(`scheduler.strategies.pairs`), what the first makes is read while it is in the L2 cache; in exchange the rows that
-neighbouring blocks both need are copied twice. The cost model weighs the two, and the decision says what it found.
+(`strategies/depthwise_pointwise.py`), what the first makes is read while it is in the L2 cache; in exchange the rows
+that neighbouring blocks both need are copied twice. The cost model weighs the two, and the decision says what it found.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from polyc.emit.gpu import nvidia
+from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Recorded
 from polyc.emit.gpu.resources import Resources
 from polyc.emit.gpu.resources import lines as resource_lines

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from polyc.emit.gpu import nvidia
 from polyc.emit.gpu.budget import needs
-from polyc.emit.gpu.moved import Moved, blocks, moved
+from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Program
 from polyc.emit.gpu.resources import Resources, blocks_per_sm
+from polyc.emit.gpu.traffic import Traffic, block_traffic, blocks
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, Store, walk
 from polyc.emit.loop_ir.printer import expr_text
 from polyc.poly.binding import evaluate
@@ -71,7 +71,7 @@ class KernelMap:
     limit: str
     occupancy: float
     sizes: dict[str, int]
-    moved: Moved | None
+    moved: Traffic | None
     resources: Resources | None
 
     def data(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _one(
         info.name, " and ".join(map(expr_text, launch.given)), tuple(_axes(launch, tree, known)), tuple(_held(launch)),
         launch.block_threads, info.shared, sum(isinstance(s, Barrier) for s in walk(launch.body)), registers,
         resident, limit, compiled.occupancy if compiled else share, sizes,
-        None if known is None else moved(fn, launch, known), compiled,
+        None if known is None else block_traffic(fn, launch, known), compiled,
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def lines(k: KernelMap) -> list[str]:
     return [*out, f"  takes     {how}"]
 
 
-def _traffic(found: Moved) -> str:
+def _traffic(found: Traffic) -> str:
     parts = []
     for memory in ("global", "shared"):
         for way in ("read", "written"):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.emit.gpu import nvidia
-from polyc.emit.gpu.devices import open_device
+from polyc.emit.gpu.devices import nvidia, open_device
 from polyc.emit.gpu.program import Recorded
 from polyc.emit.gpu.resources import Resources
 from polyc.graph_driver.execution.parts import Parts, cut

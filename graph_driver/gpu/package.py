@@ -16,7 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Recorded
 from polyc.graph_driver.gpu.model import GpuCode, GpuModel
 

@@ -21,14 +21,14 @@ from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.attention import attention
 from polyc.scheduler.strategies.blocking import block
 from polyc.scheduler.strategies.contractions.strategy import contractions
+from polyc.scheduler.strategies.depthwise_pointwise import pairs
 from polyc.scheduler.strategies.gpu.attention import attention as gpu_attention
 from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
-from polyc.scheduler.strategies.gpu.kept import hold_rows
 from polyc.scheduler.strategies.gpu.mapping import bind_nests
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
+from polyc.scheduler.strategies.gpu.row_residency import hold_rows
 from polyc.scheduler.strategies.gpu.storage import keep_near
 from polyc.scheduler.strategies.joining import join
-from polyc.scheduler.strategies.pairs import pairs
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
 from polyc.scheduler.strategies.row_values import row_values
 from polyc.scheduler.strategies.shrinking import shrink

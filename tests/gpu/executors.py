@@ -12,11 +12,11 @@ from typing import Any
 import back_ends
 import numpy as np
 
-from polyc.emit.gpu import shim, targets
-from polyc.emit.gpu.devices import DeviceError, Pointer, open_device
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import DeviceError, Pointer, open_device, shim
 from polyc.emit.gpu.devices import LaunchSpec as Spec
 from polyc.emit.gpu.program import Program, sequence
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 
 CUDA, OPENCL = targets.get("sm_80"), targets.get("opencl")

@@ -29,9 +29,9 @@ from differential import Failure, private_cache
 from library_cases import CASES
 
 from examples import polybench
-from polyc.emit.gpu import shim
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop

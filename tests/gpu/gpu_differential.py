@@ -14,9 +14,9 @@ from differential import Failure, exact_when_reordered, oracle
 from program_tree import Program
 from random_schedules import random_schedule
 
-from polyc.emit.gpu import shim
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.verify import verify
 from polyc.emit.mathlib import expand_function

@@ -26,7 +26,7 @@ from differential import Failure, private_cache
 from gpu_differential import BACK_ENDS, UNPROVED, Outcome
 from random_programs import generate
 
-from polyc.emit.gpu import shim
+from polyc.emit.gpu.devices import shim
 
 
 def opencl_here() -> str:

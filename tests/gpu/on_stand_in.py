@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import onnx
 
-from polyc.emit.gpu import devices, nvidia, shim
+from polyc.emit.gpu import devices
 from polyc.emit.gpu.arrays import DeviceArray, to_device
-from polyc.emit.gpu.devices import LANGUAGES, Device
+from polyc.emit.gpu.devices import LANGUAGES, Device, nvidia, shim
 from polyc.emit.gpu.program import KernelText
 from polyc.poly.target import GpuTarget
 
@@ -24,10 +24,9 @@ def use(interface: str) -> Device:
     def code(program: KernelText, target: GpuTarget) -> bytes:
         return shim.build(program, shared=True)
 
-    importlib.import_module(
-        {"pycuda": "polyc.emit.gpu.pycuda_device", "cuda-bindings": "polyc.emit.gpu.cuda_device"}[interface]
-    )
-    for name in ("polyc.emit.gpu.pycuda_device", "polyc.emit.gpu.cuda_device"):
+    modules = {"pycuda": f"{devices.__name__}.pycuda_device", "cuda-bindings": f"{devices.__name__}.cuda_device"}
+    importlib.import_module(modules[interface])
+    for name in modules.values():
         if name in sys.modules:
             sys.modules[name].cubin_for = code
     nvidia.compiler = lambda: None  # NVRTC looks into the driver and crashes on the stand-in
@@ -164,7 +163,7 @@ def package(device: Device) -> None:
         polyc.compile_model(proto, target="cuda").save(folder)
         polyc.compile_model(proto, target="sm_90").save(f"{folder}/newer")
         for name in ("pycuda_device", "cuda_device"):
-            if module := sys.modules.get(f"polyc.emit.gpu.{name}"):
+            if module := sys.modules.get(f"polyc.emit.gpu.devices.{name}"):
                 del module.cubin_for
         got = polyc.load(folder)(x)
         np.testing.assert_array_equal(got["y"], polyc.compile_model(proto)(x)["y"])

@@ -1,5 +1,5 @@
 /* A stand-in for NVIDIA's driver, for tests: one "device" that is this process. Memory is malloc's, a
-   module is a shared object made from CUDA text by emit.gpu.shim, a launch runs it at once. */
+   module is a shared object made from CUDA text by emit.gpu.devices.shim, a launch runs it at once. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>

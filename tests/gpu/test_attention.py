@@ -12,10 +12,11 @@ from executors import OPENCL
 from texts import CUDA, needs_nvidia, needs_opencl, needs_shim, on_opencl, on_shim
 
 from polyc import empty, exp, f32, grid, op
-from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.kernel import compile_gpu
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Function, WarpReduce, walk
 from polyc.emit.mathlib import expand_function
 from polyc.scheduler.schedule import Schedule

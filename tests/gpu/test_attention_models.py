@@ -14,10 +14,11 @@ from onnx import helper
 from texts import needs_nvidia, needs_opencl, needs_shim, on_shim
 from tiny_models import model_of
 
-from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.kernel import compile_gpu
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.mathlib import expand_function
 from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model

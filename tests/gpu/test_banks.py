@@ -12,8 +12,8 @@ from programs import ALL
 from small_operators import product
 from texts import CUDA, needs_shim, on_shim
 
-from polyc.emit.gpu.banks import conflict_free_rows, shared_accesses, turns
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.passes.bank_conflicts import conflict_free_rows, shared_accesses, turns
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Buffer, Function, Launch, Ramp, Store, VLoad, walk
 from polyc.frontend_dsl.library import convolution, normalization
 from polyc.poly.dtypes import f32, i64

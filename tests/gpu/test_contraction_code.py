@@ -14,7 +14,7 @@ from small_operators import product
 
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.program import sequence
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, For, If, Launch, Stmt, Store, VLoad, walk
 from polyc.poly.errors import BuildError
 from polyc.scheduler.strategies.auto import automatic

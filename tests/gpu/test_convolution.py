@@ -14,7 +14,7 @@ from texts import CUDA, needs_nvidia, needs_opencl, needs_shim, on_opencl, on_sh
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.kernel import compile_gpu
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Function, Store, walk
 from polyc.emit.mathlib import expand_function
 from polyc.frontend_dsl.library.convolution import make_conv2d

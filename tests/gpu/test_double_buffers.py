@@ -14,9 +14,9 @@ from small_operators import product
 from texts import needs_shim
 
 from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices.shim import ShimError
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.shim import ShimError
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Function, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.loop_ir.verify import verify

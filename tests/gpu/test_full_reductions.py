@@ -13,7 +13,7 @@ from texts import needs_shim
 
 from polyc import empty, f32, grid, op
 from polyc.emit.gpu import targets
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Launch
 from polyc.scheduler.strategies.auto import automatic
 

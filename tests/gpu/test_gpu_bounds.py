@@ -15,8 +15,8 @@ from small_operators import chain, transpose
 from texts import CUDA, needs_opencl, needs_shim
 
 from polyc import BoundsError, dims, f32, i64, inout, op, zeros
-from polyc.emit.gpu import shim
 from polyc.emit.gpu.arrays import to_device
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.emit.mathlib import expand_function
 from polyc.graph_driver.compile_operator import compile_operator

@@ -12,9 +12,10 @@ import pytest
 from texts import needs_nvidia
 
 from examples.matmul import matmul
-from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.resources import blocks_per_sm, lines, read_log
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.poly.errors import BuildError
 
 NVIDIA = [n for n in targets.names() if n.startswith("sm_")]

@@ -11,9 +11,10 @@ import texts
 from programs import ALL, arguments
 from texts import needs_nvidia, needs_opencl, needs_shim
 
-from polyc.emit.gpu import nvidia, shim, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia, shim
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop

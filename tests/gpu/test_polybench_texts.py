@@ -8,9 +8,10 @@ import texts
 from texts import needs_nvidia, needs_opencl, needs_shim
 
 from examples import polybench
-from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop

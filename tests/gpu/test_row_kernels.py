@@ -11,9 +11,10 @@ import simt
 from programs import ALL
 from texts import CUDA, needs_nvidia, needs_shim, on_shim
 
-from polyc.emit.gpu import shim, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.kernel import compile_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Buffer, For, Function, Launch, Store, WarpReduce, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
 from polyc.emit.loop_ir.verify import verify

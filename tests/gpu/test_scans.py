@@ -12,7 +12,7 @@ from executors import OPENCL
 from texts import CUDA, needs_shim, on_shim
 
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.mathlib import expand_function
 from polyc.frontend_dsl.library.reduction import make_cumulative
 from polyc.poly.dtypes import f32

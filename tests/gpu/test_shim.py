@@ -10,9 +10,9 @@ import pytest
 from hand_launches import num, tiled_matmul, with_index, without_barrier
 from texts import CUDA, needs_shim
 
-from polyc.emit.gpu import shim
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.program import Argument, KernelInfo, Program
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Barrier, Block, Function, If, Launch, Store
 from polyc.poly.dtypes import f32, i64
 from polyc.poly.expr import Const, Var, compare, const_int

@@ -20,7 +20,7 @@ from texts import needs_nvidia, needs_shim
 from polyc import bf16, empty, f16, f32, grid, op
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function, If, Launch, Stmt, WarpProduct, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.loop_ir.verify import verify

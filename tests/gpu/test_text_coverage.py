@@ -14,7 +14,7 @@ from executors import OPENCL, opencl_here
 from random_programs import generate
 
 from examples import polybench
-from polyc.emit.gpu import shim
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.scheduler.strategies.auto import automatic
 

@@ -12,9 +12,9 @@ import pytest
 import random_ir
 from texts import CUDA, OPENCL, needs_opencl, needs_shim, on_device
 
-from polyc.emit.gpu import shim
+from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.program import Recorded, sequence
-from polyc.emit.gpu.source import to_gpu, to_gpu_lines
+from polyc.emit.gpu.text.source import to_gpu, to_gpu_lines
 from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Launch, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.loop_ir.verify import verify

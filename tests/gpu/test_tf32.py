@@ -20,7 +20,7 @@ from texts import needs_nvidia, needs_shim
 from polyc import empty, f32, grid, op
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function, WarpProduct, walk
 from polyc.graph_driver import cli
 from polyc.graph_driver.compile_model import compile_model

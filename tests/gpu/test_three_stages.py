@@ -18,9 +18,9 @@ from texts import needs_nvidia, needs_shim
 
 from polyc import f16
 from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices.shim import ShimError
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.shim import ShimError
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, Function, If, Stmt, walk
 from polyc.emit.loop_ir.printer import to_text
 from polyc.emit.loop_ir.rewrite import with_bodies

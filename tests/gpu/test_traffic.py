@@ -13,7 +13,7 @@ from programs import ALL, arguments
 
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.emit.gpu.program import sequence
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Barrier, Function, walk
 from polyc.emit.mathlib import expand_function
 from polyc.poly.scop import Scop

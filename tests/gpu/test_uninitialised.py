@@ -15,7 +15,7 @@ from polyc import empty, f32, grid, op, sigmoid
 from polyc.emit.gpu.devices import LaunchSpec, Pointer, open_device
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.emit.gpu.program import sequence
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.mathlib import expand_function
 from polyc.poly.target import GpuTarget

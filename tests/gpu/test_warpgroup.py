@@ -17,10 +17,10 @@ from sass import needs_disassembler
 from texts import needs_nvidia, needs_shim
 
 from polyc.emit.gpu import targets
-from polyc.emit.gpu.moved import moved
-from polyc.emit.gpu.nvidia import compile_cubin
-from polyc.emit.gpu.shim import run_on_shim
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.devices.nvidia import compile_cubin
+from polyc.emit.gpu.devices.shim import run_on_shim
+from polyc.emit.gpu.text.source import to_gpu
+from polyc.emit.gpu.traffic import block_traffic
 from polyc.emit.interpreter.launch import DataRace
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -124,7 +124,7 @@ def test_what_they_read() -> None:
     fn = product()
     assert "acc += warpgroup_product_16x2(As[" in to_text(fn)
     (launch,) = (s for s in walk(fn.body) if isinstance(s, Launch))
-    counted = moved(fn, launch, SIZES)
+    counted = block_traffic(fn, launch, SIZES)
     panels = 2 * (64 + 16) * SIZES["K"]
     assert counted.total("shared", "read") == counted.total("shared", "written") == panels
 

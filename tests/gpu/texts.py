@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from executors import CUDA, OPENCL, on_device, on_opencl, on_shim, opencl_here
 
-from polyc.emit.gpu import nvidia, shim
+from polyc.emit.gpu.devices import nvidia, shim
 
 needs_shim = pytest.mark.skipif(shim.compiler() is None, reason="no C++ compiler: CUDA text cannot run here")
 needs_nvidia = pytest.mark.skipif(nvidia.compiler() is None, reason=f"no CUDA compiler ({nvidia.LOOKED_FOR})")

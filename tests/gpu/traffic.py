@@ -17,8 +17,8 @@ import back_ends
 import numpy as np
 
 from polyc.emit.gpu.program import Recorded, sequence
-from polyc.emit.gpu.source import to_gpu
 from polyc.emit.gpu.targets import get
+from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.loop_ir.loops import Function
 from polyc.poly.scop import Scop
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from browser import checked, opened
 
-from polyc.emit.gpu import nvidia, targets
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_operator import auto_schedule
 from polyc.graph_driver.html.operator_page import operator_document

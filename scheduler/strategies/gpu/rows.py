@@ -3,7 +3,7 @@
 Softmax, norms, sums of rows and products with a vector have free outer loops and, inside, several loops
 that run along contiguous elements. The outer loops become blocks. Of an inner loop that carries nothing,
 iteration j goes to thread j % T; a reduction is done in a declared order: T partial results, one a thread, then
-pairwise in each warp by shuffles and warp after warp (`polyc.emit.gpu.trees`); on targets without shuffles T/16 of them
+pairwise in each warp by shuffles and warp after warp (`shuffle_trees.py`); on targets without shuffles T/16 of them
 by each of 16 threads, then those 16 one after another (`rfactor` twice).
 """
 
@@ -126,7 +126,7 @@ def _dealt(s: Schedule, chain: Sequence[str], loop: str, threads: int) -> Schedu
 
 def _reduced(s: Schedule, chain: Sequence[str], loop: str, threads: int, warps: bool) -> Schedule:
     """Partial results for each thread, joined in two stages; where there are `warps` with shuffles, one thread
-    joins them, and `polyc.emit.gpu.trees` makes a tree of that."""
+    joins them, and `polyc.emit.gpu.passes.shuffle_trees` makes a tree of that."""
     s = _stage(_dealt(s, chain, loop, threads), f"{loop}.in")
     if threads <= SECOND or warps:
         return s

@@ -3,7 +3,7 @@
 Who computes what follows the instruction: `mma.sync` m16n8k16 multiplies 16 x 16 by 16 x 8 elements with the 32 threads
 of a warp (tf32: m16n8k8, twice); thread 4 g + q has the results in rows g and g + 8, columns 2 q and 2 q + 1. With four
 threads q along x, eight g along y and the warps along z, that is a binding of loops like any other: the tree says who
-computes which element, and `polyc.emit.gpu.tensor` finds the instruction in the loops that come of it.
+computes which element, and `polyc.emit.gpu.passes.tensor_cores` finds the instruction in the loops that come of it.
 """
 
 from __future__ import annotations

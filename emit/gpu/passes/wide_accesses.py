@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from polyc.emit.gpu.given import WIDEST, divisor, multiples
+from polyc.emit.gpu.passes.launch_assumptions import WIDEST, divisor, multiples
 from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
 from polyc.emit.loop_ir.rewrite import with_bodies

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from polyc.emit.gpu.extents import reads
-from polyc.emit.gpu.given import WIDEST
+from polyc.emit.gpu.passes.extents import reads
+from polyc.emit.gpu.passes.launch_assumptions import WIDEST
 from polyc.emit.loop_ir.linear import linear, rebuild
 from polyc.emit.loop_ir.loops import (
     Alloc,

@@ -4,7 +4,7 @@ The outermost bound loop of a nest is a launch. Inside, `for v in range(lo, hi)`
 `n` threads becomes `v = lo + id` under the guard `v < hi`, or a serial loop over chunks of `n` where
 there may be more iterations than threads; blocks likewise. A store that no loop of an axis is around
 runs on index 0 of that axis alone. Guards are put on the stores themselves, so that barriers find
-uniform control flow around them; `polyc.emit.gpu.guards` moves them out again.
+uniform control flow around them; `polyc.emit.gpu.passes.guards` moves them out again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from polyc.emit.gpu.copies import UNROLLED, WHOLE, cooperative, copied_buffer, transposes
-from polyc.emit.gpu.extents import Extents, axis_of, bound_loops, reads
-from polyc.emit.gpu.given import WIDEST, both, multiples, worthwhile
-from polyc.emit.gpu.guards import guarded, holds_for_some
-from polyc.emit.gpu.private import followed
+from polyc.emit.gpu.passes.cooperative_copies import UNROLLED, WHOLE, cooperative, copied_buffer, transposes
+from polyc.emit.gpu.passes.extents import Extents, axis_of, bound_loops, reads
+from polyc.emit.gpu.passes.guards import guarded, holds_for_some
+from polyc.emit.gpu.passes.launch_assumptions import WIDEST, both, multiples, worthwhile
+from polyc.emit.gpu.passes.private_registers import followed
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
 from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies
@@ -164,7 +164,7 @@ class _Spot:
 
 class _Device:
     """The statements of one launch. `grid` and `threads` by axis letter; `known`: what sizes are multiples of;
-    `own`: the buffers of which a thread has the elements that its number leads to (`polyc.emit.gpu.private`)."""
+    `own`: the buffers of which a thread has the elements that its number leads to (`private_registers.py`)."""
 
     def __init__(self, name: str, host: _Host, extents: Extents, known: Mapping[str, int], own: frozenset[str]) -> None:
         self.name = name

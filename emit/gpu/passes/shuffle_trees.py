@@ -6,7 +6,7 @@ is the last step of a reduction that `rfactor` spread over the threads of a bloc
 places, so it becomes a tree, in this order: the 32 threads of a warp combine theirs pairwise (`WarpReduce`), the
 first thread of each warp leaves the result in shared memory, thread 0 adds those to the total from first to last.
 Where a block has several rows of 8, 16 or 32 threads, each is a (part of a) warp and has a sum of its own.
-Runs before barriers are placed, and before `emit.gpu.private`: partial results that no other thread reads any more
+Runs before barriers are placed, and before `private_registers.py`: partial results that no other thread reads any more
 become registers.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyc.emit.gpu.extents import reads
-from polyc.emit.gpu.guards import guarded
+from polyc.emit.gpu.passes.extents import reads
+from polyc.emit.gpu.passes.guards import guarded
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
 from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies

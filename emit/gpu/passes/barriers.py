@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from polyc.emit.gpu.touches import Around, Touch, each_launch, touches
+from polyc.emit.gpu.passes.thread_accesses import Around, Touch, each_launch, touches
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Function, Launch, Stmt, Store, walk
 from polyc.emit.loop_ir.printer import expr_text
 from polyc.emit.loop_ir.rewrite import with_bodies

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polyc.emit.gpu.tensor_texts import INLINE
+from polyc.emit.gpu.text.tensor_texts import INLINE
 
 FEATURE = "wgmma"  # of a target
 

@@ -121,9 +121,9 @@ class Device(Protocol):
 
 # Interface -> (module of ours, its class, the package that it needs).
 _INTERFACES = {
-    "pycuda": ("polyc.emit.gpu.pycuda_device", "PycudaDevice", "pycuda"),
-    "cuda-bindings": ("polyc.emit.gpu.cuda_device", "CudaDevice", "cuda.bindings"),
-    "pyopencl": ("polyc.emit.gpu.opencl_device", "OpenclDevice", "pyopencl"),
+    "pycuda": ("polyc.emit.gpu.devices.pycuda_device", "PycudaDevice", "pycuda"),
+    "cuda-bindings": ("polyc.emit.gpu.devices.cuda_device", "CudaDevice", "cuda.bindings"),
+    "pyopencl": ("polyc.emit.gpu.devices.opencl_device", "OpenclDevice", "pyopencl"),
 }
 LANGUAGES = {"cuda": ("pycuda", "cuda-bindings"), "opencl": ("pyopencl",)}
 
@@ -209,6 +209,6 @@ def cubin_for(program: KernelText, target: GpuTarget) -> bytes:
     Raises:
         BuildError: no CUDA compiler here.
     """
-    from polyc.emit.gpu.nvidia import compile_cubin
+    from polyc.emit.gpu.devices.nvidia import compile_cubin
 
     return compile_cubin(program, target).image

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from polyc.emit.gpu.given import WIDEST
+from polyc.emit.gpu.passes.launch_assumptions import WIDEST
 from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, WarpProduct, walk
 from polyc.emit.loop_ir.rewrite import with_bodies

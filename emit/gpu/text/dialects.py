@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from polyc.emit.c.types import Dialect, helper_functions
-from polyc.emit.gpu import tensor_texts
+from polyc.emit.gpu.text import tensor_texts
 
 
 @dataclass(frozen=True)

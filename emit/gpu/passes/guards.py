@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import islpy as isl
 
-from polyc.emit.gpu.extents import reads
+from polyc.emit.gpu.passes.extents import reads
 from polyc.emit.loop_ir.linear import variables
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from polyc.emit.loop_ir.rewrite import with_bodies

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from polyc.emit.gpu.given import MOST_ELEMENTS, elements, limits
+from polyc.emit.gpu.passes.launch_assumptions import MOST_ELEMENTS, elements, limits
 from polyc.emit.loop_ir.linear import Interval, interval, interval_of, is_index, linear, variables
 from polyc.emit.loop_ir.loops import (
     Alloc,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from polyc.emit.gpu.given import WIDEST, divisor
-from polyc.emit.gpu.guards import guarded
-from polyc.emit.gpu.lanes import rows_aligned
+from polyc.emit.gpu.passes.guards import guarded
+from polyc.emit.gpu.passes.launch_assumptions import WIDEST, divisor
+from polyc.emit.gpu.passes.wide_accesses import rows_aligned
 from polyc.emit.loop_ir.linear import linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import Buffer, For, If, Let, Stmt, Store
 from polyc.emit.loop_ir.rewrite import Names, substitute_stmt

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyc.emit.gpu.names import used_names
+from polyc.emit.gpu.text.names import used_names
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
@@ -43,7 +43,7 @@ WARP = 32
 
 
 @dataclass
-class Moved:
+class Traffic:
     """Bytes by memory, array and direction. Not `exact`: a condition on data (or a very long loop) was taken to
     hold always, so it may be less."""
 
@@ -61,7 +61,9 @@ class Moved:
             self.bytes[key] = self.bytes.get(key, 0) + nbytes
 
 
-def moved(fn: Function, launch: Launch, sizes: Mapping[str, int], block: tuple[int, ...] = (0, 0, 0)) -> Moved:
+def block_traffic(
+    fn: Function, launch: Launch, sizes: Mapping[str, int], block: tuple[int, ...] = (0, 0, 0)
+) -> Traffic:
     """What all threads of one block of `launch` read and write."""
     counter = _Counter(fn, launch)
     env: Env = dict(sizes) | {v: block[k] for k, (v, _) in enumerate(launch.grid)}
@@ -80,7 +82,7 @@ def blocks(launch: Launch, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 class _Counter:
     def __init__(self, fn: Function, launch: Launch) -> None:
-        self.out = Moved()
+        self.out = Traffic()
         buffers: dict[str, Buffer] = {b.name: b for b in fn.buffers}
         buffers |= {s.buffer.name: s.buffer for s in walk(fn.body) if isinstance(s, Alloc)}
         places: dict[str, Memory] = {"param": "global", "heap": "global", "shared": "shared"}

@@ -13,9 +13,9 @@ from programs import ALL, arguments
 
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.lower import lower_gpu
-from polyc.emit.gpu.moved import Memory, Way, blocks, moved
 from polyc.emit.gpu.program import sequence
-from polyc.emit.gpu.source import to_gpu
+from polyc.emit.gpu.text.source import to_gpu
+from polyc.emit.gpu.traffic import Memory, Way, block_traffic, blocks
 from polyc.emit.loop_ir.loops import Function, Launch, walk
 from polyc.emit.mathlib import expand_function
 from polyc.scheduler.strategies.auto import automatic
@@ -38,7 +38,7 @@ def predicted(fn: Function, sizes: dict[str, int]) -> dict[tuple[Memory, Way], i
     total: dict[tuple[Memory, Way], int] = {(m, w): 0 for m in ("global", "shared") for w in ("read", "written")}
     for s in launched(fn, sizes):
         for block in itertools.product(*(range(n) for n in blocks(s, sizes))):
-            found = moved(fn, s, sizes, block)
+            found = block_traffic(fn, s, sizes, block)
             assert found.exact
             for memory, way in total:
                 total[memory, way] += found.total(memory, way)
@@ -73,7 +73,7 @@ def test_a_large_product_takes_no_time() -> None:
     sizes = dict.fromkeys(fn.params, 4096)
     launch = next(x for x in walk(fn.body) if isinstance(x, Launch) and x.given)
     start = time.thread_time()
-    found = moved(fn, launch, sizes)
+    found = block_traffic(fn, launch, sizes)
     assert time.thread_time() - start < 3 and found.exact
     rows, columns = (-(-4096 // n) for n in reversed(blocks(launch, sizes)))
     assert found.total("global", "read") == 4 * 4096 * (rows + columns)

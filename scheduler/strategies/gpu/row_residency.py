@@ -3,7 +3,7 @@
 Softmax and norms go over a row several times. Where a block takes a row (`bind_rows`), the row is copied to shared
 memory once, used there, and results are copied out once. Which elements a block touches, in how many passes, and
 whether anything has to be copied in follows from the access relations; a pass of the emitter
-(`polyc.emit.gpu.private`) moves to registers what one thread alone uses. Rows whose length comes with the call have two
+(`private_registers.py`) moves to registers what one thread alone uses. Rows whose length comes with the call have two
 versions: one for rows that fit, and the passes over device memory for all others.
 """
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyc.emit.gpu.extents import reads
+from polyc.emit.gpu.passes.extents import reads
 from polyc.emit.loop_ir.linear import Interval, interval, interval_of, linear, operands, variables
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -39,7 +39,7 @@ Key = tuple[object, ...]
 Ranges = Mapping[str, Interval]
 
 
-def whole_tiles(fn: Function) -> Function:
+def unguard_registers(fn: Function) -> Function:
     """`fn` without the guards on registers that nobody needs."""
     return replace(fn, body=_host(fn.body, {p: (0, None) for p in fn.params}))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyc.emit.gpu.given import divisor, multiples
-from polyc.emit.gpu.guards import guarded
+from polyc.emit.gpu.passes.guards import guarded
+from polyc.emit.gpu.passes.launch_assumptions import divisor, multiples
 from polyc.emit.loop_ir.linear import linear, operands, rebuild
 from polyc.emit.loop_ir.loops import For, Function, Launch, Stmt
 from polyc.emit.loop_ir.rewrite import with_bodies
@@ -19,7 +19,7 @@ from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr
 
 
-def even_loops(fn: Function) -> Function:
+def full_vector_loops(fn: Function) -> Function:
     """`fn` with such loops made whole."""
     return replace(fn, body=_visit(fn.body, {}))
 

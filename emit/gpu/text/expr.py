@@ -13,8 +13,8 @@ from functools import reduce
 
 from polyc.emit.c.expr import Helpers, literal
 from polyc.emit.c.plain import PLAIN, PlainPrinter
-from polyc.emit.gpu.dialects import GpuDialect
-from polyc.emit.gpu.warpgroup_texts import warpgroup_texts
+from polyc.emit.gpu.text.dialects import GpuDialect
+from polyc.emit.gpu.text.warpgroup_texts import warpgroup_texts
 from polyc.emit.loop_ir.loops import (
     Broadcast,
     Buffer,

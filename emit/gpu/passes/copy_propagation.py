@@ -31,7 +31,7 @@ class _Case:
     value: Expr
 
 
-def composed(fn: Function, scop: Scop) -> Function:
+def propagate_copies(fn: Function, scop: Scop) -> Function:
     """`fn` without the local arrays that are only copied from."""
     return replace(fn, body=_visit(fn.body, scop))
 

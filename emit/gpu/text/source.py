@@ -1,7 +1,7 @@
 """The kernels of a GPU function as CUDA C or OpenCL C: one emitter, two dialects.
 
 Declarations, loops and statements are cgen nodes, expressions text. Built with contraction of
-products and sums switched off (`polyc.emit.gpu.nvidia`, `polyc.emit.gpu.opencl_device`) the text computes the
+products and sums switched off (`devices/nvidia.py`, `devices/opencl_device.py`) the text computes the
 bits of the loop IR.
 """
 
@@ -29,11 +29,11 @@ from cgen.opencl import CLKernel, CLRequiredWorkGroupSize
 from polyc.emit.c.expr import Helpers
 from polyc.emit.c.plain import PLAIN
 from polyc.emit.c.source import StatementPrinter
-from polyc.emit.gpu.dialects import BY_NAME, GpuDialect
-from polyc.emit.gpu.expr import GpuPrinter, struct_name, structs
-from polyc.emit.gpu.names import RESERVED, renamed, renamed_buffer, used_names
 from polyc.emit.gpu.program import Argument, KernelInfo, Program
-from polyc.emit.gpu.warpgroup_texts import FEATURE
+from polyc.emit.gpu.text.dialects import BY_NAME, GpuDialect
+from polyc.emit.gpu.text.expr import GpuPrinter, struct_name, structs
+from polyc.emit.gpu.text.names import RESERVED, renamed, renamed_buffer, used_names
+from polyc.emit.gpu.text.warpgroup_texts import FEATURE
 from polyc.emit.loop_ir import loops
 from polyc.emit.loop_ir.linear import variables
 from polyc.poly.dtypes import i64
@@ -308,8 +308,9 @@ class _Kernel(StatementPrinter):
         if b.space not in ("register", "local"):
             raise BuildError(f"'{b.promoted or b.name}' of space {b.space} stands inside a kernel")
         aligned = self.dialect.aligned.format(max(ALIGNMENT, b.dtype.bytes))
-        # Threads beyond an edge compute on with what they never loaded (`whole.py`). Reading an uninitialised variable
-        # has no meaning in C: LLVM took the guard of a later store away. A value that is overwritten costs nothing.
+        # Threads beyond an edge compute on with what they never loaded (`unguard_registers.py`). Reading an
+        # uninitialised variable has no meaning in C: LLVM took the guard of a later store away. A value that is
+        # overwritten costs nothing.
         start = f"{aligned} {PLAIN[b.dtype.name]} {b.name}[{max(1, _count(b))}] = {{0}};"
         return [Line(start), *self.block(stmt.body)]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.gpu import graphs
-from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, packed
+from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, graphs, packed
 from polyc.emit.gpu.program import KernelText
 from polyc.poly import dlpack
 from polyc.poly.target import GpuTarget

@@ -15,8 +15,8 @@ from math import prod
 
 import islpy as isl
 
-from polyc.emit.gpu.guards import guarded
-from polyc.emit.gpu.touches import Around, Touch, each_launch, read
+from polyc.emit.gpu.passes.guards import guarded
+from polyc.emit.gpu.passes.thread_accesses import Around, Touch, each_launch, read
 from polyc.emit.loop_ir.linear import Linear, linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, If, Launch, Let, Stmt, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import map_exprs, stmt_exprs, with_bodies
@@ -31,7 +31,7 @@ TOGETHER = 96  # for all of them
 SET = isl.dim_type.set
 
 
-def private_rows(fn: Function, scop: Scop) -> Function:
+def private_registers(fn: Function, scop: Scop) -> Function:
     """`fn` with such buffers in registers."""
     return each_launch(fn, scop, _launch)
 

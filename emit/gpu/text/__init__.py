@@ -1,0 +1,1 @@
+"""Launches as CUDA C or OpenCL C."""
