@@ -44,7 +44,7 @@ def test_inspect_shows_text_and_mapping(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["inspect", MATMUL, "--stage", "cuda", "--target", "sm_90"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("/* matmul_0_wide, when ") and "\n   matmul_0\n" in text and "__global__" in text
-    assert "block.x   bx < (N + 63) // 64: loop j.out" in text and "thread.x  tx < 16: loop j.thread" in text
+    assert "block.x   bx < (N + 63) // 64: loop j.out" in text and "thread.x  tx < 16: loop j.in.out" in text
     assert "shared    A_panel: f32[2, 16, 68], 8704 bytes, holds A_panel" in text
     assert "moves     global read 524288 bytes (262144 A, 262144 B)" in text and "registers a thread" in text
     assert main(["inspect", MATMUL, "--stage", "opencl"]) == 0

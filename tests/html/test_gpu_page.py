@@ -33,7 +33,7 @@ def test_the_mapping_of_a_product() -> None:
     for k in data["mapping"]:
         axes = {a["axis"]: a for a in k["axes"]}
         assert {a: axes[a]["loops"] for a in axes} == {
-            "block.x": ("j.out",), "block.y": ("i.out",), "thread.x": ("j.thread",), "thread.y": ("i.thread",)
+            "block.x": ("j.out",), "block.y": ("i.out",), "thread.x": ("j.in.out",), "thread.y": ("i.in.out",)
         }  # fmt: skip
         rows, columns = (1024 // axes[a]["count"] for a in ("block.y", "block.x"))
         moved = {(m, a, w): n for m, a, w, n in k["moved"]["bytes"]}
