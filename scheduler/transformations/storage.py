@@ -282,8 +282,22 @@ def promote(
     if endless is not None and copy_out:  # the copy would be done in every iteration, and nothing end the loop
         raise ScheduleError(f"array '{array}' is written inside loop '{endless}', which a condition on data ends: "
                             "give it a buffer outside of that loop")  # fmt: skip
+    if any(w for _, w in used):
+        _check_handed_on(array, place, copy_out)
     node = Promote(array, buffer or buffer_name(scop, tree, array), space, spot.band, layout, copy_in, copy_out)
     return place.insert(node)
+
+
+def _check_handed_on(array: str, place: Place, copy_out: bool) -> None:
+    """Refuse a buffer that is copied out around or inside another one of a written array, where one inside is not."""
+    around = [n for n, _ in place.path if isinstance(n, Promote) and n.array == array]
+    below = [n for n in walk(place.node) if isinstance(n, Promote) and n.array == array]
+    dropped = [n.buffer for n in below if copy_out and not n.copy_out]
+    if dropped or (not copy_out and any(n.copy_out for n in around)):
+        inner = f"'{dropped[0]}', inside of it," if dropped else "this one, inside of it,"
+        outer = "this buffer" if dropped else f"'{next(n.buffer for n in around if n.copy_out)}'"
+        raise ScheduleError(f"array '{array}': {outer} is copied out, but {inner} is not (copy_out=False): "
+                            "what is written would not reach it")  # fmt: skip
 
 
 def _around(spot: Spot) -> Place:

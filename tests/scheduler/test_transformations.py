@@ -422,6 +422,9 @@ NONSENSE = [
     (lambda s: s.vectorize("j", 4).parallel("j"), "loop 'j' is already vectorised"),
     (lambda s: s.parallel("i").parallel("j"), "loop 'j' cannot be parallel: loop 'i' of the nest is already"),
     (lambda s: s.promote("Z", "i"), "no array 'Z': the arrays are A, B, C"),
+    (lambda s: s.promote("C", "i").promote("C", "j", copy_out=False),
+     "array 'C': 'C_buf' is copied out, but this one, inside of it, is not (copy_out=False): what is written would not "
+     "reach it"),
     (lambda s: s.promote("A", "i", "disk"), "no memory space 'disk': the spaces are register, local, shared, heap"),
     (lambda s: s.contract("C"), "array 'C' is not local: only local arrays can be contracted"),
     (lambda s: s.index_split("i", "M * N"), "'M * N' is no affine expression of the sizes (sizes: M, N, K)"),
