@@ -15,7 +15,7 @@ import islpy as isl
 from polyc.poly.access import accesses, array_elements
 from polyc.poly.cache import per_scop
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Expr, Var, loads
+from polyc.poly.expr import Const, Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine
 from polyc.poly.scop import Scop, Statement
@@ -271,7 +271,8 @@ def promote(
     check_affine(below, array)
     place = _around(spot) if around else Place(spot.path, spot.band, spot.index + 1)
     check_bounded(scop, below, array, place.loops())
-    if space == "register" and None in footprint(scop, array, place.loops()):
+    known = all(isinstance(size, Const) for size in scop.arrays[array].shape)  # then it bounds every box
+    if space == "register" and not known and None in footprint(scop, array, place.loops()):
         where = "around" if around else "inside"
         raise ScheduleError(f"array '{array}' has no constant extent {where} loop '{at}', as registers need")
     if buffer is not None and (not buffer.isidentifier() or buffer in used_names(scop, tree)):
