@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from polyc.graph_driver.bench.kernels import random_arguments, runner
 from polyc.graph_driver.bench.timing import free_all_cores, pin_to_one_core
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.schedule import Schedule

@@ -20,8 +20,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.models import light_model, random_inputs
+from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import load
 
 BRANCHING = ("squeezenet", "inception_v1")
 

@@ -2,7 +2,7 @@
 
 For every shape each implementation of its node is built and timed (one thread): `contraction` (register tiles),
 `winograd2` and `winograd4` (3x3 of stride 1), `loops` (the same operator without a register tile) and `host` (NumPy).
-Predicted are the costs that selection compares (`graph_driver/selection/candidates.py`); for `loops` those of its
+Predicted are the costs that selection compares (`graph_driver/choosing/candidates.py`); for `loops` those of its
 operations and of the lines that miss each cache. All are by `scheduler/cost`. Spearman's rank correlation of predicted
 and measured times is given for every shape (over its candidates), and over all pairs of a shape and a candidate
 together. The second set of shapes was chosen before the model was compared with it, and nothing was changed for it.
@@ -24,14 +24,14 @@ from benchmarks.cases import Case, gemms_of
 from benchmarks.cliffs import Shape, convolution
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import machine_line
+from polyc.graph_driver.choosing.candidates import considered
+from polyc.graph_driver.choosing.winograd import use_winograd
 from polyc.graph_driver.compile_model import import_with
-from polyc.graph_driver.execution.reference import HostNode
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.compiling.stages import formed, optimise
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.options import CompileOptions
-from polyc.graph_driver.passes.winograd import use_winograd
-from polyc.graph_driver.platforms import Platform, platform_of
-from polyc.graph_driver.selection.candidates import considered
-from polyc.graph_driver.stages import formed, optimise
+from polyc.graph_driver.worker.platforms import Platform, platform_of
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import nominal, predict

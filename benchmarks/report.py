@@ -93,7 +93,7 @@ def page(results: Results, plots: dict[str, str]) -> str:
 def _machine() -> Any:
     """The measured figures of this machine."""
     from polyc.emit import targets
-    from polyc.graph_driver.calibration import this_machine
+    from polyc.graph_driver.bench.calibration import this_machine
 
     return this_machine(targets.host())
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import exports, packaged
 from polyc.graph_driver.checking.check import TOLERANCE
-from polyc.graph_driver.dynamic.symbols import Symbols
+from polyc.graph_driver.graph.symbols import Symbols
 
 HEAD = """# Networks with symbolic sizes
 
@@ -203,8 +203,8 @@ def alone(case: Case) -> str:
 def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
     """Import; with `runs` compile, too, and run at random sizes."""
     import polyc
-    from polyc.graph_driver.dynamic.model import DynamicModel
     from polyc.graph_driver.importing.importer import import_model
+    from polyc.graph_driver.running.dynamic import DynamicModel
     from polyc.poly.errors import PolycError
 
     if not open_sizes(case):

@@ -29,7 +29,7 @@ from benchmarks.report import machine_line
 from examples.matmul import matmul
 from polyc import Schedule
 from polyc.emit import targets
-from polyc.graph_driver.calibration import this_machine
+from polyc.graph_driver.bench.calibration import this_machine
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Machine
 from polyc.scheduler.strategies.auto import automatic

@@ -7,34 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyc.graph_driver.artifacts.recompiling import sources_of
-from polyc.graph_driver.defects import INTERNAL, warn_of_defects
-from polyc.graph_driver.dynamic.compiling import compile_symbolic
-from polyc.graph_driver.dynamic.control_flow import needs_numbers
-from polyc.graph_driver.dynamic.infer import NotSymbolic
-from polyc.graph_driver.dynamic.model import DynamicModel
-from polyc.graph_driver.dynamic.per_call import PerCallModel
-from polyc.graph_driver.dynamic.size import SizeError
-from polyc.graph_driver.dynamic.specialising import Specialiser
-from polyc.graph_driver.dynamic.symbols import GuardError
+from polyc.graph_driver.compiling.gpu import compile_gpu
+from polyc.graph_driver.compiling.sensible import some_sizes_fit
+from polyc.graph_driver.compiling.stages import plan_graph
+from polyc.graph_driver.compiling.symbolic import compile_symbolic
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
-from polyc.graph_driver.execution.reference import HostNode, NoImplementation
-from polyc.graph_driver.gpu.compile_model import compile_gpu
+from polyc.graph_driver.execution.program import link_program, sources_of, weights_segment
+from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.progress import Progress
+from polyc.graph_driver.graph.report import Report
+from polyc.graph_driver.graph.size import SizeError
+from polyc.graph_driver.graph.symbols import GuardError
+from polyc.graph_driver.graph.wording import one_line
+from polyc.graph_driver.host.reference import HostNode, NoImplementation
 from polyc.graph_driver.importing.binding import SizesMissing
+from polyc.graph_driver.importing.control_flow import needs_numbers
 from polyc.graph_driver.importing.declared import Source
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.importing.sensible import some_sizes_fit
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Graph, Node
-from polyc.graph_driver.model import Model
-from polyc.graph_driver.options import CompileOptions, NeedsNumbers, Progress
+from polyc.graph_driver.inference.symbolic import NotSymbolic
+from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.contiguous import Groups
-from polyc.graph_driver.platforms import Platform, platform_of
-from polyc.graph_driver.program import link_program, weights_segment
-from polyc.graph_driver.report import Report
-from polyc.graph_driver.stages import plan_graph
-from polyc.graph_driver.tuning import use
+from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.model import Model
+from polyc.graph_driver.running.per_call import PerCallModel
+from polyc.graph_driver.running.specialising import Specialiser
+from polyc.graph_driver.worker import tuned as use
+from polyc.graph_driver.worker.platforms import Platform, platform_of
 from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.target import GpuTarget, Target

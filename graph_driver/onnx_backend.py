@@ -13,9 +13,9 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.importing.onnx_tensors import dtype_of
+from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.shape_operands import bind_values, deciding_inputs
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 KEPT = 16  # compiled models of one `PolycRep`; the one used longest ago goes first
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,11 @@ from polyc.poly.errors import ArgumentError, OptionError
 from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.graph.progress import Progress
     from polyc.graph_driver.importing.binding import Dim
     from polyc.graph_driver.passes.manager import Pass
     from polyc.graph_driver.planning.contiguous import Groups
-    from polyc.graph_driver.platforms import Platform
-
-Progress = Callable[[str, int, int], None]
+    from polyc.graph_driver.worker.platforms import Platform
 
 
 class NeedsNumbers(OptionError):

@@ -17,11 +17,11 @@ import numpy as np
 import onnx
 
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.dynamic.model import DynamicModel
-from polyc.graph_driver.dynamic.per_call import PerCallModel
-from polyc.graph_driver.importing.onnx_tensors import dtype_of
+from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.reading import read
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.model import Model
+from polyc.graph_driver.running.per_call import PerCallModel
 from polyc.poly.errors import ArgumentError
 
 PROVIDER = "CPUExecutionProvider"

@@ -8,9 +8,11 @@ from polyc.poly import hooks
 def connect() -> None:
     """Register all services; the modules behind them load on first use."""
     hooks.register("schedule", "polyc.scheduler.schedule:Schedule.of")
-    hooks.register("auto_schedule", "polyc.graph_driver.compile_operator:auto_schedule")
-    hooks.register("compile_operator", "polyc.graph_driver.compile_operator:compile_operator")
+    hooks.register("auto_schedule", "polyc.graph_driver.worker.compile_operator:auto_schedule")
+    hooks.register("compile_operator", "polyc.graph_driver.worker.compile_operator:compile_operator")
     hooks.register("build_operator", "polyc.graph_driver.artifacts.operator_files:build_operator")
+    hooks.register("save_model", "polyc.graph_driver.artifacts.package:save")
+    hooks.register("pickled_model", "polyc.graph_driver.artifacts.carried:pickled")
     hooks.register("html", "polyc.graph_driver.html.notebook:html_of")
     hooks.register("packed", "polyc.frontend_dsl.pickling:Packed")
     hooks.register("interrupts", "polyc.emit.run_time.interrupts:handler")

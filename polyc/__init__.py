@@ -65,11 +65,12 @@ if TYPE_CHECKING:
         widen_pairs,
         zeros,
     )
+    from polyc.graph_driver.artifacts.package import load
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
-    from polyc.graph_driver.external import register_external, unregister_external
+    from polyc.graph_driver.graph.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
-    from polyc.graph_driver.model import Model, load
+    from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
     from polyc.poly.dtypes import bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
@@ -96,8 +97,9 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
-    "polyc.graph_driver.external": "register_external unregister_external",
-    "polyc.graph_driver.model": "Model load",
+    "polyc.graph_driver.graph.external": "register_external unregister_external",
+    "polyc.graph_driver.artifacts.package": "load",
+    "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
     "polyc.poly.dtypes": "bf16 bool_ c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "polyc.poly.errors": "ArgumentError BoundsError BuildError IllegalSchedule ModelError PolycError ScheduleError "

@@ -28,7 +28,7 @@ from seed_pages import Block, Page, Run, go_through
 
 import polyc
 from polyc import BoundsError, DslError
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.binding import bind_sizes
 
 HEADER = "from polyc import dims, empty, f32, i8, i32, i64, inout, op, u32\nN, M, K = dims('N M K')\n"

@@ -7,9 +7,9 @@ import onnxruntime
 import pytest
 
 from benchmarks import exports
-from polyc.graph_driver import kernels
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.worker import kernels
 
 
 @pytest.mark.long

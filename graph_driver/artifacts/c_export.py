@@ -25,12 +25,12 @@ import numpy as np
 from polyc.emit.c.c99 import PLAIN, Argument, PortableKernel
 from polyc.graph_driver.artifacts.c_literals import literals, stored
 from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compiling.stages import plan_graph
+from polyc.graph_driver.execution.program import weights_segment
+from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.planning.plan import Plan, Slot, Step
-from polyc.graph_driver.platforms import c_sources
-from polyc.graph_driver.program import weights_segment
-from polyc.graph_driver.report import Report
-from polyc.graph_driver.stages import plan_graph
+from polyc.graph_driver.worker.platforms import c_sources
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import BuildError, ModelError
 

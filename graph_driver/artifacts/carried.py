@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.artifacts.package import load
 from polyc.poly.errors import BuildError, ModelError
 
 if TYPE_CHECKING:
-    import onnx
-
-    from polyc.graph_driver.dynamic.specialising import Specialiser
-    from polyc.graph_driver.model import Model
-    from polyc.graph_driver.options import CompileOptions
-
-Origin = tuple["Path | bytes | onnx.ModelProto", "CompileOptions"]
+    from polyc.graph_driver.running.model import Model
+    from polyc.graph_driver.running.specialising import Origin
 
 
-def origin_of(specialiser: Specialiser | None) -> Origin | None:
-    """What a model was compiled from, for shapes that it meets later. Raises `ModelError`: the file has changed."""
-    return None if specialiser is None else (specialiser.source.again(), replace(specialiser.options, progress=None))
+def pickled(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
+    """What `Model.__reduce__` gives: the files, and for symbolic sizes what the model is specialised from.
+
+    Raises:
+        BuildError: the model cannot be saved.
+        ModelError: the file that it specialises from has changed.
+    """
+    from polyc.graph_driver.running.dynamic import DynamicModel
+
+    if not isinstance(model, DynamicModel):
+        return from_files, (files_of(model),)
+    return from_files, (files_of(model), None if model.specialiser is None else model.specialiser.origin())
 
 
 def files_of(model: Model) -> dict[str, bytes]:
@@ -45,9 +49,9 @@ def from_files(files: dict[str, bytes], origin: Origin | None = None) -> Model:
         BuildError: they are damaged, or name places outside.
     """
     from polyc.graph_driver.compile_model import compile_with
-    from polyc.graph_driver.dynamic.model import DynamicModel
-    from polyc.graph_driver.dynamic.specialising import Specialiser
     from polyc.graph_driver.importing.declared import Source
+    from polyc.graph_driver.running.dynamic import DynamicModel
+    from polyc.graph_driver.running.specialising import Specialiser
 
     with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
         for name, data in files.items():

@@ -22,7 +22,7 @@ from polyc.emit.linking import shared_object
 from polyc.emit.lowering.checks import wanted
 from polyc.emit.standalone import SUFFIXES, Standalone, standalone
 from polyc.emit.targets import check_threads
-from polyc.graph_driver.compile_operator import auto_schedule, fitting, resolve_target
+from polyc.graph_driver.worker.compile_operator import auto_schedule, fitting, resolve_target
 from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target

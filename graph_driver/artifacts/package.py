@@ -7,7 +7,7 @@
     host.bin        serialised one-node ONNX models of host steps
     body_N_K        body K of step N of control flow: a compiled directory of its own
 
-For a GPU, `code.bin` holds kernels and launches; `graph_driver/gpu/package.py` has what else there is.
+For a GPU, `code.bin` holds kernels and launches; `graph_driver/artifacts/gpu.py` has what else there is.
 
 File names are fixed; nothing in the manifest is ever used as a path. Writing goes to a
 temporary directory that is renamed into place.
@@ -32,21 +32,21 @@ import numpy as np
 from polyc.graph_driver.artifacts.recompiling import recompiled
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
+from polyc.graph_driver.execution.program import Code
 from polyc.graph_driver.execution.run_memory import aligned_bytes
-from polyc.graph_driver.external import check_registered
-from polyc.graph_driver.importing.limits import MAX_TENSOR_BYTES
+from polyc.graph_driver.graph.external import check_registered
+from polyc.graph_driver.graph.limits import MAX_TENSOR_BYTES
+from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.memory import PlanError
-from polyc.graph_driver.model import Model
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.verify_plan import check_plan
-from polyc.graph_driver.program import Code
-from polyc.graph_driver.report import Report
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import BuildError, ModelError
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.reference import HostNode
-    from polyc.graph_driver.gpu.model import GpuModel
+    from polyc.graph_driver.host.reference import HostNode
+    from polyc.graph_driver.running.gpu.model import GpuModel
 
 FORMAT = 8
 MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
@@ -106,13 +106,14 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
             continue
         place = folder / f"body_{number}_{k}"
         place.mkdir()
+        assert isinstance(body, Model)
         checksums.append(_write(body, place))
     return {"course": node.course, "bodies": checksums}
 
 
 def _write(model: Model, folder: Path) -> str:
     """Write one model; the checksum of its manifest."""
-    from polyc.graph_driver.gpu.model import GpuModel
+    from polyc.graph_driver.running.gpu.model import GpuModel
 
     nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
@@ -158,7 +159,7 @@ def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, A
 
 def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same of code for a GPU."""
-    from polyc.graph_driver.gpu import package as gpu
+    from polyc.graph_driver.artifacts import gpu
 
     texts, cubins = gpu.blobs(model)
     gpu.write_for_people(model, folder, cubins)
@@ -168,8 +169,8 @@ def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str,
 
 def _formulas(model: Model) -> dict[str, Any]:
     """What a model with symbolic sizes has besides its plan."""
-    from polyc.graph_driver.dynamic.file import template_to_data
-    from polyc.graph_driver.dynamic.model import DynamicModel
+    from polyc.graph_driver.planning.symbolic.file import template_to_data
+    from polyc.graph_driver.running.dynamic import DynamicModel
 
     return {"symbolic": template_to_data(model.template)} if isinstance(model, DynamicModel) else {}
 
@@ -212,12 +213,16 @@ def is_package(path: Path) -> bool:
         return False
 
 
-def load(folder: Path) -> Model:
-    """Load what `save` wrote.
+def load(folder: str | Path) -> Model:
+    """Load a compiled directory: no ONNX file needed.
+
+    It holds machine code, which runs in this process with all its rights: load only what you would run as a program.
+    Checksums find damage, not malice.
 
     Raises:
-        BuildError: not a compiled directory, damaged, or compiled for another machine.
+        BuildError: it is no compiled directory, damaged, or for another machine.
     """
+    folder = Path(folder)
     manifest = _manifest(folder)
     report = Report()
     try:
@@ -285,8 +290,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         report.peak, report.bound = plan.peak, plan.bound
         report.notes.append(f"{misfit}: its kernels were compiled again")
     if "symbolic" in data:
-        from polyc.graph_driver.dynamic.file import template_from_data
-        from polyc.graph_driver.dynamic.model import DynamicModel
+        from polyc.graph_driver.planning.symbolic.file import template_from_data
+        from polyc.graph_driver.running.dynamic import DynamicModel
 
         template = template_from_data(data["symbolic"], plan)
         return DynamicModel(name, code, template, weights, hosts, report)
@@ -313,8 +318,8 @@ def _gpu_model(
     hosts: Sequence[HostNode | ControlNode], report: Report,
 ) -> GpuModel:  # fmt: skip
     """A model whose kernels are of a GPU, which need not be here to load it."""
-    from polyc.graph_driver.gpu import package as gpu
-    from polyc.graph_driver.gpu.model import GpuModel
+    from polyc.graph_driver.artifacts import gpu
+    from polyc.graph_driver.running.gpu.model import GpuModel
 
     cubins = _cut(_read(folder, gpu.CUBINS, data["files"][gpu.CUBINS]), [int(n) for n in data["cubins"]])
     return GpuModel(name, plan, weights, hosts, report, gpu.read_code(data, plan, blobs, cubins))
@@ -352,7 +357,7 @@ def _host(entry: dict[str, Any], blob: bytes) -> HostNode:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.host.reference import HostNode
 
     try:
         proto = onnx.ModelProto.FromString(blob)

@@ -19,15 +19,8 @@ from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.fusion.joined import Group
-    from polyc.graph_driver.program import Code
-    from polyc.graph_driver.worker import Compiled
-
-
-def sources_of(groups: Sequence[Group], compiled: Mapping[str, Compiled]) -> str:
-    """The sources of the kernels as JSON text, the same for equal kernels."""
-    kernels = {compiled[g.key].symbol: {"scop": g.text, "order": list(compiled[g.key].order)} for g in groups if g.key}
-    return json.dumps(kernels, sort_keys=True, separators=(",", ":"))
+    from polyc.graph_driver.execution.program import Code
+    from polyc.graph_driver.worker.jobs import Compiled
 
 
 def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
@@ -36,10 +29,10 @@ def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
     Raises:
         BuildError: the sources are not those of the kernels, or one of them cannot be compiled.
     """
-    from polyc.graph_driver.kernels import compile_all
-    from polyc.graph_driver.platforms import platform_of
-    from polyc.graph_driver.program import link_program
-    from polyc.graph_driver.worker import Job
+    from polyc.graph_driver.execution.program import link_program
+    from polyc.graph_driver.worker.jobs import Job
+    from polyc.graph_driver.worker.kernels import compile_all
+    from polyc.graph_driver.worker.platforms import platform_of
 
     here = platform_of("cpu", code.threads)
     sources = _read(code)

@@ -1,1 +1,1 @@
-"""polyc beside its peers: interleaved timings in one process (`polyc bench`, `benchmarks/`)."""
+"""Times: what this machine can do, kernels alone, models beside their peers (`polyc bench`, `benchmarks/`)."""

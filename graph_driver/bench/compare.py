@@ -12,7 +12,7 @@ from onnx import ModelProto
 from polyc.graph_driver.bench.peers import PEERS, Inputs, Runner, readers
 from polyc.graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 
 def compare(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.graph.wording import one_line
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ModelError
 

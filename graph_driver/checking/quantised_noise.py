@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 from polyc.graph_driver.checking.check import compare, onnxruntime_outputs
 from polyc.graph_driver.checking.unsigned_weights import ROUNDING, without_signed_weights
-from polyc.graph_driver.importing.subgraphs import nodes_of
+from polyc.graph_driver.graph.subgraphs import nodes_of
 
 CHANGE = 1e-6  # relative, of each weight: the rounding of a handful of f32 operations
 DRAWS = 8

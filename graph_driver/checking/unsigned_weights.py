@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from polyc.graph_driver.importing.subgraphs import nodes_of
+from polyc.graph_driver.graph.subgraphs import nodes_of
 
 # What rounds values to codes at run time.
 ROUNDING = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul", "QLinearConv", "DynamicQuantizeLSTM"}

@@ -13,12 +13,12 @@ import numpy as np
 
 from polyc.graph_driver.bench import peers
 from polyc.graph_driver.bench.compare import measure
+from polyc.graph_driver.bench.profile import profile
 from polyc.graph_driver.checking.check import random_input
 from polyc.graph_driver.cli.compile import compile_from
 from polyc.graph_driver.cli.inspect import UsageError
 from polyc.graph_driver.cli.run import read_inputs
-from polyc.graph_driver.execution.profile import profile
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError, BuildError
 
 SLOWEST = 8  # steps of each model that are listed

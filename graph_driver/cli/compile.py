@@ -12,10 +12,10 @@ from polyc.graph_driver.artifacts.package import is_package
 from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator, parse_bindings, parse_dims
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with
-from polyc.graph_driver.model import Model
-from polyc.graph_driver.options import CompileOptions, Progress
+from polyc.graph_driver.graph.progress import Progress, progress_bar
+from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.passes import manager
-from polyc.graph_driver.progress import progress_bar
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
 
 

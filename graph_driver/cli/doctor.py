@@ -18,7 +18,7 @@ def examine(measure: bool = False) -> dict[str, Any]:
     from polyc.emit.gpu import devices
     from polyc.emit.gpu import targets as gpu_targets
     from polyc.emit.gpu.devices import nvidia, shim
-    from polyc.graph_driver.calibration import machine
+    from polyc.graph_driver.bench.calibration import machine
 
     host = targets.host()
     speed = machine(host, measure)

@@ -19,7 +19,7 @@ from polyc.graph_driver.cli.inspect import (
     refuse_model_options,
     text_of,
 )  # fmt: skip
-from polyc.graph_driver.tuning import use
+from polyc.graph_driver.worker import tuned as use
 
 if TYPE_CHECKING:
     from polyc.graph_driver.options import CompileOptions
@@ -38,10 +38,10 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     refuse_model_options(arguments, checks=True, measure=True)
     from polyc.emit import targets
     from polyc.emit.gpu import targets as gpu_targets
-    from polyc.graph_driver.calibration import this_machine
-    from polyc.graph_driver.compile_operator import resolve_target
-    from polyc.graph_driver.explain import explain_schedule
-    from polyc.graph_driver.operator_time import OperatorTime, time_of
+    from polyc.graph_driver.bench.calibration import this_machine
+    from polyc.graph_driver.bench.operator_time import OperatorTime, time_of
+    from polyc.graph_driver.explaining.explain import explain_schedule
+    from polyc.graph_driver.worker.compile_operator import resolve_target
 
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     checks = False if arguments.no_checks else None
@@ -59,7 +59,7 @@ def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
-    from polyc.graph_driver.explain import operator_lines
+    from polyc.graph_driver.explaining.explain import operator_lines
 
     return operator_lines(data)
 
@@ -68,7 +68,7 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
     from polyc.graph_driver.artifacts.package import is_package
     from polyc.graph_driver.cli.compile import options_of, refuse_compiled
     from polyc.graph_driver.cli.models import document_of_model
-    from polyc.graph_driver.explain import explain_model
+    from polyc.graph_driver.explaining.explain import explain_model
 
     path, options = Path(arguments.what), options_of(arguments)
     if is_package(path):
@@ -100,7 +100,7 @@ def _kernel_decisions(path: Path, options: CompileOptions) -> dict[str, list[dic
 
 
 def _model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
-    from polyc.graph_driver.explain import model_lines
+    from polyc.graph_driver.explaining.explain import model_lines
 
     return model_lines(data, verbose)
 
@@ -121,8 +121,8 @@ def diff_command(arguments: argparse.Namespace) -> int:
 
 def bisect_command(arguments: argparse.Namespace) -> int:
     """The first step of a trace that is refused, or that makes the operator slower."""
-    from polyc.graph_driver.bisecting import first_refused, first_slower
-    from polyc.graph_driver.compile_operator import resolve_target
+    from polyc.graph_driver.explaining.bisecting import first_refused, first_slower
+    from polyc.graph_driver.worker.compile_operator import resolve_target
     from polyc.poly.rewriting.specialise import specialise
 
     if not is_operator(arguments.what):

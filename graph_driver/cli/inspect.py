@@ -16,9 +16,9 @@ from polyc.emit import targets
 from polyc.emit.gpu import targets as gpu_targets
 from polyc.emit.gpu.targets import is_gpu
 from polyc.frontend_dsl import Operator
-from polyc.graph_driver.gpu.looking import gpu_stage, gpu_target
-from polyc.graph_driver.platforms import C_SOURCES
-from polyc.graph_driver.tuning import use
+from polyc.graph_driver.explaining.looking import gpu_stage, gpu_target
+from polyc.graph_driver.worker import tuned as use
+from polyc.graph_driver.worker.platforms import C_SOURCES
 from polyc.poly.errors import ArgumentError, BuildError, PolycError
 from polyc.poly.scop import Scop
 
@@ -234,7 +234,7 @@ def operator_schedule(
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
-    from polyc.graph_driver.compile_operator import auto_schedule, resolve_target, specialised
+    from polyc.graph_driver.worker.compile_operator import auto_schedule, resolve_target, specialised
     from polyc.poly.rewriting.specialise import specialise
     from polyc.scheduler.schedule import Schedule
 
@@ -270,7 +270,7 @@ def operator_stage(
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
     """
-    from polyc.graph_driver.compile_operator import compile_operator
+    from polyc.graph_driver.worker.compile_operator import compile_operator
     from polyc.poly.rewriting.specialise import specialise
 
     if stage not in OPERATOR_STAGES:
@@ -301,9 +301,9 @@ def document_of(
 
     With `measure` it is compiled, with `checks` as in `operator_stage`, and run. Raises as `time_of` does.
     """
-    from polyc.graph_driver.compile_operator import resolve_target
+    from polyc.graph_driver.bench.operator_time import time_of
     from polyc.graph_driver.html.operator_page import operator_document
-    from polyc.graph_driver.operator_time import time_of
+    from polyc.graph_driver.worker.compile_operator import resolve_target
 
     scop, sizes = operator_scop(op, given)
     schedule = operator_schedule(scop, target, sizes, file, threads)

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 from polyc.emit import targets
 from polyc.emit.c.c99 import portable_kernel
 from polyc.graph_driver.artifacts.package import is_package, load
-from polyc.graph_driver.calibration import this_machine
+from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.cli.inspect import DIGITS, OPERATOR_STAGES, UsageError, dependences_text
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with, import_with
-from polyc.graph_driver.dynamic import compiling as symbolic
-from polyc.graph_driver.dynamic.infer import NotSymbolic
-from polyc.graph_driver.dynamic.plan import Template
+from polyc.graph_driver.compiling import symbolic
+from polyc.graph_driver.compiling.stages import checked, formed, layouts_refused, optimise, placed, symbol_of
+from polyc.graph_driver.explaining.looking import gpu_stage, gpu_target
+from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged
-from polyc.graph_driver.gpu.looking import gpu_stage, gpu_target
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.binding import SizesMissing
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.inference.symbolic import NotSymbolic
 from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
-from polyc.graph_driver.platforms import C_SOURCES, Platform, c_sources, platform_of
-from polyc.graph_driver.prediction import predict_steps
-from polyc.graph_driver.stages import checked, formed, layouts_refused, optimise, placed, symbol_of
-from polyc.graph_driver.tuning import use
+from polyc.graph_driver.planning.symbolic.template import Template
+from polyc.graph_driver.worker import tuned as use
+from polyc.graph_driver.worker.platforms import C_SOURCES, Platform, c_sources, platform_of
 from polyc.scheduler.cost.model import Prediction
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
         UsageError: there is no such kernel, several have that label, or it is to be measured and cannot run here;
             ModelError, BuildError: as above.
     """
+    from polyc.graph_driver.bench.operator_time import time_of
     from polyc.graph_driver.html.operator_page import operator_document
-    from polyc.graph_driver.operator_time import time_of
 
     sizes: dict[str, object] = {}
     if measure and not is_package(path):  # of a symbolic size it is run at one that is chosen
@@ -192,7 +192,7 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
 
 def schedule_of(group: Group, platform: Platform) -> Schedule:
     """The schedule that a kernel of a model is compiled with (within `use.tuned`: a tuned one if there is)."""
-    from polyc.graph_driver.compile_operator import auto_schedule
+    from polyc.graph_driver.worker.compile_operator import auto_schedule
 
     assert group.scop is not None
     if platform.gpu is not None:
@@ -251,7 +251,7 @@ def _named(every: Sequence[tuple[str, Group]], kernel: str) -> list[tuple[str, G
 
 
 def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
-    from polyc.graph_driver.compile_operator import compile_operator
+    from polyc.graph_driver.worker.compile_operator import compile_operator
     from polyc.poly.text import print_tree
 
     assert group.scop is not None

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from polyc.graph_driver.passes.manager import PASSES
-from polyc.graph_driver.platforms import KINDS
+from polyc.graph_driver.worker.platforms import KINDS
 
 
 def passes_command(arguments: argparse.Namespace) -> int:

@@ -18,11 +18,11 @@ from polyc.graph_driver.checking.check import Difference, compare, random_input,
 from polyc.graph_driver.cli.compile import compile_from, options_of, refuse_compiled
 from polyc.graph_driver.cli.inspect import UsageError, parse_bindings, parse_dims
 from polyc.graph_driver.cli.sizes import with_sizes
-from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.compiling.sensible import chosen_text
 from polyc.graph_driver.execution.watching import Seen, Watch
-from polyc.graph_driver.importing.sensible import chosen_text
-from polyc.graph_driver.model import Model
 from polyc.graph_driver.planning.index_limits import index_limits
+from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 
@@ -82,7 +82,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         _save(arguments.save, outputs)
     if arguments.profile is not None:
-        from polyc.graph_driver.execution.profile import write_profile
+        from polyc.graph_driver.bench.profile import write_profile
 
         write_profile(model, inputs, arguments.profile)
     differences: list[Difference] = []
@@ -122,7 +122,7 @@ def _check_mode(arguments: argparse.Namespace) -> None:
 
 def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, Any]) -> None:
     """Raises `ModelError` when memory that nothing lives in has any influence."""
-    from polyc.graph_driver.execution.poison import differs, poisoned_run
+    from polyc.graph_driver.checking.poison import differs, poisoned_run
 
     wrong = differs(poisoned_run(model, inputs), outputs)
     if wrong:
@@ -131,9 +131,9 @@ def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Map
 
 def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:
     """Exit code 1 when a pass changes the outputs by more than the tolerance."""
+    from polyc.graph_driver.checking.differential import compiled_outputs, differential
     from polyc.graph_driver.compile_model import import_with
-    from polyc.graph_driver.passes.differential import compiled_outputs, differential
-    from polyc.graph_driver.platforms import platform_of
+    from polyc.graph_driver.worker.platforms import platform_of
 
     for name, absent in NOT_WITH_DIFFERENTIAL.items():
         if vars(arguments)[name] != absent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from polyc.graph_driver.importing.sensible import chosen_text, sensible_sizes
+from polyc.graph_driver.compiling.sensible import chosen_text, sensible_sizes
 from polyc.graph_driver.options import CompileOptions
 
 

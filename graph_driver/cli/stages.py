@@ -19,7 +19,7 @@ from polyc.graph_driver.cli.inspect import (
     refuse_model_options,
 )  # fmt: skip
 from polyc.graph_driver.html.page import page, write_page
-from polyc.graph_driver.tuning import use
+from polyc.graph_driver.worker import tuned as use
 
 
 def inspect_command(arguments: argparse.Namespace) -> int:

@@ -20,11 +20,11 @@ from polyc.graph_driver.cli.inspect import (
     parse_numbers,
     refuse_model_options,
 )  # fmt: skip
-from polyc.graph_driver.progress import progress_bar
-from polyc.graph_driver.tuning import database
-from polyc.graph_driver.tuning.database import Record
+from polyc.graph_driver.graph.progress import progress_bar
 from polyc.graph_driver.tuning.kernels import SHARE, Kernel, worth_tuning
 from polyc.graph_driver.tuning.tune import tune_kernel
+from polyc.graph_driver.worker import database
+from polyc.graph_driver.worker.database import Record
 from polyc.poly.target import Target
 
 
@@ -81,8 +81,8 @@ def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, in
     from polyc.graph_driver.artifacts.package import is_package
     from polyc.graph_driver.cli.models import optimised
     from polyc.graph_driver.cli.sizes import with_sizes
-    from polyc.graph_driver.platforms import platform_of
-    from polyc.graph_driver.stages import formed
+    from polyc.graph_driver.compiling.stages import formed
+    from polyc.graph_driver.worker.platforms import platform_of
 
     path, options = Path(arguments.what), options_of(arguments)
     if not is_package(path):

@@ -1,1 +1,1 @@
-"""Running a plan: native entry, eager steps, control flow, the host's operators, profiles."""
+"""Running a plan: native entry, eager steps, control flow, tensors to look at, the memory of runs."""

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from polyc.graph_driver.ir import Node
+from polyc.graph_driver.graph.ir import Node
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.reference import HostNode
-    from polyc.graph_driver.model import Model
+    from polyc.graph_driver.host.reference import HostNode
+    from polyc.graph_driver.planning.plan import Plan
 
 SCAN_LISTS = ("scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions")
+
+
+class Body(Protocol):
+    """A compiled body: a model of its own (`polyc.graph_driver.running.model.Model`)."""
+
+    @property
+    def plan(self) -> Plan:
+        """Names of its inputs and outputs in order."""
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Its results by name."""
 
 
 class ControlNode:
@@ -25,7 +36,7 @@ class ControlNode:
     """
 
     def __init__(
-        self, kind: str, name: str, course: Mapping[str, Any], bodies: Sequence[Model | None],
+        self, kind: str, name: str, course: Mapping[str, Any], bodies: Sequence[Body | None],
         host: HostNode | None = None,
     ) -> None:  # fmt: skip
         """`host` runs the node when the branch taken is not compiled (None in `bodies`)."""
@@ -37,7 +48,7 @@ class ControlNode:
         self._wanted = [bool(w) for w in course["wanted"]]
 
     @staticmethod
-    def of(node: Node, bodies: Sequence[Model | None], host: HostNode | None = None) -> ControlNode:
+    def of(node: Node, bodies: Sequence[Body | None], host: HostNode | None = None) -> ControlNode:
         """The node with its bodies compiled."""
         course: dict[str, Any] = {"given": [bool(i) for i in node.inputs], "wanted": [bool(o) for o in node.outputs]}
         if node.op_type == "Scan":
@@ -59,13 +70,13 @@ class ControlNode:
             made = self._scan(values, captures)
         return [m for m, wanted in zip(made, self._wanted) if wanted]
 
-    def _branch(self, value: Any) -> Model | None:
+    def _branch(self, value: Any) -> Body | None:
         condition = np.asarray(value)
         if condition.size != 1:
             raise ModelError(f"If '{self.name}': its condition has {condition.size} elements")
         return self.bodies[0 if condition.reshape(())[()] else 1]
 
-    def _body(self) -> Model:
+    def _body(self) -> Body:
         """The body of a loop."""
         (body,) = self.bodies
         assert body is not None
@@ -115,7 +126,7 @@ class ControlNode:
         return np.stack([np.empty(slot.shape, BY_NAME[slot.dtype].np)], axis).take([], axis)
 
 
-def _run(body: Model, own: Sequence[Any], captures: Mapping[str, Any]) -> list[Any]:
+def _run(body: Body, own: Sequence[Any], captures: Mapping[str, Any]) -> list[Any]:
     """Results of a body in order, for its `own` inputs and what it reads of the graph around it."""
     names = body.plan.inputs
     feeds = dict(zip(names, own)) | {n: captures[n] for n in names[len(own) :]}

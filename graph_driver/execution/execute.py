@@ -16,13 +16,13 @@ from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
 from polyc.graph_driver.execution.stopping import Stopping
 from polyc.graph_driver.execution.violations import Records
-from polyc.graph_driver.importing.limits import check_memory
+from polyc.graph_driver.graph.limits import check_memory
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
-    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.host.reference import HostNode
 
 SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -17,7 +17,7 @@ from polyc.poly.rewriting.relayout import laid_out_shape, taken_out
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
-    from polyc.graph_driver.execution.reference import HostNode
+    from polyc.graph_driver.host.reference import HostNode
 
 
 def output_array(slot: Slot, array: np.ndarray) -> np.ndarray:

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from polyc.graph_driver.execution.reference import HostNode
-from polyc.graph_driver.ir import Node
-from polyc.graph_driver.passes.views import is_view
+from polyc.graph_driver.graph.aliases import is_view
+from polyc.graph_driver.graph.ir import Node
+from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.planning.plan import Step
 from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.execute import Look
-    from polyc.graph_driver.model import Model
+    from polyc.graph_driver.execution.execute import Executor, Look
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.ir import Graph
+    from polyc.graph_driver.planning.plan import Plan
 
 
-def inspect_tensors(model: Model, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
+class Inspected(Protocol):
+    """What looking at tensors needs of a model (`polyc.graph_driver.running.model.Model`)."""
+
+    graph: Graph | None
+    groups: tuple[Group, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """Which tensors are in memory, and the steps."""
+
+    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
+        """The loaded program for inputs of these sizes."""
+
+
+def inspect_tensors(model: Inspected, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
     """Values of `names`; those inside a fused kernel are recomputed from the kernel's inputs."""
     inside = {t: g.nodes for g in model.groups for n in g.nodes[:-1] for t in n.writes()}
     by_first = {g.nodes[0].name: g.nodes for g in model.groups}
@@ -46,7 +62,7 @@ def inspect_tensors(model: Model, inputs: Mapping[str, Any], names: Sequence[str
     return found
 
 
-def _still_there(model: Model, name: str, inputs: Mapping[str, Any]) -> np.ndarray:
+def _still_there(model: Inspected, name: str, inputs: Mapping[str, Any]) -> np.ndarray:
     if name in inputs:
         return np.asarray(inputs[name])
     if model.graph is not None and (const := model.graph.tensors[name].const) is not None:
@@ -58,14 +74,14 @@ def _still_there(model: Model, name: str, inputs: Mapping[str, Any]) -> np.ndarr
     raise ModelError(f"no step makes or reads '{name}'")
 
 
-def _view_source(model: Model, name: str) -> str | None:
+def _view_source(model: Inspected, name: str) -> str | None:
     if model.graph is None:
         return None
     node = model.graph.producers().get(name)
     return node.inputs[0] if node is not None and node.domain == "polyc" else None
 
 
-def _recompute(model: Model, nodes: Sequence[Node], wanted: Sequence[str], look: Look) -> dict[str, np.ndarray]:
+def _recompute(model: Inspected, nodes: Sequence[Node], wanted: Sequence[str], look: Look) -> dict[str, np.ndarray]:
     """Run the group's nodes on the host, as far as needed."""
     assert model.graph is not None
     values: dict[str, np.ndarray] = {}

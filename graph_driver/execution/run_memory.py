@@ -10,11 +10,14 @@ import threading
 import numpy as np
 
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.execution.stopping import GOING
 from polyc.graph_driver.memory import ALIGNMENT
 from polyc.graph_driver.planning.plan import Plan, Slot
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ModelError
+
+_zero = ctypes.c_int64(0)
+GOING = ctypes.addressof(_zero)
+"""Where the word of a run is that nothing stops."""
 
 
 def aligned_bytes(size: int) -> np.ndarray:

@@ -7,7 +7,6 @@ Runs in other threads, and in programs with a handler of their own, go on.
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import threading
 import time
@@ -16,19 +15,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.run_memory import GOING, RunMemory
 
 if TYPE_CHECKING:
     from polyc.emit.run_time.interrupts import Handler
-    from polyc.graph_driver.execution.run_memory import RunMemory
 
 LONG = 0.05
 """Seconds: a run after one as long as that is watched. Shorter ones are over before anybody notices."""
 LARGE = 4 << 20
 """Bytes of arena and weights from which the first run is watched."""
-
-_zero = ctypes.c_int64(0)
-GOING = ctypes.addressof(_zero)
-"""Where the word of a run is that nothing stops."""
 
 
 class Stopping:

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
-from polyc.graph_driver.fusion.pieces import Piece
-from polyc.graph_driver.fusion.prologues import Decision, label, only_reader
+from polyc.graph_driver.fusion.prologues import label, only_reader
 from polyc.graph_driver.fusion.reshaping import stored_as
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.graph.aliases import is_view
+from polyc.graph_driver.graph.decisions import Decision
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.normalization import softmax_of_rows
-from polyc.graph_driver.passes.views import is_view
+from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.scop import Scop

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.graph.wording import one_line
 from polyc.poly.errors import IllegalSchedule, PolycError
 from polyc.poly.expr import Const
 from polyc.poly.quota import quota

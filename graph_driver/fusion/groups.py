@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from polyc.graph_driver.fusion.attention import join_attention
 from polyc.graph_driver.fusion.joined import Cluster, Group, joined_scop, make_group, on_host, split
 from polyc.graph_driver.fusion.pairs import join_pairs
-from polyc.graph_driver.fusion.pieces import Lookup, Piece, translate
 from polyc.graph_driver.fusion.prologues import join_prologues
 from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
 from polyc.graph_driver.fusion.rows import join_rows
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.wording import one_line
+from polyc.graph_driver.operators.pieces import Lookup, Piece, translate
 from polyc.poly.errors import PolycError
 from polyc.poly.target import GpuTarget, Target
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyc.graph_driver.external import call_of
-from polyc.graph_driver.fusion.pieces import Piece
 from polyc.graph_driver.fusion.reshaping import array_shape
-from polyc.graph_driver.ir import Node
-from polyc.graph_driver.passes.views import is_view
+from polyc.graph_driver.graph.aliases import is_view
+from polyc.graph_driver.graph.external import call_of
+from polyc.graph_driver.graph.ir import Node
+from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.compose import compose

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.ir import Graph, Tensor
+from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.poly import json_io
 from polyc.poly.expr import Const
 from polyc.poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout

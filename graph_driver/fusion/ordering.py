@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.importing.limits import human
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.aliases import is_alias, storage
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.wording import human
 from polyc.graph_driver.memory.order import Item, best_order, peak_of
-from polyc.graph_driver.passes.parts import is_alias, storage
 
 MOST_GROUPS = 500
 

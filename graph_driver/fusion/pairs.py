@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
-from polyc.graph_driver.fusion.pieces import Piece
-from polyc.graph_driver.fusion.prologues import Decision, label, only_reader
+from polyc.graph_driver.fusion.prologues import label, only_reader
 from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.decisions import Decision
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.convolution_rows import (
     copied_rows,
@@ -24,6 +24,7 @@ from polyc.graph_driver.operators.convolution_rows import (
     is_pointwise,
     pointwise_rows,
 )
+from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.relayout import relayout

@@ -13,14 +13,14 @@ Everything else stays a kernel of its own, and the decision says why.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from polyc.graph_driver.fusion.joined import Cluster, joined_scop
-from polyc.graph_driver.fusion.pieces import Piece
 from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Graph, Node
-from polyc.graph_driver.passes.views import is_view
+from polyc.graph_driver.graph.aliases import is_view
+from polyc.graph_driver.graph.decisions import Decision
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.wording import one_line
+from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly.errors import PolycError, ScopError
 from polyc.poly.expr import Load, loads
 from polyc.poly.rewriting.forward import forward, writer_of
@@ -37,21 +37,6 @@ MEMORY_TRIP = 4.0
 
 MAX_MEMBERS = 32  # nodes in one kernel
 TILE_LOSS = 0.9  # a contraction keeps at least this share of its predicted speed
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Whether `tensor` (made by `producer`, read by `consumer`) stays inside a kernel, and why."""
-
-    tensor: str
-    producer: str
-    consumer: str
-    joined: bool
-    reason: str
-
-    def __str__(self) -> str:
-        verb = "joined" if self.joined else "kept apart from"
-        return f"{self.producer} {verb} {self.consumer} ('{self.tensor}'): {self.reason}"
 
 
 def join_prologues(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget | None) -> list[Cluster]:

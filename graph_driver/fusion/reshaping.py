@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from polyc.graph_driver.fusion.pieces import Piece
-from polyc.graph_driver.ir import Node
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported, array_shape
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.graph.ir import Node
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, array_shape
+from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly.rewriting.reshape import Blocks, blocks
 
 Shape = tuple[Any, ...]

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
-from polyc.graph_driver.fusion.pieces import Piece
-from polyc.graph_driver.fusion.prologues import MAX_MEMBERS, Decision, label
+from polyc.graph_driver.fusion.prologues import MAX_MEMBERS, label
 from polyc.graph_driver.fusion.reshaping import Shape, over
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.graph.decisions import Decision
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.context import NodeContext
+from polyc.graph_driver.operators.pieces import Piece
 from polyc.graph_driver.operators.reduction import reduced_axes
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError

@@ -11,8 +11,8 @@ from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.execute import Look
-    from polyc.graph_driver.model import Model
     from polyc.graph_driver.planning.plan import Step
+    from polyc.graph_driver.running.model import Model
 
 SECONDS = 1.0  # of runs, at least
 RUNS = 5  # at least

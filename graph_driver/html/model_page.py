@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.graph.aliases import is_view
+from polyc.graph_driver.graph.decisions import Overwriting
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.html.layers import drawn
-from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.memory import aligned
 from polyc.graph_driver.passes.precision import is_added_cast
-from polyc.graph_driver.passes.views import is_view
-from polyc.graph_driver.planning.overwriting import Overwriting
 from polyc.graph_driver.planning.plan import Plan, Slot, Step
 from polyc.poly.errors import PolycError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.fusion.joined import Group
-    from polyc.graph_driver.fusion.prologues import Decision
+    from polyc.graph_driver.graph.decisions import Decision
     from polyc.scheduler.cost.model import Machine, Prediction
 
 VERSION = 1

@@ -15,7 +15,7 @@ from polyc.graph_driver.html.operator_page import free_data
 from polyc.graph_driver.html.static_graph import graph_svg
 from polyc.graph_driver.html.static_tree import coloured, tree_html
 from polyc.graph_driver.html.tree import tree_data
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import BuildError
 from polyc.poly.scop import Scop
 from polyc.poly.text import print_array

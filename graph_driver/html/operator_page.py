@@ -22,7 +22,7 @@ from polyc.poly.text import print_array, print_statement
 from polyc.poly.tree import loop_names
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.operator_time import OperatorTime
+    from polyc.graph_driver.bench.operator_time import OperatorTime
     from polyc.scheduler.schedule import Schedule
     from polyc.scheduler.step import Step
 
@@ -95,7 +95,7 @@ def _gpu_code(
     schedule: Schedule, target: GpuTarget, loops: frozenset[str]
 ) -> tuple[Function, dict[str, Any], list[dict[str, Any]]]:
     from polyc.emit.gpu.kernel import compile_gpu
-    from polyc.graph_driver.gpu.kernel_maps import kernel_maps
+    from polyc.graph_driver.explaining.kernel_maps import kernel_maps
 
     kernel = compile_gpu(schedule.scop, schedule.tree, target, notes=schedule.notes)
     maps = [k.data() for k in kernel_maps(kernel, schedule.tree)]

@@ -14,10 +14,10 @@ from typing import Any
 
 import onnx
 
-from polyc.graph_driver.dynamic.size import Size
-from polyc.graph_driver.dynamic.symbols import Symbols
-from polyc.graph_driver.importing.onnx_tensors import dtype_of
-from polyc.graph_driver.ir import Graph, Tensor
+from polyc.graph_driver.graph.ir import Graph, Tensor
+from polyc.graph_driver.graph.onnx_tensors import dtype_of
+from polyc.graph_driver.graph.size import Size
+from polyc.graph_driver.graph.symbols import Symbols
 from polyc.poly.errors import ModelError
 
 SHOWN = 3

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from polyc.graph_driver.dynamic.infer import NotSymbolic
-from polyc.graph_driver.dynamic.representatives import other_sizes
-from polyc.graph_driver.dynamic.size import Quotient, Size
-from polyc.graph_driver.dynamic.symbols import Guard, Range, Symbols
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.size import Quotient, Size
+from polyc.graph_driver.graph.symbols import Guard, Range, Symbols
 from polyc.graph_driver.importing.binding import Binder, Dim
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.importing.representatives import other_sizes
+from polyc.graph_driver.inference.symbolic import NotSymbolic
 from polyc.poly.errors import ModelError
 
 SCALES = (1, 4, 16)

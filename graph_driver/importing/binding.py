@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from polyc.graph_driver.dynamic.size import Extent, Size
-from polyc.graph_driver.dynamic.symbols import Range, Symbols
+from polyc.graph_driver.graph.size import Extent, Size
+from polyc.graph_driver.graph.symbols import Range, Symbols
 from polyc.poly.errors import ModelError
 
 Dim = int | tuple[int, int | None]

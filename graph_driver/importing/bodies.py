@@ -13,9 +13,9 @@ from typing import Any
 
 import onnx
 
-from polyc.graph_driver.importing.subgraphs import captured
+from polyc.graph_driver.graph.ir import Graph, Tensor
+from polyc.graph_driver.graph.subgraphs import captured
 from polyc.graph_driver.importing.unrolling import body_of
-from polyc.graph_driver.ir import Graph, Tensor
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.errors import ModelError
 

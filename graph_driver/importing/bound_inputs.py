@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from polyc.graph_driver.importing.onnx_tensors import dtype_of
+from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.poly.errors import ModelError
 
 

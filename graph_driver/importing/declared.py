@@ -8,8 +8,8 @@ from pathlib import Path
 
 import onnx
 
+from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.binding import Dim, symbol_of
-from polyc.graph_driver.importing.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.reading import read
 from polyc.poly.errors import ModelError
 

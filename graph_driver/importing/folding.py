@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from polyc.graph_driver.execution.reference import HostNode
-from polyc.graph_driver.importing import contrib
-from polyc.graph_driver.importing.limits import MAX_FOLD_BYTES, check_shape
-from polyc.graph_driver.ir import Codes, Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
+from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES, check_shape
+from polyc.graph_driver.host.reference import HostNode
+from polyc.graph_driver.inference import contrib
 from polyc.poly.dtypes import i64
 from polyc.poly.errors import ModelError
 

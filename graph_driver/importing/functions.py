@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 from onnx import AttributeProto
 
-from polyc.graph_driver.importing.inference import schema_of
-from polyc.graph_driver.importing.subgraphs import nodes_of
-from polyc.graph_driver.importing.wording import one_line
-from polyc.graph_driver.ir import Node, Tensor
+from polyc.graph_driver.graph.ir import Node, Tensor
+from polyc.graph_driver.graph.subgraphs import nodes_of
+from polyc.graph_driver.graph.wording import one_line
+from polyc.graph_driver.inference.concrete import schema_of
 from polyc.graph_driver.operators import NodeContext, TensorInfo, Unsupported, lookup
 from polyc.poly.errors import ModelError
 

@@ -15,20 +15,22 @@ from typing import Any
 import numpy as np
 import onnx
 
-from polyc.graph_driver.dynamic.infer import infer_symbolic, is_symbolic
-from polyc.graph_driver.importing import bodies, contrib, functions, subgraphs, unrolling
+from polyc.graph_driver.graph import subgraphs
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.limits import MAX_DEPTH, MAX_NODES, check_shape
+from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
+from polyc.graph_driver.importing import bodies, functions, unrolling
 from polyc.graph_driver.importing.annotations import check_annotations, report
 from polyc.graph_driver.importing.attempts import imported
 from polyc.graph_driver.importing.binding import Binder, Dim, symbol_of
 from polyc.graph_driver.importing.bound_inputs import bound_values
 from polyc.graph_driver.importing.folding import folded, zeros
 from polyc.graph_driver.importing.functions import has_loops
-from polyc.graph_driver.importing.inference import check_attribute_types, check_form, infer, type_proto
-from polyc.graph_driver.importing.limits import MAX_DEPTH, MAX_NODES, check_shape
-from polyc.graph_driver.importing.onnx_tensors import attributes, dtype_of, sparse_to_numpy, to_numpy
 from polyc.graph_driver.importing.reading import read, readable
 from polyc.graph_driver.importing.sequences import Sequences
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.inference import contrib
+from polyc.graph_driver.inference.concrete import check_attribute_types, check_form, infer, type_proto
+from polyc.graph_driver.inference.symbolic import infer_symbolic, is_symbolic
 from polyc.graph_driver.verifying.verify import known_by_import, verify
 from polyc.poly.dtypes import from_numpy
 from polyc.poly.errors import ModelError

@@ -12,10 +12,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, version_converter
 
-from polyc.graph_driver.importing.inference import OLDEST_OPSET
-from polyc.graph_driver.importing.limits import MAX_NODES
+from polyc.graph_driver.graph.limits import MAX_NODES
+from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.importing.text_check import check_text
-from polyc.graph_driver.importing.wording import one_line
+from polyc.graph_driver.inference.concrete import OLDEST_OPSET
 from polyc.poly.errors import ModelError
 
 MOST_LEVELS = 200  # of functions that call functions

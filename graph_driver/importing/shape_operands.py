@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from polyc.graph_driver.importing.subgraphs import nodes_of
+from polyc.graph_driver.graph.subgraphs import nodes_of
 
 MAX_ELEMENTS = 64  # of an input that is still taken for a shape, not for data
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from polyc.graph_driver.importing.limits import MAX_DEPTH
+from polyc.graph_driver.graph.limits import MAX_DEPTH
 from polyc.poly.errors import ModelError
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from polyc.graph_driver.importing.subgraphs import instantiate
+from polyc.graph_driver.graph.subgraphs import instantiate
 from polyc.poly.errors import ModelError
 
 MAX_UNROLLED = 4096  # nodes that one loop may become

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from polyc.graph_driver.choosing.solve import Option, Problem, Task, solve
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged, rearrange
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.aliases import is_alias, storage
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, Format, blocked
 from polyc.graph_driver.layouts.offers import Offer, Offers, applied
-from polyc.graph_driver.passes.parts import is_alias, storage
-from polyc.graph_driver.selection.solve import Option, Problem, Task, solve
 from polyc.poly.target import Target
 
 GAIN = (

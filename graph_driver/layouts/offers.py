@@ -9,7 +9,7 @@ from itertools import product
 
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged, stored_as
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.formats import Format, channel_dimension
 from polyc.poly import json_io
 from polyc.poly.errors import ScopError

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators import registry
-from polyc.graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, Unsupported
+from polyc.graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo
 from polyc.graph_driver.operators.halves import in_f32
 
 _MODULES = (

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from polyc.graph_driver.graph.size import Home, Size, size_of
 from polyc.poly.dtypes import DType
-from polyc.poly.errors import PolycError
 from polyc.poly.expr import Const
 from polyc.poly.scop import Scop
-
-if TYPE_CHECKING:
-    from polyc.graph_driver.dynamic.symbols import Symbols
-
-
-class Unsupported(PolycError):
-    """This form of the operator has no loops in the library; the text says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class TensorInfo:
     """One operand; `const` is its value when known at compile time, `sizes` when it follows from symbolic sizes.
 
-    Extents are numbers or formulas (`polyc.graph_driver.dynamic.size.Size`), with which a builder computes alike;
+    Extents are numbers or formulas (`polyc.graph_driver.graph.size.Size`), with which a builder computes alike;
     where only a number will do, the formula raises and the node is refused.
     """
 
@@ -65,10 +58,8 @@ class NodeContext:
     outputs: tuple[TensorInfo, ...]
 
     @property
-    def symbols(self) -> Symbols | None:
+    def symbols(self) -> Home | None:
         """What the formulas in the shapes are made of; None when all are numbers."""
-        from polyc.graph_driver.dynamic.size import Size
-
         extents = (n for t in (*self.inputs, *self.outputs) if t is not None for n in t.shape)
         return next((n.home for n in extents if isinstance(n, Size)), None)
 
@@ -88,7 +79,7 @@ class OperatorScop:
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[str, ...]
     pointwise: bool
-    symbols: Symbols | None = None
+    symbols: Home | None = None
 
 
 Builder = Callable[[NodeContext], OperatorScop]
@@ -98,8 +89,6 @@ def array_shape(operator: OperatorScop, name: str) -> tuple[Any, ...] | None:
     """The shape of one of the Scop's arrays as numbers and formulas; None for symbols that stand for nothing."""
     shape = operator.scop.arrays[name].shape
     if operator.symbols is not None:
-        from polyc.graph_driver.dynamic.size import size_of
-
         return tuple(size_of(operator.symbols, e) for e in shape)
     return (
         tuple(int(e.value) for e in shape if isinstance(e, Const)) if all(isinstance(e, Const) for e in shape) else None

@@ -17,7 +17,8 @@ from polyc.frontend_dsl.library.convolution import (
 )
 from polyc.frontend_dsl.library.depthwise_strided import make_depthwise_strided
 from polyc.frontend_dsl.library.transposed import make_conv_transpose
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import (
     data,
     integers,

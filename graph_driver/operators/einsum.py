@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from polyc.frontend_dsl.library.einsum import make_einsum
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import accumulates, data, onnx_operator, same_types, scop_of
 from polyc.poly.dtypes import DType
 from polyc.poly.words import counted

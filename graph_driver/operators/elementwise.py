@@ -14,8 +14,9 @@ from polyc.frontend_dsl.library.elementwise import (
     make_ternary,
     make_unary,
 )
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
 from polyc.graph_driver.operators.registry import (
     constant,
     data,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from polyc.frontend_dsl.library import indexing as lib
 from polyc.frontend_dsl.library.movement import make_slice
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import axis_of, constant, data, onnx_operator, optional, product, scop_of
 
 

@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from polyc.frontend_dsl.library import movement as lib
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import (
     accumulates,
     axis_of,

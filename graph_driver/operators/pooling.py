@@ -10,7 +10,8 @@ from polyc.frontend_dsl.library.pooling import (
     make_max_unpool,
 )
 from polyc.frontend_dsl.library.reduction import make_reduce
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import data, integers, need_float, only_output, onnx_operator, scop_of
 from polyc.graph_driver.operators.windows import window_of
 

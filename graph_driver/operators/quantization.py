@@ -17,8 +17,9 @@ from polyc.frontend_dsl.library.quantization import (
     make_requantize_sums,
 )
 from polyc.frontend_dsl.library.recurrent import make_fill
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, extents, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo
 from polyc.graph_driver.operators.convolution import any_conv
 from polyc.graph_driver.operators.matrix import any_matmul
 from polyc.graph_driver.operators.pairs import DOMAIN

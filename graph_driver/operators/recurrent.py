@@ -11,8 +11,9 @@ from polyc.frontend_dsl.library import scalar as fn
 from polyc.frontend_dsl.library.movement import make_transpose
 from polyc.frontend_dsl.library.quantized_recurrent import make_codes, make_quantized_lstm
 from polyc.frontend_dsl.library.recurrent import Form, make_fill, make_gru, make_join, make_lstm, make_rnn, make_take
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import data, need_float, onnx_operator, optional, same_types, scop_of
 from polyc.poly.dtypes import DType, i32
 from polyc.poly.scop import Scop
@@ -79,7 +80,7 @@ def quantized(ctx: NodeContext) -> OperatorScop:
     """Weights of 8 bits, one scale for each matrix or for each of its columns; full sequences."""
     need_float(ctx)
     x, w, r, scale = data(ctx, 0), data(ctx, 1), data(ctx, 2), data(ctx, 8)
-    packed = w.dtype.bits > 8  # pairs of codes (`polyc.graph_driver.importing.contrib`)
+    packed = w.dtype.bits > 8  # pairs of codes (`polyc.graph_driver.inference.contrib`)
     hidden = r.shape[1] * (2 if packed else 1)
     layer = Layer("LSTM", x.dtype, x.shape[0], x.shape[1], x.shape[2], hidden, r.shape[0], False)
     forms = _forms(ctx, layer, None)

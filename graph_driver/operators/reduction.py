@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from polyc.frontend_dsl.library.reduction import make_arg, make_cumulative, make_log_sum_exp, make_reduce
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import (
     accumulates,
     axis_of,

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from polyc.graph_driver.operators.context import Builder, NodeContext, TensorInfo, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import Builder, NodeContext, TensorInfo
 from polyc.poly.scop import Scop
 from polyc.poly.words import counted
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from polyc.frontend_dsl.library.movement import make_copy
 from polyc.frontend_dsl.library.resize import Coordinate, Filter, make_linear, make_nearest, make_repeat, make_resample
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import (
     constant,
     data,

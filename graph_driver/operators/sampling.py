@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from polyc.frontend_dsl.library import sampling as lib
 from polyc.frontend_dsl.library.recurrent import make_fill
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import data, need_float, only_output, onnx_operator, optional, scop_of
 from polyc.graph_driver.operators.windows import window_of
 

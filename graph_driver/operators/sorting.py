@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from polyc.frontend_dsl.library.sorting import make_top_k
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import axis_of, data, onnx_operator, product, scop_of
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from polyc.frontend_dsl.library import spectral as lib
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import (
     constant,
     data,

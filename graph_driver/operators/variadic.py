@@ -9,8 +9,9 @@ import numpy as np
 
 from polyc.frontend_dsl.library import scalar as fn
 from polyc.frontend_dsl.library.elementwise import make_binary, make_broadcast, make_unary
+from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.chain import Wiring, joined
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop, Unsupported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.elementwise import binary, unary
 from polyc.graph_driver.operators.registry import data, only_output, onnx_operator, same_types, scop_of
 from polyc.poly.dtypes import DType

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyc.graph_driver.operators.context import NodeContext, Unsupported
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators.context import NodeContext
 from polyc.graph_driver.operators.registry import integers
 
 Sizes = tuple[int, ...]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.passes.rewriting import Answer, New, Rule, Sight, rewrite
 from polyc.poly.dtypes import DType
 

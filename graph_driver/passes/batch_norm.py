@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 
 
 def fold_affine_into_convolutions(graph: Graph) -> dict[str, int]:

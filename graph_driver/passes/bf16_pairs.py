@@ -12,8 +12,8 @@ from math import prod
 import numpy as np
 
 from polyc.emit.targets import own_instructions
-from polyc.graph_driver.importing.onnx_tensors import elem_type_of
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.poly.dtypes import DType, bf16, f32
 from polyc.poly.target import Target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.graph.ir import Graph, Node
 
 
 def replace_uses(graph: Graph, old: str, new: str) -> None:

@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 
+from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
-from polyc.graph_driver.ir import Graph, Node
 
 Key = tuple[object, ...]
 SMALL = 1 << 12  # elements; constants up to this size are compared by value in every call, larger ones by hash

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 
 RECURRENT = {"LSTM": 3, "GRU": 2, "RNN": 1, "DynamicQuantizeLSTM": 3}  # number of activations of a direction
 _DOMAINS = {"LSTM": "", "GRU": "", "RNN": "", "DynamicQuantizeLSTM": "com.microsoft"}

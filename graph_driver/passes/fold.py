@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES
+from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
-from polyc.graph_driver.importing.limits import MAX_FOLD_BYTES
-from polyc.graph_driver.ir import Graph, Node, Tensor
 
 
 def fold_constants(graph: Graph) -> dict[str, int]:

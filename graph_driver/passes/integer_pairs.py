@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from polyc.graph_driver.importing.onnx_tensors import elem_type_of
-from polyc.graph_driver.ir import Codes, Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
+from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.poly.dtypes import DType, f32, i32
 from polyc.poly.target import Target

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from polyc.graph_driver.importing.onnx_tensors import elem_type_of
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.poly.dtypes import f32, i32
 
 LARGEST_CODE = 255  # of an 8-bit integer less its zero point

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from polyc.graph_driver.external import any_registered, calls_of, use_externals
-from polyc.graph_driver.ir import Graph, GraphError
+from polyc.graph_driver.choosing.winograd import use_winograd
+from polyc.graph_driver.graph.external import any_registered, calls_of, use_externals
+from polyc.graph_driver.graph.ir import Graph, GraphError
 from polyc.graph_driver.passes.algebra import simplify, simplify_fast
 from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs
@@ -22,7 +23,6 @@ from polyc.graph_driver.passes.precision import assign_precision
 from polyc.graph_driver.passes.reciprocals import use_reciprocals
 from polyc.graph_driver.passes.transforms import cancel_transforms
 from polyc.graph_driver.passes.views import make_views
-from polyc.graph_driver.passes.winograd import use_winograd
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.errors import ArgumentError
 from polyc.poly.target import Target
@@ -41,7 +41,7 @@ class Pass:
     tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
     target. `default`: it runs when nothing else is asked for, else with the option `asked_by`. `exact`: it keeps
     every operator's rounding. `backends`: those that have code for what it makes, or gain by it
-    (`polyc.graph_driver.platforms.Kind`); on others it does not run, because of `limit`.
+    (`polyc.graph_driver.worker.platforms.Kind`); on others it does not run, because of `limit`.
     """
 
     name: str
@@ -67,7 +67,7 @@ def _precision(dtype: str, keep: Sequence[str] = ()) -> Callable[[Graph, Target 
 def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None:
         return {}
-    from polyc.graph_driver.selection.select import select as select_implementations
+    from polyc.graph_driver.choosing.select import select as select_implementations
 
     fixed = {s.results: s for s in graph.selections if s.results in calls_of(graph)}
     graph.selections = [fixed.get(s.results, s) for s in select_implementations(graph, target)]
@@ -79,7 +79,7 @@ def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
 def _siblings(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None:
         return {}
-    from polyc.graph_driver.passes.siblings import join_siblings
+    from polyc.graph_driver.choosing.siblings import join_siblings
 
     return join_siblings(graph, target)
 
@@ -87,7 +87,7 @@ def _siblings(graph: Graph, target: Target | None) -> dict[str, int]:
 def _external(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None or not any_registered():
         return {}
-    from polyc.graph_driver.selection.select import select as select_implementations
+    from polyc.graph_driver.choosing.select import select as select_implementations
 
     graph.selections = select_implementations(graph, target)
     return use_externals(graph, {s.results: s.chosen for s in graph.selections})
@@ -162,7 +162,7 @@ def select(
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
         dtype: also the precision pass with this type, which leaves `keep_f32` (operators, nodes) in f32.
-        backend: the kind of back end that makes the code (`polyc.graph_driver.platforms.Kind`).
+        backend: the kind of back end that makes the code (`polyc.graph_driver.worker.platforms.Kind`).
 
     Raises:
         ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end or not

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import onnx.defs
 
-from polyc.graph_driver.importing.onnx_tensors import elem_type_of
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.poly.dtypes import BY_NAME, DType, f32
 from polyc.poly.errors import ArgumentError
 

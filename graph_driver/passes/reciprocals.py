@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.poly.dtypes import f32
 from polyc.poly.target import Target

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.graph_driver.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.poly.dtypes import from_numpy
 
 

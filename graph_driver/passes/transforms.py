@@ -13,9 +13,9 @@ from math import prod
 import islpy as isl
 import numpy as np
 
-from polyc.graph_driver.fusion.pieces import translate_one
-from polyc.graph_driver.ir import Graph, Node
+from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.operators.pieces import translate_one
 from polyc.graph_driver.passes.rewriting import Answer, New, Sight, replace_results
 from polyc.poly.access import accesses
 from polyc.poly.expr import Const, Load

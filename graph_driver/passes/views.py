@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from polyc.graph_driver.ir import Graph, Node, Tensor
-
-RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
-
-
-def is_view(node: Node) -> bool:
-    """Whether the node is an alias of its only operand."""
-    return node.domain == "polyc" and node.op_type == "View"
+from polyc.graph_driver.graph.aliases import RESHAPING
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 
 
 def make_views(graph: Graph) -> dict[str, int]:

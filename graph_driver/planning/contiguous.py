@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.memory import Shape, aligned
 from polyc.poly.errors import ArgumentError
 

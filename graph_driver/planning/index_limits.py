@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.ir import Graph
 
 INDEXING = ("Gather", "GatherElements", "ScatterElements")
 """Operators whose second input holds positions along `axis` of the first."""

@@ -9,29 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.ir import Graph
-from polyc.graph_driver.passes.parts import storage
+from polyc.graph_driver.graph.aliases import storage
+from polyc.graph_driver.graph.decisions import Overwriting
+from polyc.graph_driver.graph.ir import Graph
 from polyc.poly import json_io
 from polyc.poly.inplace import Clash, clash, merged
 from polyc.poly.verify import verify
-
-
-@dataclass(frozen=True, slots=True)
-class Overwriting:
-    """Whether `output` of a group is written over its operand `source`, and why."""
-
-    group: str
-    output: str
-    source: str
-    joined: bool
-    reason: str
-
-    def __str__(self) -> str:
-        verb = "is" if self.joined else "is not"
-        return f"{self.group} {verb} in place ('{self.output}' over '{self.source}'): {self.reason}"
 
 
 def _reason(problem: Clash, output: str, source: str) -> str:

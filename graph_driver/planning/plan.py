@@ -13,19 +13,12 @@ Memory classes (`Place.kind`):
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from polyc.graph_driver import memory
-from polyc.graph_driver.external import call_of
-from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.importing.limits import human
-from polyc.graph_driver.ir import Graph, GraphError, Tensor
-from polyc.graph_driver.passes.parts import storage
-from polyc.graph_driver.planning import tasks
-from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
-from polyc.graph_driver.planning.index_limits import index_limits
+from polyc.graph_driver.graph.wording import human
 from polyc.poly.rewriting.relayout import Layout
 from polyc.poly.violations import RECORD
 
@@ -177,197 +170,9 @@ class Plan:
         return plan_text(self)
 
 
-def build_plan(
-    graph: Graph, groups: Sequence[Group], symbols: Mapping[str, Abi],
-    planner: str | None = None, window: int = 0, contiguous: Groups = (),
-) -> Plan:  # fmt: skip
-    """Places and steps for `groups` (in execution order).
-
-    `symbols` maps a group's key to its kernel's symbol, the names of its arguments in ABI order (the Scop's
-    arrays and its scratch), and name and bytes of its scratch.
-    `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
-    the exact search last). The placement is proved free of overlaps before it is returned.
-    `window`: independent steps may run at the same time, and those up to so many steps apart get memory apart for
-    that (`polyc.graph_driver.planning.tasks`); 0: all run in order.
-    `contiguous`: groups of tensors that lie one behind the other.
-    """
-    inside = memory_of(graph, groups)
-    root = {name: where for name, (where, _) in inside.items()}
-    steps: list[Step] = []
-    scratch: dict[str, int] = {}
-    external: dict[str, str] = {}
-    hosts = 0
-    for g in groups:
-        names = tuple(n.name for n in g.nodes)
-        if not g.key and not g.in_python:
-            (node,) = g.nodes
-            call = call_of(node)
-            assert call is not None
-            external[call.external.symbol] = call.external.name
-            args = (*node.inputs, *node.outputs)
-            steps.append(Step("kernel", g.label, args, g.outputs, names, call.external.symbol, sizes=call.sizes))
-        elif not g.key:
-            (node,) = g.nodes
-            args = tuple(i for i in node.inputs if i)
-            if node.bodies:
-                steps.append(Step("control", g.label, args, g.outputs, names, "", hosts, node.captures))
-            else:
-                steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
-            hosts += 1
-        else:
-            symbol, order, needs = symbols[g.key]
-            own = {name: f"{name}@step{len(steps)}" for name, _ in needs}
-            scratch |= {own[name]: int(size) for name, size in needs}
-            by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True)) | own
-            args = tuple(by_array[a] for a in order)
-            steps.append(Step("kernel", g.label, args, g.outputs, names, symbol, scratch=tuple(own.values())))
-    places, copies = _fixed_places(graph, root)
-    steps += (step for _, step in copies)
-    used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
-    weight_bytes = _place_weights(graph, used, places)
-    times = [(k, k) for k in range(len(steps))]
-    if window:
-        sizes = scratch | {n: t.nbytes for n, t in graph.tensors.items() if isinstance(t.nbytes, int)}
-        times = tasks.times(steps, inside, sizes, window)
-    shapes = _lifetimes(graph, inside, steps, places, times) + _scratch(steps, scratch, times)
-    shapes, members = gathered(shapes, contiguous)
-    planned = memory.plan_shapes(shapes, planner)
-    placement, lifetimes = planned.placement, [t for s in shapes for _, t in s.runs]
-    alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}
-    for name, offset in (alone | offsets_of(members, placement.offsets)).items():
-        places[name] = Place("arena", 0, offset)
-    slots = {n: _slot(graph.tensors[n], _at(places[r], at)) for n, (r, at) in inside.items() if r in places}
-    slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
-    for k, step in copies:
-        slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
-    plan = Plan(
-        tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
-        {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
-        planned.planner, planned.peaks, index_limits(graph), external=external,
-    )  # fmt: skip
-    return replace(plan, after=tasks.dependences(plan)) if window else plan
-
-
-def memory_of(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int]]:
-    """The tensor whose memory each tensor uses, and where in it (views, parts, results in place)."""
-    inside = storage(graph)
-    over: dict[str, str] = {}
-    for g in groups:
-        over |= {inside[y][0]: inside[x][0] for y, x in g.inplace}
-
-    def first(root: str) -> str:
-        while root in over:
-            root = over[root]
-        return root
-
-    return {name: (first(root), at) for name, (root, at) in inside.items()}
-
-
-def _at(place: Place, offset: int) -> Place:
-    return place if offset == 0 or place.kind == "host" else replace(place, offset=place.offset + offset)
-
-
-def _slot(tensor: Tensor, place: Place) -> Slot:
-    if not tensor.static or place.kind == "host" or tensor.dtype is None:
-        return Slot(tensor.name, None, None, Place("host"), 0)
-    return Slot(tensor.name, tensor.dtype.name, tensor.shape, place, tensor.nbytes, tensor.layout)
-
-
-def _fixed_places(graph: Graph, root: Mapping[str, str]) -> tuple[dict[str, Place], list[tuple[int, Step]]]:
-    """Inputs, outputs and host values; and copies (by output number) for outputs that cannot
-    have their memory alone: constants, inputs, and tensors returned twice."""
-    places = {name: Place("input", k) for k, name in enumerate(graph.inputs) if graph.tensors[name].static}
-    for name, tensor in graph.tensors.items():
-        if not tensor.static and root[name] == name:
-            places[name] = Place("host")
-    copies = []
-    for k, name in enumerate(graph.outputs):
-        r = root[name]
-        if r in places and places[r].kind == "host":
-            continue
-        if r not in places and graph.tensors[r].const is None:
-            places[r] = Place("output", k)
-            continue
-        copies.append((k, Step("copy", "Copy", (name, f"{name}@output{k}"), (f"{name}@output{k}",))))
-    return places, copies
-
-
-def _place_weights(graph: Graph, used: set[str], places: dict[str, Place]) -> int:
-    end = 0
-    for name, tensor in graph.tensors.items():
-        if tensor.const is None or name not in used or name in places:
-            continue
-        places[name] = Place("weight", 0, end)
-        end += memory.aligned(tensor.nbytes)
-    return end
-
-
-def _lifetimes(
-    graph: Graph,
-    inside: Mapping[str, tuple[str, int]],
-    steps: Sequence[Step],
-    places: Mapping[str, Place],
-    times: Sequence[tuple[int, int]],
-) -> list[memory.Shape]:
-    """What belongs in the arena: for each memory its runs of bytes, from first write to last use.
-
-    A whole whose parts are made one after another is alive part by part. `times` are the first and last step
-    beside which each step may run.
-    """
-    uses: dict[str, list[tuple[int, int, int]]] = {}  # memory -> (begin, end, step)
-    for k, step in enumerate(steps):
-        for name in dict.fromkeys((*step.args, *step.results, *step.captures)):
-            root, at = inside.get(name, ("", 0))
-            if not root or root in places:
-                continue
-            begin, end = at, at + graph.tensors[name].nbytes
-            made = sum(min(e, end) - max(b, begin) for b, e in _union(uses.get(root, [])) if b < end and begin < e)
-            if name not in step.results and made < end - begin:
-                raise GraphError(f"step {k} ({step.label}) reads '{name}' before it is made")
-            uses.setdefault(root, []).append((begin, end, k))
-    return [_shape(root, found, times) for root, found in uses.items()]
-
-
-def _scratch(steps: Sequence[Step], sizes: Mapping[str, int], times: Sequence[tuple[int, int]]) -> list[memory.Shape]:
-    """Memory that one step alone needs; records of violated accesses are looked at when all is done."""
-    last = max((until for _, until in times), default=0)
-    return [
-        memory.Shape(name, ((0, memory.Lifetime(name, sizes[name], first, last if is_record(name) else until)),))
-        for (first, until), step in zip(times, steps, strict=True)
-        for name in step.scratch
-    ]
-
-
 def is_record(scratch: str) -> bool:
     """Whether memory of a step is its record of violated accesses (`polyc.poly.violations`)."""
     return scratch.startswith(RECORD)
-
-
-def _union(uses: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """The bytes touched so far as disjoint runs."""
-    out: list[tuple[int, int]] = []
-    for begin, end, _ in sorted(uses):
-        if out and begin <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], end))
-        else:
-            out.append((begin, end))
-    return out
-
-
-def _shape(root: str, uses: Sequence[tuple[int, int, int]], times: Sequence[tuple[int, int]]) -> memory.Shape:
-    last = max(end for _, end, _ in uses)
-    # Parts begin at multiples of the alignment; one that ends elsewhere takes the rest of its cache line.
-    uses = [(begin, min(memory.aligned(end), last), k) for begin, end, k in uses]
-    cuts = sorted({c for begin, end, _ in uses for c in (begin, end)})
-    runs = []
-    for begin, end in zip(cuts, cuts[1:]):
-        touching = [k for b, e, k in uses if b <= begin and end <= e]
-        if touching:
-            name = root if (begin, end) == (cuts[0], cuts[-1]) else f"{root}+{begin}"
-            first, last = min(times[k][0] for k in touching), max(times[k][1] for k in touching)
-            runs.append((begin, memory.Lifetime(name, end - begin, first, last)))
-    return memory.Shape(root, tuple(runs))
 
 
 def plan_text(plan: Plan) -> str:

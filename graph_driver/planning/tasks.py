@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from polyc.graph_driver.importing.limits import human
+from polyc.graph_driver.graph.wording import human
 
 if TYPE_CHECKING:
     from polyc.graph_driver.planning.plan import Plan, Step

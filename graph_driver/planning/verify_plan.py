@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from polyc.graph_driver import memory
-from polyc.graph_driver.importing.limits import MAX_TENSOR_BYTES
+from polyc.graph_driver.graph.limits import MAX_TENSOR_BYTES
 from polyc.graph_driver.planning.plan import Plan, Slot
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.rewriting.relayout import is_layout, laid_out_shape

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from polyc.graph_driver.bench.kernels import random_arguments, runner
-from polyc.graph_driver.child import module_command
+from polyc.graph_driver.worker.child import module_command
 from polyc.poly.errors import PolycError
 from polyc.poly.target import Target
 
@@ -104,8 +104,8 @@ def run(job: Job) -> Times:
     Raises:
         PolycError: the candidate has no code.
     """
-    from polyc.graph_driver.compile_operator import compile_operator
-    from polyc.graph_driver.tuning.use import tuned
+    from polyc.graph_driver.worker.compile_operator import compile_operator
+    from polyc.graph_driver.worker.tuned import tuned
     from polyc.poly import json_io
     from polyc.scheduler.schedule import Schedule
 

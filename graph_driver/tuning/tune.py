@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from polyc.graph_driver.tuning import database
-from polyc.graph_driver.tuning.database import Record
 from polyc.graph_driver.tuning.trial import Job, Times, run_apart
+from polyc.graph_driver.worker import database
+from polyc.graph_driver.worker.database import Record
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.scop import Scop

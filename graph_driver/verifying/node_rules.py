@@ -10,15 +10,15 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from polyc.graph_driver import external
-from polyc.graph_driver.dynamic.infer import at_typical, is_symbolic
-from polyc.graph_driver.dynamic.shape_rules import RULES, Call, NoRule
-from polyc.graph_driver.dynamic.size import SizeError, evaluate
-from polyc.graph_driver.dynamic.symbols import GuardError
-from polyc.graph_driver.importing import contrib, subgraphs
-from polyc.graph_driver.importing.inference import infer, schema_of
-from polyc.graph_driver.importing.onnx_tensors import attributes, dtype_of
-from polyc.graph_driver.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph import external, subgraphs
+from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of
+from polyc.graph_driver.graph.size import SizeError, evaluate
+from polyc.graph_driver.graph.symbols import GuardError
+from polyc.graph_driver.inference import contrib
+from polyc.graph_driver.inference.concrete import infer, schema_of
+from polyc.graph_driver.inference.shape_rules import RULES, Call, NoRule
+from polyc.graph_driver.inference.symbolic import at_typical, is_symbolic
 from polyc.graph_driver.verifying.own_operators import check_call, check_own
 from polyc.poly.dtypes import DType, bf16, f16, f32
 from polyc.poly.errors import ModelError

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import onnx
 from onnx import helper
 
-from polyc.graph_driver.dynamic.infer import at_typical
-from polyc.graph_driver.importing.inference import infer
-from polyc.graph_driver.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.inference.concrete import infer
+from polyc.graph_driver.inference.symbolic import at_typical
 from polyc.poly.dtypes import DType, bf16, f32, i32
 from polyc.poly.errors import ModelError
 

@@ -16,64 +16,15 @@ between passes costs what the passes have changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.ir import Checked, Graph, GraphError, Node, Tensor
 from polyc.poly.dtypes import DType
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.dynamic.symbols import Symbols
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Checked:
-    """A node and all that its check has looked at."""
-
-    node: Node
-    op_type: str
-    domain: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    captures: tuple[str, ...]
-    attrs: Mapping[str, Any]
-    proto: Any
-    bodies: tuple[Graph | None, ...]
-    tensors: tuple[Tensor, ...]
-
-    @staticmethod
-    def of(graph: Graph, node: Node) -> Checked:
-        """The node as it is now."""
-        return Checked(
-            node, node.op_type, node.domain, tuple(node.inputs), tuple(node.outputs), node.captures,
-            {k: tuple(v) if type(v) is list else v for k, v in node.attrs.items()}, node.proto, node.bodies,
-            tuple([graph.tensors[n] for n in (*node.reads(), *node.writes())]),
-        )  # fmt: skip
-
-    def still(self, tensors: Mapping[str, Tensor], node: Node) -> bool:
-        """Whether the node, its operands and its results are what they were."""
-        return (
-            self.node is node and self.proto is node.proto and self.op_type == node.op_type
-            and self.domain == node.domain and self.inputs == tuple(node.inputs)
-            and self.outputs == tuple(node.outputs) and self.captures == node.captures and self.bodies is node.bodies
-            and _same_attributes(self.attrs, node.attrs)
-            and all([tensors[n] is t for n, t in zip((*node.reads(), *node.writes()), self.tensors)])
-        )  # fmt: skip
-
-
-def _same_attributes(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    if len(before) != len(now):
-        return False
-    for key, value in now.items():
-        old = before.get(key)
-        if value is not old and not (
-            tuple(value) == old if type(value) is list else type(value) in (int, float, str) and value == old
-        ):
-            return False
-    return True
+    from polyc.graph_driver.graph.symbols import Symbols
 
 
 def known_by_import(graph: Graph, node: Node) -> None:

@@ -28,7 +28,7 @@ from bounds_cases import (
 from examples.indirection import gather_at_sums, spmv
 from polyc import BoundsError, PolycError, op
 from polyc.frontend_dsl.checked_arrays import checked
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 
 ON_EVERY_BACK_END = (  # the others as plain Python and as a call: compiling takes most of the time
     "one beyond", "csr, column", "computed, beyond", "update", "nested, inner", "a condition on the loop", "divided",

@@ -7,7 +7,7 @@ import pytest
 from back_ends import C_COMPILER, difference
 
 from polyc import empty, f32, f64, i8, i16, i32, i64, op, u8, u16, u32
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 
 pytestmark = pytest.mark.skipif(C_COMPILER is None, reason="no C compiler")
 INTEGERS = (i8, u8, i16, u16, i32, u32, i64)

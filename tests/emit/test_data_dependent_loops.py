@@ -20,7 +20,7 @@ import polyc
 from polyc.emit.loop_ir.printer import to_text
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import host
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 
 CONDITIONS = (
     "k % 2 == 0", "(k + 1) % 3 == 0", "j < k + 1", "k != j", "2 * k > j + N", "k // 2 == j", "j + k < N",

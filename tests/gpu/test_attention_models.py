@@ -24,9 +24,9 @@ from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion.groups import form_groups, translate
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.model import Model
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes.manager import run
+from polyc.graph_driver.running.model import Model
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic

@@ -14,7 +14,7 @@ import polyc
 from polyc import empty, f32, grid, op
 from polyc.emit.gpu.arrays import DeviceArray, on_a_device, to_device
 from polyc.emit.gpu.devices import DeviceError, open_device
-from polyc.graph_driver.execution.poison import differs, poisoned_run
+from polyc.graph_driver.checking.poison import differs, poisoned_run
 from polyc.poly import dlpack
 from polyc.poly.dtypes import ALL, BY_NAME
 from polyc.poly.errors import ArgumentError

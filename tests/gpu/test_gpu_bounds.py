@@ -19,7 +19,7 @@ from polyc.emit.gpu.arrays import to_device
 from polyc.emit.gpu.devices import shim
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.emit.mathlib import expand_function
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.violations import violation
 
 N, K = dims("N K")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from polyc.emit.c import cc
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
 

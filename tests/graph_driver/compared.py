@@ -12,7 +12,7 @@ from onnx import helper
 
 from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 
 def node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from polyc.emit import targets
+from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.ir import Graph, GraphError, Node, Tensor
 from polyc.graph_driver.passes.manager import PassRecord, run, select
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.dtypes import DType, bool_, f16, f32, f64, i8, i32, i64, u8

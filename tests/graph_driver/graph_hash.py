@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.ir import Graph
 
 
 def structure(graph: Graph) -> str:

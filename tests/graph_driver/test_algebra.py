@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 from test_graph_passes import evaluate
 from tiny_models import model_of
 
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.passes.algebra import RULES
 from polyc.graph_driver.passes.rewriting import rewrite
 

@@ -15,10 +15,10 @@ from onnx import TensorProto, helper
 from tiny_models import model_of
 
 import polyc
-from polyc.graph_driver.dynamic.model import DynamicModel
-from polyc.graph_driver.dynamic.per_call import PerCallModel
-from polyc.graph_driver.dynamic.specialising import KEPT
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.model import Model
+from polyc.graph_driver.running.per_call import PerCallModel
+from polyc.graph_driver.running.specialising import KEPT
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 I = TensorProto.INT64
@@ -348,8 +348,8 @@ def test_models_for_any_shape_pickle() -> None:
 
 
 def test_a_bug_that_only_symbolic_sizes_meet_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyc.graph_driver.defects import DefectWarning
-    from polyc.graph_driver.dynamic import infer
+    from polyc.graph_driver.graph.defects import DefectWarning
+    from polyc.graph_driver.inference import symbolic as infer
 
     def broken(*_: object) -> None:
         raise KeyError("no such thing")

@@ -12,7 +12,7 @@ from compared import checked, labels, node
 from tiny_models import model_of
 
 from polyc.emit import targets
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 HEADS, WIDTH = 3, 16
 LENGTH = isqrt(targets.host().l2 // (4 * HEADS)) + 5  # scores of all heads just leave L2

@@ -17,10 +17,10 @@ from onnx import TensorProto, helper
 from polyc.emit import targets
 from polyc.emit.interpreter.interp import run
 from polyc.frontend_dsl.library.pairs import make_bf16_matmul, make_pack_bf16
-from polyc.graph_driver.compile_operator import compile_operator
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.passes.bf16_pairs import packed_words, use_bf16_pairs
+from polyc.graph_driver.worker.compile_operator import compile_operator
 
 RNG = np.random.default_rng(23)
 BF16 = ml_dtypes.bfloat16

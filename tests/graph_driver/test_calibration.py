@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from polyc.emit import cache, targets
-from polyc.graph_driver import calibration
+from polyc.graph_driver.bench import calibration
 from polyc.scheduler.cost.model import LEVELS, Machine, nominal
 
 

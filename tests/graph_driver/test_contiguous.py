@@ -14,10 +14,11 @@ from onnx import helper
 from tiny_models import model_of
 
 from polyc.graph_driver import cli
+from polyc.graph_driver.artifacts.package import load
+from polyc.graph_driver.checking.poison import differs, poisoned_run
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.execution.poison import differs, poisoned_run
 from polyc.graph_driver.memory import PLANNERS, Placement, check_placement
-from polyc.graph_driver.model import Model, load
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
 
 SIZES = {"a": 3, "b": 50, "c": 17}

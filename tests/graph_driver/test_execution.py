@@ -24,9 +24,9 @@ from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
 from polyc.emit.c.cc import build_shared, find_compiler
 from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.checking.poison import differs, poisoned_run
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.execution.poison import differs, poisoned_run
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
 
 
@@ -180,7 +180,7 @@ def test_calls_are_quick() -> None:
 
 
 def test_a_profile_is_a_chrome_trace_with_work_and_traffic(net: Model, tmp_path: Any) -> None:
-    from polyc.graph_driver.execution.profile import profile, write_profile
+    from polyc.graph_driver.bench.profile import profile, write_profile
 
     write_profile(net, feeds_of(net), tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())

@@ -17,11 +17,11 @@ import polyc
 from polyc.emit import targets
 from polyc.emit.c import cc
 from polyc.graph_driver import cli
+from polyc.graph_driver.artifacts.package import load
+from polyc.graph_driver.choosing.select import select
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.external import DOMAIN, _registered
+from polyc.graph_driver.graph.external import DOMAIN, _registered
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.model import load
-from polyc.graph_driver.selection.select import select
 from polyc.poly.errors import ArgumentError, BuildError
 
 needs_compiler = pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")

@@ -7,9 +7,9 @@ import pytest
 from onnx import helper
 from tiny_models import model_of, network
 
-from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.passes import manager
 
 

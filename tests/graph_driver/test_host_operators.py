@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import helper as h
 
-from polyc.graph_driver.execution.reference import HostNode
+from polyc.graph_driver.host.reference import HostNode
 
 
 def host(node: onnx.NodeProto, opset: int, *values: np.ndarray) -> np.ndarray:

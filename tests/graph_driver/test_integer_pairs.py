@@ -12,10 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 import polyc
 from polyc.emit import targets
 from polyc.frontend_dsl.library.pairs import make_pair_matmul
-from polyc.graph_driver.compile_operator import compile_operator
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.passes.integer_pairs import packed_weights, use_integer_pairs, use_quantised_convolutions
+from polyc.graph_driver.worker.compile_operator import compile_operator
 
 RNG = np.random.default_rng(8)
 TYPES = {"u8": np.uint8, "i8": np.int8}

@@ -12,8 +12,9 @@ from polyc.graph_driver.fusion.groups import form_groups, translate
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
+from polyc.graph_driver.planning.build import build_plan
 from polyc.graph_driver.planning.overwriting import overwrite
-from polyc.graph_driver.planning.plan import Plan, build_plan
+from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.verify_plan import check_plan
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"

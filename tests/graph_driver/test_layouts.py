@@ -16,6 +16,7 @@ from tiny_models import model_of
 import polyc
 from polyc.emit import targets
 from polyc.graph_driver import cli
+from polyc.graph_driver.choosing.solve import Option, Problem, Task, brute_force, solve
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.importing.importer import import_model
@@ -25,7 +26,6 @@ from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, LAYOUTS, bl
 from polyc.graph_driver.layouts.offers import Offers
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
-from polyc.graph_driver.selection.solve import Option, Problem, Task, brute_force, solve
 from polyc.poly.target import Target
 
 BLOCK = blocked(targets.host(), 32).block

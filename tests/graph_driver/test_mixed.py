@@ -17,11 +17,12 @@ from tiny_models import branching, model_of, network, recurrent, with_host_steps
 
 import polyc
 from polyc.graph_driver import cli
+from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.checking.check import random_input
+from polyc.graph_driver.checking.poison import differs
 from polyc.graph_driver.execution.parts import cut
-from polyc.graph_driver.execution.poison import differs
 from polyc.graph_driver.execution.watching import Watch
-from polyc.graph_driver.model import KEPT_PARTS, Model, load
+from polyc.graph_driver.running.model import KEPT_PARTS, Model
 from polyc.poly.errors import ArgumentError
 
 Feeds = dict[str, Any]

@@ -23,11 +23,11 @@ from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.model import Model
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 
@@ -256,7 +256,7 @@ def test_memory_limit() -> None:
 
 
 def test_a_model_larger_than_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyc.graph_driver.importing import limits
+    from polyc.graph_driver.graph import limits
 
     monkeypatch.setattr(limits, "physical_memory", lambda: 2000)
     with pytest.raises(ModelError, match="this machine has 2.00 kB"):

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 from tiny_models import model_of, network, with_host_steps
 
 import polyc
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
 
 N = 37  # rows and columns that no vector divides: the end of a row is computed twice

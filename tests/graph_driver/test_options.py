@@ -21,8 +21,8 @@ from polyc.graph_driver.cli.models import document_of_model, model_stage
 from polyc.graph_driver.compile_model import compile_model, compile_with
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.passes.manager import PASSES
-from polyc.graph_driver.platforms import KINDS, c_sources, platform_of
-from polyc.graph_driver.tuning import use
+from polyc.graph_driver.worker import tuned as use
+from polyc.graph_driver.worker.platforms import KINDS, c_sources, platform_of
 from polyc.poly.errors import ArgumentError, ModelError, OptionError
 
 

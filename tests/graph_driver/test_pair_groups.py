@@ -10,7 +10,7 @@ from tiny_models import model_of
 
 from polyc.emit import targets
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 WIDTH = 63
 

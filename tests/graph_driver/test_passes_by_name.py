@@ -15,11 +15,11 @@ from test_graph_passes import evaluate
 from tiny_models import model_of, network, recurrent
 
 from polyc.graph_driver import cli
+from polyc.graph_driver.checking.differential import differential
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.passes.common import share_common
-from polyc.graph_driver.passes.differential import differential
 from polyc.graph_driver.passes.manager import BY_NAME, PASSES, Pass, select
 from polyc.graph_driver.passes.transforms import cancel_transforms
 from polyc.poly.errors import ArgumentError

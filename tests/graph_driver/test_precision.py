@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from polyc.graph_driver.cli import main
-from polyc.graph_driver.ir import Graph
+from polyc.graph_driver.graph.ir import Graph
 from polyc.poly.dtypes import bf16, f16, f32
 from polyc.poly.errors import ArgumentError, ModelError
 

@@ -14,9 +14,9 @@ from onnx import helper, numpy_helper
 import polyc
 from polyc.emit import targets
 from polyc.frontend_dsl.library.quantization import make_quantize_by_reciprocal
-from polyc.graph_driver.compile_operator import compile_operator
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes.reciprocals import _fma, reciprocal_parts, use_reciprocals
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import u8
 
 RNG = np.random.default_rng(17)

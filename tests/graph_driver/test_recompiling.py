@@ -14,8 +14,8 @@ from tiny_models import model_of, network
 from polyc.emit import targets
 from polyc.graph_driver import cli
 from polyc.graph_driver.artifacts import package
+from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import load
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 

@@ -12,7 +12,7 @@ from compared import checked, labels, node
 from tiny_models import model_of
 
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 rng = np.random.default_rng()
 

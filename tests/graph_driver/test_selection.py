@@ -8,12 +8,12 @@ from onnx import helper
 from tiny_models import model_of, network
 
 from polyc.emit import targets
+from polyc.graph_driver.choosing.candidates import CANDIDATES
+from polyc.graph_driver.choosing.select import select
+from polyc.graph_driver.choosing.solve import Option, Problem, Task, brute_force, solve
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.ir import Graph
 from polyc.graph_driver.passes import manager
-from polyc.graph_driver.selection.candidates import CANDIDATES
-from polyc.graph_driver.selection.select import select
-from polyc.graph_driver.selection.solve import Option, Problem, Task, brute_force, solve
 
 FORMATS = [("f32", "row-major"), ("f32", "channels-last"), ("f16", "row-major")]
 

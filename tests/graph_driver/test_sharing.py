@@ -14,7 +14,7 @@ from tiny_models import model_of
 import polyc
 from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.model import Model
+from polyc.graph_driver.running.model import Model
 
 rng = np.random.default_rng(8)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyc.graph_driver.dynamic.arena import largest, stacked
-from polyc.graph_driver.dynamic.size import Size, SizeError, evaluate, from_data, size_of, to_data
-from polyc.graph_driver.dynamic.symbols import GuardError, Symbols
+from polyc.graph_driver.graph.size import Size, SizeError, evaluate, from_data, size_of, to_data
+from polyc.graph_driver.graph.symbols import GuardError, Symbols
 from polyc.graph_driver.memory import Lifetime, Placement, check_placement, greedy_by_size
+from polyc.graph_driver.planning.symbolic.arena import largest, stacked
 from polyc.poly.errors import ArgumentError
 
 NAMES = ("a", "b", "c")

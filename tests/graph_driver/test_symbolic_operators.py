@@ -13,7 +13,7 @@ from onnx import helper
 from tiny_models import model_of
 
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.dynamic.model import DynamicModel
+from polyc.graph_driver.running.dynamic import DynamicModel
 from polyc.poly.errors import ArgumentError
 
 Rng = np.random.Generator

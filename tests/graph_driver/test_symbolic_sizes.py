@@ -15,13 +15,13 @@ from symbolic_models import attention, convolutions, perceptron, table
 from tiny_models import model_of
 
 import polyc
-from polyc.graph_driver import kernels
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.dynamic.model import KEPT_SIZES, DynamicModel
-from polyc.graph_driver.dynamic.specialising import KEPT as KEPT_SPECIALISED
-from polyc.graph_driver.model import Model
 from polyc.graph_driver.planning.verify_plan import check_plan
+from polyc.graph_driver.running.dynamic import KEPT_SIZES, DynamicModel
+from polyc.graph_driver.running.model import Model
+from polyc.graph_driver.running.specialising import KEPT as KEPT_SPECIALISED
+from polyc.graph_driver.worker import kernels
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
 MODELS = {"perceptron": perceptron, "convolutions": convolutions, "attention": attention}

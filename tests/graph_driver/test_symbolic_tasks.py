@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from tiny_models import branching
 
+from polyc.graph_driver.artifacts.package import load
+from polyc.graph_driver.checking.poison import differs
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.dynamic.file import check_template
-from polyc.graph_driver.dynamic.model import DynamicModel
-from polyc.graph_driver.dynamic.plan import Template
 from polyc.graph_driver.execution.execute import Executor
-from polyc.graph_driver.execution.poison import differs
 from polyc.graph_driver.memory import PlanError
-from polyc.graph_driver.model import load
 from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.symbolic.file import check_template
+from polyc.graph_driver.planning.symbolic.template import Template
 from polyc.graph_driver.planning.tasks import width
 from polyc.graph_driver.planning.verify_plan import check_tasks
+from polyc.graph_driver.running.dynamic import DynamicModel
 
 Drawn = tuple[DynamicModel, DynamicModel]
 

@@ -14,7 +14,7 @@ from examples.matmul import matmul
 from polyc.emit import cpus, targets
 from polyc.emit.gpu import targets as gpu_targets
 from polyc.graph_driver import cli
-from polyc.graph_driver.compile_operator import auto_schedule
+from polyc.graph_driver.worker.compile_operator import auto_schedule
 from polyc.poly.errors import BuildError
 
 MATMUL = str(Path(__file__).resolve().parents[2] / "examples" / "matmul.py") + ":matmul"

@@ -14,14 +14,15 @@ import pytest
 from onnx import helper
 from tiny_models import branching, model_of, recurrent, with_host_steps
 
+from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.checking.check import random_input
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.execution.execute import Executor
 from polyc.graph_driver.memory import PlanError
-from polyc.graph_driver.model import Model, load
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.tasks import dependences, width
 from polyc.graph_driver.planning.verify_plan import check_plan, check_tasks
+from polyc.graph_driver.running.model import Model
 
 
 def feeds_of(model: Model, seed: int = 1) -> dict[str, Any]:

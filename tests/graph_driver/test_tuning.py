@@ -14,11 +14,12 @@ import polyc
 from examples.matmul import matmul
 from polyc.emit import targets
 from polyc.graph_driver.cli import main
-from polyc.graph_driver.compile_operator import compile_operator
-from polyc.graph_driver.tuning import database, use
-from polyc.graph_driver.tuning.database import Record
 from polyc.graph_driver.tuning.trial import Job, Times, run_apart, timed
 from polyc.graph_driver.tuning.tune import CONFIRMED, tune_kernel
+from polyc.graph_driver.worker import database
+from polyc.graph_driver.worker import tuned as use
+from polyc.graph_driver.worker.compile_operator import compile_operator
+from polyc.graph_driver.worker.database import Record
 from polyc.poly import json_io
 from polyc.poly.rewriting.specialise import specialise
 from polyc.scheduler.strategies.auto import automatic

@@ -15,14 +15,15 @@ from tiny_models import network
 
 from polyc.emit import cache as disk
 from polyc.emit import targets
-from polyc.graph_driver import kernels, worker
+from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.model import load
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
-from polyc.graph_driver.worker import Compiled, Job
+from polyc.graph_driver.worker import jobs as worker
+from polyc.graph_driver.worker import kernels
+from polyc.graph_driver.worker.jobs import Compiled, Job
 
 
 @pytest.fixture
@@ -103,8 +104,8 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
 
 
 def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyc.graph_driver.artifacts import memo
     from polyc.graph_driver.checking.check import compare, random_input
+    from polyc.graph_driver.worker import memo
 
     expected = compile_model(network(), threads=1, dims={"N": 1})
     monkeypatch.setattr(memo, "find", lambda *_: None)

@@ -7,8 +7,8 @@ from typing import Any
 
 from polyc.emit import targets
 from polyc.graph_driver.cli.inspect import load_operator
-from polyc.graph_driver.compile_operator import auto_schedule
 from polyc.graph_driver.html.operator_page import operator_document
+from polyc.graph_driver.worker.compile_operator import auto_schedule
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 POLYBENCH = sorted(f.stem for f in (EXAMPLES / "polybench").glob("*.py") if f.stem not in ("__init__", "data"))

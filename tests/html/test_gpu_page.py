@@ -12,9 +12,9 @@ from browser import checked, opened
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.devices import nvidia
 from polyc.graph_driver.cli import main
-from polyc.graph_driver.compile_operator import auto_schedule
 from polyc.graph_driver.html.operator_page import operator_document
 from polyc.graph_driver.html.page import page
+from polyc.graph_driver.worker.compile_operator import auto_schedule
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 from programs import ALL

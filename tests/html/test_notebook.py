@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from operators import skewed_jacobi, tiled_matmul
 
 import polyc
-from polyc.graph_driver.compile_operator import compile_operator
 from polyc.graph_driver.html.tree import tree_data
+from polyc.graph_driver.worker.compile_operator import compile_operator
 
 BAD = "</style><script>alert(1)</script><img src=x onerror='a' & \"b\">"
 

@@ -62,7 +62,7 @@ def hostile(A: f32[N]) -> f32[N]:
 
 def test_nothing_in_a_source_file_acts(tmp_path: Path) -> None:
     from polyc.graph_driver.cli.inspect import load_operator
-    from polyc.graph_driver.compile_operator import auto_schedule
+    from polyc.graph_driver.worker.compile_operator import auto_schedule
 
     (tmp_path / "bad.py").write_text(HOSTILE, encoding="utf-8")
     schedule = auto_schedule(load_operator(f"{tmp_path / 'bad.py'}:hostile").scop())

@@ -31,7 +31,7 @@ from polyc.frontend_dsl.library import (
     spectral,
     transposed,
 )
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import f32, f64, i8, i32, i64, u8
 
 rng = np.random.default_rng(3)

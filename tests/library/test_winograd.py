@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import polyc
 from polyc.emit import targets
 from polyc.frontend_dsl.library.winograd import TAPS, matrices, tiles
+from polyc.graph_driver.choosing.select import select
 from polyc.graph_driver.importing.importer import import_model
-from polyc.graph_driver.selection.select import select
 
 
 @pytest.mark.parametrize("m", [2, 4])
@@ -53,7 +53,7 @@ def _model(x: tuple[int, ...], filters: int, pads: list[int], rng: np.random.Gen
     ],
 )
 def test_models_agree_with_the_definition(x, filters, pads, bias, relu, monkeypatch: pytest.MonkeyPatch) -> None:
-    import polyc.graph_driver.passes.winograd as winograd
+    import polyc.graph_driver.choosing.winograd as winograd
 
     monkeypatch.setattr(winograd, "GAIN", 0.0)  # wherever it can be used
     rng = np.random.default_rng(sum(x))

@@ -117,7 +117,7 @@ def prepare_schedules(folder: Path) -> None:
     import small_operators
     from random_schedules import random_schedule
 
-    from polyc.graph_driver.compile_operator import auto_schedule
+    from polyc.graph_driver.worker.compile_operator import auto_schedule
     from polyc.scheduler.schedule import Schedule
 
     for name in OPERATORS:
@@ -180,7 +180,7 @@ def prepare_commands(folder: Path) -> None:
     from tiny_models import network
 
     from polyc.graph_driver.compile_model import compile_model
-    from polyc.graph_driver.compile_operator import auto_schedule
+    from polyc.graph_driver.worker.compile_operator import auto_schedule
 
     (folder / "m.onnx").write_bytes(products().SerializeToString())
     (folder / "net.onnx").write_bytes(network().SerializeToString())

@@ -153,7 +153,7 @@ class _Child:
 
 
 def _serve(cases: Sequence[Any], pipe: Connection) -> None:
-    from polyc.graph_driver import kernels
+    from polyc.graph_driver.worker import kernels
 
     np.seterr(all="ignore")
     kernels.IN_PROCESS = 1 << 30  # a compiler process for each case would cost more than its kernels

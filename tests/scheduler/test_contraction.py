@@ -12,7 +12,7 @@ from polyc.emit import targets
 from polyc.emit.compile import compile_kernel
 from polyc.frontend_dsl.library.convolution import make_pointwise
 from polyc.frontend_dsl.library.matrix import make_matmul
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import f32 as single
 from polyc.poly.rewriting.relayout import lay_out, relayout
 from polyc.poly.scop import Scop

@@ -8,8 +8,8 @@ import pytest
 
 from polyc import dims, empty, exp, f32, f64, grid, i64, inout, max, op, zeros
 from polyc.emit.targets import get
-from polyc.graph_driver.explain import explain_schedule, operator_lines
-from polyc.graph_driver.operator_time import OperatorTime
+from polyc.graph_driver.bench.operator_time import OperatorTime
+from polyc.graph_driver.explaining.explain import explain_schedule, operator_lines
 from polyc.scheduler.cost.model import nominal
 from polyc.scheduler.cost.shared_loops import shared_loops
 from polyc.scheduler.schedule import Schedule

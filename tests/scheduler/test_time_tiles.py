@@ -11,7 +11,7 @@ import pytest
 from examples.polybench import heat_3d, jacobi_2d
 from polyc import dims, f64, inout, op
 from polyc.emit import targets
-from polyc.graph_driver.compile_operator import compile_operator
+from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.rewriting.specialise import specialise
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic

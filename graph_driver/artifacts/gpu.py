@@ -1,0 +1,80 @@
+"""The part of a compiled directory that is of a GPU: kernels, launches and machine code.
+
+    code.bin        kernels and launches as text, a kernel of the plan after another (`Recorded.to_json`)
+    cubins.bin      their machine code, where a CUDA compiler was here: such a directory runs without one
+    kernels/        the sources and the machine code again, a file each: to look at and to link elsewhere
+    resources.json  registers, spills, shared memory and occupancy of each kernel
+
+Loading reads the first two; the others are copies for people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia
+from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.running.gpu.code import GpuCode
+from polyc.graph_driver.running.gpu.model import GpuModel
+
+if TYPE_CHECKING:
+    from polyc.graph_driver.planning.plan import Plan
+
+CUBINS = "cubins.bin"
+
+
+def blobs(model: GpuModel) -> tuple[list[bytes], list[bytes]]:
+    """Launches and machine code (none without a compiler) of all kernels, in order."""
+    code = model.gpu
+    texts = [recorded.to_json().encode() for recorded, _ in code.kernels.values()]
+    if code.cubins or code.target.kind != "cuda" or nvidia.compiler() is None:
+        return texts, list(code.cubins.values())
+    return texts, [nvidia.compile_cubin(r.text, code.target).image for r, _ in code.kernels.values()]
+
+
+def entries(model: GpuModel, texts: Sequence[bytes], cubins: Sequence[bytes]) -> dict[str, Any]:
+    """What the manifest says of them."""
+    code = model.gpu
+    return {
+        "gpu": asdict(code.target),
+        "symbols": list(code.kernels),
+        "orders": [list(order) for _, order in code.kernels.values()],
+        "code": [len(b) for b in texts],
+        "cubins": [len(b) for b in cubins],
+    }
+
+
+def write_for_people(model: GpuModel, folder: Path, cubins: Sequence[bytes]) -> None:
+    """Sources, machine code, and what it takes."""
+    (folder / "kernels").mkdir()
+    suffix = "cu" if model.gpu.target.kind == "cuda" else "cl"
+    for symbol, (recorded, _) in model.gpu.kernels.items():
+        (folder / "kernels" / f"{symbol}.{suffix}").write_text(recorded.text.text, encoding="utf-8")
+    for symbol, image in zip(model.gpu.kernels, cubins):
+        (folder / "kernels" / f"{symbol}.cubin").write_bytes(image)
+    if model.gpu.target.kind == "cuda" and nvidia.compiler() is not None:
+        found = [asdict(r) for r in model.resources()]
+        (folder / "resources.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def read_code(data: dict[str, Any], plan: Plan, texts: Sequence[bytes], cubins: Sequence[bytes]) -> GpuCode:
+    """The code of a GPU from a manifest and its files.
+
+    Raises:
+        ValueError, TypeError, KeyError, BuildError: they do not fit together.
+    """
+    given = dict(data["gpu"])
+    target = targets.from_data(str(given.pop("name")), given, "the manifest")
+    symbols, orders = list(data["symbols"]), [tuple(map(str, o)) for o in data["orders"]]
+    if cubins and len(cubins) != len(symbols):
+        raise ValueError("number of cubins")
+    kernels = {s: (Recorded.from_json(t.decode()), o) for s, t, o in zip(symbols, texts, orders, strict=True)}
+    for step in plan.steps:
+        if step.kind == "kernel" and len(step.args) != len(kernels[step.symbol][1]):
+            raise ValueError(f"arguments of {step.symbol}")
+    return GpuCode(target, kernels, dict(zip(symbols, cubins)))

@@ -1,0 +1,140 @@
+"""3x3 convolutions of stride 1 become Winograd's where a model of the cost predicts a gain.
+
+Target-specific and approximate (a few bits of rounding more than the direct form), so
+`exact` compilation leaves it out. The filters are transformed here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from polyc.frontend_dsl.library.winograd import TAPS, tiles, transformed_filters
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.operators.winograd import DOMAIN
+from polyc.poly.dtypes import f32
+from polyc.poly.target import Target
+from polyc.scheduler.cost.model import Work, at_level, nominal
+
+TILES = (2, 4)
+DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)
+PRODUCT_SHARE = 0.9  # and the matrix products
+TRANSFORM = 1.4  # cycles for an element of V or M on 256-bit vectors: made, stored and read (measured)
+GAIN = 1.1  # the predicted speed-up from which it is worth the kernels and the rounding (choosing/candidates.py)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A convolution: `batch` images, `channels` (in, out), `out` (height, width), `begin` the padding."""
+
+    batch: int
+    channels: tuple[int, int]
+    out: tuple[int, int]
+    begin: tuple[int, int]
+
+    def tiles(self, m: int) -> int:
+        return self.batch * tiles(self.out[0], m) * tiles(self.out[1], m)
+
+
+def winograd_work(s: Shape, m: int, target: Target) -> Work:
+    """Tiles of m x m: the products, the stream of their filters, and the transforms."""
+    count, p = (m + TAPS - 1) ** 2, s.tiles(m)
+    c, o = s.channels
+    filters = 4 * count * c * o
+    transforms = TRANSFORM * count * p * (c + o) * 8 / target.lanes(32)
+    return Work(
+        flops=2.0 * count * p * c * o / PRODUCT_SHARE,
+        operations=transforms * nominal(target).operations,
+        read={"memory": filters} if filters > target.l2 else {},  # as candidates._moved
+    )
+
+
+def handed_on(s: Shape, m: int, target: Target) -> Work:
+    """The transformed tiles and the products, where one kernel leaves them beyond L2 and the next waits for them."""
+    count, p = (m + TAPS - 1) ** 2, s.tiles(m)
+    moved: dict[str, float] = {}
+    for channels in s.channels:
+        size = 4 * count * p * channels
+        level = at_level(size // 2, target)  # a kernel has the cache for itself
+        if level not in (None, "l2"):
+            moved[str(level)] = moved.get(str(level), 0.0) + size
+    return Work(read=moved, write=moved)
+
+
+def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+    """Replace the convolutions that `tiles` names by their results, with the size of their tiles."""
+    count = 0
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        m = tiles.get(tuple(node.outputs))
+        shape = None if m is None else shape_of(graph, node)
+        if shape is None or m is None:
+            nodes.append(node)
+            continue
+        nodes += _replacement(graph, node, shape, m)
+        count += 1
+    graph.nodes = nodes
+    return {"convolutions": count}
+
+
+def shape_of(graph: Graph, node: Node) -> Shape | None:
+    """The convolution, when it is a dense 3x3 one of stride 1 on f32 with constant weights."""
+    if node.kind != "Conv":
+        return None
+    x, w, y = (graph.tensors[n] for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
+    if w.const is None or not (x.static and y.static) or x.dtype != f32 or w.const.shape[2:] != (TAPS, TAPS):
+        return None
+    if len(node.inputs) > 2 and node.inputs[2] and graph.constant(node.inputs[2]) is None:
+        return None
+    ones = all(v == 1 for key in ("strides", "dilations") for v in node.attrs.get(key, ()))
+    if not ones or node.attrs.get("group", 1) != 1:
+        return None
+    assert x.shape is not None and y.shape is not None
+    if not all(isinstance(n, int) for n in (*x.shape, *y.shape)):
+        return None  # whether it pays depends on the sizes
+    begin = _begin(node, x.shape[2:], y.shape[2:])
+    if begin is None:
+        return None
+    return Shape(x.shape[0], (w.const.shape[1], w.const.shape[0]), (y.shape[2], y.shape[3]), begin)
+
+
+def _begin(node: Node, size: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, int] | None:
+    """Padding above and to the left; None for forms that are not meant here (negative)."""
+    auto = node.attrs.get("auto_pad", "NOTSET")
+    if auto == "NOTSET":
+        pads = tuple(node.attrs.get("pads", (0, 0, 0, 0)))
+        begin = pads[:2]
+        if min(pads) < 0:
+            return None
+    else:
+        totals = [o + TAPS - 1 - n for n, o in zip(size, out, strict=True)]
+        begin = tuple(t - t // 2 if auto == "SAME_LOWER" else t // 2 for t in totals)
+    return begin[0], begin[1]
+
+
+def _replacement(graph: Graph, node: Node, s: Shape, m: int) -> list[Node]:
+    """The three nodes."""
+    weights = graph.tensors[node.inputs[1]].const
+    assert weights is not None
+    count, p = (m + TAPS - 1) ** 2, s.tiles(m)
+    u = _constant(graph, f"{node.inputs[1]}.winograd{m}", lambda: transformed_filters(weights, m))
+    given = node.inputs[2] if len(node.inputs) > 2 else ""
+    bias = given or _constant(graph, f"{node.outputs[0]}.bias", lambda: np.zeros(s.channels[1], np.float32))
+    v, products = (graph.fresh(f"{node.outputs[0]}.{part}") for part in ("tiles", "products"))
+    graph.tensors[v] = Tensor(v, f32, (count, s.channels[0], p))
+    graph.tensors[products] = Tensor(products, f32, (count, p, s.channels[1]))
+    attrs = {"m": m, "pads": list(s.begin), "out": list(s.out)}
+    return [
+        Node(f"{node.name}.input", "WinogradInput", [node.inputs[0]], [v], attrs, DOMAIN),
+        Node(f"{node.name}.products", "WinogradProducts", [v, u], [products], {}, DOMAIN),
+        Node(node.name, "WinogradOutput", [products, bias], list(node.outputs), {"m": m}, DOMAIN),
+    ]
+
+
+def _constant(graph: Graph, stem: str, make: Callable[[], np.ndarray]) -> str:
+    name = graph.fresh(stem)
+    value = make()
+    graph.tensors[name] = Tensor(name, f32, value.shape, value)
+    return name

@@ -1,0 +1,234 @@
+"""The stages of compiling between import and program: passes, groups, kernels, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from polyc.emit import cache
+from polyc.emit.lowering.checks import wanted as checks_wanted
+from polyc.graph_driver import memory
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.fusion.collapsing import collapse_groups
+from polyc.graph_driver.fusion.joined import Group, on_host, split
+from polyc.graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
+from polyc.graph_driver.fusion.ordering import in_best_order
+from polyc.graph_driver.graph.defects import warn_of_defects
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.graph.limits import check_memory
+from polyc.graph_driver.graph.report import Report
+from polyc.graph_driver.graph.wording import human
+from polyc.graph_driver.layouts.choose import choose_formats
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.operators.pieces import Piece
+from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.passes import manager
+from polyc.graph_driver.planning.build import build_plan
+from polyc.graph_driver.planning.contiguous import kept_apart
+from polyc.graph_driver.planning.overwriting import overwrite
+from polyc.graph_driver.planning.plan import Abi, Plan
+from polyc.graph_driver.planning.tasks import with_tasks
+from polyc.graph_driver.worker import kernels, memo
+from polyc.graph_driver.worker import tuned as use
+from polyc.graph_driver.worker.jobs import Compiled, Job
+from polyc.graph_driver.worker.platforms import Platform
+from polyc.poly.errors import ModelError
+
+
+def checked(platform: Platform, options: CompileOptions) -> bool:
+    """Whether kernels say which access was outside; C sources take the nearest element."""
+    return platform.kind != "c99" and checks_wanted(options.checks)
+
+
+def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
+    """Run the graph passes that this platform and these options have; what each did, a line each.
+
+    Raises:
+        ArgumentError: a pass that is asked for does not exist or is not for this platform.
+        GraphError: a pass broke the graph.
+    """
+    return [str(r) for r in manager.run(graph, options.pipeline(platform), platform.machine)]
+
+
+def formed(
+    graph: Graph, platform: Platform, options: CompileOptions
+) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
+    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
+    pieces = groups.translate(graph, lookup)
+    found = groups.form_groups(graph, pieces, options.fuse, platform.machine, platform.gpu)
+    if graph.symbols is None:  # which order needs least memory depends on the sizes
+        found = in_best_order(graph, found)
+    if platform.kind == "gpu":  # panels and blocks are for vectors of a CPU
+        return pieces, overwrite(graph, found), ()
+    chosen = choose_formats(graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given")
+    found = collapse_groups(overwrite(graph, chosen.groups))
+    found, rearranged = pack_constants(graph, found, platform.machine)
+    return pieces, found, (*chosen.stored, *rearranged)
+
+
+def plan_graph(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
+    """The stages from passes to plan: groups in order, their code by key, and a place for everything.
+
+    Raises:
+        ModelError: the memory limit cannot be kept, or the machine has not the memory.
+    """
+    with kept_apart(graph, options.contiguous):
+        with report.stage("passes"):
+            report.passes = optimise(graph, platform, options)
+        found, compiled = _kernels(graph, platform, options, report)
+    with report.stage("plan"):
+        plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
+    if options.memory_limit is not None and plan.peak > options.memory_limit:
+        raise ModelError(_too_large(plan, options.memory_limit))
+    outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
+    check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
+    summarise(report, graph, plan, compiled)
+    return found, compiled, plan
+
+
+def placed(
+    graph: Graph, found: Sequence[Group], abis: Mapping[str, Abi], platform: Platform, options: CompileOptions,
+    notes: list[str],
+) -> Plan:  # fmt: skip
+    """The plan of a graph whose sizes are numbers, as tasks where the options ask for that and it fits."""
+
+    def plan(window: int) -> Plan:
+        return build_plan(graph, found, abis, options.planner, window, options.contiguous)
+
+    in_order = plan(0)
+    if not options.tasks or platform.threads < 2:
+        return in_order
+    return with_tasks(in_order, plan, lambda p: p.after, lambda p: p.peak, options.memory_limit, notes)
+
+
+def summarise(report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, Compiled]) -> None:
+    """What the report says of kernels, host operators and memory."""
+    report.kernels = sum(s.kind == "kernel" for s in plan.steps)
+    report.distinct = len(compiled)
+    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
+    report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
+    report.notes += [*graph.notes, *cache.notes()]
+    hosts = (f"{label} '{node}' runs on the host: {reason}" for label, node, reason in report.host)
+    warn_of_defects([*report.notes, *hosts])
+
+
+def _kernels(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled]]:
+    """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
+    report.nodes = len(graph.nodes)
+    with report.stage("key"):
+        key = _memo_key(graph, platform, options)
+        known = memo.find(key, graph)
+    if known is not None:
+        report.notes += known.notes
+        report.decisions = list(known.decisions)
+        report.cache_hits = len(known.compiled)
+        with report.stage("weights"):
+            for what in known.rearranged:
+                rearrange(graph, what)
+        return known.groups, known.compiled
+    decided, refusal = len(graph.decisions), ""
+    with report.stage("groups"):
+        pieces, found, rearranged = formed(graph, platform, options)
+    with report.stage("kernels"):
+        try:
+            found, compiled = compile_groups(graph, found, pieces, platform, options, report)
+        except LayoutRefused as error:
+            refusal = f"all tensors are stored as the model has them: {error}"
+            report.notes.append(refusal)
+            del graph.decisions[decided:]  # those of the attempt
+            pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"))
+            found, compiled = compile_groups(graph, found, pieces, platform, options, report)
+    report.decisions = [str(d) for d in graph.decisions]
+    memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
+    return found, compiled
+
+
+def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
+    where = (platform.machine, platform.backend, platform.threads)
+    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts, checked(platform, options)))
+
+
+def layouts_refused(graph: Graph, platform: Platform, options: CompileOptions) -> str:
+    """Why the layouts of this graph, after its passes, were given up when it was compiled; empty if they were not, or
+    it has not been compiled yet (as far as the cache knows)."""
+    if platform.kind == "gpu" or graph.symbols is not None:
+        return ""
+    with use.tuned(options.tuned):
+        known = memo.find(_memo_key(graph, platform, options), graph)
+    return "" if known is None else known.refusal
+
+
+def symbol_of(key: str) -> str:
+    """The machine-code symbol of a group's key."""
+    return f"polyc_{key[:20]}"
+
+
+def compile_groups(
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], platform: Platform, options: CompileOptions,
+    report: Report,
+) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
+    """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
+    machine, threads, progress = platform.machine, platform.threads, options.progress
+    checks = checked(platform, options)
+    compiled: dict[str, Compiled] = {}
+    while True:
+        wanted = {g.key: g for g in found if g.key and g.key not in compiled}
+        if not wanted:
+            return found, compiled
+        jobs = [
+            Job(
+                g.text, symbol_of(g.key), machine, threads, platform.backend,
+                use.trace_for_text(g.text, machine, threads), checks,
+            )
+            for g in wanted.values()
+        ]  # fmt: skip
+        results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
+        failed: dict[str, str] = {}
+        for key in wanted:
+            result = results[symbol_of(key)]
+            if isinstance(result, str):
+                failed[key] = result
+                continue
+            compiled[key] = result
+            report.cache_hits += result.cache_hit
+            for stage, seconds in result.seconds.items():
+                report.kernel_seconds[stage] = report.kernel_seconds.get(stage, 0.0) + seconds
+        if failed:
+            found = _without(graph, found, pieces, failed, report)
+
+
+def _without(
+    graph: Graph, found: list[Group], pieces: Sequence[Piece], failed: Mapping[str, str], report: Report
+) -> list[Group]:
+    kept: list[Group] = []
+    for g in found:
+        if g.key not in failed:
+            kept.append(g)
+        elif any(graph.tensors[t].layout is not None for t in (*g.inputs, *g.outputs)):
+            raise LayoutRefused(f"{g.label} at '{g.nodes[0].name}': {failed[g.key]}")
+        elif len(g.nodes) > 1:
+            report.notes.append(f"{g.label} at '{g.nodes[0].name}' compiled in parts: {failed[g.key]}")
+            kept += split(g, pieces)
+        else:
+            kept.append(on_host(g, f"no code: {failed[g.key]}"))
+    return kept
+
+
+class LayoutRefused(Exception):
+    """A kernel cannot be compiled with its images stored by their layouts."""
+
+
+def _too_large(plan: Plan, limit: int) -> str:
+    """Why the memory limit cannot be kept: what is alive when most is."""
+    live = memory.live_at_peak(plan.lifetimes)
+    named = ", ".join(f"'{t.name}' {human(t.size)}" for t in live[:6])
+    more = f" and {len(live) - 6} more" if len(live) > 6 else ""
+    step = max((t.first for t in live), default=0)
+    return (
+        f"the arena needs {human(plan.peak)} (lower bound {human(plan.bound)}), more than the memory limit of "
+        f"{human(limit)}; alive at step {step} ({plan.steps[step].label}): {named}{more}"
+    )

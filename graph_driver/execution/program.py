@@ -1,0 +1,118 @@
+"""The machine code and the weights of a plan: what a model is when it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyc.graph_driver.execution import entry
+from polyc.graph_driver.execution.execute import SEGMENT
+from polyc.graph_driver.execution.run_memory import aligned_bytes
+from polyc.graph_driver.graph.external import address_of
+from polyc.poly.target import Target
+
+if TYPE_CHECKING:  # compiled models start without isl
+    from polyc.emit.llvm.jit import Library
+    from polyc.graph_driver.execution.parts import Native
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.ir import Graph
+    from polyc.graph_driver.planning.plan import Plan
+    from polyc.graph_driver.worker.jobs import Compiled
+    from polyc.graph_driver.worker.platforms import Platform
+
+
+@dataclass
+class Code:
+    """Machine code of a plan: images of the kernels by symbol, and of the native program.
+
+    `external` has the names of registered functions by symbol (`graph_driver.graph.external`), `sources` what the
+    kernels were made from (`polyc.graph_driver.artifacts.recompiling`; empty for symbolic sizes).
+    """
+
+    target: Target
+    backend: str
+    threads: int
+    images: dict[str, bytes]
+    program: bytes
+    segments: int
+    external: dict[str, str] = field(default_factory=dict)
+    sources: str = ""
+    _keep: list[Any] = field(default_factory=list)
+
+    def link(self) -> dict[str, int]:
+        """Load everything into this process; addresses by symbol. Raises `BuildError`."""
+        from polyc.emit import compile as emit_compile
+        from polyc.emit.llvm import jit
+
+        emit_compile.check_runs_here(self.target)
+        wanted = [entry.segment_name(k) for k in range(self.segments)]
+        outside = {s: address_of(s) for s in self.external}
+        if self.backend == "llvm":
+            library = jit.Library([*self.images.values(), self.program], [*self.images, *wanted], outside)
+            self._keep.append(library)
+            return outside | {s: library.address(s) for s in (*self.images, *wanted)}
+        natives = {s: emit_compile.load(image, s, self.backend) for s, image in self.images.items()}
+        addresses = outside | {s: n.address for s, n in natives.items()}
+        library = jit.Library([self.program], wanted, addresses)
+        self._keep += [library, *natives.values()]
+        return addresses | {s: library.address(s) for s in wanted}
+
+
+def built(text: str, machine: Target) -> bytes:
+    """The object code of a native program in LLVM IR (kept in the disk cache)."""
+    from polyc.emit import cache
+    from polyc.emit.llvm import jit
+
+    key = cache.make_key("program", text, repr(machine))
+    program, _ = cache.cached(key, lambda: jit.build_object(text, machine, 1))
+    return program
+
+
+def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platform: Platform) -> Code:
+    """The code of a model: its kernels, and the native program from LLVM IR."""
+    images = {c.symbol: c.image for c in compiled.values()}
+    machine, segments = platform.machine, len(entry.segments(plan))
+    program = built(text, machine)
+    return Code(machine, platform.backend, platform.threads, images, program, segments, dict(plan.external))
+
+
+def native_parts(text: str, machine: Target, count: int, addresses: Mapping[str, int]) -> tuple[Native, ...]:
+    """The segments of a program in LLVM IR, ready to be called; `addresses` has those of the kernels."""
+    from polyc.emit.llvm import jit
+
+    names = [entry.segment_name(k) for k in range(count)]
+    kernels = {symbol: at for symbol, at in addresses.items() if symbol not in names}
+    library = jit.Library([built(text, machine)], names, kernels)
+    return tuple(_Segment(library, name) for name in names)
+
+
+def sources_of(groups: Sequence[Group], compiled: Mapping[str, Compiled]) -> str:
+    """What `Code.sources` keeps of the kernels: JSON text, the same for equal kernels."""
+    kernels = {compiled[g.key].symbol: {"scop": g.text, "order": list(compiled[g.key].order)} for g in groups if g.key}
+    return json.dumps(kernels, sort_keys=True, separators=(",", ":"))
+
+
+class _Segment:
+    """One function of a library, which stays loaded as long as somebody has the function."""
+
+    def __init__(self, library: Library, name: str) -> None:
+        self._library, self._function = library, SEGMENT(library.address(name))
+
+    def __call__(self, bases: int) -> None:
+        self._function(bases)
+
+
+def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:
+    """All weights of the plan at their offsets, in one aligned block."""
+    segment = aligned_bytes(plan.weight_bytes)
+    for name, tensor in graph.tensors.items():
+        slot = plan.slots.get(name)
+        if tensor.const is None or slot is None or slot.place.kind != "weight":
+            continue
+        start = slot.place.offset
+        segment[start : start + slot.nbytes].view(tensor.const.dtype).reshape(tensor.const.shape)[...] = tensor.const
+    return segment

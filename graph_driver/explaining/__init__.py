@@ -1,0 +1,1 @@
+"""What people ask about compiled code: why this schedule, how long, which kernel maps where."""

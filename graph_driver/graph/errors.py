@@ -1,0 +1,9 @@
+"""Errors about graphs and their nodes."""
+
+from __future__ import annotations
+
+from polyc.poly.errors import PolycError
+
+
+class Unsupported(PolycError):
+    """This form of the operator has no loops in the library; the text says why."""

@@ -1,0 +1,94 @@
+"""What compiling a model did: stages with their times, kernels, host operators, memory, decisions."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyc.graph_driver.graph.wording import human
+
+NAME_IN_DECISION = re.compile(r" \('.*?'\)|'[^']*' |(?<=: )\w+\[.*(?= reads what)")
+
+
+@dataclass
+class Report:
+    """What compiling did. `seconds` by stage; `host` lists (operator, node, reason)."""
+
+    target: str = ""
+    threads: int = 1
+    nodes: int = 0
+    kernels: int = 0
+    distinct: int = 0
+    cache_hits: int = 0
+    host: list[tuple[str, str, str]] = field(default_factory=list)
+    passes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    decisions: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    kernel_seconds: dict[str, float] = field(default_factory=dict)
+    peak: int = 0
+    bound: int = 0
+    weight_bytes: int = 0
+    sizes: list[str] = field(default_factory=list)
+    specialised: list[str] = field(default_factory=list)  # a line for each model made for the shapes of a call
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def include(self, what: str, bodies: Sequence[Report]) -> None:
+        """Add the reports on the compiled bodies of the control flow `what`."""
+        kernels = sum(b.kernels for b in bodies)
+        self.notes.append(f"{what} is part of the plan: {len(bodies)} compiled bodies with {kernels} kernels")
+        self.kernels += kernels
+        for body in bodies:
+            self.nodes += body.nodes
+            self.distinct += body.distinct
+            self.cache_hits += body.cache_hits
+            self.host += [(operator, f"{node} in {what}", reason) for operator, node, reason in body.host]
+            self.notes += body.notes
+            for stage, seconds in body.seconds.items():
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data (the `--json` form)."""
+        data = dict(vars(self))
+        data["host"] = [{"operator": o, "node": n, "reason": r} for o, n, r in self.host]
+        data["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
+        data["kernel_seconds"] = {k: round(v, 4) for k, v in self.kernel_seconds.items()}
+        return data
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        stages = ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items())
+        lines = [
+            f"target   {self.target}, {self.threads} thread{'s' if self.threads != 1 else ''}",
+            f"kernels  {self.kernels} from {self.nodes} nodes ({self.distinct} distinct, "
+            f"{self.cache_hits} from the cache)",
+            f"host     {len(self.host) or 'no'} operator{'s' if len(self.host) != 1 else ''}",
+            *(f"         {o} '{n}': {r}" for o, n, r in self.host),
+            f"memory   arena {human(self.peak)}, lower bound {human(self.bound)}, weights {human(self.weight_bytes)}",
+            f"seconds  {total:.2f} ({stages})",
+        ]
+        if self.kernel_seconds:
+            each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
+            lines.append(f"         kernels, added up over processes: {each}")
+        lines += [f"sizes    {line}" for line in (*self.sizes, *self.specialised)]
+        lines += [f"decision {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
+        return "\n".join(lines + [f"note     {n}" for n in self.notes])
+
+
+def _counted(decisions: Sequence[str]) -> list[tuple[str, int]]:
+    """Equal decisions (but for the tensors' names) once, with how often they were taken."""
+    found: dict[str, int] = {}
+    for text in decisions:
+        short = NAME_IN_DECISION.sub("", text)
+        found[short] = found.get(short, 0) + 1
+    return list(found.items())

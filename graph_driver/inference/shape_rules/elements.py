@@ -1,0 +1,93 @@
+"""Element by element, and products of matrices and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from polyc.graph_driver.graph.size import Extent
+from polyc.graph_driver.inference.shape_rules.call import Call, NoRule, Shape, rule
+
+
+def broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:
+    """NumPy's rule; two different formulas must be equal in every run (a guard)."""
+    rank = max(len(s) for s in shapes)
+    out: list[Extent] = []
+    for axis in range(rank):
+        extent: Extent = 1
+        for s in shapes:
+            k = axis - (rank - len(s))
+            if k < 0 or (isinstance(s[k], int) and s[k] == 1) or s[k] == extent:
+                continue
+            if isinstance(extent, int) and extent == 1:
+                extent = s[k]
+                continue
+            call.symbols.require_equal(extent, s[k], f"{call.op_type} broadcasts")
+            extent = s[k] if isinstance(s[k], int) else extent
+        out.append(extent)
+    return tuple(out)
+
+
+@rule(
+    *"""Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast CastLike Ceil Celu Clip Cos Cosh CumSum CumProd Dropout Elu
+    Erf Exp EyeLike Floor Gelu Hardmax HardSigmoid HardSwish Identity InstanceNormalization GroupNormalization IsInf
+    IsNaN LRN LayerNormalization RMSNormalization LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization
+    Mish Neg Not PRelu QuantizeLinear DequantizeLinear Reciprocal Relu Round ScatterElements ScatterND Selu Shrink
+    Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu BatchNormalization
+    ReverseSequence Scatter TensorScatter""".split()
+)
+def like_first(call: Call) -> list[Shape]:
+    if call.op_type in ("BatchNormalization", "LayerNormalization") and call.outputs > 1:
+        raise NoRule(f"{call.op_type} with further outputs")
+    return [call.shape()] * call.outputs
+
+
+@rule(
+    *"""Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min
+    Mod Mul Or Pow Sub Sum Where Xor""".split()
+)
+def elementwise(call: Call) -> list[Shape]:
+    return [broadcast(call, [call.shape(k) for k in range(len(call.inputs))])]
+
+
+@rule("MatMul", "MatMulInteger")
+def matmul(call: Call) -> list[Shape]:
+    a, b = call.shape(0), call.shape(1)
+    left = a if len(a) > 1 else (1, *a)
+    right = b if len(b) > 1 else (*b, 1)
+    call.symbols.require_equal(left[-1], right[-2], "the inner sizes of a matrix product")
+    out = broadcast(call, [left[:-2], right[:-2]]) if len(left) > 2 or len(right) > 2 else ()
+    return [(*out, *left[-2:-1][: len(a) > 1], *right[-1:][: len(b) > 1])]
+
+
+@rule("QLinearMatMul")
+def quantised_matmul(call: Call) -> list[Shape]:
+    return matmul(replace(call, inputs=[call.inputs[0], call.inputs[3]]))
+
+
+@rule("Gemm")
+def gemm(call: Call) -> list[Shape]:
+    a, b = call.shape(0), call.shape(1)
+    rows, inner = reversed(a) if call.attrs.get("transA", 0) else a
+    depth, columns = reversed(b) if call.attrs.get("transB", 0) else b
+    call.symbols.require_equal(inner, depth, "the inner sizes of a matrix product")
+    return [(rows, columns)]
+
+
+@rule("Einsum")
+def einsum(call: Call) -> list[Shape]:
+    left, arrow, right = str(call.attrs["equation"]).replace(" ", "").partition("->")
+    if "..." in left or not arrow:
+        raise NoRule("Einsum with an ellipsis or an implicit output")
+    sizes: dict[str, Extent] = {}
+    for k, labels in enumerate(left.split(",")):
+        for label, n in zip(labels, call.shape(k), strict=True):
+            if label in sizes:
+                call.symbols.require_equal(sizes[label], n, f"'{label}' of an Einsum")
+            sizes.setdefault(label, n)
+    return [tuple(sizes[label] for label in right)]
+
+
+@rule("DynamicQuantizeLinear")
+def dynamic_quantize(call: Call) -> list[Shape]:
+    return [call.shape(), (), ()]

@@ -1,0 +1,5 @@
+"""`python -m polyc.graph_driver.worker`: serve jobs from stdin until it closes."""
+
+from polyc.graph_driver.worker.jobs import main
+
+main()
