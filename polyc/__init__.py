@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         ScopError,
     )
     from polyc.poly.scop import Scop
+    from polyc.scheduler import programs
     from polyc.scheduler.schedule import Schedule
 
 __version__ = "0.1.0"
@@ -105,6 +106,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.poly.errors": "ArgumentError BoundsError BuildError IllegalSchedule ModelError PolycError ScheduleError "
     "ScopError",
     "polyc.poly.scop": "Scop",
+    "polyc.scheduler.programs": "programs",
     "polyc.scheduler.schedule": "Schedule",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -171,6 +173,7 @@ __all__ = [
     "pack_bf16",
     "parallel",
     "pow",
+    "programs",
     "register_external",
     "round",
     "rsqrt",
@@ -204,7 +207,8 @@ def __getattr__(name: str) -> Any:
 
         hint = f": {KNOWN_TYPES}" if like_a_type(name) else ""
         raise AttributeError(f"module 'polyc' has no attribute '{name}'{hint}")
-    found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    module = import_module(_MODULE_OF[name])
+    found = globals()[name] = module if module.__name__.endswith(f".{name}") else getattr(module, name)
     return found
 
 

@@ -106,12 +106,12 @@ class Core:
         be illegal). Recorded one by one. Refused when the result is illegal."""
         return self._batch("all", *steps)
 
-    def in_one_check(self, program: Callable[[Self], Self]) -> Self:
+    def in_one_check(self, program: Callable[[Self], Self], called: str = "") -> Self:
         """What `program` makes of this schedule, with one check of the result (the steps between may be illegal).
 
-        Recorded step by step. Refused when the result is illegal.
+        `called`: what a refusal calls it, default its steps. Recorded step by step. Refused when the result is illegal.
         """
-        return self._checked_once("all", program)
+        return self._checked_once("all", program, called)
 
     def _batch(self, changes: Changes, *steps: tuple[str, dict[str, Any]]) -> Self:
         def program(schedule: Self) -> Self:
@@ -121,10 +121,10 @@ class Core:
 
         return self._checked_once(changes, program)
 
-    def _checked_once(self, changes: Changes, program: Callable[[Self], Self]) -> Self:
+    def _checked_once(self, changes: Changes, program: Callable[[Self], Self], called: str = "") -> Self:
         schedule = replace(program(replace(self, _deferred=True)), _deferred=self._deferred)
         if not self._deferred:
-            schedule._verify(" ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None)
+            schedule._verify(called or " ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None)
         return schedule
 
     def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",

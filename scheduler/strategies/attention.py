@@ -21,8 +21,8 @@ from math import lcm
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import LoopKind, Member
-from polyc.scheduler.programs.share_blocks import Nest, SharedBlocks, share_blocks
-from polyc.scheduler.programs.tile_product import Kept, Part, TiledProduct
+from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
+from polyc.scheduler.programs.tiles import Kept, Part, TiledProduct
 from polyc.scheduler.strategies.contractions.chains import (
     Chain,
     chain_parts,
@@ -67,7 +67,7 @@ def _propose(plan: Planner, chain: Chain) -> None:
     if fits:
         blocks = blocks_of(plan, chain, tiles, rows, over)
         what = f"one nest, {rows} rows of {chain.scores} at a time"
-        fits = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, blocks)), rows=rows)
+        fits = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), rows=rows)
     if fits:
         plan.claimed |= set(top_filters(plan)[chain.position].domain)
         plan.chains.append(Chained(chain.scores, rows=rows))

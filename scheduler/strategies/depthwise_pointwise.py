@@ -22,8 +22,8 @@ from math import prod
 from polyc.poly.expr import Load, Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import LoopKind, Member, loop_dim
-from polyc.scheduler.programs.share_blocks import Nest, SharedBlocks, share_blocks
-from polyc.scheduler.programs.tile_product import Kept, Part, TiledProduct
+from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
+from polyc.scheduler.programs.tiles import Kept, Part, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
@@ -167,7 +167,7 @@ def _propose(plan: Planner, pair: Pair) -> None:
     blocks = prod(extent(pair.first.contraction.update, o) or 1 for o, _ in pair.blocks)
     what = f"one nest, {near} bytes of {pair.between} at a time"
     if nest is not None and plan.attempt(
-        subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, nest)), blocks=blocks, near_bytes=near
+        subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, nest)), blocks=blocks, near_bytes=near
     ):
         plan.claimed |= set(top_filters(plan)[pair.position].domain)
         plan.chains.append(Chained(pair.between, blocks=blocks))

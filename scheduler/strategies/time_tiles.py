@@ -1,11 +1,7 @@
 """Strategy: sweeps over arrays larger than L2, again and again, in blocks of several sweeps (time tiling).
 
-    for t: (for i: ...; for i': ...)   ->   for blocks of t, for blocks of i + f*t: for t, for i + f*t: (...; ...)
-
-The nests inside the outer loop become one loop, each delayed as little as is legal, which is skewed against the outer
-one until both may be tiled (Wonnacott, "Achieving scalable locality with time skewing", IJPP 2002). The inner loops,
-which have the vectors, stay as they are. A block of rows stays in half of L2 from one sweep to the next, so that rows
-come from further away once in a block and not once in each sweep.
+The program is `time_tiles`; the inner loops have the vectors already. A block of rows stays in half of L2 from one
+sweep to the next, so that rows come from further away once in a block and not once in each sweep.
 """
 
 from __future__ import annotations
@@ -13,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.tree import Member, Sequence
 from polyc.scheduler.cost.levels import Tile, place
-from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.programs.sweeps import MOST_SKEW, time_tiles
 from polyc.scheduler.strategies.planner import Planner, first_loops, parts
 from polyc.scheduler.strategies.vector_cost import iterator
 from polyc.scheduler.transformations.storage import touches
@@ -27,7 +23,6 @@ SWEEPS = 16  # in a block: from there on what comes from far away is hidden behi
 FEWEST = 4  # sweeps that are worth it
 MOST_ROWS = 64
 MOST_NESTS = 4
-MOST_SKEW = 4
 
 
 def sweep(plan: Planner) -> None:
@@ -98,11 +93,12 @@ def _tile(plan: Planner, outer: Member, body: Sequence, sweeps: int, written: Ma
     heads = [first_loops(f.child)[0] for f in parts(body)]
     row = sum(written.values())
     rows = max(FEWEST, min(MOST_ROWS, plan.target.l2 // 2 // max(row, 1)))
-    found = _legal(plan.schedule, outer.name, heads, sweeps, rows)
-    if found is None:
+    try:
+        blocked = time_tiles(plan.schedule, outer.name, sweeps, rows)
+    except ScheduleError:
         plan.decline(f"sweeps {outer.name}", "not tiled", f"no skew up to {MOST_SKEW} makes blocks legal")
         return
-    skew, blocked = found
+    skew = next((step.args["factor"] for step in blocked.trace[len(plan.schedule.trace) :] if step.name == "skew"), 0)
     levels = place([Tile(name, rows * size, "L2") for name, size in written.items()], plan.target)
     plan.attempt(
         f"sweeps {outer.name}",
@@ -110,19 +106,3 @@ def _tile(plan: Planner, outer: Member, body: Sequence, sweeps: int, written: Ma
         lambda _: blocked, sweeps=sweeps, rows=rows, skew=skew, row_bytes=row, cache_bytes=plan.target.l2 // 2,
         levels=[p.data() for p in levels],
     )  # fmt: skip
-
-
-def _legal(schedule: Schedule, outer: str, heads: list[str], sweeps: int, rows: int) -> tuple[int, Schedule] | None:
-    """The blocks with the least skew that makes them legal, and that skew."""
-    try:
-        for other in heads[1:]:
-            schedule = schedule.fuse(heads[0], other, shift="auto")
-    except (IllegalSchedule, ScheduleError):
-        return None
-    for skew in range(MOST_SKEW + 1):
-        try:
-            skewed = schedule.skew(heads[0], outer, skew) if skew else schedule
-            return skew, skewed.tile([outer, heads[0]], [sweeps, rows])
-        except (IllegalSchedule, ScheduleError):
-            continue
-    return None

@@ -13,11 +13,10 @@ import pytest
 import simt
 from back_ends import difference, interpret
 
-from polyc import dims, empty, f32, grid, inout, op
+from polyc import dims, empty, f32, grid, inout, op, zeros
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.json_io import dump_tree
-from polyc.scheduler.programs.keep_rows import keep_rows
-from polyc.scheduler.programs.scan_panels import scan_panels
+from polyc.scheduler.programs import keep_rows, rows_per_block, scan_panels, tile_product
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
 
@@ -58,6 +57,16 @@ def minus_sum(X: inout(f32[M, N]), W: f32[N]):
             s += X[i, j] * W[j]
         for j in range(N):
             X[i, j] = X[i, j] - s * W[j]
+
+
+@op
+def backwards_and_transposed(X: f32[N, M], W: f32[N, B]) -> f32[M, B]:
+    R = zeros((M, B), f32)
+    for k in range(N - 1, -1, -1):
+        for j in range(B):
+            for i in range(M):
+                R[i, j] += W[k, j] * X[k, i]
+    return R
 
 
 SIZES = {"B": 2, "M": 35, "N": 70}
@@ -142,3 +151,38 @@ def test_rows_kept_by_hand() -> None:
         keep_rows(start, "i", ["X"], where="N <= 64")  # what is read is not copied in
     with pytest.raises(ScheduleError, match="for sizes that do not fulfil 'N >= 0': one version is enough"):
         keep_rows(start, "i", ["X"], fill=True, where="N >= 0")
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"threads": 32}, {"threads": 64, "warps": False}, {"along": ["j", "j_1"]}], ids=str
+)
+def test_a_row_for_each_block_by_hand(said: dict[str, Any]) -> None:
+    s = rows_per_block(Schedule.start(minus_sum.scop()), "i", **said)
+    assert "block.x" in str(s) and str(s).count("thread.x") >= 3
+    assert simt.agree(s, arguments(minus_sum), wanted(minus_sum)) == ""
+    kept = keep_rows(s, "i", "X", fill=True, where="N <= 96")
+    assert simt.agree(kept, arguments(minus_sum), wanted(minus_sum)) == ""
+
+
+def test_rows_for_blocks_are_refused() -> None:
+    with pytest.raises(IllegalSchedule) as illegal:
+        rows_per_block(Schedule.start(from_row_to_row.scop()), "i")
+    assert "\n" not in str(illegal.value)
+    start = Schedule.start(minus_sum.scop())
+    for rows, said, why in [
+        ((), {}, "one to 3 loops over rows, not 0"), (("j",), {}, "no loop goes along the rows of j"),
+        (("i",), {"along": "k"}, "'k' is no loop inside i"), (("i",), {"threads": 0}, "must be a positive integer"),
+    ]:  # fmt: skip
+        with pytest.raises(ScheduleError, match=why) as error:
+            rows_per_block(start, *rows, **said)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("said", [
+    {"rows": 32, "columns": 32, "depth": 16, "thread": (2, 4)}, {"rows": 8, "columns": 64, "thread": (4, 8)},
+    {"rows": 16, "columns": 16, "thread": (2, 4), "row": "j", "column": "i"},
+], ids=str)  # fmt: skip
+def test_a_product_in_blocks_and_threads_by_hand(said: dict[str, Any]) -> None:
+    s = tile_product(Schedule.start(backwards_and_transposed.scop()), **said)
+    assert "to shared" in str(s.tree) and "thread.y" in str(s)
+    assert simt.agree(s, arguments(backwards_and_transposed), wanted(backwards_and_transposed)) == ""

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gallery_programs
 import gallery_questions
 
 import polyc
-from polyc import dims, empty, f32, grid, inout, op
+from polyc import dims, empty, f32, grid, inout, op, programs
 
 M, N, K, T = dims("M N K T")
 
@@ -74,7 +73,45 @@ def scale(A: inout(f32[M, N]), B: inout(f32[M, N])):
         B[i, j] = 3.0 * B[i, j]
 
 
-PROGRAMS = {"matmul": matmul, "stencil": stencil, "jacobi": jacobi, "smooth": smooth, "norms": norms, "scale": scale}
+@op
+def between(A: f32[M, N], B: inout(f32[M, N])):
+    t = empty((M, N), f32)
+    for i, j in grid(M, N):
+        t[i, j] = A[i, j] * A[i, j]
+    for i, j in grid(M, N):
+        B[i, j] = t[i, j] + t[i, N - 1 - j]
+
+
+@op
+def shares(A: f32[M, N]) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i in range(M):
+        s = 0.0
+        for j in range(N):
+            s += A[i, j]
+        for j in range(N):
+            Y[i, j] = A[i, j] / s
+    return Y
+
+
+@op
+def running_sums(X: inout(f32[M, N])):
+    for i in range(M):
+        for j in range(1, N):
+            X[i, j] = X[i, j - 1] + X[i, j]
+
+
+PROGRAMS = {
+    "between": between,
+    "shares": shares,
+    "running_sums": running_sums,
+    "matmul": matmul,
+    "stencil": stencil,
+    "jacobi": jacobi,
+    "smooth": smooth,
+    "norms": norms,
+    "scale": scale,
+}
 
 
 @dataclass(frozen=True)
@@ -138,6 +175,28 @@ GROUPS = (
     )),
 )  # fmt: skip
 
+PROGRAM_GROUP = Group("Schedule programs", (
+    Example("tile_product", "matmul", 'tile_product(s, rows=6, columns=16, pack="B")',
+            refused='tile_product(s.split("k", 8))'),
+    Example("share_blocks", "between", 'share_blocks(s, "i", "i_1", size=32, keep="t")',
+            refused='share_blocks(s, ["i", "j"], ["i_1", "j_1"])'),
+    Example("time_tiles", "jacobi", 'time_tiles(s, "t", sweeps=4, rows=16)', refused='time_tiles(s, "t", skew=0)'),
+    Example("rows_per_block", "norms", 'rows_per_block(s, "i", threads=128)',
+            refused='rows_per_block(polyc_stencil, "t")'),
+    Example("keep_rows", "shares", 'keep_rows(s, "i", "A", where="N <= 4096")', first='s.bind("i", "block.x")',
+            refused='keep_rows(polyc_running_sums, "i", "X")'),
+    Example("scan_panels", "running_sums", 'scan_panels(s, "i", "j", rows=32, panel=16)',
+            refused='scan_panels(s.interchange("i", "j"), "j", "i")'),
+))  # fmt: skip
+PROGRAMS_TEXT = """\
+A schedule program is a function from a schedule to a schedule that takes several of the steps above, on any operator:
+it finds what it needs by access relations and takes the rest as names and numbers. The automatic schedules are made of
+the same programs. Their steps are in the trace as if they had been written one by one, so `s.program()` shows them, and
+one can go on from there by hand or with the next program; `s.in_one_check(lambda s: ...)` checks the result of several
+only. `from polyc.scheduler.programs import tile_product, ...`, or `polyc.programs.tile_product`.
+[gemm-by-hand.md](gemm-by-hand.md) uses them on a matrix product.
+"""
+
 INTRO = """\
 # Schedules
 
@@ -177,7 +236,7 @@ def schedule(program: str) -> Any:
 def evaluate(call: str, s: Any) -> Any:
     """The value of an example's text; `polyc_<program>` is the schedule of another program."""
     names = {f"polyc_{p}": schedule(p) for p in PROGRAMS if f"polyc_{p}" in call}
-    return eval(call, {"s": s, **names})
+    return eval(call, {"s": s, **{n: getattr(programs, n) for n in programs.__all__}, **names})
 
 
 def before(e: Example) -> Any:
@@ -196,11 +255,13 @@ def refusal(e: Example) -> str:
     except polyc.IllegalSchedule as error:
         error.terse = True
         return str(error)
+    except polyc.ScheduleError as error:
+        return str(error)
     raise AssertionError(f"{e.refused} is legal")
 
 
 def lines(e: Example) -> Iterator[str]:
-    doc = inspect.getdoc(getattr(polyc.Schedule, e.name))
+    doc = inspect.getdoc(getattr(programs if e.name in programs.__all__ else polyc.Schedule, e.name))
     assert doc is not None
     yield f"### `{e.name}`"
     yield ""
@@ -297,12 +358,10 @@ def page() -> str:
         out += [f"## {group.title}", ""]
         for e in group.examples:
             out += lines(e)
-    for section in (
-        gallery_programs.programs(),
-        gallery_questions.questions(matmul),
-        gallery_questions.files(matmul),
-        refusals(),
-    ):
+    out += [f"## {PROGRAM_GROUP.title}", "", *PROGRAMS_TEXT.splitlines(), ""]
+    for e in PROGRAM_GROUP.examples:
+        out += lines(e)
+    for section in (gallery_questions.questions(matmul), gallery_questions.files(matmul), refusals()):
         out += [*section, ""]
     return "\n".join(out).rstrip() + "\n"
 

@@ -10,7 +10,7 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Filter, Sequence
 from polyc.scheduler.cost.levels import Placed
-from polyc.scheduler.programs.tile_product import TiledProduct, tile_product
+from polyc.scheduler.programs.tiles import TiledProduct, tiled
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.group import Group, examine_nests
 from polyc.scheduler.strategies.contractions.levels import tile_levels
@@ -85,7 +85,7 @@ def _propose(plan: Planner, group: Group, choose: Choose) -> None:
 
 def arranged(product: TiledProduct) -> Callable[[Schedule], Schedule]:
     """The proposal: the program, checked once."""
-    return lambda s: s.in_one_check(lambda steps: tile_product(steps, product))
+    return lambda s: s.in_one_check(lambda steps: tiled(steps, product))
 
 
 def _figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from polyc.poly.expr import Const, Load, Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
-from polyc.scheduler.programs.tile_product import Kept, Part, Place, TiledProduct
+from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
 from polyc.scheduler.strategies.contractions.recognise import (
     extent,

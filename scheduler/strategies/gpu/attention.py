@@ -20,8 +20,8 @@ from math import prod
 
 from polyc.poly.scop import Scop
 from polyc.poly.tree import GpuAxis, LoopKind, Member
-from polyc.scheduler.programs.share_blocks import Nest, SharedBlocks, share_blocks
-from polyc.scheduler.programs.tile_product import Kept, Part
+from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
+from polyc.scheduler.programs.tiles import Kept, Part
 from polyc.scheduler.strategies.contractions.chains import Chain, chain_parts, each_chain, operands, with_rows_joined
 from polyc.scheduler.strategies.contractions.group import Group, used_outside
 from polyc.scheduler.strategies.contractions.recognise import Operand, extent
@@ -79,7 +79,7 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
     if done and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
         blocks = _blocks_of(plan, chain, rows, over)
         what = f"one kernel, {rows} rows of {chain.scores} for a block of {ACROSS} x {ACROSS} threads"
-        done = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: share_blocks(p, blocks)), rows=rows)
+        done = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), rows=rows)
     if done:
         plan.claimed |= set(top_filters(plan)[chain.position].domain)
         plan.chains.append(Chained(chain.scores, rows=rows))

@@ -18,7 +18,7 @@ from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import GpuAxis, Layout, LoopKind
-from polyc.scheduler.programs.tile_product import Part
+from polyc.scheduler.programs.tiles import Part
 from polyc.scheduler.strategies.contractions.group import Group
 from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
 from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling

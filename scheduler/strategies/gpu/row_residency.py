@@ -19,7 +19,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.tree import Band, Member, Node, Promote
 from polyc.poly.tree import Sequence as InOrder
-from polyc.scheduler.programs.keep_rows import keep_rows
+from polyc.scheduler.programs.rows import keep_rows
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import is_flat
 from polyc.scheduler.transformations.storage import check_affine, promoted_below, spread, touches

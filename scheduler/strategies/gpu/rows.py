@@ -1,4 +1,5 @@
-"""Strategy: a block of threads for each row, where a thread for each row would walk rows that lie apart.
+"""Strategy: a block of threads for each row, where a thread for each row would walk rows that lie apart
+(`rows_per_block`).
 
 Softmax, norms, sums of rows and products with a vector have free outer loops and, inside, several loops
 that run along contiguous elements. The outer loops become blocks. Of an inner loop that carries nothing,
@@ -14,8 +15,8 @@ from collections.abc import Sequence
 import islpy as isl
 
 from polyc.poly.forms.affine import constant_of
-from polyc.poly.tree import GpuAxis, Member, Node
-from polyc.scheduler.schedule import Schedule
+from polyc.poly.tree import Member, Node
+from polyc.scheduler.programs.rows import BLOCK_AXES, SECOND, dealt, reduced
 from polyc.scheduler.strategies.gpu.cost import cost_along
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import first_loops, is_flat
@@ -24,9 +25,7 @@ from polyc.scheduler.transformations.tree_edit import is_dynamic
 MOST = 256  # threads of a block
 EACH = 16  # elements of a row for each thread, where that takes more threads
 FEWEST = 32  # iterations of an inner loop below which a thread for each row does as well
-SECOND = 16  # threads of the second stage of a reduction
 SHUFFLES = "shuffle"  # the feature of a target
-BLOCK_AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
 
 
 def bind_rows(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool:
@@ -91,12 +90,12 @@ def spread(plan: GpuPlan, chain: Sequence[Member], threads: int) -> bool:
     if plan.carried()[cut.name].parallel:
         return plan.attempt(
             f"loop {cut.name}", f"spread over {threads} threads",
-            lambda s: _dealt(s, names, cut.name, threads).bind(f"{cut.name}.in", "thread.x"), threads=threads,
+            lambda s: dealt(s, names, cut.name, threads), threads=threads,
         )  # fmt: skip
     warps = SHUFFLES in plan.target.features and threads % plan.target.warp == 0
     return plan.attempt(
         f"loop {cut.name}", f"reduction over {threads} threads, then {'their warps' if warps else SECOND}, then one",
-        lambda s: _reduced(s, names, cut.name, threads, warps), threads=threads,
+        lambda s: reduced(s, names, cut.name, threads, warps), threads=threads,
     )  # fmt: skip
 
 
@@ -115,28 +114,3 @@ def _first(plan: GpuPlan, m: Member) -> int:
         if low:
             return low
     return 0
-
-
-def _dealt(s: Schedule, chain: Sequence[str], loop: str, threads: int) -> Schedule:
-    """Iteration j of the loop belongs to thread j % threads: `loop.in`, now outermost of its nest."""
-    s = s.split(loop, threads)
-    rest = [f"{loop}.out" if n == loop else n for n in chain]
-    return s.permute([f"{loop}.in", *rest])
-
-
-def _reduced(s: Schedule, chain: Sequence[str], loop: str, threads: int, warps: bool) -> Schedule:
-    """Partial results for each thread, joined in two stages; where there are `warps` with shuffles, one thread
-    joins them, and `polyc.emit.gpu.passes.shuffle_trees` makes a tree of that."""
-    s = _stage(_dealt(s, chain, loop, threads), f"{loop}.in")
-    if threads <= SECOND or warps:
-        return s
-    for join in [n for n in s.loops if n.startswith(f"{loop}.in.join")]:
-        s = _stage(_dealt(s, [join], join, SECOND), f"{join}.in")
-    return s
-
-
-def _stage(s: Schedule, loop: str) -> Schedule:
-    s = s.rfactor(loop).bind(loop, "thread.x")
-    for name in [n for n in s.loops if n.startswith(f"{loop}.init")]:
-        s = s.bind(name, "thread.x")
-    return s

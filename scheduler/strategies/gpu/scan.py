@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyc.poly.tree import Band, Member, Node
-from polyc.scheduler.programs.scan_panels import OTHER_AXES, scan_panels
+from polyc.scheduler.programs.scans import OTHER_AXES, scan_panels
 from polyc.scheduler.strategies.gpu.cost import cost_along
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import first_loops, is_flat, parts

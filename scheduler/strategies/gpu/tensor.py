@@ -12,7 +12,7 @@ from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import TF32, GpuTarget, mma_feature
 from polyc.poly.tree import Layout
-from polyc.scheduler.programs.tile_product import Kept, Part
+from polyc.scheduler.programs.tiles import Kept, Part
 from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent
 from polyc.scheduler.strategies.gpu.tiles import BlockTile, Tiling
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Layout
-from polyc.scheduler.programs.tile_product import Kept, Part, Place, TiledProduct
+from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
 from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 

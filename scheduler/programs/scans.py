@@ -23,9 +23,9 @@ OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
 
 
 def scan_panels(
-    s: Schedule, row: str, along: Sequence[str], rows: int = 32, panel: int = 32, others: Sequence[str] = ()
+    s: Schedule, row: str, along: Sequence[str] | str, rows: int = 32, panel: int = 32, others: Sequence[str] = ()
 ) -> Schedule:
-    """The schedule with a block of threads for each block of rows, and the scans of its rows in panels.
+    """Run scans along rows panel by panel through shared memory, a thread of a GPU a row.
 
     Arguments: `row`, the loop over rows; `along`, the serial loops inside it, one for each scan; `rows`, rows (threads)
     of a block; `panel`, elements of a row in a panel; `others`, the loops directly nested with `row`, outermost first,
@@ -36,7 +36,7 @@ def scan_panels(
     if len(others) > len(OTHER_AXES):
         raise ScheduleError(f"scan_panels takes {len(OTHER_AXES)} loops beside the rows at most, not {len(others)}")
     s, threads = _threads_apart(_blocks(s, row, rows, others), f"{row}.in")
-    for loop in along:
+    for loop in [along] if isinstance(along, str) else along:
         s = _in_panels(s, loop, panel)
     for loop, axis in ((f"{row}.out", "block.x"), *zip(others, OTHER_AXES), *((t, "thread.x") for t in threads)):
         s = s.bind(loop, axis)

@@ -1,4 +1,4 @@
-"""`tile_product`: tiles of a result kept near while its reduction runs, operands in panels.
+"""`tiled`: tiles of a result kept near while its reduction runs, operands in panels.
 
     for outer tiles ...                     (threads, or blocks and threads of a GPU, share them)
       C tile = init                         (statements that go over the result point by point)
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
+from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Band, Layout, LoopKind, Member, Space, loop_dim, walk
 from polyc.scheduler.schedule import Schedule
@@ -59,7 +60,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class TiledProduct:
-    """What `tile_product` does.
+    """What `tiled` does.
 
     Attributes:
         statements: in execution order; `iters` says which of its own iterators is which output of `update`.
@@ -80,7 +81,7 @@ class TiledProduct:
     kept: tuple[Kept, ...]
 
 
-def tile_product(s: Schedule, product: TiledProduct) -> Schedule:
+def tiled(s: Schedule, product: TiledProduct) -> Schedule:
     """The schedule with the product's nests as one, tile by tile.
 
     Before -> after: `i: j: (C = 0; k: C += A * B)` -> `j.out: i.out: (C tile = 0; k: C tile += A * B)`.
@@ -110,7 +111,7 @@ def tile_product(s: Schedule, product: TiledProduct) -> Schedule:
 
 
 def outer_loops(s: Schedule, product: TiledProduct) -> list[str]:
-    """The names of the loops outside of a tile, where `tile_product` has been."""
+    """The names of the loops outside of a tile, where `tiled` has been."""
     return [m.name for m in _around(s, product.update)[: len(product.outer)]]
 
 
@@ -150,7 +151,11 @@ def _loop(s: Schedule, stmt: str, iterator: str) -> Member:
     directions = (upwards, upwards.neg())
     around = _around(s, stmt)
     written_so = (m for d in directions for m in around if m.schedule[stmt].plain_is_equal(d))
-    return next(written_so, None) or next(m for m in around if any(m.schedule[stmt].is_equal(d) for d in directions))
+    equal = (m for m in around if any(m.schedule[stmt].is_equal(d) for d in directions))
+    found = next(written_so, None) or next(equal, None)
+    if found is None:
+        raise ScheduleError(f"no loop around {stmt} goes over '{iterator}' one by one: it is cut or skewed already")
+    return found
 
 
 def _value(stmt: Statement, iterator: str) -> isl.PwAff:
