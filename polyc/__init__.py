@@ -106,10 +106,10 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.poly.errors": "ArgumentError BoundsError BuildError IllegalSchedule ModelError PolycError ScheduleError "
     "ScopError",
     "polyc.poly.scop": "Scop",
-    "polyc.scheduler.programs": "programs",
     "polyc.scheduler.schedule": "Schedule",
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {"programs": "polyc.scheduler.programs"}  # public names that are modules themselves
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()} | _MODULES
 
 __all__ = [
     "AnnotationWarning",
@@ -208,7 +208,7 @@ def __getattr__(name: str) -> Any:
         hint = f": {KNOWN_TYPES}" if like_a_type(name) else ""
         raise AttributeError(f"module 'polyc' has no attribute '{name}'{hint}")
     module = import_module(_MODULE_OF[name])
-    found = globals()[name] = module if module.__name__.endswith(f".{name}") else getattr(module, name)
+    found = globals()[name] = module if name in _MODULES else getattr(module, name)
     return found
 
 
