@@ -1,4 +1,4 @@
-"""The canonical text of what a strategy makes of a Scop on a target, and its hashes."""
+"""What the automatic strategies make of a Scop on a target: canonical texts and their hashes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,24 @@ from polyc.poly.scop import Scop
 from polyc.poly.text import print_tree
 from polyc.scheduler.strategies.auto import automatic
 
+from .canonical import canonical_loops, canonical_tree
+
 TARGETS = ("x86-64-v3", "x86-64-v3/2", "x86-64-v4", "aarch64", "sm_80", "sm_90", "opencl")
 """Machines; `/2` is a CPU with two threads, on the others it is one."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """The tree and the loops as text; where there are none, the refusal in both."""
+    """The tree and the loops as text, up to names; where there are none, the refusal in both."""
 
     tree: str
     loops: str
     exact_tree: str
+
+    @property
+    def text(self) -> str:
+        """The tree, an empty line, the loops."""
+        return f"{self.tree}\n\n{self.loops}".rstrip("\n") + "\n"
 
     @property
     def hashes(self) -> tuple[str, str]:
@@ -53,4 +60,6 @@ def make(scop: Scop, target: str) -> Made:
     except PolycError as error:
         refusal = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         return Made(refusal, refusal, refusal)
-    return Made(print_tree(schedule.tree, schedule.scop), loops, json_io.dump_tree(schedule.tree))
+    tree = canonical_tree(schedule.tree)
+    loops = canonical_loops(loops, {*scop.args, *scop.results})
+    return Made(print_tree(tree, schedule.scop), loops, json_io.dump_tree(tree))

@@ -73,6 +73,19 @@ def _large(name: str, scop: Scop) -> Scop:
     return specialise(scop, known)
 
 
+def networks() -> list[Path]:
+    """The light models, and those trained ones that have been fetched (`python -m benchmarks` does)."""
+    from benchmarks import packaged
+    from benchmarks.models import LIGHT, light_model
+
+    found = []
+    for model in packaged.MODELS.values():
+        folder = packaged.DEFAULT_ROOT / model.requirement.split("==")[0]
+        if not model.bind and any(folder.rglob("*" + model.suffix)):
+            found.append(model.path())
+    return [*map(light_model, LIGHT), *found]
+
+
 def groups(path: Path, target: str) -> Iterator[Subject]:
     """The groups that a network becomes on `target`, each distinct one once."""
     platform, options = platform_of(target, 1), CompileOptions()
