@@ -2,24 +2,37 @@
 
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("__init__.py", "fetch.py", "ocr.py")
+PARTS = ("__init__.py", "fetch.py", "ocr.py", "pictures.py")
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in PARTS)
 LONG = ("demo.py",)  # compiles three networks
+DRAWN = ("convolution.py", "repair.py", "roofline.py", "time_tiles.py")  # with `--picture`
 
 
 @pytest.mark.parametrize("script", [pytest.param(s, marks=pytest.mark.long) if s in LONG else s for s in SCRIPTS])
-def test_example_runs(script: str) -> None:
+def test_example_runs(script: str, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    asked = ["--picture", str(picture)] if script in DRAWN else []
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / script)], capture_output=True, text=True, cwd=ROOT, timeout=300
+        [sys.executable, str(ROOT / "examples" / script), *asked], capture_output=True, text=True, cwd=ROOT, timeout=300
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip()
     assert "Traceback" not in done.stderr
+    if asked:
+        drawn = ET.parse(picture).getroot()
+        assert drawn.tag.endswith("}svg") and len(list(drawn)) > 5
+        assert (ROOT / "docs" / "pictures" / script).with_suffix(".svg").exists()
+
+
+def test_the_page_of_examples_names_each() -> None:
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert [s for s in SCRIPTS if f"`examples/{s}`" not in page] == []
 
 
 @pytest.mark.parametrize("block, said", [(1, "for j.in"), (2, "shift=1 makes it legal")])
