@@ -14,7 +14,7 @@ from benchmarks.plots import bars
 from examples.pictures import picture
 from polyc import Schedule, dims, empty, f32, grid, op
 from polyc.emit import targets
-from polyc.graph_driver.calibration import this_machine
+from polyc.graph_driver.bench.calibration import this_machine
 
 K, C, H, W, R, S = dims("K C H W R S")
 SIZES = {"K": 64, "C": 32, "H": 28, "W": 28, "R": 3, "S": 3}

