@@ -14,6 +14,9 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+from examples.matmul import matmul
+from polyc.emit.gpu import targets
+from polyc.emit.gpu.lower import passes as gpu_passes
 from polyc.emit.pipeline import passes as loop_passes
 from polyc.graph_driver.passes.manager import PASSES, PLACING, REWRITING
 from polyc.scheduler.strategies.auto import GPU_STRATEGIES, STRATEGIES
@@ -83,6 +86,7 @@ def lists() -> dict[tuple[str, str], dict[str, list[str]]]:
     return {
         ("scheduler", "strategies"): {"CPU": list(STRATEGIES), "GPU": list(GPU_STRATEGIES)},
         ("emit", "passes"): {"loops": [name for name, _ in loop_passes()]},
+        ("emit", "gpu"): {"launches": [name for name, _ in gpu_passes(matmul.scop(), targets.get("cuda"))]},
         ("graph_driver", "passes"): {
             "until nothing changes": [p.name for p in PASSES if p.phase == REWRITING],
             "then once": [p.name for p in PASSES if p.phase == PLACING],

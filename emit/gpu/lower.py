@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from polyc.emit.gpu.budget import check_budget
 from polyc.emit.gpu.passes.bank_conflicts import conflict_free_rows
 from polyc.emit.gpu.passes.barriers import place_barriers
@@ -32,6 +34,8 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Node
 
+Pass = Callable[[Function], Function]
+
 
 def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool = False) -> Function:
     """The kernels that run `scop` in the order of `tree`, and the host code that launches them.
@@ -47,7 +51,15 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool
     """
     fn = unique_names(proven_loops(scop, tree, symbol(name), gpu=True, checks=checks))
     verify(fn, "loop generation")
-    steps = (
+    for step, run in passes(scop, target):
+        fn = unique_names(run(fn))
+        verify(fn, step)
+    return fn
+
+
+def passes(scop: Scop, target: GpuTarget) -> tuple[tuple[str, Pass], ...]:
+    """Name and function of every pass, in order."""
+    return (
         ("mapping", lambda f: simplify(full_vector_loops(launches(contract(f), target)))),
         ("trees", lambda f: shuffled_sums(f, target)),
         ("private rows", lambda f: simplify(private_registers(f, scop))),
@@ -64,7 +76,3 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool
         ("banks", lambda f: conflict_free_rows(f, target)),
         ("registers", lambda f: narrow(check_registers(f))),
     )
-    for step, run in steps:
-        fn = unique_names(run(fn))
-        verify(fn, step)
-    return fn
