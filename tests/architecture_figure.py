@@ -103,11 +103,11 @@ def figure() -> str:
             drawn, y = _package(10 + k * (WIDTH + GAP), y, package, given, made)
             parts += drawn
         lowest = max(lowest, y)
-    width, height = 2 * WIDTH + GAP + 20, lowest + 4
+    width, height, body = 2 * WIDTH + GAP + 20, lowest + 4, "\n".join(parts)  # a line each: changes merge
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" width="{width}" role="img" '
         f'aria-label="The packages of polyc, their folders and passes" font-family="sans-serif" font-size="11">'
-        f'<path d="M0 0h{width}v{height:.0f}H0z" fill="#ffffff"/>\n{chr(10).join(parts)}\n</svg>\n'
+        f'<path d="M0 0h{width}v{height:.0f}H0z" fill="#ffffff"/>\n{body}\n</svg>\n'
     )
 
 
