@@ -15,7 +15,7 @@ from polyc.scheduler.strategies.auto import automatic
 from .canonical import canonical_loops, canonical_tree
 from .comparing import FAMILIES, compared
 from .frozen import TARGETS, make
-from .store import DATA, SLICE, difference, read, sliced, stem
+from .store import DATA, SLICE, difference, read, sliced
 from .subjects import library, polybench
 
 
