@@ -41,8 +41,8 @@ INK, FAINT, GROUND, PASS = "#222222", "#5d636d", "#f4f6f9", "#3b6fb6"
 
 
 def rooms(package: str) -> list[str]:
-    """The folders of a package that hold code: a room stands below all that it imports, directly or not; those of the
-    graph driver in the order of the flow."""
+    """The folders of a package that hold code: a room stands below all that it imports, directly or not, where these do
+    not import it; those of the graph driver in the order of the flow."""
     found = sorted(p.parent.name for p in (ROOT / package).glob("*/__init__.py"))
     if package == "graph_driver":
         return sorted(found, key=floors().index)
