@@ -30,10 +30,14 @@ MOST_BYTES = 1 << 40  # of a cache
 LIMITS: Mapping[str, tuple[int, int]] = {
     "vector_bits": (64, 2048), "vector_registers": (4, 256), "l1": (1 << 10, MOST_BYTES), "l2": (1 << 10, MOST_BYTES),
     "l3": (1 << 10, MOST_BYTES), "line": (16, 4096), "fma_units": (1, 64), "threads": (1, 4096),
+    "l1_ways": (3, 64), "page": (1 << 10, 1 << 30), "tlb_pages": (1, 1 << 20),
 }  # fmt: skip
 """The least and the most of each number."""
 
-POWERS = ("vector_bits", "line")
+USUAL = ("l1_ways", "page", "tlb_pages")
+"""Numbers that a file may leave out: those of most cores hold."""
+
+POWERS = ("vector_bits", "line", "page")
 """Numbers that are powers of two."""
 
 
@@ -104,7 +108,8 @@ def _shipped(name: str) -> Target:
 
 
 def from_toml(path: Path) -> Target:
-    """A target from a data file. It has all the fields of `Target` but the name, or `base` and those that differ.
+    """A target from a data file. It has all the fields of `Target` but the name (and `USUAL`), or `base` and those that
+    differ.
 
     Raises:
         BuildError: the file cannot be read, or a key is missing, unknown, of the wrong type or out of its range.
@@ -121,7 +126,7 @@ def from_toml(path: Path) -> Target:
             raise BuildError(f"{where}: {error}") from None
         base = {f.name: getattr(like, f.name) for f in fields(Target) if f.name != "name"}
     wanted = {f.name: f.type for f in fields(Target) if f.name != "name"}
-    wrong = sorted((set(data) - set(wanted)) | (set(wanted) - set(base) - set(data)))
+    wrong = sorted((set(data) - set(wanted)) | (set(wanted) - set(base) - set(data) - set(USUAL)))
     if wrong:
         raise BuildError(f"{where}: the key '{wrong[0]}' is missing or unknown")
     for key, value in data.items():

@@ -10,7 +10,10 @@ from typing import Literal
 class Target:
     """A CPU. Sizes in bytes, widths in bits; `fma_units` = vector FMAs started per cycle.
 
-    `triple`, `cpu` and `features` are LLVM's names (`features` as `+avx2,+fma,...`).
+    `triple`, `cpu` and `features` are LLVM's names (`features` as `+avx2,+fma,...`). `l1_ways`: lines that are a
+    multiple of a way apart and stay in L1 together; `page`: bytes of memory that one entry of the TLB stands for,
+    `tlb_pages`: entries of its first level. A target file may leave these three out: theirs are the values of most
+    cores (8 ways: Haswell to Skylake, Zen; 64 entries: all of these).
     """
 
     name: str
@@ -26,6 +29,14 @@ class Target:
     fma_units: int
     threads: int
     isa: str = "x86-64"
+    l1_ways: int = 8
+    page: int = 4096
+    tlb_pages: int = 64
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of a vector register."""
+        return self.vector_bits // 8
 
     def lanes(self, bits: int) -> int:
         """Vector lanes for elements of `bits` bits (at least 1)."""
@@ -35,6 +46,18 @@ class Target:
         """Whether vectors of elements of `bits` bits are loaded under masks in one instruction (AVX and later)."""
         return self.vector_bits >= 256 and bits in (32, 64)
 
+
+WIDEST_ACCESS = 16
+"""Bytes that one thread of a GPU loads or stores at most in one instruction."""
+
+REGISTER_BYTES = 4
+"""Bytes of a register of a GPU's thread."""
+
+MMA_ROWS, MMA_COLUMNS, MMA_DEPTH = 16, 8, 16
+"""Elements of one product of a warp (`mma.sync` m16n8k16; PTX ISA, warp-level matrix instructions)."""
+
+MMA_HALF = 8
+"""Rows of the result between the two that a thread of the warp has."""
 
 TF32 = "tf32"
 """The feature of a GPU target that allows products of f32 to round their operands to tf32."""

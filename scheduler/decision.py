@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+DIGITS = 3  # after the point, of figures that people read
+
+
+def rounded(figure: float) -> float:
+    """A figure with the digits that people read."""
+    return round(figure, DIGITS)
+
+
 Outcome = Literal["done", "declined", "refused", "impossible"]
 
 

@@ -11,10 +11,8 @@ from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 from polyc.scheduler.cost.model import Level, Work, at_level
-from polyc.scheduler.strategies.contractions.recognise import recognise, recognise_sweep
-from polyc.scheduler.strategies.contractions.strategy import MIN_EFFICIENCY
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
-from polyc.scheduler.strategies.vector_cost import (
+from polyc.scheduler.cost.panels import LEAST_EFFICIENCY
+from polyc.scheduler.cost.vector_loops import (
     GATHER,
     SCATTER,
     access_cost,
@@ -24,6 +22,8 @@ from polyc.scheduler.strategies.vector_cost import (
     operations,
     vector_cost,
 )
+from polyc.scheduler.strategies.contractions.recognise import recognise, recognise_sweep
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 
 
 def work_of(
@@ -79,7 +79,7 @@ def _statement(
     """Arithmetic and accesses of L1. `seen`: loads of statements before it, by the innermost loop."""
     c = recognise(s) or recognise_sweep(s) if tiles else None
     tile = None if c is None else plan_tile(scop, c, target)
-    if c is not None and tile is not None and tile.score >= MIN_EFFICIENCY:
+    if c is not None and tile is not None and tile.score >= LEAST_EFFICIENCY:
         wide = s.value.dtype.bytes / 4
         return Work(flops=2.0 * points * max(wide, 0.25) / tile.score) + _packing(scop, tile)
     around = [m for m in members if s.name in m.schedule]

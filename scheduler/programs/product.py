@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Load, Var
 from polyc.poly.tree import Filter, Layout, Node
+from polyc.scheduler.cost.gpu_tiles import PANEL_DEPTH
+from polyc.scheduler.cost.register_tile import HAND_COLUMNS, HAND_ROWS
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct, tiled
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.group import (
@@ -33,8 +35,6 @@ from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, TiledContract
 from polyc.scheduler.strategies.gpu.tiles import Tiling as BlockTiling
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
-DEPTH = 8  # iterations of the reduction in a panel of a GPU
-
 
 @dataclass(frozen=True)
 class _Asked:
@@ -54,7 +54,7 @@ class _Asked:
 
 
 def tile_product(
-    s: Schedule, update: str | None = None, rows: int = 4, columns: int = 16, *,
+    s: Schedule, update: str | None = None, rows: int = HAND_ROWS, columns: int = HAND_COLUMNS, *,
     row: str | None = None, column: str | None = None, lanes: int | None = None, block: int | None = None,
     depth: int | None = None, order: Sequence[str] = (), pack: Sequence[str] | str = (), parallel: str | None = None,
     thread: tuple[int, int] | None = None,
@@ -282,7 +282,7 @@ def _block(rows: int, columns: int, depth: int | None, thread: Sequence[int]) ->
         )
     if wide % LANES:
         raise ScheduleError(f"tile_product: a thread has a multiple of {LANES} columns, not {wide}")
-    return BlockTile(rows, columns, depth or DEPTH, high, wide)
+    return BlockTile(rows, columns, depth or PANEL_DEPTH, high, wide)
 
 
 def _of_blocks(s: Schedule, group: Group, loops: tuple[str | None, str], tile: BlockTile) -> TiledProduct:

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from polyc.poly.errors import ScheduleError
 from polyc.poly.tree import Band, GpuAxis, Promote
 from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.cost.gpu_rows import MOST, SECOND
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.storage import touches
 from polyc.scheduler.transformations.tree_edit import chain_of, locate
 
-SECOND = 16  # threads of the second stage of a reduction
 BLOCK_AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
 
 
@@ -51,7 +51,7 @@ def keep_rows(
 
 
 def rows_per_block(
-    s: Schedule, *rows: str, along: Sequence[str] | str = (), threads: int = 256, warps: bool = True
+    s: Schedule, *rows: str, along: Sequence[str] | str = (), threads: int = MOST, warps: bool = True
 ) -> Schedule:
     """Give each row to a block of threads of a GPU, which go along it together.
 

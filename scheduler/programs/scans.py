@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from polyc.poly.errors import ScheduleError
 from polyc.poly.tree import GpuAxis
 from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.cost.gpu_rows import SCAN_PANEL, SCAN_ROWS
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.storage import promoted_below, touches
 from polyc.scheduler.transformations.tree_edit import chain_of, locate
@@ -23,7 +24,12 @@ OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
 
 
 def scan_panels(
-    s: Schedule, row: str, along: Sequence[str] | str, rows: int = 32, panel: int = 32, others: Sequence[str] = ()
+    s: Schedule,
+    row: str,
+    along: Sequence[str] | str,
+    rows: int = SCAN_ROWS,
+    panel: int = SCAN_PANEL,
+    others: Sequence[str] = (),
 ) -> Schedule:
     """Run scans along rows panel by panel through shared memory, a thread of a GPU a row.
 

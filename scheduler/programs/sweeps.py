@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.tree import Band, Filter, Node, Sequence
+from polyc.scheduler.cost.cache_blocks import MOST_ROWS, MOST_SKEW, SWEEPS
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import chain_of, locate
 
-MOST_SKEW = 4
 
-
-def time_tiles(s: Schedule, outer: str, sweeps: int = 16, rows: int = 64, skew: int | None = None) -> Schedule:
+def time_tiles(
+    s: Schedule, outer: str, sweeps: int = SWEEPS, rows: int = MOST_ROWS, skew: int | None = None
+) -> Schedule:
     """Run the nests inside a loop over time in blocks of several sweeps.
 
     Arguments: `outer`, the loop over time; `sweeps`, iterations of it in a block; `rows`, iterations of the nests'

@@ -21,6 +21,8 @@ from math import lcm
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import LoopKind, Member
+from polyc.scheduler.cost.cache_blocks import FEW_SCORES
+from polyc.scheduler.cost.sharing import shared_loop
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part, TiledProduct
 from polyc.scheduler.strategies.contractions.chains import (
@@ -37,7 +39,6 @@ from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_til
 from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.joining import try_join
 from polyc.scheduler.strategies.planner import Chained, Planner, first_loops, parts
-from polyc.scheduler.strategies.sharing import shared_loop
 from polyc.scheduler.strategies.vectorising import vectorise
 
 
@@ -111,7 +112,7 @@ def block_rows(scop: Scop, chain: Chain, tiles: tuple[TilePlan, TilePlan], targe
         return None
     kept = {chain.scores, row_operand(chain.second).load.array}
     row_bytes = length * sum(scop.arrays[a].dtype.bytes for a in kept)
-    near = target.l2 // 8 // row_bytes
+    near = target.l2 // FEW_SCORES // row_bytes
     heights = [t.tile.rows for t in tiles]
     height = lcm(*heights) if lcm(*heights) <= near else max(heights)  # whole tiles of both if possible
     if height * row_bytes > target.l2 // 2:

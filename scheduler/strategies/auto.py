@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyc.poly.budgets import OverBudget, scaled
+from polyc.poly.budgets import AUTOMATIC, AUTOMATIC_GPU, OverBudget, scaled
 from polyc.poly.depth import nested
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
@@ -36,10 +36,6 @@ from polyc.scheduler.strategies.threading_loops import parallelise
 from polyc.scheduler.strategies.time_tiles import sweep
 from polyc.scheduler.strategies.transposing import transpose
 from polyc.scheduler.strategies.vectorising import vectorise
-
-OPERATIONS = 20_000_000
-"""isl operations for one Scop on a CPU before it falls back to program order (seconds, by how long the numbers get)."""
-GPU_OPERATIONS = 40_000_000
 
 
 def automatic(scop: Scop, target: Target | GpuTarget, threads: int = 1) -> Schedule:
@@ -81,7 +77,7 @@ def _planned(scop: Scop, target: Target | GpuTarget, threads: int, only: Collect
     """The plan after all strategies of the machine, or after some of them."""
     start = replace(Schedule.of(scop, gpu=isinstance(target, GpuTarget)), terse=True)
     plan: Any = GpuPlan(start, target) if isinstance(target, GpuTarget) else Planner(start, target, threads)
-    operations = scaled(GPU_OPERATIONS if isinstance(target, GpuTarget) else OPERATIONS)
+    operations = scaled(AUTOMATIC_GPU if isinstance(target, GpuTarget) else AUTOMATIC)
     strategies = GPU_STRATEGIES if isinstance(target, GpuTarget) else STRATEGIES
     try:
         with interruptible(), quota(operations), nested(scop.name):

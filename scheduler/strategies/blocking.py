@@ -11,20 +11,18 @@ from math import prod
 from polyc.poly.expr import loads
 from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.tree import Member
+from polyc.scheduler.cost.cache_blocks import BLOCKED_LOOPS, rows_of
+from polyc.scheduler.cost.vector_loops import access_cost, iterator, widest_bytes
 from polyc.scheduler.strategies.planner import Planner, is_flat
-from polyc.scheduler.strategies.vector_cost import access_cost, iterator, widest_bits
 from polyc.scheduler.transformations.storage import touches
 from polyc.scheduler.transformations.tree_edit import is_dynamic
-
-ROW_BYTES = 4096
-ROWS = 64
 
 
 def block(plan: Planner) -> None:
     """Tile bands of three or more loops with reuse whose arrays exceed half the L2 cache."""
     for loop in plan.top():
         members, body = plan.nest(loop)
-        if len(members) < 3 or not is_flat(body):
+        if len(members) < BLOCKED_LOOPS or not is_flat(body):
             continue
         if any(is_dynamic(plan.scop, m) for m in members):
             plan.decline(f"nest {loop}", "not tiled", "bounds depend on data")
@@ -33,7 +31,7 @@ def block(plan: Planner) -> None:
         elif _fits(plan, members[0]):
             plan.decline(f"nest {loop}", "not tiled", "its arrays fit the cache", cache_bytes=plan.target.l2 // 2)
         else:
-            _tile(plan, members[-3:])
+            _tile(plan, members[-BLOCKED_LOOPS:])
 
 
 def _has_reuse(plan: Planner, members: list[Member]) -> bool:
@@ -74,9 +72,9 @@ def _fits(plan: Planner, outer: Member) -> bool:
 
 
 def _tile(plan: Planner, members: list[Member]) -> None:
-    element = max(1, widest_bits(plan.scop, members[-1].schedule) // 8)
-    rows = max(4, min(ROWS, plan.target.l2 // 2 // ROW_BYTES))
-    sizes = [*([rows] * (len(members) - 1)), ROW_BYTES // element]
+    element, row_bytes = widest_bytes(plan.scop, members[-1].schedule), plan.target.page
+    rows = rows_of(row_bytes, plan.target)
+    sizes = [*([rows] * (len(members) - 1)), row_bytes // element]
     names = [m.name for m in members]
     last = plan.extent(members[-1])
     if last is not None and last <= sizes[-1]:
@@ -84,5 +82,5 @@ def _tile(plan: Planner, members: list[Member]) -> None:
     text = ", ".join(f"{n} by {s}" for n, s in zip(names, sizes))
     plan.attempt(
         f"nest {members[0].name}", f"tile {text}", lambda s: s.tile(names, sizes),
-        tiles=dict(zip(names, sizes)), row_bytes=ROW_BYTES, rows=rows, cache_bytes=plan.target.l2 // 2,
+        tiles=dict(zip(names, sizes)), row_bytes=row_bytes, rows=rows, cache_bytes=plan.target.l2 // 2,
     )  # fmt: skip

@@ -15,11 +15,10 @@ import islpy as isl
 from polyc.poly.expr import Var, walk
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member
+from polyc.scheduler.cost.cache_blocks import HANDED_ON, MOST_STATEMENTS
 from polyc.scheduler.questions.coincidence import Pair, narrowed, same_time
 from polyc.scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
 
-MAX_STATEMENTS = 32
-HANDED_ON = 2048  # bytes at a time: of fewer, loads wait for the stores that they come right after (measured)
 INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over
 
 
@@ -51,7 +50,7 @@ def try_join(plan: Plan, a: str, b: str) -> None:
     """Join two neighbouring nests, named by their first loops, as deep as that keeps them parallel."""
     (first, body_a), (second, body_b) = plan.nest(a), plan.nest(b)
     shared = narrowed(between(plan, first[0], second[0]), plan.around(a))
-    if not shared or len(first[0].schedule) + len(second[0].schedule) > MAX_STATEMENTS:
+    if not shared or len(first[0].schedule) + len(second[0].schedule) > MOST_STATEMENTS:
         return
     order = [m.name for m in first]
     first = _in_order_of(plan, first, second, shared)

@@ -10,10 +10,11 @@ from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
+from polyc.scheduler.cost.cache_blocks import SHARED
+from polyc.scheduler.cost.vector_loops import constant_extent
 from polyc.scheduler.decision import Decision, Outcome
 from polyc.scheduler.questions.coincidence import Carried, Pair, all_pairs, analyse
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.vector_cost import constant_extent
 from polyc.scheduler.transformations.tree_edit import Path, chain_of, locate, outer_members, paths
 
 
@@ -145,7 +146,7 @@ class Planner(Plan):
     """The plan of a schedule for a CPU."""
 
     def __init__(self, schedule: Schedule, target: Target, threads: int) -> None:
-        super().__init__(schedule, target.l2 // 4)
+        super().__init__(schedule, target.l2 // SHARED)
         self.target = target
         self.threads = threads
 

@@ -7,12 +7,12 @@ joined. Before loops get vector lanes, because a vector loop is joined with ever
 
 from __future__ import annotations
 
+from polyc.poly.dtypes import f32
 from polyc.poly.expr import loads
 from polyc.poly.tree import Sequence
+from polyc.scheduler.cost.vector_loops import SHORT_ROWS
 from polyc.scheduler.strategies.joining import between, common_depth
 from polyc.scheduler.strategies.planner import Plan, Planner, first_loops, is_flat, loops_of, parts
-
-SHORT = 4  # of rows that are this many vectors or fewer, one lane for each row is better
 
 
 def row_values(plan: Planner) -> None:
@@ -51,7 +51,7 @@ def _are_row_values(plan: Planner, before: str, values: str, later: list[str]) -
         return False
     if not _read(plan, values) & _made(plan, before):
         return False
-    if any(n is not None and n <= SHORT * plan.target.lanes(32) for n in _inner(plan, before, len(loops))):
+    if any(n is not None and n <= SHORT_ROWS * plan.target.lanes(f32.bits) for n in _inner(plan, before, len(loops))):
         return False
     made = _made(plan, values)
     for name in later:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from polyc.poly.budgets import WITNESS
 from polyc.poly.expr import Binary, loads
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop, Statement
@@ -14,8 +15,6 @@ from polyc.scheduler.questions.coincidence import narrowed, same_time
 from polyc.scheduler.strategies.planner import Plan
 
 Obstacle = Literal["carried", "dynamic", "order", "short", "lanes"]
-OPERATIONS = 200_000
-"""isl operations for one witness; without one the reason names the loop alone."""
 REDUCIBLE = ("+", "-", "*", "min", "max", "and", "or", "&", "|", "^")
 
 
@@ -47,7 +46,7 @@ def why_not(plan: Plan, m: Member, stmts: tuple[str, ...], obstacle: Obstacle) -
 def carried_by(plan: Plan, m: Member) -> Witness | None:
     """Two instances in different iterations of the loop that keep their order; None where isl takes too long."""
     try:
-        with quota(OPERATIONS):
+        with quota(WITNESS):
             inside = [p for p in plan.pairs() if p.source in m.schedule and p.sink in m.schedule and not p.reduction]
             for p in narrowed(inside, plan.around(m.name)):
                 apart = p.map.subtract(same_time(m, p.source, p.sink))

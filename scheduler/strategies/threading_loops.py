@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from polyc.poly.tree import Band, Member, Node, walk
+from polyc.scheduler.cost.sharing import CHUNK_VECTORS, WORTH
+from polyc.scheduler.cost.vector_loops import operations
 from polyc.scheduler.strategies.planner import Planner, first_loops
-from polyc.scheduler.strategies.vector_cost import operations
-
-WORTH = 20_000.0  # scalar operations below which a parallel loop costs more than it brings
-CHUNK_VECTORS = 64
 
 
 def parallelise(plan: Planner) -> None:

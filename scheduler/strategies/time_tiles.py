@@ -12,17 +12,13 @@ from math import prod
 from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.tree import Member, Sequence
+from polyc.scheduler.cost.cache_blocks import LEAST_SWEEPS, MOST_NESTS, MOST_SKEW, SWEEPS, rows_of
 from polyc.scheduler.cost.levels import Tile, place
-from polyc.scheduler.programs.sweeps import MOST_SKEW, time_tiles
+from polyc.scheduler.cost.vector_loops import iterator
+from polyc.scheduler.programs.sweeps import time_tiles
 from polyc.scheduler.strategies.planner import Planner, first_loops, parts
-from polyc.scheduler.strategies.vector_cost import iterator
 from polyc.scheduler.transformations.storage import touches
 from polyc.scheduler.transformations.tree_edit import is_dynamic
-
-SWEEPS = 16  # in a block: from there on what comes from far away is hidden behind the arithmetic (measured)
-FEWEST = 4  # sweeps that are worth it
-MOST_ROWS = 64
-MOST_NESTS = 4
 
 
 def sweep(plan: Planner) -> None:
@@ -34,7 +30,7 @@ def sweep(plan: Planner) -> None:
             continue
         sweeps = plan.extent(outer)
         row = _row_bytes(plan, body)
-        if sweeps is None or sweeps < FEWEST or row is None:
+        if sweeps is None or sweeps < LEAST_SWEEPS or row is None:
             continue
         total = sum(_bytes(plan, name) or 0 for name in _arrays(plan, outer))
         if total <= plan.target.l2:
@@ -92,7 +88,7 @@ def _row_bytes(plan: Planner, body: Sequence) -> dict[str, int] | None:
 def _tile(plan: Planner, outer: Member, body: Sequence, sweeps: int, written: Mapping[str, int]) -> None:
     heads = [first_loops(f.child)[0] for f in parts(body)]
     row = sum(written.values())
-    rows = max(FEWEST, min(MOST_ROWS, plan.target.l2 // 2 // max(row, 1)))
+    rows = rows_of(max(row, 1), plan.target)
     try:
         blocked = time_tiles(plan.schedule, outer.name, sweeps, rows)
     except ScheduleError:

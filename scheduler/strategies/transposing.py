@@ -23,16 +23,13 @@ from typing import Any
 from polyc.poly.expr import Load, loads
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member
+from polyc.scheduler.cost.cache_blocks import MOST_WORK, SHORTEST_TRANSPOSED, TRANSPOSED
+from polyc.scheduler.cost.vector_loops import GATHER, access_cost, iterator, lanes_for, operations
 from polyc.scheduler.strategies.contractions.recognise import stride
 from polyc.scheduler.strategies.planner import Planner, is_flat
-from polyc.scheduler.strategies.vector_cost import GATHER, access_cost, iterator, lanes_for, operations
 from polyc.scheduler.strategies.vectorising import uniform
 from polyc.scheduler.transformations.storage import users
 from polyc.scheduler.transformations.tree_edit import is_dynamic
-
-BLOCK = 64  # iterations of both loops: some cache lines of each row, on fewer pages than the TLB has entries (measured)
-SHORTEST = 4  # iterations of each loop, or there is nothing to shuffle
-MOST_WORK = 24.0  # scalar operations beside which gathers count for little; each element's are written out
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def _blocks(plan: Planner, members: list[Member]) -> Blocks | None:
     if any(s.reduction is not None or s.predicate is not None or s.dynamic for s in stmts):
         return None
     free = [m for m in members if plan.carried()[m.name].parallel and not is_dynamic(plan.scop, m)]
-    free = [m for m in free if (plan.extent(m) or BLOCK) >= SHORTEST]
+    free = [m for m in free if (plan.extent(m) or TRANSPOSED) >= SHORTEST_TRANSPOSED]
     if sum(operations(s.value) for s in stmts) > MOST_WORK:
         return None
     for across in reversed(free):
@@ -105,7 +102,7 @@ def _sized(plan: Planner, along: Member, across: Member, arrays: tuple[str, ...]
     target, scop = plan.target, plan.scop
     lanes = min(lanes_for(scop, across.schedule, plan.extent(across), target), target.vector_registers // 2)
     width = max(target.lanes(scop.arrays[a].dtype.bits) for a in arrays)
-    while width > 2 and width // 2 >= (plan.extent(along) or BLOCK):
+    while width > 2 and width // 2 >= (plan.extent(along) or TRANSPOSED):
         width //= 2
     rows = lanes * sum(-(-width * scop.arrays[a].dtype.bits // target.vector_bits) for a in arrays)
     return Blocks(along, across, arrays, width, lanes) if lanes > 1 and rows <= target.vector_registers else None
@@ -115,7 +112,7 @@ def _propose(plan: Planner, members: list[Member], blocks: Blocks) -> None:
     plan.attempt(
         f"nest {members[0].name}", f"{', '.join(blocks.arrays)} by blocks of {blocks.lanes} rows of {blocks.width} "
         f"({blocks.along.name}) in registers, read by columns ({blocks.across.name})",
-        lambda s: s.batch(*_steps(plan, members, blocks)), rows=blocks.lanes, width=blocks.width, block=BLOCK,
+        lambda s: s.batch(*_steps(plan, members, blocks)), rows=blocks.lanes, width=blocks.width, block=TRANSPOSED,
     )  # fmt: skip
 
 
@@ -128,8 +125,8 @@ def _steps(plan: Planner, members: list[Member], blocks: Blocks) -> Iterator[tup
     innermost: list[str] = []
     for m, size in ((blocks.along, blocks.width), (blocks.across, blocks.lanes)):
         name, extent = m.name, plan.extent(m)
-        if extent is None or extent > BLOCK and size < BLOCK:
-            yield "split", {"loop": name, "size": BLOCK}
+        if extent is None or extent > TRANSPOSED and size < TRANSPOSED:
+            yield "split", {"loop": name, "size": TRANSPOSED}
             outer.append(f"{name}.out")
             name += ".in"
         yield "split", {"loop": name, "size": size}

@@ -12,18 +12,24 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyc.poly.tree import Band, Filter, Member, Node, walk
+from polyc.scheduler.cost.ties import below
+from polyc.scheduler.cost.vector_loops import (
+    AROUND_GAIN,
+    DISTRIBUTION_GAIN,
+    EXPANSION_LIMIT,
+    GAIN,
+    SHORT,
+    iterator,
+    lanes_for,
+    vector_cost,
+    work,
+)
+from polyc.scheduler.decision import rounded
 from polyc.scheduler.strategies.contractions.several_vectors import several_vectors
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.strategies.serial import Obstacle, why_not
-from polyc.scheduler.strategies.vector_cost import iterator, lanes_for, vector_cost, work
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
-
-GAIN = 0.9  # a vector loop must cost less than this share of the serial one
-DISTRIBUTION_GAIN = 0.7
-AROUND_GAIN = 0.7
-SHORT = 256  # iterations of inner loops, together, that a vector loop may have around them
-EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ def _innermost(plan: Planner, members: list[Member]) -> None:
     choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
     last = members[-1].name
     if choice.loop is None:
-        plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=round(choice.serial, 3))
+        plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=rounded(choice.serial))
         return
     _sink_and_mark(plan, members, choice)
 
@@ -84,7 +90,7 @@ def _why_serial(plan: Planner, members: list[Member]) -> str:
         extent = plan.extent(m, stmts)
         lanes = lanes_for(plan.scop, stmts, extent, plan.target)
         cost, serial = (vector_cost(plan.scop, x, stmts, n, extent) for x, n in ((m, lanes), (members[-1], 1)))
-        least = f"{100 * (1 - GAIN):.0f} %"
+        least = f"{1 - GAIN:.0%}".replace("%", " %")
         reasons.append(f"{m.name} in {lanes} lanes would cost {cost:.2f} an iteration for {serial:.2f} now: less than "
                        f"{least} gained")  # fmt: skip
     return "; ".join(dict.fromkeys(reasons))
@@ -99,7 +105,7 @@ def _sink_and_mark(plan: Planner, members: list[Member], choice: Choice) -> None
         return
     plan.attempt(
         f"loop {name}", f"vector loop {name}, {lanes} lanes", lambda s: s.vectorize(name, lanes),
-        lanes=lanes, cost=round(choice.cost, 3), serial_cost=round(choice.serial, 3),
+        lanes=lanes, cost=rounded(choice.cost), serial_cost=rounded(choice.serial),
     )  # fmt: skip
 
 
@@ -114,7 +120,7 @@ def best_choice(plan: Planner, members: list[Member], stmts: tuple[str, ...], re
         extent = plan.extent(m, stmts)
         lanes = lanes_for(scop, stmts, extent, plan.target)
         cost = vector_cost(scop, m, stmts, lanes, extent)
-        if cost < best.cost - 1e-9:
+        if below(cost, best.cost):
             best = Choice(m.name, lanes, cost, serial)
     return best
 

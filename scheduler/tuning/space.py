@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
+from polyc.poly.budgets import AUTOMATIC
 from polyc.poly.errors import PolycError, ScheduleError
 from polyc.poly.quota import quota
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 from polyc.scheduler.cost.model import nominal, predict
+from polyc.scheduler.cost.register_tile import RegisterTile, efficiency
 from polyc.scheduler.cost.work import work_of
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.auto import OPERATIONS, STRATEGIES
+from polyc.scheduler.strategies.auto import STRATEGIES
 from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise
-from polyc.scheduler.strategies.contractions.register_tile import RegisterTile, efficiency
 from polyc.scheduler.strategies.contractions.strategy import contractions
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.planner import Planner
@@ -152,7 +153,7 @@ def schedule_at(scop: Scop, target: Target, threads: int, point: Point) -> Sched
             return planned
         return _with_tile(planned, point.get("tile", ""))
 
-    with quota(OPERATIONS):
+    with quota(AUTOMATIC):
         for plan.stage, strategy in STRATEGIES.items():
             if plan.stage == "contraction":
                 contractions(plan, choose)

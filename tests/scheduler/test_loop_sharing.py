@@ -9,9 +9,9 @@ from polyc import dims, empty, f32, grid, op
 from polyc.emit import targets
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.tree import Band, walk
+from polyc.scheduler.cost.sharing import balance, shared_loop
 from polyc.scheduler.strategies.auto import automatic, marked
 from polyc.scheduler.strategies.contractions.tiling import _even_block
-from polyc.scheduler.strategies.sharing import balance, shared_loop
 
 M, N, K = dims("M N K")
 LARGE = 1e9

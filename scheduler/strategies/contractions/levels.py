@@ -28,7 +28,7 @@ def tile_levels(scop: Scop, plan: TilePlan, target: Target, block: int | None) -
     if len(fixed) < len(sizes) or not all(isinstance(e, Const) for a in scop.arrays.values() for e in a.shape):
         return []
     inner = {i: fixed[i] for i in c.inner}
-    registers = plan.tile.rows * plan.tile.vectors * target.vector_bits // 8
+    registers = plan.tile.rows * plan.tile.vectors * target.vector_bytes
     tiles = [Tile(c.update.array, registers, "registers")]
     if plan.other.load.index:
         one = inner | ({plan.rows: plan.tile.rows} if plan.rows in plan.other.own and plan.rows else {})

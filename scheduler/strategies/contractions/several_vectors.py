@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from polyc.poly.expr import loads
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Band, Member, Node, loop_names, walk
+from polyc.scheduler.cost.panels import LEAST_STEPS, MOST_BATCH_ROWS
+from polyc.scheduler.cost.register_tile import MOST_VECTORS, SPARE_REGISTERS, efficiency
+from polyc.scheduler.cost.vector_loops import iterator
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise, stride, variables
-from polyc.scheduler.strategies.contractions.register_tile import MOST_VECTORS, SPARE_REGISTERS, efficiency
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
-from polyc.scheduler.strategies.vector_cost import iterator
 from polyc.scheduler.transformations.storage import users
 from polyc.scheduler.transformations.tree_edit import chain_of, locate
-
-LEAST_STEPS = 16  # of the reduction
-MOST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def _of_product(
         if m.name != loop.name and row in c.outputs and row not in moved and height and plan.carried()[m.name].parallel:
             candidates += [
                 Tile(stmt.array, whole, v, r, m.name)
-                for r in range(2, MOST_ROWS + 1)
+                for r in range(2, MOST_BATCH_ROWS + 1)
                 for v in range(1, MOST_VECTORS + 1)
                 if height % r == 0 and total % (v * lanes) == 0
                 and r * v + v + 1 <= plan.target.vector_registers - SPARE_REGISTERS

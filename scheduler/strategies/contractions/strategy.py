@@ -10,6 +10,8 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Filter, Sequence
 from polyc.scheduler.cost.levels import Placed
+from polyc.scheduler.cost.panels import LEAST_EFFICIENCY
+from polyc.scheduler.decision import rounded
 from polyc.scheduler.programs.tiles import TiledProduct, tiled
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.group import Group, examine_nests
@@ -19,9 +21,6 @@ from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_til
 from polyc.scheduler.strategies.contractions.tiling import Tiling, tiled_product
 from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named
-
-MIN_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
-
 
 Choose = Callable[[Scop, Contraction, Target], TilePlan | None]
 
@@ -66,11 +65,11 @@ def top_filters(plan: Plan) -> list[Filter]:
 def _propose(plan: Planner, group: Group, choose: Choose) -> None:
     update = group.contraction.update
     tile = choose(plan.scop, group.contraction, plan.target)
-    if tile is None or tile.score < MIN_EFFICIENCY:
+    if tile is None or tile.score < LEAST_EFFICIENCY:
         why = "no operand has a dimension for vector lanes" if tile is None else f"predicted {tile.score:.0%} of peak"
         plan.decline(
             f"contraction {update.name}", "no register tile", why,
-            peak_share=None if tile is None else round(tile.score, 3), needed=MIN_EFFICIENCY,
+            peak_share=None if tile is None else rounded(tile.score), needed=LEAST_EFFICIENCY,
         )  # fmt: skip
         return
     group = replace(group, contraction=tile.contraction)  # which operand moves what is part of the choice
@@ -91,7 +90,7 @@ def arranged(product: TiledProduct) -> Callable[[Schedule], Schedule]:
 def _figures(plan: TilePlan, levels: list[Placed]) -> dict[str, Any]:
     return {
         "rows": plan.tile.rows, "columns": plan.tile.columns, "row_loop": plan.rows, "column_loop": plan.columns,
-        "accumulators": plan.tile.rows * plan.tile.vectors, "peak_share": round(plan.score, 3), "packed": plan.pack,
+        "accumulators": plan.tile.rows * plan.tile.vectors, "peak_share": rounded(plan.score), "packed": plan.pack,
         "levels": [p.data() for p in levels],
     }  # fmt: skip
 

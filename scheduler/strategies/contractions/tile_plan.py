@@ -7,12 +7,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 
 from polyc.poly.expr import Const, Load, Var, loads
 from polyc.poly.rewriting.relayout import Layout
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
+from polyc.scheduler.cost.panels import (
+    APART_ROWS,
+    FAR,
+    FEW,
+    FEW_WHOLE,
+    LONG,
+    MOST_SUMS,
+    NEAR,
+    PACK_MIN_REUSE,
+    PACK_SCATTERED,
+    PAGE_STEPS,
+    STRIDED_PACK,
+    UNKNOWN_DEPTH,
+    over_pages,
+    rows_together,
+    scatter_share,
+    scattered,
+)
+from polyc.scheduler.cost.register_tile import RegisterTile, choose
+from polyc.scheduler.cost.ties import above
 from polyc.scheduler.strategies.contractions.recognise import (
     Contraction,
     Operand,
@@ -22,25 +42,6 @@ from polyc.scheduler.strategies.contractions.recognise import (
     stride,
     variables,
 )
-from polyc.scheduler.strategies.contractions.register_tile import RegisterTile, choose
-
-SCATTER_CYCLES_PER_ELEMENT = 2.0
-SCATTER_APART = 8.0  # the same where the lanes' lines do not stay in L1 together until they are full (measured)
-PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
-PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
-SCATTERED = 8  # lines between steps of the reduction
-STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
-PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
-APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
-PAGE_BYTES = 4096
-TLB_PAGES = 64  # entries of the first-level TLB of common cores: steps on no more pages may cost nothing (measured)
-FEW = 2  # vectors: of fewer filters, lanes along the image win in spite of its pages (measured; of more they lose),
-FEW_WHOLE = 3  # or up to so many where vectors along the image are loaded whole
-LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
-MOST_SUMS = 8
-L1_WAYS = 8  # of common cores: so many lines that are a multiple of a way apart stay in L1 together,
-FOR_OTHERS = 2  # of them for the panel and the results
-NEAR = 4  # elements at most this far apart are loaded whole and shuffled
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def plan_tile(
     lanes = target.lanes(c.update.value.dtype.bits)
     depth = 1
     for name in c.inner:
-        depth *= extent(c.update, name) or 64
+        depth *= extent(c.update, name) or UNKNOWN_DEPTH
     for panel, other in (c.operands, c.operands[::-1]):
         for columns in panel.own:
             for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
@@ -77,14 +78,14 @@ def plan_tile(
                     plan = _score(scop, found, owner, other, columns, rows, lanes, depth, target, constants, near)
                     if plan is None or (found is not c and not plan.pack):
                         continue
-                    if best is None or plan.score > best.score + 1e-9:
+                    if best is None or above(plan.score, best.score):
                         best = plan
     for lane in c.batch:
         for found in _lanes_of_both(c, lane):
             panel, other = found.operands
             for rows in other.own[::-1]:
                 plan = _score(scop, found, panel, other, lane, rows, lanes, depth, target, constants, near)
-                if plan is not None and (best is None or plan.score > best.score + 1e-9):
+                if plan is not None and (best is None or above(plan.score, best.score)):
                     best = plan
     return best if best is None else _several_sums(best, depth)
 
@@ -147,29 +148,26 @@ def _score(
             return None  # each element is read once: in the order of memory is best
         filters = prod(extent(c.update, o) or sys.maxsize for o in other.own)
         few = filters <= FEW_WHOLE * lanes if apart == 1 else filters < FEW * lanes
-        if not few or (extent(c.update, c.inner[0]) or TLB_PAGES + 1) > TLB_PAGES:
+        if not few or (extent(c.update, c.inner[0]) or target.tlb_pages + 1) > target.tlb_pages:
             score *= PAGE_STEPS
     if rows is not None and stride(other.load, rows, 1) != 1 and any(stride(other.load, o, 1) == 1 for o in other.own):
         score *= APART_ROWS
     cells = tile.rows * tile.columns
     fma_cycles = depth * tile.rows * tile.vectors / target.fma_units
     if stride(c.update.target, columns, tile.columns) != 1:
-        together = _together_in_l1(_bytes_apart(scop, c.update.target, columns), target)
-        each = SCATTER_CYCLES_PER_ELEMENT if tile.columns <= together else SCATTER_APART
-        score *= fma_cycles / (fma_cycles + each * cells)
+        step = _bytes_apart(scop, c.update.target, columns)
+        score *= scatter_share(fma_cycles, cells, tile.columns, step, target)
     return TilePlan(c, panel, other, columns, rows, tile, score, pack)
 
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
     """Whether the outermost reduction loop walks an operand, larger than L1, in steps of a page or more."""
-    stride = _bytes_apart(scop, load, c.inner[0])
-    return stride >= PAGE_BYTES and stride * (extent(c.update, c.inner[0]) or 1) > target.l1
+    return over_pages(_bytes_apart(scop, load, c.inner[0]), extent(c.update, c.inner[0]) or 1, target)
 
 
 def _scattered(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
     """Whether the steps of a reduction read lines far from each other, more than stay in L1 until the next rows."""
-    step = _bytes_apart(scop, load, c.inner[0])
-    return step >= SCATTERED * target.line and step * (extent(c.update, c.inner[0]) or 1) > target.l1
+    return scattered(_bytes_apart(scop, load, c.inner[0]), extent(c.update, c.inner[0]) or 1, target)
 
 
 def _bytes_apart(scop: Scop, load: Load, name: str) -> int:
@@ -177,7 +175,7 @@ def _bytes_apart(scop: Scop, load: Load, name: str) -> int:
     below, apart = load.dtype.bytes, 0
     for e, size in zip(reversed(load.index), reversed(scop.arrays[load.array].shape), strict=True):
         apart += abs(slope(e, name, 1) or 0) * below
-        below *= int(size.value) if isinstance(size, Const) else 1 << 20
+        below *= int(size.value) if isinstance(size, Const) else FAR
     return apart
 
 
@@ -188,15 +186,7 @@ def _rows_in_l1(scop: Scop, c: Contraction, load: Load, rows: str | None, target
         return None
     if not all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
         return None
-    apart = _bytes_apart(scop, load, rows)
-    together = _together_in_l1(apart, target) * (L1_WAYS - FOR_OTHERS) // L1_WAYS
-    return together if apart % target.line == 0 and apart else None
-
-
-def _together_in_l1(apart: int, target: Target) -> int:
-    """How many lines that are so many bytes apart from each other stay in L1 together."""
-    way = target.l1 // L1_WAYS
-    return L1_WAYS * (way // max(gcd(apart, way), target.line))
+    return rows_together(_bytes_apart(scop, load, rows), target)
 
 
 def constant_layouts(scop: Scop, constants: frozenset[str], target: Target) -> dict[str, Layout]:

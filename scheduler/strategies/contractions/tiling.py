@@ -16,19 +16,16 @@ from polyc.poly.expr import Const, Load, Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
+from polyc.scheduler.cost.panels import FAR_GAIN, ONCE_SHARE, ROWS_PACK_MIN_REUSE, ROWS_SHARE, UNROLL_INNER
+from polyc.scheduler.cost.register_tile import SPARE_REGISTERS
+from polyc.scheduler.cost.sharing import shared_loop
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
 from polyc.scheduler.strategies.contractions.recognise import (
     extent,
     slope,
 )
-from polyc.scheduler.strategies.contractions.register_tile import SPARE_REGISTERS
 from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension
-from polyc.scheduler.strategies.sharing import shared_loop
-
-ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value
-UNROLL_INNER = 9
-FAR_GAIN = 0.5  # share of the bytes from beyond L2 for which another order of the loops is worth it
 
 
 def array_bytes(scop: Scop, load: Load) -> int | None:
@@ -47,7 +44,7 @@ def tiled_product(scop: Scop, group: Group, plan: TilePlan, target: Target, thre
         outer[shared] = Part(*outer[shared].place, "parallel")
     batch = bool(group.contraction.batch)
     panels = next(k for k, p in enumerate(outer) if p.loop == plan.columns)
-    once = plan.pack and tiling.row_block(threads) is None and tiling.panel_bytes() <= target.l2 // 4
+    once = plan.pack and tiling.row_block(threads) is None and tiling.panel_bytes() <= target.l2 // ONCE_SHARE
     kept = tiling.register_tiles(outer[-1].place)
     if plan.pack and (batch or once):  # a panel at a time, which stays near while the rows pass by
         kept.append(tiling.packed_panel("local", at=outer[panels].place))
@@ -229,7 +226,7 @@ class Tiling:
             return False
         size = steps * (extent(c.update, plan.rows) or self.target.l2) * load.dtype.bytes
         apart = steps * self.target.line > self.target.l1 // 2
-        return plan.tile.rows > 1 and apart and not (c.batch and size > self.target.l2 // 8)
+        return plan.tile.rows > 1 and apart and not (c.batch and size > self.target.l2 // ROWS_SHARE)
 
     def packed_rows(self, space: Space, around: Place) -> Kept:
         """The other operand copied once, the rows of a tile side by side."""

@@ -20,6 +20,8 @@ from math import prod
 
 from polyc.poly.scop import Scop
 from polyc.poly.tree import GpuAxis, LoopKind, Member
+from polyc.scheduler.cost.gpu_tiles import ATTENTION_DEPTH, ATTENTION_RESERVED, ATTENTION_ROWS, LANES
+from polyc.scheduler.cost.gpu_tiles import ATTENTION_THREADS as ACROSS
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part
 from polyc.scheduler.strategies.contractions.chains import Chain, chain_parts, each_chain, operands, with_rows_joined
@@ -29,14 +31,10 @@ from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.gpu.attention_cost import moved
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.rows import SHUFFLES, spread
-from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, TiledContraction, Tiling
+from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
 from polyc.scheduler.strategies.planner import Chained, first_loops, is_flat
 from polyc.scheduler.transformations.storage import users
 
-ACROSS = 16  # threads of a row, and rows of threads
-ROWS = (64, 32, 16)  # of scores for one block; 16 without shuffles, as partial results take 16 elements of each row
-DEPTH = 16  # iterations of a reduction in a panel
-RESERVED = 20 * 1024  # bytes of shared memory for panels and what belongs to rows
 OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
 
 
@@ -73,7 +71,7 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
     chain = with_rows_joined(plan, chain)
     rank = len(chain.first.contraction.outputs) - 1
     over, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
-    done = chain.last == chain.middle + 1 and len(over) == rank <= 3
+    done = chain.last == chain.middle + 1 and len(over) == rank <= 1 + len(OTHER_AXES)
     done = done and len(chain.second.contraction.outputs) == rank + 1
     inner = [plan.nest(name) for name in first_loops(body)] if done else []
     if done and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
@@ -97,8 +95,8 @@ def _rows(plan: GpuPlan, chain: Chain) -> int | None:
     if length is None or count is None:
         return None
     width = length * sum(scop.arrays[a].dtype.bytes for a in _of_rows(plan, chain))
-    heights = ROWS if SHUFFLES in plan.target.features else (ACROSS,)
-    fitting = [r for r in heights if r * width + RESERVED <= plan.target.shared]
+    heights = ATTENTION_ROWS if SHUFFLES in plan.target.features else (ACROSS,)
+    fitting = [r for r in heights if r * width + ATTENTION_RESERVED <= plan.target.shared]
     heads = prod(extent(c.update, o) or 1 for o in c.outputs[:-2])
     enough = [r for r in fitting if heads * -(-count // r) >= plan.target.sms // 2]
     return enough[0] if enough else fitting[-1] if fitting else None
@@ -139,7 +137,7 @@ def _within(scop: Scop, group: Group, rows: int, near: frozenset[str]) -> _Withi
     c = group.contraction
     left, right = operands(group)
     columns = _columns(group)
-    tile = BlockTile(rows, columns, DEPTH, rows // ACROSS, columns // ACROSS)
+    tile = BlockTile(rows, columns, ATTENTION_DEPTH, rows // ACROSS, columns // ACROSS)
     tiling = _Within(scop, TiledContraction(group, left, right, c.outputs[-2], c.outputs[-1], c.inner[0], tile))
     tiling.near = near
     return tiling

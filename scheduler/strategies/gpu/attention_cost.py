@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from polyc.scheduler.cost.gpu_tiles import UNKNOWN
 from polyc.scheduler.strategies.contractions.chains import Chain, operands, row_operand
 from polyc.scheduler.strategies.contractions.group import Group
 from polyc.scheduler.strategies.contractions.recognise import extent
 from polyc.scheduler.strategies.gpu.contraction import choose
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
-from polyc.scheduler.strategies.gpu.tiles import UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -23,25 +23,20 @@ from typing import Any
 from polyc.poly.expr import Var
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
+from polyc.scheduler.cost.gpu_tiles import BLOCK_TILES, CHANNEL_THREADS, PIXEL_THREADS, SMALLEST, UNKNOWN, registers
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import Contraction, extent
 from polyc.scheduler.strategies.contractions.strategy import arranged, top_filters
 from polyc.scheduler.strategies.gpu.convolution import (
-    PIXEL_THREADS,
-    ROW_THREADS,
     Convolution,
     ConvolutionTiling,
     convolution,
 )
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.tensor import TensorTiling, tensor_tile
-from polyc.scheduler.strategies.gpu.tiles import UNKNOWN, BlockTile, TiledContraction, Tiling
+from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
 
-OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate
-SMALLEST = 8  # iterations below which a dimension is not worth a tile
-
-
-TILES = (BlockTile(128, 128, 8, 8, 8), BlockTile(64, 64, 16, 4, 4), BlockTile(32, 32, 16, 2, 4))
+TILES = tuple(BlockTile(*sizes) for sizes in BLOCK_TILES)
 
 
 def gpu_contractions(plan: GpuPlan) -> None:
@@ -88,7 +83,7 @@ def _convolved(c: Convolution) -> str:
     return (
         f"contraction {update.name}: convolution in blocks of {t.rows} ({c.channels}) x {high} x {wide} ({c.height}, "
         f"{c.width}) x {t.depth} ({c.depth}), "
-        f"{PIXEL_THREADS * ROW_THREADS} threads with {t.channels} x {t.high} x {t.wide}"
+        f"{PIXEL_THREADS * CHANNEL_THREADS} threads with {t.channels} x {t.high} x {t.wide}"
     )
 
 
@@ -134,7 +129,7 @@ def _registers(scop: Scop, group: Group, tile: BlockTile) -> int:
     kept = {update.array, *(s.array for s in group.after if scop.arrays[s.array].kind == "local")}
     tiles = sum(tile.thread_rows * tile.thread_columns * scop.arrays[a].dtype.bytes for a in kept)
     panels = (tile.thread_rows + tile.thread_columns) * scop.arrays[update.array].dtype.bytes
-    return OWN_REGISTERS + (tiles + panels) // 4
+    return registers(tiles + panels)
 
 
 def _panel_bytes(c: Contraction, tile: BlockTile, depth: str) -> int:

@@ -10,26 +10,21 @@ pixels lie a multiple of the threads apart. After Chetlur et al., "cuDNN: Effici
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.target import GpuTarget
+from polyc.poly.target import REGISTER_BYTES, GpuTarget
 from polyc.poly.tree import GpuAxis, Layout, LoopKind
+from polyc.scheduler.cost.gpu_tiles import CHANNEL_THREADS, CONVOLUTION_PANELS, LEAST_USED, pixel_tiles, tile_worth
+from polyc.scheduler.cost.ties import above
 from polyc.scheduler.programs.tiles import Part
 from polyc.scheduler.strategies.contractions.group import Group
 from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
 from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
 
-PIXEL_THREADS = 16
-ROW_THREADS = 8
-PARTS = (1, 2, 4, 7, 8)  # pixels of a thread along one dimension
 AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
-FILLING = 0.8  # how much it counts that there are blocks for all multiprocessors
-LEAST_USED = 0.3  # share of a tile's work that is not thrown away
-PANEL_BYTES = 24 * 1024  # of both panels: two of each fit in what every target has
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class PixelTile:
     @property
     def rows(self) -> int:
         """Output channels of a block."""
-        return ROW_THREADS * self.channels
+        return CHANNEL_THREADS * self.channels
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def convolution(scop: Scop, group: Group, target: GpuTarget) -> Convolution | No
     (channels,) = weights.own
     sizes = {o: extent(c.update, o) for o in (*c.outputs, *c.inner)}
     plain = [n for n in c.inner if any(e == Var(n) for e in image.load.index)]
-    if None in sizes.values() or len(plain) != 1 or scop.arrays[c.update.array].dtype.bytes != 4:
+    if None in sizes.values() or len(plain) != 1 or scop.arrays[c.update.array].dtype.bytes != REGISTER_BYTES:
         return None
     known = {k: v for k, v in sizes.items() if v is not None}
     tile = _best(c, image, weights, channels, plain[0], known, target)
@@ -102,8 +97,8 @@ def _best(c: Contraction, image: Operand, weights: Operand, channels: str, depth
     """The tile with the most work for each element fetched from shared memory, of those that fill the GPU."""
     many = prod(sizes[o] for o in c.outputs if o not in (channels, *c.outputs[-2:]))
     best: tuple[float, PixelTile] | None = None
-    for tile in _tiles(sizes[depth]):
-        if _bytes(c, image, weights, tile, sizes, channels, depth) > PANEL_BYTES:
+    for tile in (PixelTile(*numbers) for numbers in pixel_tiles(sizes[depth])):
+        if _bytes(c, image, weights, tile, sizes, channels, depth) > CONVOLUTION_PANELS:
             continue
         used, blocks = 1.0, many
         for n, t in zip((*(sizes[o] for o in c.outputs[-2:]), sizes[channels]), (*tile.size, tile.rows)):
@@ -111,23 +106,10 @@ def _best(c: Contraction, image: Operand, weights: Operand, channels: str, depth
             blocks *= -(-n // t)
         if used < LEAST_USED:
             continue
-        pixels = tile.wide * tile.high
-        reuse = pixels * tile.channels / (pixels * tile.channels + 2.0 * pixels + tile.channels)
-        filled = min(1.0, blocks / target.sms) if target.sms else 1.0
-        score = used * reuse * filled**FILLING * (1.0 if tile.across > PIXEL_THREADS // 2 else 0.97)
-        if best is None or score > best[0] + 1e-9:
+        score = tile_worth(used, tile.wide * tile.high, tile.channels, tile.across, blocks, target.sms)
+        if best is None or above(score, best[0]):
             best = score, tile
     return best[1] if best is not None else None
-
-
-def _tiles(depth: int) -> Iterator[PixelTile]:
-    for across in (PIXEL_THREADS, PIXEL_THREADS // 2):
-        for wide in PARTS:
-            for high in PARTS:
-                if 4 <= wide * high <= 8:
-                    for channels in (8, 4):
-                        for deep in (8, 4, 2):
-                            yield PixelTile(across, wide, PIXEL_THREADS // across, high, channels, min(deep, depth))
 
 
 def _bytes(c: Contraction, image: Operand, weights: Operand, tile: PixelTile, sizes: dict[str, int], channels: str,

@@ -13,19 +13,17 @@ import islpy as isl
 
 from polyc.poly.expr import loads
 from polyc.poly.tree import GpuAxis, Member
+from polyc.scheduler.cost.gpu_accesses import cost_along
+from polyc.scheduler.cost.gpu_rows import MOST, TILE_THREADS, TRANSPOSED_ROWS
+from polyc.scheduler.cost.vector_loops import access_cost, iterator
 from polyc.scheduler.strategies.contractions.recognise import variables
-from polyc.scheduler.strategies.gpu.cost import cost_along
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.reduction import bind_reduction
 from polyc.scheduler.strategies.gpu.rows import bind_rows
 from polyc.scheduler.strategies.gpu.scan import bind_scan
 from polyc.scheduler.strategies.planner import first_loops, is_flat
-from polyc.scheduler.strategies.vector_cost import access_cost, iterator
 from polyc.scheduler.transformations.tree_edit import is_dynamic, is_endless
 
-ROW_THREADS = 256  # threads of a block along one loop
-TILE_THREADS = (32, 8)  # along two
-TRANSPOSED_ROWS = 16  # along y where neighbouring elements lie along y: 64 bytes of an array of f32
 Step = tuple[str, dict[str, Any]]
 
 
@@ -151,9 +149,9 @@ def _threads(plan: GpuPlan, x: Member, others: Sequence[Member]) -> list[int]:
     """Threads along x and the other loops."""
     extent = plan.extent(x)
     if not others:
-        return [ROW_THREADS if extent is None else min(ROW_THREADS, _power_above(extent))]
+        return [MOST if extent is None else min(MOST, _power_above(extent))]
     along = TILE_THREADS[0] if extent is None else min(TILE_THREADS[0], _power_above(extent))
-    across = TRANSPOSED_ROWS if transposed_reads(plan, x, others[0]) else ROW_THREADS // along
+    across = TRANSPOSED_ROWS if transposed_reads(plan, x, others[0]) else MOST // along
     second = plan.extent(others[0])
     if second is not None:
         across = min(across, _power_above(second))
@@ -166,7 +164,7 @@ def _power_above(n: int) -> int:
 
 def contiguous(plan: GpuPlan, free: Iterable[Member]) -> Member:
     """The loop along which accesses are cheapest for neighbouring threads; the innermost of equals."""
-    return min(reversed(list(free)), key=lambda m: cost_along(plan, m, m.schedule))
+    return min(reversed(list(free)), key=lambda m: cost_along(plan.scop, plan.target.warp, m, m.schedule))
 
 
 def _said(steps: Sequence[Step]) -> str:

@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from polyc.poly.budgets import ATTEMPT, ATTEMPTS_SECONDS
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Member
+from polyc.scheduler.cost.cache_blocks import NEAR_BYTES
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Plan
-
-ATTEMPT = 4_000_000  # isl operations for one step: half a second
-SECONDS = 60  # of processor time for one plan
-NEAR_BYTES = 16 * 1024  # what the statements of one block may hand on to each other in caches
 
 
 class GpuPlan(Plan):
@@ -39,8 +37,8 @@ class GpuPlan(Plan):
 
         A plan that has taken too long takes no more steps: operations measure isl's time badly where numbers get long.
         """
-        if time.thread_time() - self.began > SECONDS:
-            self.decline(subject, f"{what}: not tried", f"planning has taken {SECONDS} seconds", **figures)
+        if time.thread_time() - self.began > ATTEMPTS_SECONDS:
+            self.decline(subject, f"{what}: not tried", f"planning has taken {ATTEMPTS_SECONDS} seconds", **figures)
             return False
         try:
             with quota(ATTEMPT):

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from math import prod
 
 from polyc.poly.tree import Member, Node
+from polyc.scheduler.cost.gpu_rows import FEWEST_REDUCED, MOST, STRETCH
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
-from polyc.scheduler.strategies.gpu.rows import MOST, bind_nested, spread
+from polyc.scheduler.strategies.gpu.rows import bind_nested, spread
 from polyc.scheduler.strategies.planner import is_flat
 from polyc.scheduler.transformations.tree_edit import is_dynamic
-
-STRETCH = 4096  # iterations for one block: 16 a thread
-FEWEST = 512  # iterations below which one thread does as well
 
 
 def bind_reduction(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool:
@@ -29,7 +27,7 @@ def bind_reduction(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool
     if not all(carried[m.name].vector for m in members):
         return False
     extents = [plan.extent(m) for m in members]
-    if None not in extents and prod(e or 1 for e in extents) < FEWEST:
+    if None not in extents and prod(e or 1 for e in extents) < FEWEST_REDUCED:
         return False
     before = plan.schedule
     if len(members) == 1 and extents[0] is not None and extents[0] <= STRETCH:

@@ -19,14 +19,12 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.tree import Band, Member, Node, Promote
 from polyc.poly.tree import Sequence as InOrder
+from polyc.scheduler.cost.gpu_rows import LARGEST, RESERVED
 from polyc.scheduler.programs.rows import keep_rows
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import is_flat
 from polyc.scheduler.transformations.storage import check_affine, promoted_below, spread, touches
 from polyc.scheduler.transformations.tree_edit import Path, outer_members, paths
-
-RESERVED = 4096  # bytes of shared memory for the partial results of reductions
-LARGEST = 4096  # elements of a row whose length comes with the call: 16 for each of 256 threads
 
 
 @dataclass(frozen=True)

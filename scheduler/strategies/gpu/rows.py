@@ -10,21 +10,19 @@ by each of 16 threads, then those 16 one after another (`rfactor` twice).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import islpy as isl
 
 from polyc.poly.forms.affine import constant_of
 from polyc.poly.tree import Member, Node
-from polyc.scheduler.programs.rows import BLOCK_AXES, SECOND, dealt, reduced
-from polyc.scheduler.strategies.gpu.cost import cost_along
+from polyc.scheduler.cost.gpu_accesses import cost_along
+from polyc.scheduler.cost.gpu_rows import EACH, FEWEST, MOST, SECOND
+from polyc.scheduler.programs.rows import BLOCK_AXES, dealt, reduced
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import first_loops, is_flat
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
-MOST = 256  # threads of a block
-EACH = 16  # elements of a row for each thread, where that takes more threads
-FEWEST = 32  # iterations of an inner loop below which a thread for each row does as well
 SHUFFLES = "shuffle"  # the feature of a target
 
 
@@ -62,15 +60,21 @@ def _suits(plan: GpuPlan, members: Sequence[Member], inner: Sequence[tuple[list[
         carried = plan.carried()[m.name]
         if not (carried.parallel or (carried.vector and plan.scop.reassociate)):
             return False
-        along += cost_along(plan, m, m.schedule)
-        across += min((cost_along(plan, x, m.schedule) for x in members if plan.extent(x) != 1), default=0.0)
+        along += cost_along(plan.scop, plan.target.warp, m, m.schedule)
+        across += least_along(plan, members, m.schedule)
     extents = [plan.extent(_cut_loop(plan, chain)) for chain, _ in inner]
     return along < across and all(n is None or n >= FEWEST for n in extents)
 
 
+def least_along(plan: GpuPlan, loops: Sequence[Member], stmts: Iterable[str]) -> float:
+    """What accesses cost along the cheapest of these loops; 0 where all have one iteration."""
+    moving = (m for m in loops if plan.extent(m) != 1)
+    return min((cost_along(plan.scop, plan.target.warp, m, stmts) for m in moving), default=0.0)
+
+
 def _cut_loop(plan: GpuPlan, chain: Sequence[Member]) -> Member:
     """The loop of an inner nest that is spread over the threads."""
-    return min(reversed(chain), key=lambda m: cost_along(plan, m, m.schedule))
+    return min(reversed(chain), key=lambda m: cost_along(plan.scop, plan.target.warp, m, m.schedule))
 
 
 def _threads(plan: GpuPlan, inner: Sequence[tuple[list[Member], Node]]) -> int:

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyc.poly.tree import Band, Member, Node
+from polyc.scheduler.cost.gpu_accesses import cost_along
+from polyc.scheduler.cost.gpu_rows import FEWEST_SCANNED, SCAN_PANEL, SCAN_ROWS
 from polyc.scheduler.programs.scans import OTHER_AXES, scan_panels
-from polyc.scheduler.strategies.gpu.cost import cost_along
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import first_loops, is_flat, parts
 from polyc.scheduler.transformations.tree_edit import is_dynamic
-
-ROWS = 32  # of a block, one a thread
-PANEL = 32  # elements of a row
-FEWEST = 64  # elements of a row below which panels do not pay
 
 
 def bind_scan(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool:
@@ -30,8 +27,8 @@ def bind_scan(plan: GpuPlan, members: Sequence[Member], body: Node) -> bool:
     others = [m.name for m in members if m is not row]
     along = [n for scan in scans for n in first_loops(scan)]
     return plan.attempt(
-        f"nest {members[0].name}", f"scans of {ROWS} rows in panels of {PANEL} elements, a thread a row",
-        lambda s: s.in_one_check(lambda one: scan_panels(one, row.name, along, ROWS, PANEL, others)),
+        f"nest {members[0].name}", f"scans of {SCAN_ROWS} rows in panels of {SCAN_PANEL} elements, a thread a row",
+        lambda s: s.in_one_check(lambda one: scan_panels(one, row.name, along, SCAN_ROWS, SCAN_PANEL, others)),
     )  # fmt: skip
 
 
@@ -42,8 +39,9 @@ def _suits(plan: GpuPlan, members: Sequence[Member], node: Node) -> bool:
     along = node.members[0]
     carried, extent = plan.carried()[along.name], plan.extent(along)
     serial = not carried.parallel and not carried.vector and not is_dynamic(plan.scop, along)
-    if not serial or (extent is not None and extent < FEWEST):
+    if not serial or (extent is not None and extent < FEWEST_SCANNED):
         return False
-    return cost_along(plan, along, along.schedule) < min(
-        (cost_along(plan, m, along.schedule) for m in members if plan.extent(m) != 1), default=0.0
+    return cost_along(plan.scop, plan.target.warp, along, along.schedule) < min(
+        (cost_along(plan.scop, plan.target.warp, m, along.schedule) for m in members if plan.extent(m) != 1),
+        default=0.0,
     )

@@ -6,11 +6,9 @@ from math import prod
 
 from polyc.poly.scop import Array
 from polyc.poly.tree import Band, Space, walk
+from polyc.scheduler.cost.gpu_rows import BLOCK_SHARE, THREAD_BYTES
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.transformations.storage import Place, covering_places, footprint, promoted_below, users
-
-THREAD_BYTES = 256  # of one array, in the registers of a thread
-BLOCK_SHARE = 4  # of one array: this part of a block's shared memory
 
 
 def keep_near(plan: GpuPlan) -> None:

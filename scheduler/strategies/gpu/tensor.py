@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.target import TF32, GpuTarget, mma_feature
+from polyc.poly.target import MMA_COLUMNS, MMA_DEPTH, MMA_HALF, MMA_ROWS, TF32, GpuTarget, mma_feature
 from polyc.poly.tree import Layout
+from polyc.scheduler.cost.gpu_tiles import DEEP, SHALLOW, TENSOR_COLUMNS, TENSOR_THREAD, WARP_ROWS, WARPS
 from polyc.scheduler.programs.tiles import Kept, Part
 from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent
 from polyc.scheduler.strategies.gpu.tiles import BlockTile, Tiling
 
 SHAPE = "mma.m16n8k16"  # the feature of a target
-WARP_ROWS, WARPS = 32, 4
-DEEP, SHALLOW = 32, 16  # elements of the reduction in a panel: two products, or one (f32, or no multiple of two)
 
 
 def tensor_tile(scop: Scop, c: Contraction, rows: str, columns: str, depth: str, target: GpuTarget) -> BlockTile | None:
@@ -37,7 +36,7 @@ def tensor_tile(scop: Scop, c: Contraction, rows: str, columns: str, depth: str,
             return None
     n = extent(c.update, depth)
     deep = DEEP if not single and n is not None and n % DEEP == 0 else SHALLOW
-    return BlockTile(WARP_ROWS * WARPS, 64, deep, 16, 4, tensor=True)
+    return BlockTile(WARP_ROWS * WARPS, TENSOR_COLUMNS, deep, *TENSOR_THREAD, tensor=True)
 
 
 class TensorTiling(Tiling):
@@ -49,9 +48,9 @@ class TensorTiling(Tiling):
     def cuts(self) -> dict[str, tuple[int, ...]]:
         deep = self.tile.depth
         return {
-            self.chosen.rows: (WARP_ROWS * WARPS, WARP_ROWS, 16, 8),
-            self.chosen.columns: (self.tile.columns, 8, 2),
-            self.chosen.depth: (deep, 16) if deep > 16 else (deep,),
+            self.chosen.rows: (WARP_ROWS * WARPS, WARP_ROWS, MMA_ROWS, MMA_HALF),
+            self.chosen.columns: (self.tile.columns, MMA_COLUMNS, 2),
+            self.chosen.depth: (deep, MMA_DEPTH) if deep > MMA_DEPTH else (deep,),
         }
 
     def threads(self) -> list[Part]:
@@ -65,7 +64,7 @@ class TensorTiling(Tiling):
     def inner(self) -> list[Part]:
         """Panels; in each products, of 16 elements of the reduction."""
         depth = self.chosen.depth
-        step, last = ([Part(depth, 1)], 2) if self.tile.depth > 16 else ([], 1)
+        step, last = ([Part(depth, 1)], 2) if self.tile.depth > MMA_DEPTH else ([], 1)
         return [Part(depth), *step, *self.points(), Part(depth, last)]
 
     def panels(self) -> list[Kept]:
@@ -82,4 +81,4 @@ class TensorTiling(Tiling):
     def tile_layout(self, stmt: Statement) -> Layout:
         r, c = (self.dimension(stmt, o) for o in (self.chosen.rows, self.chosen.columns))
         rest = [(k, 1, 0) for k in range(len(stmt.index)) if k not in (r, c)]
-        return (*rest, (r, 16, 0), (c, 8, 0), (r, 8, 2), (c, 1, 2))
+        return (*rest, (r, MMA_ROWS, 0), (c, MMA_COLUMNS, 0), (r, MMA_HALF, 2), (c, 1, 2))

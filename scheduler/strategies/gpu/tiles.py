@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from polyc.poly.expr import Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Layout
+from polyc.scheduler.cost.gpu_tiles import LANES, UNKNOWN
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
 from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
 from polyc.scheduler.strategies.contractions.recognise import Operand, extent
-
-LANES = 4  # neighbouring columns of a thread: one 16-byte access
-UNKNOWN = 1 << 10  # what a symbolic size is taken for
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,28 @@ LATENCY = 2.0
 HORIZONTAL = 5.0  # combining the lanes of a reduction
 PAIRS = ("dot_pairs", "widen_pairs", "dot_bf16", "pack_bf16")  # about one instruction each
 CALL = 12.0  # scalar operations of an elementary function
+SIMPLE = 0.5  # scalar operations of one of arithmetic
+LOOP = 0.25  # scalar operations of an iteration's own: counting and jumping
 UNKNOWN_EXTENT = 64
+GAIN = 0.9  # a vector loop must cost less than this share of the serial one
+DISTRIBUTION_GAIN = 0.7  # and what is cut into several nests for it
+AROUND_GAIN = 0.7  # and one with loops inside it
+SHORT = 256  # iterations of inner loops, together, that a vector loop may have around them
+EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
+SHORT_ROWS = 4  # of rows that are this many vectors or fewer, one lane for each row is better
+BYTE = 8  # bits
 
 
 def widest_bits(scop: Scop, stmts: Iterable[str]) -> int:
     """Bits of the widest element type that the statements compute with (at least 8)."""
     widths = _widths(scop)
-    floats = max([8, *(widths[name][0] for name in stmts)])
-    return floats if floats > 8 else max([8, *(widths[name][1] for name in stmts)])
+    floats = max([BYTE, *(widths[name][0] for name in stmts)])
+    return floats if floats > BYTE else max([BYTE, *(widths[name][1] for name in stmts)])
+
+
+def widest_bytes(scop: Scop, stmts: Iterable[str]) -> int:
+    """The same in bytes."""
+    return widest_bits(scop, stmts) // BYTE
 
 
 @per_scop
@@ -42,7 +56,7 @@ def _widths(scop: Scop) -> dict[str, tuple[int, int]]:
     for s in scop.statements.values():
         types = [e.dtype for e in (s.value, s.target, *loads(s.value))]
         floats, others = ([t.bits for t in types if t.is_float is kind] for kind in (True, False))
-        found[s.name] = max(floats, default=8), max(others, default=8)
+        found[s.name] = max(floats, default=BYTE), max(others, default=BYTE)
     return found
 
 
@@ -85,7 +99,7 @@ def operations(expr: Expr) -> float:
     if isinstance(expr, (Load, Const, Var)):
         return 0.0
     simple = isinstance(expr, (Binary, Unary, Select)) or (isinstance(expr, Call) and expr.fn in PAIRS)
-    own = 0.5 if simple else CALL if isinstance(expr, Call) else 0.0
+    own = SIMPLE if simple else CALL if isinstance(expr, Call) else 0.0
     return own + sum(operations(c) for c in expr.children())
 
 
@@ -127,7 +141,7 @@ def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, ex
         s = scop.statements[name]
         own, seen = _asked((s.value, *s.index, *(() if s.predicate is None else (s.predicate,))))
         it = iterator(s, member.schedule[name])
-        total += 0.25 / lanes + own / lanes
+        total += LOOP / lanes + own / lanes
         if it is None:
             total += len(seen) * GATHER + SCATTER
             continue

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from polyc.poly.target import Target
+from polyc.scheduler.cost.ties import TIE
 
 FMA_LATENCY = 4.25  # cycles (4 on every x86-64 and Arm core of the last decade, and some disorder)
 LOADS_PER_CYCLE = 2
 SHUFFLES_PER_CYCLE = 1
 L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
 MOST_VECTORS = 8
+HAND_ROWS, HAND_COLUMNS = 4, 16  # of a tile, where a schedule by hand does not say
 MOST_ROWS = 14
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
 MASKED_COST = 1.25  # a vector of which only some lanes count: loads under a mask
@@ -43,7 +45,7 @@ def step_cycles(rows: int, vectors: float, target: Target, depth: int = 0, apart
     L1, by what L2 delivers."""
     fmas, loads, shuffles = rows * vectors, rows + vectors * apart, vectors * (apart - 1)
     cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, FMA_LATENCY)
-    step = vectors * target.vector_bits // 8
+    step = vectors * target.vector_bytes
     if depth * step > target.l1 // 2:
         cycles = max(cycles, step / L2_BYTES_PER_CYCLE)
     return cycles
@@ -110,8 +112,8 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
             tile = RegisterTile(r, vectors, lanes, share)
             gain = 1.0 if best is None else tile.efficiency - best.efficiency
             taller = best is not None and best.vectors == vectors and (rows is None or r <= rows)
-            far = depth * vectors * target.vector_bits // 8 > target.l1 // 2
-            if gain > (-1e-9 if taller and far else 1e-9):  # of tiles alike the taller reads its panel less often
+            far = depth * vectors * target.vector_bytes > target.l1 // 2
+            if gain > (-TIE if taller and far else TIE):  # of tiles alike the taller reads its panel less often
                 best = tile
     assert best is not None
     return best

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 ENTRY = 10_000.0  # scalar operations that a thread does while a parallel loop is entered and left (measured)
+WORTH = 20_000.0  # scalar operations below which a parallel loop costs more than it brings
+CHUNK_VECTORS = 64  # of a vector loop that threads share
 EVEN = 0.02  # share of the time below which the outer loop is taken
 
 
