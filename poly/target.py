@@ -10,10 +10,9 @@ from typing import Literal
 class Target:
     """A CPU. Sizes in bytes, widths in bits; `fma_units` = vector FMAs started per cycle.
 
-    `triple`, `cpu` and `features` are LLVM's names (`features` as `+avx2,+fma,...`). `l1_ways`: lines that are a
-    multiple of a way apart and stay in L1 together; `page`: bytes of memory that one entry of the TLB stands for,
-    `tlb_pages`: entries of its first level. A target file may leave these three out: theirs are the values of most
-    cores (8 ways: Haswell to Skylake, Zen; 64 entries: all of these).
+    `triple`, `cpu` and `features` are LLVM's names (`features` as `+avx2,+fma,...`). `l1_ways`: lines that a set of
+    L1 holds; `page`: bytes of memory that one entry of the TLB stands for, `tlb_pages`: entries of its first level. A
+    target file may leave these three out: what stands here is right for Haswell to Skylake and Zen to Zen 3.
     """
 
     name: str

@@ -38,7 +38,7 @@ class Placed:
 
 def capacities(target: Target) -> dict[Place, int | None]:
     """Bytes of each level of one core; None: no end."""
-    registers = target.vector_registers * target.vector_bits // 8
+    registers = target.vector_registers * target.vector_bytes
     return {"registers": registers, "L1": target.l1, "L2": target.l2, "L3": target.l3, "memory": None}
 
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from polyc.poly.dtypes import f32
 from polyc.poly.target import Target
 
 Level = Literal["l2", "l3", "memory"]
@@ -68,18 +69,26 @@ class Machine:
         hertz, flops, simple, call, entry = (
             float(data[n]) for n in ("hertz", "fma_flops", "operations", "call", "entry")
         )
-        if not all(0.0 < v < 1e15 for v in (hertz, flops, simple, call, entry, *read.values(), *write.values())):
+        if not all(0.0 < v < MOST for v in (hertz, flops, simple, call, entry, *read.values(), *write.values())):
             raise ValueError("a machine's figures are positive")
         return Machine(hertz, flops, simple, read, write, call, entry)
+
+
+HERTZ = 3e9  # cycles a second
+OPERATIONS = 2.0  # simple ones a cycle
+CYCLES_OF_L2, CYCLES_OF_L3 = 2, 4  # for the bytes of a vector
+MEMORY_READ, MEMORY_WRITE = 6.0, 3.0  # bytes a cycle
+CALL, ENTRY = 100.0, 3000.0  # cycles of an empty kernel, and of sharing a loop among threads
+MOST = 1e15  # of any figure that was measured
 
 
 def nominal(target: Target) -> Machine:
     """A machine from a target's data alone, the same on every computer: decisions that must not change from run to
     run (which implementation a node gets) are taken with it. Bytes a cycle are those of common cores."""
-    flops = 2.0 * target.lanes(32) * target.fma_units
-    read = {"l2": target.vector_bits / 16, "l3": target.vector_bits / 32, "memory": 6.0}
-    write = {"l2": target.vector_bits / 16, "l3": target.vector_bits / 32, "memory": 3.0}
-    return Machine(3e9, flops, 2.0, read, write, 100.0, 3000.0)
+    flops = 2.0 * target.lanes(f32.bits) * target.fma_units
+    near = {"l2": target.vector_bytes / CYCLES_OF_L2, "l3": target.vector_bytes / CYCLES_OF_L3}
+    read, write = near | {"memory": MEMORY_READ}, near | {"memory": MEMORY_WRITE}
+    return Machine(HERTZ, flops, OPERATIONS, read, write, CALL, ENTRY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from polyc.poly.dtypes import f32
 from polyc.poly.expr import Const, Load, loads
 from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.forms.ranges import bounds, points_of_box
@@ -80,7 +81,7 @@ def _statement(
     c = recognise(s) or recognise_sweep(s) if tiles else None
     tile = None if c is None else plan_tile(scop, c, target)
     if c is not None and tile is not None and tile.score >= LEAST_EFFICIENCY:
-        wide = s.value.dtype.bytes / 4
+        wide = s.value.dtype.bytes / f32.bytes
         return Work(flops=2.0 * points * max(wide, 0.25) / tile.score) + _packing(scop, tile)
     around = [m for m in members if s.name in m.schedule]
     if not around:
