@@ -27,9 +27,9 @@ class Array:
 
     `kind`: `in` is read only, `inout` updated in place, `out` allocated by the caller and
     returned, `local` private to the Scop (no value survives). `scalar` marks a run-time
-    scalar argument (rank 0, `in`). `init` is the value a `zeros`/`full` *local or out* array
-    would need is NOT here: initialisation is an ordinary statement. `expanded` is the number of leading dimensions
-    that the front end added to a local array, one for each loop around it.
+    scalar argument (rank 0, `in`). The values that `zeros` and `full`
+    give an array are written by an ordinary statement. `expanded` is the number of leading dimensions that the front
+    end added to a local array, one for each loop around it.
     """
 
     name: str

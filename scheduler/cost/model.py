@@ -47,6 +47,7 @@ class Machine:
 
     @property
     def flops_per_second(self) -> float:
+        """Of f32, in multiply-adds."""
         return self.hertz * self.fma_flops
 
     @property

@@ -36,6 +36,7 @@ class RegisterTile:
 
     @property
     def columns(self) -> int:
+        """Elements of a row."""
         return self.vectors * self.lanes
 
 

@@ -30,8 +30,8 @@ class Chained:
 class Plan:
     """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted.
 
-    `near_bytes`: what one part of a schedule can leave for the next one close at hand. `claimed`: statements whose
-    trees are as they are to be; `whole`: those whose nests are not to be distributed. `chains`: what runs block by
+    `near_bytes`: what one part of a schedule can leave for the next one close at hand. `claimed`: statements that a
+    strategy has arranged, and later ones leave alone; `whole`: those whose nests are not to be distributed. `chains`: what runs block by
     block; `refusals`: why something was not done, the last reason of each stage.
     """
 
@@ -60,10 +60,12 @@ class Plan:
 
     @property
     def scop(self) -> Scop:
+        """The program as the schedule so far has it."""
         return self.schedule.scop
 
     @property
     def tree(self) -> Node:
+        """The schedule tree so far."""
         return self.schedule.tree
 
     def decline(self, subject: str, what: str, reason: str, **figures: Any) -> None:
@@ -121,6 +123,7 @@ class Plan:
         return self._extents[key]
 
     def member(self, loop: str) -> Member:
+        """The loop of this name. Raises `ScheduleError` when there is none."""
         return locate(self.tree, loop).member
 
     def nest(self, loop: str) -> tuple[list[Member], Node]:

@@ -34,6 +34,7 @@ class Spot:
 
     @property
     def member(self) -> Member:
+        """The loop itself."""
         return self.band.members[self.index]
 
 
@@ -55,6 +56,7 @@ class Chain:
         return [m.name for m in self.members].index(loop)
 
     def names(self) -> tuple[str, ...]:
+        """Of the loops, outermost first."""
         return tuple(m.name for m in self.members)
 
 

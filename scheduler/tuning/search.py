@@ -25,6 +25,7 @@ class Outcome:
 
     @property
     def speed(self) -> float:
+        """To order outcomes by: 0 where there is no ratio."""
         return 0.0 if self.ratio is None else self.ratio
 
 

@@ -116,7 +116,7 @@ def test_large_triple_nests_are_blocked() -> None:
 
 def test_quota_leaves_the_last_legal_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     for operations in (1, 2000, 20000, 60000):
-        monkeypatch.setattr(auto, "OPERATIONS", operations)
+        monkeypatch.setattr(auto, "AUTOMATIC", operations)
         scop = sb.chain()
         s = automatic(scop, CPU, 2)
         check(scop, s.tree)

@@ -92,11 +92,11 @@ def check_fallback(operations: int) -> None:
 
 
 def test_thirty_statements_end_within_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "OPERATIONS", 500_000)
+    monkeypatch.setattr(auto, "AUTOMATIC", 500_000)
     check_fallback(500_000)
 
 
 @pytest.mark.long
 def test_thirty_statements_end_within_a_larger_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "OPERATIONS", 5_000_000)
+    monkeypatch.setattr(auto, "AUTOMATIC", 5_000_000)
     check_fallback(5_000_000)

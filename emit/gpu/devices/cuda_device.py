@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, graphs, packed
+from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, cubin_for, graphs, packed
 from polyc.emit.gpu.program import KernelText
 from polyc.poly import dlpack
 from polyc.poly.target import GpuTarget
@@ -25,7 +25,7 @@ class Memory:
         return self.address
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """Device 0 with its primary context. Every method may be called from one thread at a time."""
 
     interface = "cuda-bindings"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer
+from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer
 from polyc.emit.gpu.program import KernelText
 from polyc.poly import dlpack
 from polyc.poly.target import GpuTarget
@@ -17,7 +17,7 @@ from polyc.poly.target import GpuTarget
 OPTIONS = "-cl-std=CL1.2"
 
 
-class OpenclDevice:
+class OpenclDevice(Device):
     """The first GPU of all platforms, else the first device; `$POLYC_OPENCL` picks by a part of the
     platform's or device's name."""
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit.gpu.devices import DeviceError, LaunchSpec, Pointer, cubin_for, graphs, packed
+from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, cubin_for, graphs, packed
 from polyc.emit.gpu.program import KernelText
 from polyc.poly import dlpack
 from polyc.poly.target import GpuTarget
 
 
-class PycudaDevice:
+class PycudaDevice(Device):
     """Device 0 with its primary context. Every method may be called from one thread at a time."""
 
     interface = "pycuda"

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from polyc.emit.gpu.passes.guards import guarded
-from polyc.emit.gpu.passes.launch_assumptions import WIDEST, divisor
+from polyc.emit.gpu.passes.launch_assumptions import divisor
 from polyc.emit.gpu.passes.wide_accesses import rows_aligned
 from polyc.emit.loop_ir.linear import linear, operands, rebuild, variables
 from polyc.emit.loop_ir.loops import Buffer, For, If, Let, Stmt, Store
@@ -20,6 +20,7 @@ from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.poly.target import WIDEST_ACCESS
 
 UNROLLED = 16  # accesses of one thread that are under way together: each of them holds registers
 WHOLE = 64  # the same for OpenCL: PoCL computes some loops of few rounds between barriers wrongly (PolyBench's adi)
@@ -100,7 +101,7 @@ def _lanes(
     """How many neighbouring elements of the array one thread moves at once."""
     assert isinstance(store.value, Load)
     outside = store.value if store.array == buffer.name else Load(store.array, store.index, store.value.dtype)
-    count = WIDEST // buffer.dtype.bytes
+    count = WIDEST_ACCESS // buffer.dtype.bytes
     if not order or count not in (2, 4, 8) or outside.array not in arrays:
         return 1
     x = order[-1]

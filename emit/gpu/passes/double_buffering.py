@@ -20,7 +20,6 @@ from dataclasses import replace
 from math import prod
 
 from polyc.emit.gpu.passes.extents import reads
-from polyc.emit.gpu.passes.launch_assumptions import WIDEST
 from polyc.emit.loop_ir.linear import linear, rebuild
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -42,7 +41,7 @@ from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, rewrite
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.target import GpuTarget
+from polyc.poly.target import WIDEST_ACCESS, GpuTarget
 
 ASYNC = "cp.async"  # the feature of a target
 STAGES = 3  # buffers of panels that all come asynchronously
@@ -193,7 +192,7 @@ class _Launch:
             if limit is None or limit.conditions or along != 1:
                 return s
             size *= limit.trip
-        return _asynchronous(s) if size in (4, 8, WIDEST) else s
+        return _asynchronous(s) if size in (4, 8, WIDEST_ACCESS) else s
 
     def stage(self, s: Stmt) -> Buffer | None:
         """Registers for the elements of a copy that one thread moves; None if they are too many."""

@@ -1,4 +1,4 @@
-"""What holds of the sizes when a launch runs, and the conditions under which a second version is worth it.
+"""Conditions on sizes that a launch may assume, because the host checks them and has another launch for all others.
 
 Rows of arrays whose sizes come with a call begin anywhere. Where accesses of 16 bytes are worth it, the host
 chooses between two versions of a launch: one for sizes that are multiples of a whole access, and so small that
@@ -17,8 +17,8 @@ from polyc.emit.loop_ir.rewrite import stmt_exprs
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.target import WIDEST_ACCESS
 
-WIDEST = 16  # bytes of one access
 MOST_ELEMENTS = 2**31 - 1
 LARGEST_SIZE = 2**28  # sums of several subscripts still fit in 32 bits
 
@@ -69,7 +69,7 @@ def worthwhile(
     used = [arrays[n] for n in sorted(_accessed(s)) if n in arrays]
     whole: dict[str, int] = {}
     for b in used:
-        row, lanes = b.shape[-1] if len(b.shape) > 1 else None, WIDEST // b.dtype.bytes
+        row, lanes = b.shape[-1] if len(b.shape) > 1 else None, WIDEST_ACCESS // b.dtype.bytes
         if isinstance(row, Var) and row.name in sizes and lanes > 1:
             whole[row.name] = max(lanes, whole.get(row.name, 1))
     symbolic = [b for b in used if any(variables(e) for e in b.shape)]

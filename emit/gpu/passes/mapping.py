@@ -16,7 +16,7 @@ from typing import get_args
 from polyc.emit.gpu.passes.cooperative_copies import UNROLLED, WHOLE, cooperative, copied_buffer, transposes
 from polyc.emit.gpu.passes.extents import Extents, axis_of, bound_loops, reads
 from polyc.emit.gpu.passes.guards import guarded, holds_for_some
-from polyc.emit.gpu.passes.launch_assumptions import WIDEST, both, multiples, worthwhile
+from polyc.emit.gpu.passes.launch_assumptions import both, multiples, worthwhile
 from polyc.emit.gpu.passes.private_registers import followed
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Let, Stmt, Store, walk
@@ -26,7 +26,7 @@ from polyc.poly.dtypes import bool_
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int, loads, substitute
 from polyc.poly.scop import ENDLESS
-from polyc.poly.target import GpuTarget
+from polyc.poly.target import WIDEST_ACCESS, GpuTarget
 from polyc.poly.tree import GpuAxis, is_bound
 
 
@@ -323,7 +323,7 @@ def _padded(buffer: Buffer) -> Buffer:
     """With longer rows, so that the elements of a column lie in different banks; rows of whole 16 bytes stay so."""
     row = buffer.shape[-1]
     assert isinstance(row, Const)
-    count = max(1, WIDEST // buffer.dtype.bytes)
+    count = max(1, WIDEST_ACCESS // buffer.dtype.bytes)
     more = count if row.value % count == 0 else 1
     return replace(buffer, shape=(*buffer.shape[:-1], const_int(int(row.value) + more)))
 

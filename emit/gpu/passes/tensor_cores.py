@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from polyc.emit.gpu.passes.launch_assumptions import WIDEST
 from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt, Store, WarpProduct, walk
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.expr import Call, Cast, Const, Expr, Load, Var, const_int
-from polyc.poly.target import TF32, GpuTarget, mma_feature
+from polyc.poly.target import TF32, WIDEST_ACCESS, GpuTarget, mma_feature
 
 SHAPE = "mma.m16n8k16"
 WARP = (4, 8)  # threads of a warp along x and y
@@ -87,8 +86,8 @@ class _Finder:
             rows = self.corner(first, {-2: ((m, 16), (h, 8), (Var(self.y), 1)), -1: ((k, 1),)})
             columns = self.corner(second, {-2: ((k, 1),), -1: ((n, 8), (e, 1), (Var(self.x), 2))})
             if rows is not None and columns is not None:
-                self.rows[first.array] = WIDEST
-                self.rows[second.array] = WIDEST if second.dtype.bits == 16 else 2 * WIDEST
+                self.rows[first.array] = WIDEST_ACCESS
+                self.rows[second.array] = WIDEST_ACCESS if second.dtype.bits == 16 else 2 * WIDEST_ACCESS
                 assert trips[0] is not None and trips[1] is not None
                 return WarpProduct(
                     s.array, first.array, rows, second.array, columns, (trips[0], trips[1]), first.dtype,

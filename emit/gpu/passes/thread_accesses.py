@@ -114,6 +114,7 @@ class Around:
     conditions: tuple[Expr, ...] = ()
 
     def under(self, *conditions: Expr) -> Around:
+        """Where these conditions hold, too."""
         return replace(self, conditions=(*self.conditions, *conditions))
 
     def known(self, name: str, *conditions: Expr) -> Around:
@@ -121,6 +122,7 @@ class Around:
         return replace(self.under(*conditions), names=(*self.names, name))
 
     def inside(self, s: For) -> Around:
+        """Inside a loop, whose bounds say something of its variable."""
         return self.known(s.var, *_loop_conditions(s))
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from polyc.emit.gpu.passes.launch_assumptions import WIDEST, divisor, multiples
+from polyc.emit.gpu.passes.launch_assumptions import divisor, multiples
 from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Broadcast, Buffer, For, Function, Launch, Ramp, Stmt, Store, VLoad
 from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Call, Expr, Load, Unary, Var
+from polyc.poly.target import WIDEST_ACCESS
 
 SMALLEST = 4  # bytes of an asynchronous copy
 ELEMENTWISE = frozenset(("+", "-", "*", "/", "min", "max"))
@@ -63,7 +64,7 @@ def _widened(loop: For, buffers: Mapping[str, Buffer], known: Mapping[str, int])
     for s in stores:
         if not isinstance(s, Store) or s.mask is not None:
             return None
-        lanes = WIDEST // s.value.dtype.bytes
+        lanes = WIDEST_ACCESS // s.value.dtype.bytes
         if lanes not in (2, 4, 8) or limit.trip % lanes:
             return None
         for first in range(0, limit.trip, lanes):
@@ -71,7 +72,7 @@ def _widened(loop: For, buffers: Mapping[str, Buffer], known: Mapping[str, int])
             if made is None:
                 return None
             out.append(made)
-    if len(stores) > 1 and limit.trip > WIDEST // 4:
+    if len(stores) > 1 and limit.trip > WIDEST_ACCESS // 4:
         return None  # the chunks of several stores would change places
     return out[0] if len(out) == 1 else Block(tuple(out))
 

@@ -79,6 +79,7 @@ class GpuPrinter(PlainPrinter):
     # ---- scalars ----
 
     def expr(self, e: Expr) -> str:
+        """The text of an expression, scalar or vector; functions that it calls are defined once, above the kernel."""
         if self.narrow and e.dtype == i64 and e.lanes == 1 and isinstance(e, Const | Binary | Unary):
             if self._indexing(e):
                 return self._narrowed(e)
@@ -242,6 +243,7 @@ class GpuPrinter(PlainPrinter):
         return self.expr(total)
 
     def store(self, array: str, index: tuple[Expr, ...], value: Expr, mask: Expr | None) -> str:
+        """The text of a store, without its semicolon: an assignment, or a call where there are lanes."""
         buffer = self.buffers[array]
         lanes = max(value.lanes, *(i.lanes for i in index), 1) if index else value.lanes
         if lanes == 1:
