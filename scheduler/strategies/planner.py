@@ -31,8 +31,8 @@ class Plan:
     """`schedule` is legal at all times; `attempt` replaces it when a proposal is accepted.
 
     `near_bytes`: what one part of a schedule can leave for the next one close at hand. `claimed`: statements that a
-    strategy has arranged, and later ones leave alone; `whole`: those whose nests are not to be distributed. `chains`: what runs block by
-    block; `refusals`: why something was not done, the last reason of each stage.
+    strategy has arranged, which later ones leave alone; `whole`: those whose nests are not to be distributed. `chains`:
+    what runs block by block; `refusals`: why something was not done, the last reason of each stage.
     """
 
     def __init__(self, schedule: Schedule, near_bytes: int) -> None:
