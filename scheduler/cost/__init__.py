@@ -1,1 +1,1 @@
-"""The one cost model: what a machine can do, what a kernel asks of it, and how long that takes."""
+"""Predicted times, and all numbers that strategies weigh, with their sources."""

@@ -3,7 +3,7 @@
 A product in a loop over time is a vector loop around its reduction. With one vector at a time every element of one
 operand is broadcast for each of them, and a loop ends after each; with several they share both, and where there are
 several rows (a batch) they share the vectors of the other operand, too. This is the register tile of
-`contraction_tree` where that strategy does not reach: inside serial loops.
+`contractions/strategy.py` where that strategy does not reach: inside serial loops.
 """
 
 from __future__ import annotations

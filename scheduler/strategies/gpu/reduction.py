@@ -1,6 +1,6 @@
 """Strategy: a reduction with no loop around it that could be spread over blocks, over the whole grid.
 
-    part[b] = reduction over the b-th stretch (or row), by a block of threads each, as rows are (`gpu_rows`)
+    part[b] = reduction over the b-th stretch (or row), by a block of threads each, as rows are (`gpu/rows.py`)
     the result joins the parts, in one block
 
 Two stages of `rfactor`: the order is in the tree, and the same whatever runs first.

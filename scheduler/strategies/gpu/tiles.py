@@ -16,7 +16,7 @@ from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 @dataclass(frozen=True)
 class BlockTile:
     """`rows` x `columns` of C for a block, `thread_rows` x `thread_columns` of them for a thread, and
-    `depth` iterations of the reduction at once. `tensor`: by tensor cores (`gpu_tensor`)."""
+    `depth` iterations of the reduction at once. `tensor`: by tensor cores (`gpu/tensor.py`)."""
 
     rows: int
     columns: int
