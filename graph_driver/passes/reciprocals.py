@@ -85,7 +85,7 @@ def reciprocal_parts(scales: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndar
     low = (exact - h).astype(np.float32)
     if not all(_same_codes(a, b, c, bits) for a, b, c in zip(s.ravel(), h.ravel(), low.ravel(), strict=True)):
         return None
-    return h, low
+    return np.asarray(h), np.asarray(low)  # of one scale NumPy makes scalars
 
 
 def _same_codes(s: np.float32, h: np.float32, low: np.float32, bits: int) -> bool:

@@ -204,7 +204,7 @@ class _Reader:
             rf"promote ({WORD}) to (register|local|shared|heap) ({WORD})( copy_in)?( copy_out)?(?: layout \((.*)\))?"
         )
         found = self.match(pattern, depth, "leaf, band, sequence, only or promote ARRAY to SPACE BUFFER")
-        layout = None if found[6] is None else _layout(found[6])
+        layout = None if found[6] is None else layout_from(found[6])
         self.at += 1
         space: Any = found[2]
         names = _name(found[1]), _name(found[3])
@@ -264,8 +264,12 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _layout(text: str) -> Layout:
-    """`d0 // 8, d1, d0 % 8`."""
+def layout_from(text: str) -> Layout:
+    """The layout that `poly.text.layout_text` writes, without its parentheses: `d0 // 8, d1, d0 % 8`.
+
+    Raises:
+        WrongTextError: it is none.
+    """
     terms = []
     for part in text.split(", "):
         found = re.fullmatch(r"d(\d+)(?: // (\d+))?(?: % (\d+))?", part)
