@@ -31,6 +31,7 @@ from polyc.scheduler.strategies.contractions.chains import (
     each_chain,
     handed_on,
     row_operand,
+    shared_loops,
     with_rows_joined,
 )
 from polyc.scheduler.strategies.contractions.recognise import extent
@@ -62,10 +63,10 @@ def _propose(plan: Planner, chain: Chain) -> None:
         vectorise(plan, loop)
     _passes_joined(plan, chain)
     heads = first_loops(top_filters(plan)[chain.middle].child)
-    over = plan.nest(heads[0])[0] if chain.last == chain.middle + 1 and len(heads) == 1 else []
-    rank = len(chain.first.contraction.outputs)
-    fits = len(over) == rank - 1 == len(chain.second.contraction.outputs) - 1 and all(m.kind == "serial" for m in over)
-    if fits:
+    members = plan.nest(heads[0])[0] if chain.last == chain.middle + 1 and len(heads) == 1 else []
+    over = shared_loops(plan, chain, members)
+    fits = over is not None and all(m.kind == "serial" for m in over)
+    if fits and over is not None:
         blocks = blocks_of(plan, chain, tiles, rows, over)
         what = f"one nest, {rows} rows of {chain.scores} at a time"
         fits = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), rows=rows)

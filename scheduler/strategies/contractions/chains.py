@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from polyc.poly.expr import loads
+from polyc.poly.expr import Var, loads
 from polyc.poly.scop import Scop
+from polyc.poly.tree import Member
 from polyc.scheduler.strategies.contractions.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.recognise import Operand
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.joining import try_join
 from polyc.scheduler.strategies.planner import Plan, first_loops
+from polyc.scheduler.strategies.vector_cost import iterator
 from polyc.scheduler.transformations.storage import users
 
 P = TypeVar("P", bound=Plan)
@@ -25,7 +27,7 @@ P = TypeVar("P", bound=Plan)
 @dataclass(frozen=True)
 class Chain:
     """The parts of the outermost sequence from `position` on: `first`, then those over rows from `middle` on, then
-    `second` from `last` to `end`."""
+    `second` from `last` to `end`. The outputs of both contractions are in one order: heads, rows, columns."""
 
     position: int
     middle: int
@@ -44,7 +46,7 @@ def find_chain(plan: Plan, position: int) -> Chain | None:
     """The chain that begins at a part of the outermost sequence; None when there is none, or a claimed one."""
     scop, nests = plan.scop, [list(f.domain) for f in top_filters(plan)]
     found = group_nests(scop, nests, position)
-    if found is None or not _plain(found[0]) or plan.claimed & set(nests[position]):
+    if found is None or not _single(found[0]) or plan.claimed & set(nests[position]):
         return None
     middle = last = position + found[1]
     then = None
@@ -53,14 +55,69 @@ def find_chain(plan: Plan, position: int) -> Chain | None:
         if then is not None and not then[0].contraction.sweep:
             break
         last += 1
-    if last in (middle, len(nests)) or then is None or not _plain(then[0]):
+    if last in (middle, len(nests)) or then is None or not _single(then[0]):
         return None
-    chain = Chain(position, middle, last, last + then[1], found[0], then[0])
     between = [scop.statements[s] for n in nests[middle:last] for s in n]
+    linked = _linked(scop, found[0], then[0], {s.array for s in between})
+    if linked is None:
+        return None
+    chain = Chain(position, middle, last, last + then[1], *linked)
     reads = any(e.array == chain.scores for s in between for e in loads(s.value))
-    left = row_operand(chain.second).load.array
-    local = scop.arrays[chain.scores].kind == scop.arrays[left].kind == "local"
-    return chain if local and reads and left in {s.array for s in between} else None
+    return chain if reads and scop.arrays[chain.scores].kind == "local" else None
+
+
+def _single(group: Group) -> bool:
+    """Whether the contraction has two operands and one reduction loop."""
+    return not group.contraction.sweep and len(group.contraction.inner) == 1
+
+
+def _linked(scop: Scop, first: Group, second: Group, between: set[str]) -> tuple[Group, Group] | None:
+    """Both groups with their outputs as heads, rows, columns, wherever these stand in subscripts; None unless the
+    second reads an array made in `between` whose dimensions are those of the first one's result."""
+    c, made = second.contraction, first.statements()[-1]
+    read = next((op for op in c.operands if op.load.array in between), None)
+    if read is None or scop.arrays[read.load.array].kind != "local":
+        return None
+    own = {theirs: output for output, theirs in first.iters[made.name].items()}
+    if len(made.index) != len(read.load.index) or not all(
+        isinstance(w, Var) and isinstance(r, Var) and w.name in own for w, r in zip(made.index, read.load.index)
+    ):
+        return None
+    links = [(own[w.name], r.name) for w, r in zip(made.index, read.load.index)
+             if isinstance(w, Var) and isinstance(r, Var)]  # fmt: skip
+    summed = [a for a, b in links if b in c.inner]
+    columns = [o for o in c.outputs if o not in {b for _, b in links}]
+    right = [op for op in first.contraction.operands if set(summed) <= set(op.own)]
+    other = next(op for op in c.operands if op is not read)
+    if len(summed) != 1 or len(right) != 1 or len(columns) != 1 or columns[0] not in other.own:
+        return None
+    left = next(op for op in first.contraction.operands if op is not right[0])
+    rows = [(a, b) for a, b in links if a in left.own and b in read.own]
+    if not rows:
+        return None
+    heads = [link for link in links if link != rows[-1] and link[0] != summed[0]]
+    order = ([*(a for a, _ in heads), rows[-1][0], *summed], [*(b for _, b in heads), rows[-1][1], *columns])
+    return _ordered(first, order[0]), _ordered(second, order[1])
+
+
+def _ordered(group: Group, outputs: list[str]) -> Group:
+    return replace(group, contraction=replace(group.contraction, outputs=tuple(outputs)))
+
+
+def shared_loops(plan: Plan, chain: Chain, members: list[Member]) -> list[Member] | None:
+    """The loops of the nest in between in the order of heads and rows; None where it has others."""
+    made = chain.first.statements()[-1]
+    theirs = [chain.first.iters[made.name][o] for o in chain.first.contraction.outputs[:-1]]
+    places = [made.index.index(Var(name)) for name in theirs]
+    found: dict[int, Member] = {}
+    for m in members:
+        for stmt in (plan.scop.statements[n] for n in m.schedule):
+            name = iterator(stmt, m.schedule[stmt.name])
+            for e in (stmt.target, *loads(stmt.value)):
+                if e.array == chain.scores and name is not None and Var(name) in e.index:
+                    found[e.index.index(Var(name))] = m
+    loops = [found[p] for p in places if p in found]
+    return loops if len(loops) == len(places) == len(members) == len({m.name for m in loops}) else None
 
 
 def each_chain(plan: P, propose: Callable[[P, Chain], None]) -> None:
@@ -112,12 +169,3 @@ def operands(group: Group) -> tuple[Operand, Operand]:
 def row_operand(group: Group) -> Operand:
     """The operand that moves with the rows."""
     return operands(group)[0]
-
-
-def _plain(group: Group) -> bool:
-    """Whether this is a product of matrices: one loop of rows, of columns, and of the reduction."""
-    c = group.contraction
-    if c.sweep or len(c.outputs) < 2 or len(c.inner) != 1:
-        return False
-    left, right = operands(group)
-    return c.outputs[-2] in left.own and c.outputs[-1] in right.own

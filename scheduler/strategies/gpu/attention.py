@@ -24,7 +24,14 @@ from polyc.scheduler.cost.gpu_tiles import ATTENTION_DEPTH, ATTENTION_RESERVED, 
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_THREADS as ACROSS
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part
-from polyc.scheduler.strategies.contractions.chains import Chain, chain_parts, each_chain, operands, with_rows_joined
+from polyc.scheduler.strategies.contractions.chains import (
+    Chain,
+    chain_parts,
+    each_chain,
+    operands,
+    shared_loops,
+    with_rows_joined,
+)
 from polyc.scheduler.strategies.contractions.group import Group, used_outside
 from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
@@ -69,12 +76,11 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
         return
     before = plan.schedule
     chain = with_rows_joined(plan, chain)
-    rank = len(chain.first.contraction.outputs) - 1
-    over, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
-    done = chain.last == chain.middle + 1 and len(over) == rank <= 1 + len(OTHER_AXES)
-    done = done and len(chain.second.contraction.outputs) == rank + 1
+    members, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
+    over = shared_loops(plan, chain, members) if chain.last == chain.middle + 1 else None
+    done = over is not None and len(over) <= 1 + len(OTHER_AXES)
     inner = [plan.nest(name) for name in first_loops(body)] if done else []
-    if done and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
+    if done and over is not None and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
         blocks = _blocks_of(plan, chain, rows, over)
         what = f"one kernel, {rows} rows of {chain.scores} for a block of {ACROSS} x {ACROSS} threads"
         done = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), rows=rows)
