@@ -20,3 +20,8 @@ def first_line(error: BaseException) -> str:
 def article(word: str) -> str:
     """A name of a type with its article, as it is spoken: `an i32`, `an f64`, `a u8`, `an ndarray`."""
     return f"{'an' if _SPOKEN_AS_VOWEL.match(word) else 'a'} {word}"
+
+
+def between(low: int, high: int) -> str:
+    """`low to high`, or the one number that they are."""
+    return str(low) if low == high else f"{low} to {high}"

@@ -16,7 +16,7 @@ from polyc.graph_driver.graph.onnx_tensors import dtype_of, elem_type_of
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.inference.ties import check_ties
 from polyc.poly.errors import ModelError
-from polyc.poly.words import counted
+from polyc.poly.words import between, counted
 
 LIKE_INPUT = ("GroupNormalization", "MeanVarianceNormalization")  # onnx has no inference for them
 POOLS = ("MaxPool", "AveragePool", "LpPool")
@@ -89,9 +89,11 @@ def check_form(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> on
     schema = schema_of(node, opsets, what)
     inputs, outputs = len(node.input), len(node.output)
     if not schema.min_input <= inputs <= schema.max_input:
-        raise ModelError(f"{what}: {counted(inputs, 'input')}, expected {schema.min_input} to {schema.max_input}")
+        raise ModelError(f"{what}: {counted(inputs, 'input')}, expected {between(schema.min_input, schema.max_input)}")
     if not schema.min_output <= outputs <= schema.max_output:
-        raise ModelError(f"{what}: {counted(outputs, 'output')}, expected {schema.min_output} to {schema.max_output}")
+        raise ModelError(
+            f"{what}: {counted(outputs, 'output')}, expected {between(schema.min_output, schema.max_output)}"
+        )
     for position, name in enumerate(node.input):
         if not name and position < schema.min_input and schema.inputs[position].option.name == "Single":
             raise ModelError(f"{what}: required input {position} is missing")

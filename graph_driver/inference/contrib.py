@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
 from polyc.graph_driver.graph.ir import Tensor
 from polyc.poly.errors import ModelError
-from polyc.poly.words import counted
+from polyc.poly.words import between, counted
 
 DOMAIN = "com.microsoft"
 
@@ -194,7 +194,7 @@ def _check_form(node: onnx.NodeProto, what: str) -> None:
             raise ModelError(f"{what}: attribute {a.name} has the wrong type")
     required, inputs, outputs = _FORMS[node.op_type]
     if not required <= len(node.input) <= inputs or not all(node.input[:required]):
-        raise ModelError(f"{what}: {counted(len(node.input), 'input')}, expected {required} to {inputs}")
+        raise ModelError(f"{what}: {counted(len(node.input), 'input')}, expected {between(required, inputs)}")
     if not 1 <= len(node.output) <= outputs or not node.output[0]:
         raise ModelError(f"{what}: {counted(len(node.output), 'output')}, expected the first and at most {outputs}")
 

@@ -107,7 +107,7 @@ def defects() -> dict[str, tuple[onnx.ModelProto, str]]:
             m([helper.make_node("MaxPool", ["x4"], ["y"], kernel_shape=[2, 2], strides=[0, 1])],
               x4=np.ones((1, 1, 4, 4), np.float32)), "must be positive"),
         "memory bomb": (m([big], x3=np.ones((1, 1), np.float32), huge=huge), "the limit is"),
-        "too few inputs": (m([helper.make_node("Add", ["x"], ["y"])]), "inputs"),
+        "too few inputs": (m([helper.make_node("Add", ["x"], ["y"])]), "1 input, expected 2"),
         "short weights": (cut, "needs 24 bytes and has 3"),
         "claimed weights": (claim, "the limit is"),
     }  # fmt: skip

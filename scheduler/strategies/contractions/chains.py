@@ -73,18 +73,16 @@ def _single(group: Group) -> bool:
 
 def _linked(scop: Scop, first: Group, second: Group, between: set[str]) -> tuple[Group, Group] | None:
     """Both groups with their outputs as heads, rows, columns, wherever these stand in subscripts; None unless the
-    second reads an array made in `between` whose dimensions are those of the first one's result."""
+    second reads an array made in `between` whose dimensions, but for those of extent 1, are the first one's."""
     c, made = second.contraction, first.statements()[-1]
     read = next((op for op in c.operands if op.load.array in between), None)
     if read is None or scop.arrays[read.load.array].kind != "local":
         return None
     own = {theirs: output for output, theirs in first.iters[made.name].items()}
-    if len(made.index) != len(read.load.index) or not all(
-        isinstance(w, Var) and isinstance(r, Var) and w.name in own for w, r in zip(made.index, read.load.index)
-    ):
+    written, reading = ([e.name for e in index if isinstance(e, Var)] for index in (made.index, read.load.index))
+    if len(written) != len(reading) or not set(written) <= set(own):
         return None
-    links = [(own[w.name], r.name) for w, r in zip(made.index, read.load.index)
-             if isinstance(w, Var) and isinstance(r, Var)]  # fmt: skip
+    links = [(own[w], r) for w, r in zip(written, reading)]
     summed = [a for a, b in links if b in c.inner]
     columns = [o for o in c.outputs if o not in {b for _, b in links}]
     right = [op for op in first.contraction.operands if set(summed) <= set(op.own)]
