@@ -314,7 +314,7 @@ class _Reader:
             arrays = self.value(g[2])
             if len(arrays) != 3:
                 raise WrongTextError("codes are integers, zero points and scales")
-            codes = Codes(*arrays, int(g[1]))
+            codes = Codes(arrays[0], arrays[1], arrays[2], int(g[1]))
         for g in self.each(r"layout \((.*)\)", depth + 1):
             layout = layout_from(g[1])
         return Tensor(_name(f[1]), BY_NAME.get(f[2]), shape, const, onnx_type, sizes, codes, layout)
@@ -336,9 +336,9 @@ class _Reader:
         for g in self.each(r"protobuf '(sha256 \w+)'", depth + 1):
             proto = self.proto("NodeProto", g[1])
         bodies: list[Graph | None] = []
-        while g := self.next(r"on the host|body", depth + 1):
+        while body := self.next(r"on the host|body", depth + 1):
             self.at += 1
-            bodies.append(None if g[0] == "on the host" else self.graph(depth + 2))
+            bodies.append(None if body[0] == "on the host" else self.graph(depth + 2))
         return Node(
             _name(f[1]), _name(f[4]), operands, results, attrs, _name(f[3] or ""), captures, proto, tuple(bodies)
         )
