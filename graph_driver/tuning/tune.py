@@ -86,8 +86,13 @@ class _Tuner:
         return found
 
     def compared(self, record: Record, found: list[Candidate], outcomes: dict[str, Outcome]) -> Record:
-        """The first of the best that is faster than untuned for certain, else untuned."""
+        """The first of the best that is faster than untuned for certain, else untuned.
+
+        What an earlier version chose (its candidate is none any more) has to be slower than that, or it stays.
+        """
         left = dict(outcomes)
+        earlier = record.trace and record.chosen not in {c.name for c in found}
+        old = self.certain(record.trace) if earlier else None
         for _ in range(FINALISTS):
             best = best_of(found, left)
             if best is None:
@@ -95,8 +100,10 @@ class _Tuner:
             del left[best.name]
             trace = best.make().save()
             gain = self.certain(trace)
-            if gain is not None:
+            if gain is not None and (old is None or gain > old):
                 return replace(record, chosen=best.name, trace=trace, gain=gain)
+        if old is not None:
+            return replace(record, gain=old)
         return replace(record, chosen="", trace="", gain=1.0)
 
     def certain(self, trace: str) -> float | None:

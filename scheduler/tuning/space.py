@@ -1,6 +1,8 @@
-"""The schedules that are worth a trial: the automatic one with other sizes, orders and marks.
+"""The schedules that are worth a trial: the programs that the strategies propose, with other parameters.
 
-Every candidate is made by the strategies and steps that make any schedule, so that it is legal or refused.
+Parameters are the register tile, rows in a block, packed or not, the order of tile loops, lanes, sizes of blocks,
+unrolling and the threads' loop. The machine stays as it is. Every candidate is made of public steps, so that it is
+legal or refused.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from polyc.poly.tree import Band, Member, walk
 from polyc.scheduler.cost.model import nominal, predict
 from polyc.scheduler.cost.register_tile import RegisterTile, efficiency
 from polyc.scheduler.cost.work import work_of
+from polyc.scheduler.programs.tiles import TiledProduct
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.step import Step
 from polyc.scheduler.strategies.auto import STRATEGIES
+from polyc.scheduler.strategies.contractions.group import Group
 from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise
 from polyc.scheduler.strategies.contractions.strategy import contractions
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plain_dimension, plan_tile
+from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.planner import Planner
 
 MOST_TILES = 10  # register tiles: the best by the model
@@ -86,13 +92,14 @@ def _knobs(scop: Scop, target: Target, threads: int) -> dict[str, dict[str, floa
     planned = None if main is None else plan_tile(scop, main, target)
     if main is not None and planned is not None:
         knobs["tile"] = _tiles(main, planned, target)
-        knobs["cache"] = {"1": 1.0, "1/2": 1.0, "2": 1.0}
+        knobs["block"] = {"usual": 1.0, "1/2": 1.0, "2": 1.0, "none": 1.0}
+        knobs["packed"] = {"usual": 1.0, "other": 1.0}
         knobs["order"] = {"usual": 1.0, "swapped": 1.0}
         knobs["unroll"] = {"1": 1.0, "2": 1.0, "4": 1.0}
     else:
         knobs["lanes"] = {"1": 1.0, "1/2": 1.0}
         knobs["blocks"] = {"usual": 1.0, "8x128": 1.0, "16x256": 1.0, "32x32": 1.0, "64x64": 1.0, "64x512": 1.0}
-        knobs["cache"] = {"1": 1.0, "1/4": 1.0}
+        knobs["tiles"] = {"1": 1.0, "1/4": 1.0, "1/2": 1.0, "2": 1.0}
         knobs["unroll"] = {"1": 1.0, "2": 1.0, "4": 1.0}
     if threads > 1:
         knobs["shared"] = {"usual": 1.0, "outer": 1.0, "inner": 1.0, "none": 1.0}
@@ -137,37 +144,32 @@ def schedule_at(scop: Scop, target: Target, threads: int, point: Point) -> Sched
         ScheduleError, IllegalSchedule: there is no such schedule.
         QuotaExceeded: isl cannot decide within its quota.
     """
-    machine = replace(
-        target, l2=int(target.l2 * _number(point.get("cache", "1"))),
-        vector_bits=max(64, int(target.vector_bits * _number(point.get("lanes", "1")))),
-    )  # fmt: skip
-    shared = point.get("shared", "usual")
-    plan = Planner(
-        replace(Schedule.of(scop), terse=True), machine, 1 if shared in ("outer", "inner", "none") else threads
-    )
+    plan = Planner(replace(Schedule.of(scop), terse=True), target, threads)
     main = _main(scop)
 
     def choose(s: Scop, c: Contraction, t: Target) -> TilePlan | None:
-        planned = plan_tile(s, c, target)
+        planned = plan_tile(s, c, t)
         if planned is None or main is None or c.update.name != main.update.name:
             return planned
-        return _with_tile(planned, point.get("tile", ""))
+        return _with_block(s, _with_tile(planned, point), t, threads, point.get("block", "usual"))
+
+    def change(product: TiledProduct) -> TiledProduct:
+        ours = main is not None and product.update == main.update.name
+        return _swapped(product) if ours and point.get("order", "usual") == "swapped" else product
 
     with quota(AUTOMATIC):
         for plan.stage, strategy in STRATEGIES.items():
             if plan.stage == "contraction":
-                contractions(plan, choose)
+                contractions(plan, choose, change)
             else:
                 strategy(plan)
-        done = plan.schedule
-        if point.get("order", "usual") == "swapped":
-            done = _swapped(done)
+        done = _scaled(plan.schedule, _number(point.get("lanes", "1")), _number(point.get("tiles", "1")))
         if point.get("blocks", "usual") != "usual":
             done = _blocked(done, *map(int, point["blocks"].split("x")))
         if point.get("unroll", "1") != "1":
             done = _unrolled(done, int(point["unroll"]), main)
-        if shared in ("outer", "inner"):
-            done = _shared(done, shared)
+        if point.get("shared", "usual") != "usual":
+            done = _shared(done, point["shared"])
     return replace(done, terse=False)
 
 
@@ -176,28 +178,68 @@ def _number(text: str) -> float:
     return int(above) / int(below or 1)
 
 
-def _with_tile(planned: TilePlan, text: str) -> TilePlan:
-    rows, _, vectors = text.partition("x")
+def _with_tile(planned: TilePlan, point: Point) -> TilePlan:
+    """The plan with the point's register tile, packed or not."""
+    rows, _, vectors = point.get("tile", f"{planned.tile.rows}x{planned.tile.vectors}").partition("x")
     tile = RegisterTile(int(rows), int(vectors), planned.tile.lanes, planned.tile.efficiency)
-    return replace(planned, tile=tile)
+    pack = planned.pack
+    if point.get("packed", "usual") == "other":
+        pack = not pack
+        if pack and (planned.panel.own != (planned.columns,) or not _plain(planned)):
+            raise ScheduleError(f"{planned.panel.load.array} cannot be packed in panels of '{planned.columns}'")
+    return replace(planned, tile=tile, pack=pack)
+
+
+def _plain(planned: TilePlan) -> bool:
+    return plain_dimension(planned.panel.load, planned.columns) is not None
+
+
+def _with_block(scop: Scop, planned: TilePlan, target: Target, threads: int, block: str) -> TilePlan:
+    """The plan with other rows in a block: a part or a multiple of the usual ones, in whole tiles, or no blocks."""
+    if block == "usual":
+        return planned
+    usual = Tiling(scop, Group(planned.contraction), planned, target).row_block(threads)
+    if block == "none" or planned.rows is None:
+        return replace(planned, block=None)
+    total = extent(planned.contraction.update, planned.rows)
+    rows = usual or total
+    if rows is None:
+        raise ScheduleError(f"the number of iterations of loop '{planned.rows}' is not known")
+    tiles = max(1, int(rows * _number(block)) // planned.tile.rows)
+    return replace(planned, block=tiles * planned.tile.rows)
+
+
+def _swapped(product: TiledProduct) -> TiledProduct:
+    """The last two loops around a tile change places, and the buffers with them."""
+    if len(product.outer) < 2:
+        raise ScheduleError("there are no two tile loops to exchange")
+    *first, a, b = product.outer
+    kept = [replace(k, at=a.place) if k.at == b.place else k for k in product.kept]
+    if not first:
+        kept = [replace(k, around=b.place) if k.around == a.place else k for k in kept]
+    return replace(product, outer=(*first, b, a), kept=tuple(kept))
+
+
+def _scaled(schedule: Schedule, lanes: float, tiles: float) -> Schedule:
+    """The program with other lanes in each of its vector loops, and other sizes of its tiles."""
+    if lanes == tiles == 1:
+        return schedule
+    steps: list[Step] = []
+    for step in schedule.trace:
+        args = dict(step.args)
+        if step.name == "vectorize" and args["lanes"] is not None:
+            args["lanes"] = max(1, int(args["lanes"] * lanes))
+        if step.name == "tile":
+            args["sizes"] = [max(1, int(size * tiles)) for size in args["sizes"]]
+        steps.append(Step(step.name, args))
+    start = replace(Schedule.start(schedule.original), terse=True)
+    return start.batch(*((s.name, s.args) for s in steps))
 
 
 def _bands(schedule: Schedule) -> Iterator[list[Member]]:
     for node in walk(schedule.tree):
         if isinstance(node, Band):
             yield list(node.members)
-
-
-def _swapped(schedule: Schedule) -> Schedule:
-    """The last two tile loops of the contraction's outer band change places."""
-    for members in _bands(schedule):
-        tiles = [m.name for m in members if m.name.endswith(".out")]
-        if len(tiles) >= 2:
-            names = [m.name for m in members]
-            a, b = names.index(tiles[-2]), names.index(tiles[-1])
-            names[a], names[b] = names[b], names[a]
-            return schedule.permute(names)
-    raise ScheduleError("there are no two tile loops to exchange")
 
 
 def _blocked(schedule: Schedule, rows: int, columns: int) -> Schedule:
@@ -220,7 +262,11 @@ def _unrolled(schedule: Schedule, factor: int, main: Contraction | None) -> Sche
 
 
 def _shared(schedule: Schedule, which: str) -> Schedule:
-    """The outermost loop that carries nothing, or the next one inside it, over all threads."""
+    """Another threads' loop: the outermost one that carries nothing, the next one inside it, or none."""
+    for name in [m.name for members in _bands(schedule) for m in members if m.kind == "parallel"]:
+        schedule = schedule.serial(name)
+    if which == "none":
+        return schedule
     free = [n for n in schedule.parallel_loops() if not n.endswith(".in")]
     wanted = free[:1] if which == "outer" else free[1:2]
     kinds = {m.name: m.kind for members in _bands(schedule) for m in members}

@@ -22,6 +22,7 @@ from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.graph_driver.worker.database import Record
 from polyc.poly import json_io
 from polyc.poly.rewriting.specialise import specialise
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.tuning.search import Outcome
 
@@ -126,6 +127,32 @@ def test_an_interrupted_search_loses_nothing() -> None:
     assert made_up.calls - before == 8 - 3 + CONFIRMED  # the rest, and the comparisons
     again = made_up.calls
     assert tune_kernel(SCOP, HOST, 1, 8, attempt=good) == done and made_up.calls == again
+
+
+def test_what_an_earlier_version_found_stays_until_something_is_faster(own_cache: Path) -> None:
+    """Its candidates had other names, and its schedules whole trees; nothing of it is lost."""
+    start = Schedule.start(SCOP)
+    trace = start.set_order(start.interchange("i", "j").tree).vectorize("i", 4).save()
+    assert '"set_order"' in trace
+    old = {
+        "name": "matmul", "target": HOST.name, "threads": 1, "chosen": "cache 2", "trace": trace, "gain": 1.2,
+        "compared": 2, "trials": {"cache 2": [1.2, 0.1, "", True], "cache 1/2, tile 4x3": [0.9, 0.1, "", True]},
+    }  # fmt: skip
+    text = json.dumps({"format": "polyc-tuning", "version": 1, "checksum": database._checksum(old), "record": old})
+    database.folder().mkdir(parents=True)
+    (database.folder() / f"{database.key_of(SCOP, HOST, 1)}.json").write_text(text)
+    with use.tuned(True):
+        used = use.schedule_for(SCOP, HOST, 1)
+    assert used is not None and used.save() == trace
+    record = tune_kernel(SCOP, HOST, 1, 3, attempt=made_up(1.3))
+    assert (record.chosen, record.trace, record.gain) == ("cache 2", trace, pytest.approx(1.3))
+    assert set(old["trials"]) < set(record.trials)
+
+    def better(job: Job, limit: float) -> Times:
+        return Times((1.1 if job.trace == trace else 1.5,) * 2, (1.0,) * 2)
+
+    record = tune_kernel(SCOP, HOST, 1, 5, attempt=better)
+    assert record.chosen != "cache 2" and record.gain == pytest.approx(1.5)
 
 
 def test_timed_runs_by_turns() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from back_ends import difference, interpret
 
 from examples.matmul import matmul
 from polyc import dims, empty, f32, grid, op
@@ -13,8 +15,9 @@ from polyc.poly import legality
 from polyc.poly.errors import PolycError, ScheduleError
 from polyc.poly.rewriting.specialise import specialise
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.tuning.search import Outcome, best_of, search
-from polyc.scheduler.tuning.space import Candidate, candidates
+from polyc.scheduler.tuning.space import Candidate, candidates, schedule_at
 
 M, N = dims("M N")
 V3 = targets.get("x86-64-v3")
@@ -112,6 +115,48 @@ def test_candidates_are_legal_or_refused(operator, sizes, threads: int) -> None:
         assert legality.check(scop, schedule.tree) is None
         assert Schedule.replay(scop, schedule.save()).tree == schedule.tree
     assert made
+
+
+def made(point: dict[str, str], threads: int = 1, sizes: tuple[int, int, int] = (29, 45, 60)) -> Schedule:
+    scop = specialise(matmul.scop(), dict(zip("MNK", sizes, strict=True)))
+    return schedule_at(scop, V3, threads, point)
+
+
+def test_each_parameter_of_a_product_changes_its_program() -> None:
+    usual = made({}).program()
+    assert usual == automatic(made({}).scop, V3, 1).program()
+    assert 's.split("i", 3)' in made({"tile": "3x1"}).program() and 's.split("j", 8)' in made({"tile": "3x1"}).program()
+    half, none = made({"block": "1/2"}), made({"block": "none"})
+    assert 's.split("i", 12)' in half.program() and none.program() == usual  # all rows are one block
+    packed = made({"packed": "other"}).program()
+    assert ("B_packed" in packed) != ("B_packed" in usual)
+    swapped = made({"order": "swapped"}).program()
+    assert 's.permute("i.out", "j.out"' in swapped and 's.permute("j.out", "i.out"' in usual
+    shared = [made({"shared": which}, threads=2).program() for which in ("outer", "inner", "none")]
+    assert [text.count(".parallel(") - text.count(".serial(") for text in shared] == [1, 1, 0]
+
+
+def test_each_parameter_of_other_programs_changes_it() -> None:
+    scop = specialise(swept.scop(), {"M": 40, "N": 50})
+    usual = schedule_at(scop, V3, 1, {})
+    assert usual.program() == automatic(scop, V3, 1).program() and "lanes=8" in usual.program()
+    half = schedule_at(scop, V3, 1, {"lanes": "1/2"}).program()
+    assert half == usual.program().replace("lanes=8", "lanes=4")
+    assert ".tile(" in schedule_at(scop, V3, 1, {"blocks": "8x128"}).program()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_candidates_compute_the_same(threads: int) -> None:
+    scop = specialise(matmul.scop(), {"M": 29, "N": 45, "K": 60})
+    rng = np.random.default_rng()
+    args = [rng.integers(-4, 5, shape).astype("f4") for shape in ((29, 60), (60, 45))]
+    for c in random.sample(candidates(scop, V3, threads), 6):
+        try:
+            s = c.make()
+        except PolycError as error:
+            assert "\n" not in str(error)
+            continue
+        assert not difference(interpret(scop, s.tree, args, shuffle=1), [args[0] @ args[1]], signs=False), c.name
 
 
 def test_free_sizes_cannot_be_tuned() -> None:

@@ -23,12 +23,14 @@ from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named
 
 Choose = Callable[[Scop, Contraction, Target], TilePlan | None]
+Change = Callable[[TiledProduct], TiledProduct]
 
 
-def contractions(plan: Planner, choose: Choose = plan_tile) -> None:
+def contractions(plan: Planner, choose: Choose = plan_tile, change: Change = lambda product: product) -> None:
     """Replace the top-level nests that hold a contraction (and the pointwise nests after it).
 
-    `choose` gives each its register tile (a tuner has other ideas than the model).
+    `choose` gives each its register tile, `change` other parameters of its program (a tuner has other ideas than the
+    model).
     """
     position = 0
     while position < len(top_filters(plan)):
@@ -40,7 +42,7 @@ def contractions(plan: Planner, choose: Choose = plan_tile) -> None:
             position += 1
             continue
         group = found[0]
-        _propose(plan, group, choose)
+        _propose(plan, group, choose, change)
         position += 1
 
 
@@ -62,7 +64,7 @@ def top_filters(plan: Plan) -> list[Filter]:
     return [Filter({n: s.domain for n, s in plan.scop.statements.items()}, tree)]
 
 
-def _propose(plan: Planner, group: Group, choose: Choose) -> None:
+def _propose(plan: Planner, group: Group, choose: Choose, change: Change) -> None:
     update = group.contraction.update
     tile = choose(plan.scop, group.contraction, plan.target)
     if tile is None or tile.score < LEAST_EFFICIENCY:
@@ -73,7 +75,7 @@ def _propose(plan: Planner, group: Group, choose: Choose) -> None:
         )  # fmt: skip
         return
     group = replace(group, contraction=tile.contraction)  # which operand moves what is part of the choice
-    product = tiled_product(plan.scop, group, tile, plan.target, plan.threads)
+    product = change(tiled_product(plan.scop, group, tile, plan.target, plan.threads))
     block = Tiling(plan.scop, group, tile, plan.target).row_block(plan.threads)
     levels = tile_levels(plan.scop, tile, plan.target, block)
     if plan.attempt(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Literal
 
 from polyc.poly.expr import Const, Load, Var, loads
 from polyc.poly.rewriting.relayout import Layout
@@ -46,7 +47,10 @@ from polyc.scheduler.strategies.contractions.recognise import (
 
 @dataclass(frozen=True)
 class TilePlan:
-    """`columns` runs along vector lanes (an iterator of `panel`), `rows` is unrolled."""
+    """`columns` runs along vector lanes (an iterator of `panel`), `rows` is unrolled.
+
+    `block`: rows after which columns begin anew (None: all of them), "fitting": as many as stay in half of L2.
+    """
 
     contraction: Contraction
     panel: Operand
@@ -56,6 +60,7 @@ class TilePlan:
     tile: RegisterTile
     score: float
     pack: bool
+    block: int | Literal["fitting"] | None = "fitting"
 
 
 def plan_tile(

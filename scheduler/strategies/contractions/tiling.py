@@ -1,4 +1,4 @@
-"""What a register tile means for the loops and arrays of a contraction: the parameters of `tile_product` on a CPU.
+"""What a register tile means for the loops and arrays of a contraction: the parameters of `tiled` on a CPU.
 
 Which loops go outside of a tile and in which order, which of the reduction are unrolled, which operands are copied into
 panels or rows, and which loop threads share. Nothing here is trusted: the steps check legality.
@@ -148,8 +148,10 @@ class Tiling:
 
     def row_block(self, threads: int) -> int | None:
         """Rows whose operand fits half of L2, when the panels are swept for each block; with several threads
-        rather fewer, so that all get as many tiles."""
+        rather fewer, so that all get as many tiles. What the plan says, if it says it."""
         plan, c = self.plan, self.group.contraction
+        if plan.block != "fitting":
+            return plan.block
         if plan.rows not in plan.other.own or set(plan.panel.own) != {plan.columns}:
             return None
         sizes = [extent(c.update, i) for i in c.inner]

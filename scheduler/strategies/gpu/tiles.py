@@ -45,7 +45,7 @@ class TiledContraction:
 
 
 class Tiling:
-    """The loops and buffers of one contraction: the parameters of `tile_product`.
+    """The loops and buffers of one contraction: the parameters of `tiled`.
 
     A block's tile is cut into those of its threads; a thread's columns are parts of LANES neighbours, `across` apart.
     """
