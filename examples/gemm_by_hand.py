@@ -1,8 +1,10 @@
-"""A matrix product from three loops to the speed of a BLAS, by hand: only steps of `Schedule`, each of them measured.
+"""A matrix product from three loops to the speed of a BLAS, by hand: steps of `Schedule`, each of them measured, and
+the schedule program that makes them in one call.
 
     python examples/gemm_by_hand.py                      each step's result at small sizes, held against NumPy's
     python examples/gemm_by_hand.py --measure            1024 and 1000 cubed beside NumPy's BLAS, as tables
     python examples/gemm_by_hand.py --measure --page docs/gemm-by-hand.md     the tables and a plot into that page
+    python examples/gemm_by_hand.py --programs           one call of `tile_product` each, beside the BLAS, as tables
 
 docs/gemm-by-hand.md says why each step is made, and what it brings.
 """
@@ -32,11 +34,13 @@ from polyc.emit import targets
 from polyc.graph_driver.bench.calibration import this_machine
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Machine
+from polyc.scheduler.programs import tile_product
 from polyc.scheduler.strategies.auto import automatic
 from polyc.scheduler.texts.addressing import matching
 
 FLOAT = 4  # bytes
 MARKS = "<!-- measured -->\n", "<!-- end -->\n"  # in the page, around what was measured
+PROGRAM_MARKS = "<!-- programs -->\n", "<!-- end of programs -->\n"
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,18 @@ STEPS: Mapping[str, Callable[[Schedule, Blocks], Schedule]] = {
     "pack A": lambda s, b: packed_a(packed_b(blocked(s, b), b), b),
 }
 
+PROGRAMS: Mapping[str, Callable[[Schedule, Blocks], Schedule]] = {
+    "tiles": lambda s, b: tile_product(s, rows=b.rows, columns=b.columns),
+    "tiles, B packed": lambda s, b: tile_product(s, rows=b.rows, columns=b.columns, pack="B"),
+    "tiles in blocks of rows, B packed": lambda s, b: tile_product(
+        s, rows=b.rows, columns=b.columns, block=10 * b.rows, pack="B"
+    ),
+    "tiles in blocks of rows, B and A packed": lambda s, b: tile_product(
+        s, rows=b.rows, columns=b.columns, block=10 * b.rows, pack=["B", "A"]
+    ),
+}
+"""The same by a schedule program, each in one call."""
+
 
 # ---- what should come of them ----
 
@@ -169,19 +185,21 @@ def checked(sizes: Sequence[int], b: Blocks) -> Iterator[str]:
     rng = np.random.default_rng()
     x, y = rng.standard_normal((m, k)).astype("f"), rng.standard_normal((k, n)).astype("f")
     exact, bound = x.astype("d") @ y.astype("d"), 2e-7 * k * (np.abs(x).astype("d") @ np.abs(y))
-    for name, step in STEPS.items():
+    for name, step in {**STEPS, **PROGRAMS}.items():
         made = matmul.compile(schedule=step(matmul.scop(M=m, N=n, K=k).schedule(), b))(x, y)
         if not np.all(np.abs(made - exact) <= bound):
             raise SystemExit(f"{name}: wrong by {np.abs(made - exact).max():.1e} for {m} x {n} x {k}")
         yield f"{name}: as NumPy, to {np.abs(made - exact).max():.1e}"
 
 
-def measured(n: int, rounds: int, target: Target) -> list[dict[str, Any]]:
+def measured(
+    n: int, rounds: int, target: Target, steps: Mapping[str, Callable[[Schedule, Blocks], Schedule]] = STEPS
+) -> list[dict[str, Any]]:
     """Each step, and the BLAS, in turn: the least processor time (of all threads) of `rounds` runs."""
     rng = np.random.default_rng()
     x, y = (rng.standard_normal((n, n)).astype("f") for _ in "AB")
     program, machine, flops = matmul.scop(M=n, N=n, K=n).schedule(), this_machine(target), 2.0 * n**3
-    schedules = {name: step(program, blocks_for(target)) for name, step in STEPS.items()}
+    schedules = {name: step(program, blocks_for(target)) for name, step in steps.items()}
     schedules["the automatic schedule"] = automatic(program.scop, target)
     runs: dict[str, Callable[[], object]] = {"BLAS": lambda: x @ y}
     for name, schedule in schedules.items():
@@ -196,7 +214,7 @@ def measured(n: int, rounds: int, target: Target) -> list[dict[str, Any]]:
             best[name] = min(best[name], time.process_time() - start)
     rows = []
     for name, seconds in best.items():
-        moved = counted(schedules[name], target) if name in STEPS else None
+        moved = counted(schedules[name], target) if name in steps and steps is STEPS else None
         rows.append({
             "step": name, "gflops": flops / seconds / 1e9, "peak": flops / seconds / machine.flops_per_second,
             "blas": best["BLAS"] / seconds, "moved": moved,
@@ -220,22 +238,35 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_page(page: Path, text: str, plot: str) -> None:
-    """Put the tables between the page's marks and the plot beside its pictures."""
-    begin, end = MARKS
+def short_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What was measured only, in Markdown."""
+    lines = ["| call | measured GFLOP/s | % of peak | % of BLAS |", "| --- | ---: | ---: | ---: |"]
+    lines += [f"| {r['step']} | {r['gflops']:.1f} | {100 * r['peak']:.0f} | {100 * r['blas']:.0f} |" for r in rows]
+    return "\n".join(lines) + "\n"
+
+
+def write_between(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Put the tables between two marks of the page."""
+    begin, end = marks
     head, rest = page.read_text(encoding="utf-8").split(begin)
     page.write_text(f"{head}{begin}{text}{end}{rest.split(end)[1]}", encoding="utf-8")
+
+
+def write_page(page: Path, text: str, plot: str) -> None:
+    """Put the tables between the page's marks and the plot beside its pictures."""
+    write_between(page, MARKS, text)
     (page.parent / "pictures" / f"{page.stem}.svg").write_text(plot, encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A matrix product by hand, step by step.")
     parser.add_argument("--measure", action="store_true", help="time each step beside NumPy's BLAS, on one thread")
+    parser.add_argument("--programs", action="store_true", help="time the calls of `tile_product` instead")
     parser.add_argument("--size", type=int, nargs="+", default=[1024, 1000], metavar="N", help="N x N x N (1024 1000)")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--page", type=Path, help="write tables and plot into this page")
     options = parser.parse_args()
-    if not options.measure:
+    if not options.measure and not options.programs:
         for sizes in ((64, 64, 64), (61, 45, 53)):
             print(" x ".join(map(str, sizes)))
             for line in checked(sizes, Blocks(rows=3, columns=16, depth=20, height=12)):
@@ -243,6 +274,14 @@ def main() -> None:
         return
     target = targets.host()
     peak = this_machine(target).flops_per_second / 1e9
+    if options.programs:
+        rows = {n: measured(n, options.rounds, target, PROGRAMS) for n in options.size}
+        text = "".join(f"{n} x {n} x {n}:\n\n{short_table(r)}\n" for n, r in rows.items())
+        text = f"{machine_line()} FMA peak of a core {peak:.0f} GFLOP/s.\n\n{text}"
+        print(text)
+        if options.page:
+            write_between(options.page, PROGRAM_MARKS, text)
+        return
     results = {n: measured(n, options.rounds, target) for n in options.size}
     parts = [f"{n} x {n} x {n}:\n\n{table(rows)}\n" for n, rows in results.items()]
     text = f"{machine_line()} FMA peak of a core {peak:.0f} GFLOP/s.\n\n{''.join(parts)}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from examples import gemm_by_hand
@@ -45,3 +47,23 @@ def test_the_page_names_every_step() -> None:
     measured = text.split(begin)[1].split(end)[0]
     for name in STEPS:
         assert f"| {name} |" in measured and f"**{name}.**".lower() in text.lower()
+
+
+def test_the_page_shows_what_one_call_does() -> None:
+    """Its first two pieces of Python make one schedule, which computes the product."""
+    text = PAGE.read_text(encoding="utf-8")
+    call, steps = (part.split("```")[0] for part in text.split("```python\n")[1:3])
+    made: list[Any] = []
+    for code in (call, steps):
+        space: dict[str, Any] = {"matmul": matmul}
+        exec(code, space)
+        made.append(space["s"])
+    assert made[0].program("matmul") == made[1].program("matmul") == steps
+    a, b = (np.random.default_rng().integers(-4, 5, shape).astype("f4") for shape in ((125, 30), (30, 37)))
+    np.testing.assert_array_equal(matmul.compile(schedule=made[0])(a, b), a @ b)
+
+
+def test_the_page_names_every_call() -> None:
+    begin, end = gemm_by_hand.PROGRAM_MARKS
+    rows = PAGE.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
+    assert all(rows.count(f"| {name} |") == 2 for name in (*gemm_by_hand.PROGRAMS, "BLAS"))
