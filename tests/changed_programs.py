@@ -29,6 +29,7 @@ from seed_pages import Block, Page, Run, go_through
 from test_library_python import drawn
 
 from polyc.emit.gpu import targets as gpu_targets
+from polyc.emit.proof.read_back import WrongLoops
 from polyc.emit.targets import get
 from polyc.poly.errors import IllegalSchedule, PolycError
 from polyc.poly.scop import Scop
@@ -151,7 +152,7 @@ def _run(automatically: Schedule, steps: list[Step], target: str) -> Outcome:
     wanted = expected(automatically.original, args)
     try:
         got = outcome(s, args, machine(target))
-    except (simt.Race, simt.Divergence) as error:
+    except (simt.Race, simt.Divergence, WrongLoops) as error:  # legality accepted what the proof of the loops refuses
         return Outcome("wrong", str(error))
     except PolycError as error:
         return _refusal(error, "later")

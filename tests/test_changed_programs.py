@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from changed_programs import PAGE, RESULTS, changed, check, numbers, other
 
+from polyc.poly import legality
 from polyc.scheduler.schedule import Step
 
 FIRST = 100_000
@@ -18,6 +19,13 @@ SLICE = 12
 def test_a_changed_program_is_right_or_refused(seed: int) -> None:
     found = check(seed)
     assert found.kind != "wrong", found.text
+
+
+def test_what_legality_lets_pass_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge is not legality: the proof of the loops and the results see what it misses."""
+    assert check(14).kind == "refused"
+    monkeypatch.setattr(legality, "first_violation", lambda *_: None)
+    assert check(14).kind == "wrong"
 
 
 def test_other_numbers() -> None:
