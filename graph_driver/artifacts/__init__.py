@@ -1,1 +1,1 @@
-"""A compiled model on disk: a directory, the memo of a compilation, stand-alone C."""
+"""Compiled code on disk: directories of models, operators as files, stand-alone C."""

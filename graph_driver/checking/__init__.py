@@ -1,1 +1,1 @@
-"""Comparing a model with an independent reference."""
+"""Comparing a model with an independent reference, with itself without a pass, with poisoned memory."""

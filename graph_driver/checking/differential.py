@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.checking.check import compare
-from polyc.graph_driver.graph.ir import Graph, GraphError
+from polyc.graph_driver.graph.errors import GraphError
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.passes.manager import Pass, PassRecord, run
 from polyc.poly.target import Target

@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx
 
-from polyc.graph_driver.graph.ir import Codes, Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.errors import GraphError
+from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
 from polyc.graph_driver.graph.size import Size, SizeError, symbol
 from polyc.graph_driver.graph.symbols import Guard, Range, Symbols
 from polyc.poly.dtypes import BY_NAME

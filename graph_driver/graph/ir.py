@@ -16,16 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.poly.dtypes import DType
-from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.relayout import Layout, laid_out_shape
 
 if TYPE_CHECKING:
     from polyc.graph_driver.graph.decisions import Decision, Overwriting, Selection
     from polyc.graph_driver.graph.symbols import Symbols
-
-
-class GraphError(PolycError):
-    """A graph that breaks a rule: a bug of a pass, found by `polyc.graph_driver.verifying.verify`."""
 
 
 @dataclass(frozen=True)

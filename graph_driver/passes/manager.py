@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from polyc.graph_driver.choosing.winograd import use_winograd
+from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import any_registered, calls_of, use_externals
-from polyc.graph_driver.graph.ir import Graph, GraphError
+from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.passes.algebra import simplify, simplify_fast
 from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs

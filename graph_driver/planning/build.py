@@ -8,8 +8,9 @@ from dataclasses import replace
 from polyc.graph_driver import memory
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.aliases import storage
+from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import call_of
-from polyc.graph_driver.graph.ir import Graph, GraphError, Tensor
+from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.planning import tasks
 from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
 from polyc.graph_driver.planning.index_limits import index_limits

@@ -1,1 +1,1 @@
-"""`polyc tune`: trials of schedules in processes of their own, and the database of what they found."""
+"""`polyc tune`: which kernels are worth it, and trials of schedules in processes of their own."""

@@ -11,7 +11,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from polyc.graph_driver.graph import external, subgraphs
-from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.errors import GraphError
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of
 from polyc.graph_driver.graph.size import SizeError, evaluate
 from polyc.graph_driver.graph.symbols import GuardError

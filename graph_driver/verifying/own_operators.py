@@ -9,8 +9,9 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
+from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import call_of
-from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.verifying.own_results import check_results
 
 ALIASES = {"View": (1, 1), "Whole": (None, 1), "Part": (1, None)}  # how many inputs and outputs (None: any from 1 on)

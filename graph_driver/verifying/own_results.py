@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import onnx
 from onnx import helper
 
-from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.errors import GraphError
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.inference.concrete import infer
 from polyc.graph_driver.inference.symbolic import at_typical
 from polyc.poly.dtypes import DType, bf16, f32, i32

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.graph.ir import Checked, Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.errors import GraphError
+from polyc.graph_driver.graph.ir import Checked, Graph, Node, Tensor
 from polyc.poly.dtypes import DType
 
 if TYPE_CHECKING:

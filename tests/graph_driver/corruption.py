@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from polyc.emit import targets
-from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.errors import GraphError
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes.manager import PassRecord, run, select
 from polyc.graph_driver.verifying.verify import verify

@@ -14,8 +14,9 @@ import tiny_models
 from onnx_suite.cases import all_cases
 
 from polyc.graph_driver.compiling.stages import optimise
+from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.exact_text import exact_graph, parse_graph, parts
-from polyc.graph_driver.graph.ir import Graph, GraphError, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.verifying.verify import verify

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tiny_models import model_of, network, with_host_steps
 
 import polyc
-from polyc.graph_driver.graph.ir import GraphError
+from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.limits import MAX_TENSOR_BYTES
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.verifying.verify import verify

@@ -1,1 +1,1 @@
-"""Sizes that only a run decides: symbols, formulas, shape rules, guards and the arena's formulas."""
+"""A plan whose sizes are formulas: one for all sizes, bound to the numbers of a run."""
