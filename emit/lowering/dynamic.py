@@ -27,6 +27,9 @@ from polyc.poly.tree import Band, Member, Node, loop_dim
 from polyc.poly.tree import walk as walk_tree
 
 Bounds = tuple[Expr, Expr]
+Place = tuple[int, frozenset[tuple[Expr, int]], int]
+"""Sign and offset with which an iterator follows a loop's variable: isl may run two statements of one loop side by
+side, `S(k)` and `T(k + 1)` for every second `k`, and each has its own end then."""
 Entry = Callable[[Store, str, Mapping[str, Expr]], Stmt | None]
 
 
@@ -109,7 +112,7 @@ class _Bounds:
         enforced = around.enforced
         first: dict[tuple[str, Expr | None], Stmt] = {}
         entered: set[tuple[str, str]] = set()
-        wanted: dict[Bounds, _Wish] = {}
+        wanted: dict[tuple[Bounds, Place], _Wish] = {}
         complete = True
         for store, conditions in reached(loop.body):
             if store.instance is None:
@@ -117,10 +120,10 @@ class _Bounds:
             found = list(self.candidates(store, loop, bound))
             complete = complete and bool(found)
             stmt = self.scop.statements[store.instance[0]]
-            for b, bounds in found:
+            for b, bounds, place in found:
                 known = [w for c in conditions if (w := _weaker(c, bound)) is not None]
                 known += [c for c in self.missing(store, enforced, b.iter) if variables(c) <= bound]
-                wish = wanted.setdefault(self.by_loops(stmt, b), _Wish())
+                wish = wanted.setdefault((self.by_loops(stmt, b), place), _Wish())
                 wish.keys.add((stmt.name, b.iter))
                 when = _all_of(known)
                 wish.forms.append((when, bounds))
@@ -140,8 +143,7 @@ class _Bounds:
         return narrowed(loop, lo, hi), list(first.values()), inside
 
     def by_loops(self, stmt: Statement, b: DynamicBound) -> Bounds:
-        """The bounds with loops in place of the statement's iterators, to compare statements. A loop
-        over a dynamic iterator is never shifted or reversed, so the iterator itself needs no mark."""
+        """The bounds with loops in place of the statement's iterators, to compare statements."""
         values = {i: Var(f"{stmt.name}.{i}") for i in stmt.iters}
         for i in stmt.iters:
             for name in self.members:
@@ -150,7 +152,9 @@ class _Bounds:
                     values[i] = Var(f"{name} {time}")
         return substitute(b.lo, values), substitute(b.hi, values)
 
-    def candidates(self, store: Store, loop: For, bound: frozenset[str]) -> Iterator[tuple[DynamicBound, Bounds]]:
+    def candidates(
+        self, store: Store, loop: For, bound: frozenset[str]
+    ) -> Iterator[tuple[DynamicBound, Bounds, Place]]:
         """The bounds on the loop's variable by which it runs over a dynamic iterator of `store`."""
         assert store.instance is not None
         stmt = self.scop.statements[store.instance[0]]
@@ -170,10 +174,11 @@ class _Bounds:
             offset = rebuild(rest)
             if not (variables(lo) | variables(hi) | variables(offset)) <= bound:
                 continue
+            place = slope, frozenset(rest.terms), rest.const
             if slope == 1:
-                yield b, (_minus(lo, offset), _minus(hi, offset))
+                yield b, (_minus(lo, offset), _minus(hi, offset)), place
             else:  # iter = offset - var
-                yield b, (_minus(offset, hi, 1), _minus(offset, lo, 1))
+                yield b, (_minus(offset, hi, 1), _minus(offset, lo, 1)), place
 
     def runs_over(self, name: str, stmt: Statement, iterator: str) -> tuple[int, int] | None:
         """(sign, shift) when the time of loop `name` is `sign * iterator + shift`."""

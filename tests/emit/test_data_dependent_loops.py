@@ -198,3 +198,34 @@ def kernel(n: i32, A: inout(f64[N])):
     A = np.zeros(5)
     assert library.kernel(ctypes.c_int32(4), A.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(5)) == 0
     np.testing.assert_array_equal(A, [0, 1, 2, 3, 0])
+
+
+BRANCHES = (
+    "if k % 2 == 0:\n S\nelse:\n T", "if k % 2 == 1:\n S\nelse:\n T", "if k % 3 == 0:\n S\nelif k % 3 == 2:\n T",
+    "if k % 2 == 0:\n S\nif k % 2 == 1:\n T", "if (k + i) % 2 == 0:\n S\nelse:\n T",
+    "if k % 4 == 3:\n S\nelif k % 4 == 0:\n T\nelse:\n U",
+)  # fmt: skip
+LOOPS = ("for k in range(ptr[i], ptr[i + 1]):", "for k in range(ptr[i], N):", "for k in range(ptr[i]):")
+
+
+@pytest.mark.parametrize("inner", ["", "for l in range(2):"])
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("branches", BRANCHES)
+def test_branches_that_take_turns_end_where_the_data_say(branches: str, loop: str, inner: str) -> None:
+    """isl runs them side by side, `S(k)` with `T(k + 1)` for every second `k`: each has an end of its own."""
+    statements = {"S": "A[k] += i + 1", "T": "A[k] = 2 * A[k] + i", "U": "A[k] -= 3"}
+    for name, text in statements.items():
+        branches = branches.replace(f"\n {name}", f"\n    {text}")
+    body = branches if not inner else "\n".join([inner, *(f"    {line}" for line in branches.splitlines())])
+    source = "\n".join([
+        HEADER, 'N = dims("N")', "def kernel(ptr: i64[N + 1], A: inout(f64[N])):", "    for i in range(N):",
+        f"        {loop}", *(f"            {line}" for line in body.splitlines()), "",
+    ])  # fmt: skip
+    op = compiled(source)
+    scop = op.scop()
+    rng = np.random.default_rng()
+    for n in (5, 6):
+        args = [np.sort(rng.integers(0, n + 1, n + 1)), rng.integers(-4, 5, n).astype(float)]
+        wanted = [a.copy() for a in args]
+        op.python(*wanted)
+        assert not difference(interpret(scop, scop.schedule().tree, args), wanted[1:]), args
