@@ -31,6 +31,7 @@ from polyc.emit.compile import compile_kernel, source_text
 from polyc.emit.kernel import Kernel, Native, Report
 from polyc.emit.llvm import jit
 from polyc.emit.loop_ir.loops import Function
+from polyc.emit.lowering.dynamic import UnknownEnd
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
 from polyc.emit.targets import host
@@ -137,7 +138,7 @@ def check_llvm(seed: int, program: Program | None = None) -> tuple[Failure | Non
             if failure is None and plan.slice.aliases:
                 work.stage = "aliases"
                 failure = _compare_aliases(work, kernel)
-    except OverBudget as error:  # a schedule of one's own may be refused so (docs/budgets.md)
+    except (OverBudget, UnknownEnd) as error:  # a schedule of one's own may be refused so (docs/budgets.md)
         return None if plan.order == "random" else work.crashed(error), None
     except Exception as error:  # any crash is a finding
         return work.crashed(error), None

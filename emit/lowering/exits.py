@@ -17,6 +17,7 @@ from polyc.emit.loop_ir.rewrite import binders, with_bodies
 from polyc.emit.lowering.dynamic import UnknownEnd
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr, Load, Unary, const_int, loads
+from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import depends_on_memory
 from polyc.poly.scop import ENDLESS, Scop
 
@@ -29,7 +30,7 @@ def with_exits(fn: Function, scop: Scop) -> Function:
     """
     fn = early_ends(fn, scop)
     for s in walk(fn.body):
-        if isinstance(s, For) and s.until is None and s.hi == const_int(ENDLESS):
+        if isinstance(s, For) and s.until is None and _without_bound(s):
             raise UnknownEnd(f"the loop '{s.loop}' was transformed: nothing tells any more where it ends")
     return fn
 
@@ -47,12 +48,38 @@ def _visit(s: Stmt, scop: Scop, arguments: frozenset[str]) -> Stmt:
     moving = {s.var, *binders(s.body)}
     stores = [(x, guards) for x, guards in _guarded(s.body, ()) if x.array not in inside]
     stored = {x.array for x, _ in stores}
+    found = []
     for common in (_as_text, _as_statements):
         fixed = [g for g in common(s, stores, scop) if _is_fixed(g, moving, arguments | inside)]
         if any(load.array in stored for g in fixed for load in loads(g)):
-            ends = [g.a if isinstance(g, Unary) and g.op == "not" else Unary("not", g, bool_) for g in fixed]
-            return replace(s, until=functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends))
-    return s
+            found.append(fixed)
+    if not found:
+        return s
+    fixed = max(found, key=len)  # a flag left out could stop what sets the others
+    ends = [g.a if isinstance(g, Unary) and g.op == "not" else Unary("not", g, bool_) for g in fixed]
+    until = functools.reduce(lambda a, b: Binary("or", a, b, bool_), ends)
+    return s if _without_bound(s) and _waits_for_a_copy(stores, until, s.body) else replace(s, until=until)
+
+
+def _without_bound(loop: For) -> bool:
+    """Whether only a flag ends the loop, perhaps in some cases only (isl tells cases apart in its bounds)."""
+    return any(e == const_int(ENDLESS) for e in walk_expr(loop.hi))
+
+
+def _waits_for_a_copy(stores: Guarded, until: Expr, body: Stmt) -> bool:
+    """Whether what sets the flags that end a loop waits for the copy of another flag, which is not among them: set, it
+    would keep the loop from ending."""
+    copies = {x.buffer.name: x.buffer.promoted for x in walk(body) if isinstance(x, Alloc) and x.buffer.promoted}
+    ending = {load.array for load in loads(until)}
+    setters = [conditions for store, conditions in stores if store.array in ending]
+    flags = {load.array for conditions in setters for g in conditions for load in _flags(g)}
+    return any(copies[a] not in ending for a in flags & set(copies))
+
+
+def _flags(condition: Expr) -> list[Load]:
+    """The element that a condition is, or that it is the negation of."""
+    e = condition.a if isinstance(condition, Unary) and condition.op == "not" else condition
+    return [e] if isinstance(e, Load) and e.dtype == bool_ else []
 
 
 Guarded = list[tuple[Store, tuple[Expr, ...]]]

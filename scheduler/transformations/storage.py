@@ -280,8 +280,10 @@ def promote(
     copy_in = True if moves.copy_in is None else moves.copy_in
     copy_out = any(w for _, w in used) if moves.copy_out is None else moves.copy_out
     endless = next((m.name for m in place.loops() if is_endless(scop, m)), None)
-    if endless is not None and copy_out:  # the copy would be done in every iteration, and nothing end the loop
-        raise ScheduleError(f"array '{array}' is written inside loop '{endless}', which a condition on data ends: "
+    decides = any(load.array == array for s in below if s.predicate is not None for load in loads(s.predicate))
+    if endless is not None and (copy_out or decides):  # the copy would be done in every iteration, nothing end the loop
+        how = "is written" if copy_out else "decides what runs"
+        raise ScheduleError(f"array '{array}' {how} inside loop '{endless}', which a condition on data ends: "
                             "give it a buffer outside of that loop")  # fmt: skip
     if any(w for _, w in used):
         _check_handed_on(array, place, copy_out)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import agree, oracle
+from back_ends import interpret
 
 import polyc
-from polyc import dims, empty, f32, f64, i32, inout, op, zeros
+from polyc import bool_, dims, empty, f32, f64, i32, inout, op, zeros
 from polyc.emit.loop_ir.loops import For, walk
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import host
@@ -543,3 +544,44 @@ def test_gpu_text_ends_the_loop() -> None:
 
 def copied(a: Any) -> Any:
     return a.copy() if isinstance(a, np.ndarray) else a
+
+
+@op
+def left_from_within(A: inout(f32[N]), limit: i32) -> i32[1]:
+    """The `break` of the outer `while` comes before the inner one, which waits for its flag."""
+    out = zeros((1,), i32)
+    i = 0
+    while i < N:
+        i += 1
+        if A[i - 1] < 0.0:
+            break
+        j = 0
+        while j < limit:
+            j += 1
+            if j == i:
+                continue
+            A[i - 1] += 1.0
+        out[0] += j
+    return out
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_a_buffer_of_a_flag_never_keeps_a_loop_from_ending(limit: int) -> None:
+    """Random program 25392: a copy of the flag was waited for in a loop that only the flag itself ends."""
+    scop = left_from_within.scop()
+    start = scop.schedule()
+    args = [np.array([1, 2, -1, 4, 5], np.float32), np.int32(limit)]
+    wanted = [args[0].copy()]
+    wanted.append(left_from_within.python(wanted[0], limit))
+    flags = [a.name for a in scop.arrays.values() if a.kind == "local" and a.dtype == bool_]
+    refused = []
+    for array in flags:
+        for loop in start.loops:
+            try:
+                s = start.promote(array, loop)
+            except polyc.ScheduleError as error:
+                refused.append(str(error))
+                continue
+            got = interpret(s.scop, s.tree, args)
+            assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True)), (array, loop)
+    assert any("decides what runs inside loop" in text for text in refused), refused
