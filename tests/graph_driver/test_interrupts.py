@@ -125,7 +125,7 @@ WORKERS = (
     MODEL
     + """
 import os
-from polyc.graph_driver import kernels
+from polyc.graph_driver.worker import kernels
 start = kernels._Worker._start
 def announced(self):
     print("here", flush=True)
