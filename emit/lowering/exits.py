@@ -93,7 +93,8 @@ def _as_text(loop: For, stores: Guarded, scop: Scop) -> list[Expr]:
 
 def _as_statements(loop: For, stores: Guarded, scop: Scop) -> list[Expr]:
     """The same where isl knows an iterator's value in some places (`left[0]` under `i == 0`): conditions that all
-    statements have, as they stand around a store that every iteration comes to.
+    statements have, as they stand around a store that every iteration comes to, perhaps under conditions that all
+    stores are under (where these do not hold, nothing is left to do).
 
     The iterators outside of the loop have one value for all instances in it: what a flag guards lies between two
     settings of this flag, which are in the loop."""
@@ -104,13 +105,20 @@ def _as_statements(loop: For, stores: Guarded, scop: Scop) -> list[Expr]:
     body = loop.body
     while isinstance(body, Alloc):
         body = body.body
+    moving, around = {loop.var, *binders(loop.body)}, frozenset(_as_text(loop, stores, scop))
     for part in body.stmts if isinstance(body, Block) else (body,):
+        path: list[Expr] = []
+        while isinstance(part, If) and part.orelse is None and not isinstance(part.then, Store):
+            path += operands(part.cond, "and")
+            part = part.then.stmts[0] if isinstance(part.then, Block) and part.then.stmts else part.then
+        if any(g not in around or variables(g) & moving or depends_on_memory(g) for g in path):
+            continue
         if isinstance(part, If) and isinstance(store := part.then, Store) and store.instance and part.orelse is None:
             predicate = scop.statements[store.instance[0]].predicate
             own = operands(predicate, "and") if predicate is not None else ()
             here = operands(part.cond, "and")
             if len(own) == len(here):
-                return [g for g, c in zip(here, own) if all(c in others for others in wanted)]
+                return [*path, *(g for g, c in zip(here, own) if all(c in others for others in wanted))]
     return []
 
 
