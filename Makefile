@@ -20,6 +20,7 @@ demo: $(VENV)/installed
 # Everything CI runs: style, types, then all tests but the long suites.
 test: $(VENV)/installed
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pytest -n $(JOBS) -rs -m "not long and not bench"
 

@@ -42,6 +42,7 @@ class Parameter:
 
     @property
     def dtype(self) -> DType:
+        """The type of the array's elements, or the scalar's."""
         return self.array.dtype
 
 

@@ -50,6 +50,7 @@ class Standalone:
 
     @property
     def interface(self) -> Interface:
+        """The function's name, parameters and sizes in C."""
         return self.described.interface
 
     @property

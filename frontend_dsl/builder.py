@@ -55,9 +55,11 @@ class Condition:
     saved: Load | None = None
 
     def then(self) -> Expr:
+        """What has to hold in its first branch: the saved value, or what the domain does not say yet."""
         return self.saved or self.rest
 
     def otherwise(self) -> Expr:
+        """What has to hold in its `else`: the saved value or the whole condition, negated."""
         return negate(self.saved or self.whole)
 
 

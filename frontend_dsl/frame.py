@@ -119,6 +119,7 @@ class Frame:
         return DslError(reason, span, hint)
 
     def span(self, node: Any) -> Span:
+        """Where in the user's file the node stands."""
         return self.source.span(node)
 
     # ---- names and sizes ---------------------------------------------------------------------

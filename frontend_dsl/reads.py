@@ -37,13 +37,16 @@ class Path:
     steps: tuple[tuple[bool, Any], ...] = ()
 
     def attribute(self, name: str) -> Path:
+        """The way to an attribute of what lies here."""
         return Path(self.scope, self.name, (*self.steps, (True, name)))
 
     def element(self, key: Any) -> Path:
+        """The way to an element of what lies here."""
         return Path(self.scope, self.name, (*self.steps, (False, key)))
 
     @property
     def key(self) -> Hashable:
+        """Equal for equal ways: the scope by identity, names and frozen keys of elements."""
         return id(self.scope), self.name, freeze(self.steps) if self.steps else ()
 
     def value(self) -> Any:

@@ -29,6 +29,7 @@ class Param:
 
     @property
     def any_rank(self) -> bool:
+        """Whether the annotation has `...`, so that the argument decides the rank."""
         return self.shape is not None and any(e is Ellipsis for e in self.shape)
 
 

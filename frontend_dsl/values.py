@@ -50,6 +50,7 @@ class Sym:
 
     @property
     def type(self) -> Type:
+        """The expression's dtype, and whether it is weak."""
         return Type(self.expr.dtype, self.weak)
 
     @property
@@ -73,6 +74,7 @@ class ArrayValue:
 
     @property
     def rank(self) -> int:
+        """Dimensions that the program sees (those of `prefix` are not among them)."""
         return len(self.shape)
 
 

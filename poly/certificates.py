@@ -45,10 +45,12 @@ class Site:
 
     @property
     def index(self) -> Expr:
+        """The subscript that the source asks for on this axis: without the limits of `position`."""
         return demanded(self.load.index[self.axis])
 
     @property
     def size(self) -> Expr:
+        """What the subscript must stay below: the array's extent on this axis."""
         return self.check.size
 
 

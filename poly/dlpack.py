@@ -107,6 +107,7 @@ class Taken:
 
     @property
     def row_major(self) -> bool:
+        """Whether the elements lie densely in C order (always, where no strides are given)."""
         return self.strides is None or _row_major(self.shape, self.strides)
 
 

@@ -42,6 +42,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type, of any width."""
         return self.kind == "float"
 
     @property

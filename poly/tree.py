@@ -62,9 +62,11 @@ class Node:
     __slots__ = ()
 
     def children(self) -> tuple[Node, ...]:
+        """The nodes directly below, in execution order; none below a leaf."""
         return ()
 
     def with_children(self, children: tuple[Node, ...]) -> Node:
+        """The same node above others: as many as `children()` gives, in the same order."""
         assert not children
         return self
 

@@ -109,6 +109,7 @@ class ExprPrinter:
         return self.broadcast(self.expr(e), BY_NAME["i64"], lanes)
 
     def broadcast(self, text: str, dtype: DType, lanes: int) -> str:
+        """A vector with the scalar `text` in every lane, by a helper function; a boolean becomes all bits or none."""
         t, name = self.helpers.vector(dtype, lanes), f"splat_{c_type(dtype, lanes)}"
         x = "-(int8_t)(x != 0)" if dtype.kind == "bool" else "x"
         self.helpers.functions[name] = (

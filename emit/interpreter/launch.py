@@ -38,11 +38,14 @@ class Compiler(Protocol):
     order: random.Random | None
     reverse: bool
 
-    def stmt(self, s: Stmt) -> Run: ...
+    def stmt(self, s: Stmt) -> Run:
+        """A function that runs the statement in an environment."""
 
-    def expr(self, e: Expr) -> Run: ...
+    def expr(self, e: Expr) -> Run:
+        """A function that evaluates the expression in an environment."""
 
-    def fresh(self, s: Alloc) -> Run: ...
+    def fresh(self, s: Alloc) -> Run:
+        """A function that makes the buffer, full of poison."""
 
 
 @dataclass

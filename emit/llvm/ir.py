@@ -105,6 +105,7 @@ class Names:
     buffers: dict[str, None] = field(default_factory=dict)
 
     def add_expr(self, e: Expr) -> None:
+        """Enter what an expression uses."""
         for n in walk_expr(e):
             if isinstance(n, Var):
                 self.variables[n.name] = None
@@ -113,6 +114,7 @@ class Names:
                 self.buffers[array] = None
 
     def add(self, root: Stmt) -> Names:
+        """Enter what a statement and all inside use; itself, to be chained."""
         for s in walk(root):
             if isinstance(s, Store | Prefetch):
                 self.buffers[s.array] = None

@@ -23,6 +23,7 @@ class Linear:
 
     @property
     def is_const(self) -> bool:
+        """Whether it has no atoms."""
         return not self.terms
 
     def coefficient(self, atom: Expr) -> int:

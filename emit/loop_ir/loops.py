@@ -150,6 +150,7 @@ class Stmt:
     __slots__ = ()
 
     def bodies(self) -> tuple[Stmt, ...]:
+        """The statements directly inside, in order."""
         return ()
 
 

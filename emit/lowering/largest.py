@@ -83,6 +83,11 @@ class Largest:
         raise Unknown
 
     def static(self, name: str, domain: isl.Set) -> Bounds:
+        """Least and greatest value of an iterator over the statement's domain.
+
+        Raises:
+            Unknown: the sizes decide, or it may be larger than `LIMIT`.
+        """
         dim = domain.find_dim_by_name(isl.dim_type.set, name)
         if dim < 0 or domain.is_empty():
             raise Unknown
@@ -100,6 +105,7 @@ class Largest:
         return bounds
 
     def limit(self, dtype: DType) -> int:
+        """The greatest number of an integer type, `LIMIT` at most."""
         high = type_range(dtype)[1]
         assert high is not None
         return min(high, LIMIT)

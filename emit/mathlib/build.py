@@ -30,6 +30,7 @@ class V:
 
     @property
     def dtype(self) -> DType:
+        """The type of a lane."""
         return self.e.dtype
 
     def like(self, value: V | Number, dtype: DType | None = None) -> V:
@@ -114,6 +115,7 @@ class V:
         return self._binary("==", o, bool_)
 
     def ne(self, o: V | Number) -> V:
+        """Element-wise inequality (`!=` stays Python identity)."""
         return self._binary("!=", o, bool_)
 
     def call(self, fn: str, *rest: V, dtype: DType | None = None) -> V:
@@ -133,9 +135,11 @@ class V:
         return self.call("bitcast", dtype={i32: f32, i64: f64}[self.dtype])
 
     def abs(self) -> V:
+        """The absolute value."""
         return self.call("abs")
 
     def sqrt(self) -> V:
+        """The square root, by the machine's instruction."""
         return self.call("sqrt")
 
 

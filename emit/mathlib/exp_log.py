@@ -36,6 +36,7 @@ class Format:
 
     @property
     def shift(self) -> float:
+        """The number that rounds by being added: 1.5 * 2**mantissa."""
         return 1.5 * 2.0**self.mantissa
 
     @property
@@ -45,6 +46,7 @@ class Format:
 
     @property
     def min_normal(self) -> float:
+        """The least positive number with a full mantissa."""
         return 2.0 ** (1 - self.bias)
 
 

@@ -161,12 +161,14 @@ class Lanes:
         return first, 0 if e.op == "//" else 1
 
     def select(self, e: Select) -> Expr:
+        """Each arm under its side of the condition: lanes of the other side load nothing and divide by nothing."""
         cond = self.expr(e.cond)
         other = negated(cond)
         a, b = self.under(cond).wide_expr(e.a), self.under(other).wide_expr(e.b)
         return Select(self.splat(cond), a, b, e.dtype)
 
     def binary(self, e: Binary) -> Expr:
+        """Both operands, of `and` and `or` the second under the first; lanes that do not run divide by 1."""
         a = self.expr(e.a)
         if e.op in ("and", "or"):
             b = self.under(a if e.op == "and" else negated(a)).wide_expr(e.b)
@@ -191,6 +193,7 @@ class Lanes:
         return one_varies(array, out)
 
     def load(self, e: Load) -> Expr:
+        """A scalar load where no subscript varies, else a vector load, masked unless it stays inside the buffer."""
         index = self.subscripts(e.array, e.index)
         if all(i.lanes == 1 for i in index):
             return Load(e.array, index, e.dtype, e.span)

@@ -44,6 +44,7 @@ class Polynomials:
         return {(self.number(e),): 1}
 
     def never_above(self, low: Expr, high: Expr) -> bool:
+        """Whether `low <= high` is seen to hold at all points; False for what is not affine."""
         try:
             holds = to_pw_aff(low, self.space).le_set(to_pw_aff(high, self.space))
         except NotAffine:

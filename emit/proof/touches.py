@@ -106,14 +106,21 @@ class Books:
         return WrongLoops("buffers", f"{self.fn.name}: buffer '{life.buffer.name}' {what}")
 
     def book(self, life: Lifetime) -> Book:
+        """The book of a lifetime, begun where there is none."""
         return self.of.setdefault(id(life), Book(life))
 
     def name(self, book: Book, array: str) -> None:
+        """Enter the array that a buffer stands for.
+
+        Raises:
+            WrongLoops: it stands for another one already.
+        """
         if book.array not in ("", array):
             raise self.fail(book.life, f"stands for '{book.array}' and for '{array}'")
         book.array = array
 
     def home_array(self, copy: Copy) -> str:
+        """The array that a copy moves elements of, also from buffer to buffer."""
         return copy.home if copy.home_life is None else self.book(copy.life).array
 
     def copy(self, place: Place) -> Copy:

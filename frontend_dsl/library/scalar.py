@@ -43,31 +43,39 @@ def relu(x: Any) -> Any:
 
 
 def softplus(x: Any) -> Any:
+    """`log(1 + exp(x))`; the exponent is never positive, so that nothing overflows."""
     return log1p(exp(-abs(x))) + max(x, 0)
 
 
 def softsign(x: Any) -> Any:
+    """`x / (1 + |x|)`."""
     return x / (1 + abs(x))
 
 
 def hard_swish(x: Any) -> Any:
+    """`x * clip(x / 6 + 1/2, 0, 1)`."""
     return x * min(max(x * (1.0 / 6.0) + 0.5, 0), 1)
 
 
 def mish(x: Any) -> Any:
+    """`x * tanh(softplus(x))`."""
     return x * tanh(log1p(exp(-abs(x))) + max(x, 0))
 
 
 def gelu(x: Any) -> Any:
+    """`x` times the normal distribution's share below it: `x / 2 * (1 + erf(x / sqrt(2)))`."""
     return 0.5 * x * (1 + erf(x * 0.7071067811865476))
 
 
 def gelu_tanh(x: Any) -> Any:
+    """Gelu's approximation by `tanh(sqrt(2 / pi) * (x + 0.044715 x**3))`."""
     return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
 @made_once
 def hard_sigmoid(alpha: float, beta: float) -> Scalar:
+    """`x -> clip(alpha * x + beta, 0, 1)`."""
+
     def hard_sigmoid(x: Any) -> Any:
         return min(max(alpha * x + beta, 0), 1)
 
@@ -76,6 +84,8 @@ def hard_sigmoid(alpha: float, beta: float) -> Scalar:
 
 @made_once
 def leaky_relu(alpha: float) -> Scalar:
+    """`x -> x`, of negative numbers `alpha * x`."""
+
     def leaky_relu(x: Any) -> Any:
         return alpha * x if x < 0 else x
 
@@ -84,6 +94,8 @@ def leaky_relu(alpha: float) -> Scalar:
 
 @made_once
 def thresholded_relu(alpha: float) -> Scalar:
+    """`x -> x` above `alpha`, else 0."""
+
     def thresholded_relu(x: Any) -> Any:
         return x if x > alpha else 0
 
@@ -102,6 +114,8 @@ def elu(alpha: float, gamma: float = 1.0) -> Scalar:
 
 @made_once
 def celu(alpha: float) -> Scalar:
+    """`x -> max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: Elu, smooth at 0 for every `alpha`."""
+
     def celu(x: Any) -> Any:
         return max(x, 0) + min(alpha * expm1(x / alpha), 0)
 
@@ -110,6 +124,8 @@ def celu(alpha: float) -> Scalar:
 
 @made_once
 def swish(alpha: float) -> Scalar:
+    """`x -> x * sigmoid(alpha * x)`."""
+
     def swish(x: Any) -> Any:
         return x * sigmoid(alpha * x)
 
@@ -118,6 +134,8 @@ def swish(alpha: float) -> Scalar:
 
 @made_once
 def shrink(bias: float, lambd: float) -> Scalar:
+    """`x -> x` moved by `bias` towards 0; 0 where `|x| <= lambd`."""
+
     def shrink(x: Any) -> Any:
         return x + bias if x < -lambd else (x - bias if x > lambd else 0)
 
@@ -137,14 +155,17 @@ def clip(low: Any, high: Any) -> Scalar:
 
 
 def clip3(x: Any, low: Any, high: Any) -> Any:
+    """Clip with both bounds as operands; where they cross, the upper one wins."""
     return min(max(x, low), high)
 
 
 def clip_low(x: Any, low: Any) -> Any:
+    """Clip without an upper bound."""
     return max(x, low)
 
 
 def clip_high(x: Any, high: Any) -> Any:
+    """Clip without a lower bound."""
     return min(x, high)
 
 
@@ -154,11 +175,14 @@ def always(x: Any) -> Any:
 
 
 def prelu(x: Any, slope: Any) -> Any:
+    """Leaky Relu whose slope is an operand."""
     return slope * x if x < 0 else x
 
 
 @made_once
 def affine(alpha: float, beta: float) -> Scalar:
+    """`x -> alpha * x + beta`."""
+
     def affine(x: Any) -> Any:
         return alpha * x + beta
 
@@ -167,6 +191,8 @@ def affine(alpha: float, beta: float) -> Scalar:
 
 @made_once
 def scaled_tanh(alpha: float, beta: float) -> Scalar:
+    """`x -> alpha * tanh(beta * x)`."""
+
     def scaled_tanh(x: Any) -> Any:
         return alpha * tanh(beta * x)
 
@@ -175,6 +201,8 @@ def scaled_tanh(alpha: float, beta: float) -> Scalar:
 
 @made_once
 def batch_norm(epsilon: float) -> Scalar:
+    """Normalisation by given moments: `(x - mean) * scale / sqrt(variance + epsilon) + bias`."""
+
     def batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
         return (x - mean) * (scale / sqrt(variance + epsilon)) + bias
 
@@ -185,18 +213,22 @@ def batch_norm(epsilon: float) -> Scalar:
 
 
 def identity(x: Any) -> Any:
+    """`x`: a copy."""
     return x
 
 
 def negative(x: Any) -> Any:
+    """`-x`."""
     return -x
 
 
 def absolute(x: Any) -> Any:
+    """`|x|`."""
     return abs(x)
 
 
 def reciprocal(x: Any) -> Any:
+    """`1 / x`."""
     return 1 / x
 
 
@@ -206,6 +238,7 @@ def reciprocal_sqrt(x: Any) -> Any:
 
 
 def sign(x: Any) -> Any:
+    """-1, 0 or 1; a zero or NaN stays as it is."""
     return 1 if x > 0 else (-1 if x < 0 else x)
 
 
@@ -215,26 +248,32 @@ def asinh(x: Any) -> Any:
 
 
 def acosh(x: Any) -> Any:
+    """`log(x + sqrt(x**2 - 1))`, with the square factored so that arguments close to 1 keep their digits."""
     return log(x + sqrt((x - 1) * (x + 1)))
 
 
 def atanh(x: Any) -> Any:
+    """By `log1p`, so that small arguments keep their digits."""
     return 0.5 * log1p(2 * x / (1 - x))
 
 
 def add(a: Any, b: Any) -> Any:
+    """`a + b`; integers wrap."""
     return a + b
 
 
 def sub(a: Any, b: Any) -> Any:
+    """`a - b`; integers wrap."""
     return a - b
 
 
 def mul(a: Any, b: Any) -> Any:
+    """`a * b`; integers wrap."""
     return a * b
 
 
 def divide(a: Any, b: Any) -> Any:
+    """True division, of floating-point numbers."""
     return a / b
 
 
@@ -244,6 +283,7 @@ def divide_truncating(a: Any, b: Any) -> Any:
 
 
 def divide_unsigned(a: Any, b: Any) -> Any:
+    """Division of integers that are not negative."""
     return a // b
 
 
@@ -258,6 +298,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def power(a: Any, b: Any) -> Any:
+    """`a ** b` in the operands' type."""
     return pow(a, b)
 
 
@@ -272,10 +313,12 @@ def power_of(T: DType) -> Scalar:
 
 
 def square(x: Any) -> Any:
+    """`x ** 2` by one product."""
     return x * x
 
 
 def cube(x: Any) -> Any:
+    """`x ** 3` by two products."""
     return x * x * x
 
 
@@ -290,15 +333,19 @@ def minimum(a: Any, b: Any) -> Any:
 
 
 def maximum_whole(a: Any, b: Any) -> Any:
+    """The larger of two integers."""
     return max(a, b)
 
 
 def minimum_whole(a: Any, b: Any) -> Any:
+    """The smaller of two integers."""
     return min(a, b)
 
 
 @made_once
 def scaled(factor: float) -> Scalar:
+    """`x -> x * factor`."""
+
     def scaled(x: Any) -> Any:
         return x * factor
 
@@ -309,71 +356,89 @@ def scaled(factor: float) -> Scalar:
 
 
 def equal(a: Any, b: Any) -> Any:
+    """`a == b`; NaN equals nothing."""
     return a == b
 
 
 def greater(a: Any, b: Any) -> Any:
+    """`a > b`."""
     return a > b
 
 
 def greater_equal(a: Any, b: Any) -> Any:
+    """`a >= b`."""
     return a >= b
 
 
 def less(a: Any, b: Any) -> Any:
+    """`a < b`."""
     return a < b
 
 
 def less_equal(a: Any, b: Any) -> Any:
+    """`a <= b`."""
     return a <= b
 
 
 def both(a: Any, b: Any) -> Any:
+    """ONNX's And, of booleans."""
     return a and b
 
 
 def either(a: Any, b: Any) -> Any:
+    """ONNX's Or, of booleans."""
     return a or b
 
 
 def differ(a: Any, b: Any) -> Any:
+    """ONNX's Xor, of booleans."""
     return a != b
 
 
 def negation(x: Any) -> Any:
+    """ONNX's Not, of a boolean."""
     return not x
 
 
 def bit_not(x: Any) -> Any:
+    """`~x`, of an integer."""
     return ~x
 
 
 def bit_and(a: Any, b: Any) -> Any:
+    """`a & b`, of integers."""
     return a & b
 
 
 def bit_or(a: Any, b: Any) -> Any:
+    """`a | b`, of integers."""
     return a | b
 
 
 def bit_xor(a: Any, b: Any) -> Any:
+    """`a ^ b`, of integers."""
     return a ^ b
 
 
 def shift_left(a: Any, b: Any) -> Any:
+    """`a << b`, of integers."""
     return a << b
 
 
 def shift_right(a: Any, b: Any) -> Any:
+    """`a >> b`, of integers."""
     return a >> b
 
 
 def is_nan(x: Any) -> Any:
+    """Whether `x` is NaN."""
     return isnan(x)
 
 
 @made_once
 def is_inf(positive: bool, negative: bool) -> Scalar:
+    """Whether `x` is infinite, with a sign that counts."""
+
     def is_inf(x: Any) -> Any:
         if positive and negative:
             return isinf(x)
@@ -383,6 +448,7 @@ def is_inf(positive: bool, negative: bool) -> Scalar:
 
 
 def choose(condition: Any, a: Any, b: Any) -> Any:
+    """ONNX's Where."""
     return a if condition else b
 
 

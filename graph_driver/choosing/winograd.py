@@ -35,6 +35,7 @@ class Shape:
     begin: tuple[int, int]
 
     def tiles(self, m: int) -> int:
+        """Tiles of `m` x `m` that cover all outputs of all images (of one channel)."""
         return self.batch * tiles(self.out[0], m) * tiles(self.out[1], m)
 
 

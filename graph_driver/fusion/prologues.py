@@ -156,6 +156,7 @@ def _as_read(first: Cluster, reader: Cluster, views: Sequence[Node], tensor: str
 
 
 def label(cluster: Cluster) -> str:
+    """What a cluster is called in reports: its nodes' operators."""
     return "+".join(m.node.kind for m in cluster.members)
 
 

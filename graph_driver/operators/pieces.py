@@ -34,6 +34,7 @@ def translate(graph: Graph, lookup: Lookup) -> list[Piece]:
 
 
 def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
+    """The node's Scop, or the reason why the host runs it."""
     if call_of(node) is not None:
         return Piece(node, None, "a registered function")
     tensors = [graph.tensors[n] for n in (*node.reads(), *node.writes())]

@@ -23,6 +23,7 @@ class Window:
 
     @property
     def padded(self) -> bool:
+        """Whether any side of any axis has padding."""
         return any(self.begin) or any(self.end)
 
     @property

@@ -52,6 +52,7 @@ class Sight:
         return first[0] if same else None
 
     def tensor(self, name: str) -> Tensor:
+        """What the graph knows of a tensor."""
         return self.graph.tensors[name]
 
     def shape(self, name: str) -> tuple[int, ...] | None:

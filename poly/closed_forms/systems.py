@@ -90,6 +90,7 @@ def simplified(system: System) -> System | None:
 
 
 def basic_set(system: System, columns: Sequence[str]) -> isl.BasicSet:
+    """The integer points of the system: `columns` are its dimensions, in this order, under names of their own."""
     place = {name: f"c{k}" for k, name in enumerate(columns)}
 
     def text(row: Row) -> str:

@@ -25,6 +25,7 @@ class Box:
 
     @property
     def rank(self) -> int:
+        """Dimensions of the array."""
         return int(self.touched.dim(isl.dim_type.out))
 
     def offset(self, d: int) -> isl.PwAff:

@@ -33,6 +33,7 @@ class Value:
 
     @property
     def function(self) -> isl.PwAff:
+        """The base as a piecewise function, whatever the kind."""
         return isl.PwAff.from_aff(self.base)
 
 

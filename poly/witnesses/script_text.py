@@ -101,6 +101,7 @@ if __name__ == "__main__":
 '''
 
     def heading(self) -> str:
+        """The script's docstring: what was refused and why, with sizes and source lines, how to read the lists."""
         w, scop = self.witness, self.case.scop
         at = f" with {w.sizes}" if w.params else ""
         lines = wrap(f"'{scop.name}'{at}: {w.why}.", 100)

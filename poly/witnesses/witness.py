@@ -198,6 +198,10 @@ def _witness(
 
 
 def smallest_params(scop: Scop, pairs: isl.Map) -> dict[str, int]:
+    """Sizes for which `pairs` is not empty: the least in the order of the Scop's parameters, the first one first.
+
+    Parameters that `pairs` does not mention are left out; `pairs` must not be empty.
+    """
     space = pairs.params()
     count = space.dim(isl.dim_type.param)
     names = [space.get_dim_name(isl.dim_type.param, k) for k in range(count)]

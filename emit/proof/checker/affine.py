@@ -41,10 +41,16 @@ class Affine:
         raise Opaque
 
     def constant(self, number: int) -> isl.PwAff:
+        """A number."""
         zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
         return isl.PwAff.from_aff(zero.set_constant_val(isl.Val(number)))
 
     def operation(self, e: ast.BinOp) -> isl.PwAff:
+        """A sum, difference, product with a constant, or floor division or remainder by one.
+
+        Raises:
+            Opaque: it is none of these.
+        """
         a, b = self.number(e.left), self.number(e.right)
         if isinstance(e.op, (ast.Add, ast.Sub)):
             return a.add(b) if isinstance(e.op, ast.Add) else a.sub(b)
@@ -69,6 +75,7 @@ class Affine:
         raise Opaque
 
     def compared(self, a: ast.expr, op: type, b: ast.expr) -> isl.Set:
+        """Where a comparison of two numbers holds. Raises `Opaque`."""
         x, y = self.number(a), self.number(b)
         tests: dict[type, Any] = {
             ast.Eq: x.eq_set, ast.NotEq: x.ne_set, ast.Lt: x.lt_set,

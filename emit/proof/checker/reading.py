@@ -37,6 +37,7 @@ class Line:
 
     @property
     def stmt(self) -> str | None:
+        """The statement of the model that the line claims to run; None for a copy."""
         return None if self.instance is None else ast.unparse(self.instance.value)
 
 
@@ -62,6 +63,7 @@ class Loops:
         self.lines = list(self.read(self.body, (), isl.Set.universe(self.affine(()).space), (), {}))
 
     def affine(self, variables: tuple[str, ...]) -> Affine:
+        """A reader of expressions over the sizes and these loop variables."""
         return Affine(self.sizes, list(variables))
 
     def read(
@@ -95,6 +97,7 @@ class Loops:
                 raise Rejected(f"a statement that I do not know: {ast.unparse(node)}")
 
     def loop(self, node: ast.For, variables: tuple[str, ...], points: isl.Set) -> isl.Set:
+        """The points inside a loop: those around it with one more dimension, between its bounds and on its step."""
         assert isinstance(node.iter, ast.Call)
         lo, hi, *step = node.iter.args
         space = self.affine(variables)
@@ -109,6 +112,7 @@ class Loops:
         return points
 
     def kind(self, loop: ast.For) -> str:
+        """How the loop runs, by the comment behind its line (`serial` without one)."""
         return self.kinds[loop.lineno - 1]
 
     def instance_map(self, line: Line) -> isl.Map:

@@ -30,6 +30,13 @@ class Run:
         self.born: dict[str, int] = {}
 
     def block(self, body: list[ast.stmt], env: dict[str, int]) -> None:
+        """Run statements in order; `env` has the sizes and the loops' variables.
+
+        The branch of a test that only data decide runs: whether it may is asked of each store.
+
+        Raises:
+            Rejected: something in it differs from the model.
+        """
         for node in body:
             if isinstance(node, ast.For):
                 self.loop(node, env)
@@ -47,6 +54,7 @@ class Run:
             self.finish()
 
     def loop(self, node: ast.For, env: dict[str, int]) -> None:
+        """Run a loop; while a parallel one runs, who touches what is booked."""
         lo, hi, *step = (int(value(x, env)) for x in node.iter.args)  # type: ignore[attr-defined]
         parallel = self.loops.kind(node) == "parallel"
         if parallel:
@@ -67,6 +75,7 @@ class Run:
             seen[name, at] = who | {iteration}, written or write
 
     def allocate(self, node: ast.Assign, env: dict[str, int]) -> None:
+        """An empty buffer, of the shape that the sizes give it."""
         name = node.targets[0].id  # type: ignore[attr-defined]
         if name in self.arrays:
             return
@@ -76,6 +85,12 @@ class Run:
         self.born[name] = len(self.teams)
 
     def place(self, node: ast.Subscript, env: Mapping[str, int]) -> tuple[str, tuple[int, ...]]:
+        """The array or buffer and the place that a subscript names.
+
+        Raises:
+            Rejected: the place lies outside.
+            Opaque: data decide about it.
+        """
         name = ast.unparse(node.value)
         at = tuple(int(value(x, env)) for x in subscripts(node))
         if len(at) != len(self.shapes[name]) or not all(0 <= i < n for i, n in zip(at, self.shapes[name])):
@@ -83,6 +98,11 @@ class Run:
         return name, at
 
     def store(self, line: Line, env: dict[str, int]) -> None:
+        """A store of an instance: its condition, value and element have to be the model's. Others are copies.
+
+        Raises:
+            Rejected: one of them is not.
+        """
         target = line.node.targets[0]
         assert isinstance(target, ast.Subscript)
         if line.instance is None:
@@ -101,6 +121,11 @@ class Run:
         self.write(parsed(stmt["target"]), own, target, env)
 
     def copy(self, line: Line, target: ast.Subscript, env: dict[str, int]) -> None:
+        """A copy moves an element and its version between an array and a buffer, or between buffers.
+
+        Raises:
+            Rejected: nothing was there, or an element of an array would become another one.
+        """
         source = line.node.value
         if not isinstance(source, ast.Subscript) or line.conditions:
             raise Rejected(f"a store that belongs to no statement: {ast.unparse(line.node)}")
@@ -119,6 +144,11 @@ class Run:
             self.memory[to, where] = held[1]
 
     def write(self, wanted: ast.expr, own: dict[str, int], target: ast.Subscript, env: dict[str, int]) -> None:
+        """The element of the model gets its next version, at the place where the loops put it.
+
+        Raises:
+            Rejected: this is another element's place.
+        """
         assert isinstance(wanted, ast.Subscript)
         name = ast.unparse(wanted.value)
         try:
@@ -140,6 +170,11 @@ class Run:
         self.current[element] = version
 
     def read(self, wanted: ast.Subscript, own: Mapping[str, int], given: ast.Subscript, env: Mapping[str, int]) -> bool:
+        """Whether the loops read, at this point, the element that the model reads, in its last version.
+
+        Raises:
+            Rejected: the array is read while a buffer has the element's last version.
+        """
         try:
             element = self.place(wanted, own)
         except Opaque:  # a gather
@@ -174,6 +209,7 @@ class Run:
         return self.same_operands(e, own, a, env)
 
     def same_operands(self, e: ast.AST, own: Mapping[str, int], a: ast.AST, env: Mapping[str, int]) -> bool:
+        """Whether two expressions are the same operation on operands that are the same."""
         if type(e) is not type(a):
             return False
         if isinstance(e, (ast.Name, ast.Constant)):
@@ -187,6 +223,11 @@ class Run:
         return True
 
     def finish(self) -> None:
+        """At the end, arrays hold the last version of every element of a result.
+
+        Raises:
+            Rejected: one was left in a buffer.
+        """
         for element, version in self.current.items():
             kept = self.memory.get(element, 0) == version
             if not kept and self.loops.data["arrays"][element[0]]["kind"] in ("out", "inout"):

@@ -37,6 +37,11 @@ def broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:
     ReverseSequence Scatter TensorScatter""".split()
 )
 def like_first(call: Call) -> list[Shape]:
+    """The first operand's shape, for each output.
+
+    Raises:
+        NoRule: outputs of other shapes are asked for, or the shape is unknown.
+    """
     if call.op_type in ("BatchNormalization", "LayerNormalization") and call.outputs > 1:
         raise NoRule(f"{call.op_type} with further outputs")
     return [call.shape()] * call.outputs
@@ -47,11 +52,13 @@ def like_first(call: Call) -> list[Shape]:
     Mod Mul Or Pow Sub Sum Where Xor""".split()
 )
 def elementwise(call: Call) -> list[Shape]:
+    """All operands broadcast together."""
     return [broadcast(call, [call.shape(k) for k in range(len(call.inputs))])]
 
 
 @rule("MatMul", "MatMulInteger")
 def matmul(call: Call) -> list[Shape]:
+    """Leading axes broadcast, the last two are multiplied; a vector is one row or column that the result has not."""
     a, b = call.shape(0), call.shape(1)
     left = a if len(a) > 1 else (1, *a)
     right = b if len(b) > 1 else (*b, 1)
@@ -62,11 +69,13 @@ def matmul(call: Call) -> list[Shape]:
 
 @rule("QLinearMatMul")
 def quantised_matmul(call: Call) -> list[Shape]:
+    """As MatMul, of the operands 0 and 3; the others are scales and zero points."""
     return matmul(replace(call, inputs=[call.inputs[0], call.inputs[3]]))
 
 
 @rule("Gemm")
 def gemm(call: Call) -> list[Shape]:
+    """(rows of A, columns of B), after transposing; C broadcasts to it."""
     a, b = call.shape(0), call.shape(1)
     rows, inner = reversed(a) if call.attrs.get("transA", 0) else a
     depth, columns = reversed(b) if call.attrs.get("transB", 0) else b
@@ -76,6 +85,11 @@ def gemm(call: Call) -> list[Shape]:
 
 @rule("Einsum")
 def einsum(call: Call) -> list[Shape]:
+    """The extents of the labels on the right side; a label has one extent everywhere (a guard).
+
+    Raises:
+        NoRule: the equation has an ellipsis or no right side.
+    """
     left, arrow, right = str(call.attrs["equation"]).replace(" ", "").partition("->")
     if "..." in left or not arrow:
         raise NoRule("Einsum with an ellipsis or an implicit output")
@@ -90,4 +104,5 @@ def einsum(call: Call) -> list[Shape]:
 
 @rule("DynamicQuantizeLinear")
 def dynamic_quantize(call: Call) -> list[Shape]:
+    """The quantised tensor, a scale, a zero point."""
     return [call.shape(), (), ()]

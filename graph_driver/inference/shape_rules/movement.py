@@ -13,6 +13,7 @@ from polyc.graph_driver.inference.shape_rules.elements import broadcast
 
 @rule("Transpose")
 def transpose(call: Call) -> list[Shape]:
+    """Axes in the order of `perm`, reversed where it is absent."""
     shape = call.shape()
     perm = call.attrs.get("perm") or range(len(shape) - 1, -1, -1)
     return [tuple(shape[p] for p in perm)]
@@ -20,6 +21,11 @@ def transpose(call: Call) -> list[Shape]:
 
 @rule("Reshape")
 def reshape(call: Call) -> list[Shape]:
+    """The shape that the operand says: 0 takes the axis over (without `allowzero`), -1 is what is left.
+
+    Raises:
+        NoRule: two axes are -1, or only a run knows the shape.
+    """
     shape, wanted = call.shape(), call.values(1)
     assert wanted is not None
     zero_copies = not call.attrs.get("allowzero", 0)
@@ -36,6 +42,7 @@ def reshape(call: Call) -> list[Shape]:
 
 @rule("Flatten")
 def flatten(call: Call) -> list[Shape]:
+    """Two axes: the product of those before `axis`, and of the others."""
     shape, axis = call.shape(), int(call.attrs.get("axis", 1))
     axis = axis + len(shape) if axis < 0 else axis
     return [(prod(shape[:axis]), prod(shape[axis:]))]
@@ -43,6 +50,7 @@ def flatten(call: Call) -> list[Shape]:
 
 @rule("Squeeze")
 def squeeze(call: Call) -> list[Shape]:
+    """Without the given axes, which must be 1 (a guard), or without all that are 1."""
     shape, given = call.shape(), call.given("axes", 1)
     if given is None:
         return [tuple(n for n in shape if (n != 1 if isinstance(n, int) else n > 1))]  # a guard for a formula
@@ -54,6 +62,7 @@ def squeeze(call: Call) -> list[Shape]:
 
 @rule("Unsqueeze")
 def unsqueeze(call: Call) -> list[Shape]:
+    """With axes of 1 at the given places of the result."""
     given = call.given("axes", 1) or []
     rank = len(call.shape()) + len(given)
     axes, rest = {a % rank for a in given}, iter(call.shape())
@@ -62,6 +71,7 @@ def unsqueeze(call: Call) -> list[Shape]:
 
 @rule("Concat")
 def concat(call: Call) -> list[Shape]:
+    """The sum on one axis; the others are equal (a guard)."""
     shapes = [call.shape(k) for k in range(len(call.inputs))]
     axis = call.axis(0)
     for s in shapes[1:]:
@@ -76,6 +86,7 @@ def concat(call: Call) -> list[Shape]:
 
 @rule("Split")
 def split(call: Call) -> list[Shape]:
+    """A shape for each part; the parts add up to the axis (a guard)."""
     shape, axis, given = call.shape(), call.axis(0), call.given("split", 1)
     parts = _equal_parts(call, shape[axis]) if given is None else given
     call.symbols.require_equal(sum(parts), shape[axis], "the parts of a Split")
@@ -98,6 +109,7 @@ def _equal_parts(call: Call, n: Extent) -> list[Extent]:
 
 @rule("Slice")
 def slice_(call: Call) -> list[Shape]:
+    """How many steps fit between the bounds, on each axis that is cut."""
     shape = list(call.shape())
     for axis, start, stop, step in slices(call):
         shape[axis] = (
@@ -141,17 +153,24 @@ def _bounds(start: Extent, end: Extent, n: Extent, step: int) -> tuple[Extent, E
 
 @rule("Gather")
 def gather(call: Call) -> list[Shape]:
+    """The axis gives way to the axes of the indices."""
     shape, axis = call.shape(), call.axis(0)
     return [(*shape[:axis], *call.shape(1), *shape[axis + 1 :])]
 
 
 @rule("GatherElements")
 def gather_elements(call: Call) -> list[Shape]:
+    """The shape of the indices."""
     return [call.shape(1)]
 
 
 @rule("GatherND")
 def gather_nd(call: Call) -> list[Shape]:
+    """The indices without their last axis, then the axes that a tuple of indices leaves.
+
+    Raises:
+        NoRule: the tuples' length is a formula.
+    """
     shape, index, skip = call.shape(), call.shape(1), int(call.attrs.get("batch_dims", 0))
     depth = index[-1]
     if not isinstance(depth, int):
@@ -161,6 +180,7 @@ def gather_nd(call: Call) -> list[Shape]:
 
 @rule("Expand")
 def expand(call: Call) -> list[Shape]:
+    """The operand and the given shape, broadcast together."""
     wanted = call.values(1)
     assert wanted is not None
     return [broadcast(call, [call.shape(), tuple(wanted)])]
@@ -168,6 +188,7 @@ def expand(call: Call) -> list[Shape]:
 
 @rule("Tile")
 def tile(call: Call) -> list[Shape]:
+    """Each axis times its repeats."""
     repeats = call.values(1)
     assert repeats is not None
     return [tuple(n * r for n, r in zip(call.shape(), repeats, strict=True))]
@@ -175,6 +196,7 @@ def tile(call: Call) -> list[Shape]:
 
 @rule("Pad")
 def pad(call: Call) -> list[Shape]:
+    """Each axis and its two pads, which may be negative."""
     shape = list(call.shape())
     pads = call.given("pads", 1) or []
     axes = call.given("", 3) or list(range(len(shape)))
@@ -185,6 +207,7 @@ def pad(call: Call) -> list[Shape]:
 
 @rule("ConstantOfShape")
 def constant_of_shape(call: Call) -> list[Shape]:
+    """The operand's elements."""
     wanted = call.values(0)
     assert wanted is not None
     return [tuple(wanted)]
@@ -192,6 +215,11 @@ def constant_of_shape(call: Call) -> list[Shape]:
 
 @rule("Range")
 def range_(call: Call) -> list[Shape]:
+    """One axis: `ceil((limit - start) / delta)`, not negative (a guard).
+
+    Raises:
+        NoRule: the step is a formula or 0.
+    """
     (start,), (limit,), (delta,) = (call.values(k) or [0] for k in range(3))
     if not isinstance(delta, int) or delta == 0:
         raise NoRule("Range with a symbolic step")
@@ -202,12 +230,14 @@ def range_(call: Call) -> list[Shape]:
 
 @rule("DepthToSpace")
 def depth_to_space(call: Call) -> list[Shape]:
+    """(n, c, h, w) to (n, c / b**2, h * b, w * b), b the block size."""
     (n, c, h, w), b = call.shape(), int(call.attrs["blocksize"])
     return [(n, c // (b * b), h * b, w * b)]
 
 
 @rule("SpaceToDepth")
 def space_to_depth(call: Call) -> list[Shape]:
+    """(n, c, h, w) to (n, c * b**2, h / b, w / b); b divides h and w (a guard)."""
     (n, c, h, w), b = call.shape(), int(call.attrs["blocksize"])
     for extent in (h, w):
         call.symbols.require_equal(extent % b, 0, "SpaceToDepth")
@@ -216,6 +246,7 @@ def space_to_depth(call: Call) -> list[Shape]:
 
 @rule("OneHot")
 def one_hot(call: Call) -> list[Shape]:
+    """The indices' shape with an axis of `depth` more."""
     shape, depth = list(call.shape()), call.values(1)
     assert depth is not None
     axis = call.axis(-1, rank=len(shape) + 1)
@@ -224,6 +255,11 @@ def one_hot(call: Call) -> list[Shape]:
 
 @rule("Resize", "Upsample")
 def resize(call: Call) -> list[Shape]:
+    """The given sizes, or each axis times its scale, rounded down.
+
+    Raises:
+        NoRule: only a run knows the scales, or one of them makes no formula of a symbolic axis.
+    """
     shape = call.shape()
     scales_at = 1 if call.op_type == "Upsample" or call.opset < 11 else 2
     scales = call.inputs[scales_at] if scales_at < len(call.inputs) else None

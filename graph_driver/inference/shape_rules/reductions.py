@@ -10,6 +10,7 @@ from polyc.graph_driver.inference.shape_rules.call import Call, Shape, rule
     ReduceLogSumExp""".split()
 )
 def reduce(call: Call) -> list[Shape]:
+    """The reduced axes become 1, or go without `keepdims`; all of them where none is given."""
     shape, given = call.shape(), call.given("axes", 1)
     if not given and call.attrs.get("noop_with_empty_axes", 0):
         return [shape]
@@ -19,6 +20,7 @@ def reduce(call: Call) -> list[Shape]:
 
 @rule("ArgMax", "ArgMin")
 def arg(call: Call) -> list[Shape]:
+    """As a reduction of one axis."""
     return [_reduced(call.shape(), {call.axis(0)}, bool(call.attrs.get("keepdims", 1)))]
 
 
@@ -28,6 +30,7 @@ def _reduced(shape: Shape, axes: set[int], keep: bool) -> Shape:
 
 @rule("TopK")
 def top_k(call: Call) -> list[Shape]:
+    """The axis becomes `k`, which is no larger (a guard); values and indices."""
     shape, axis = list(call.shape()), call.axis(-1)
     given = [call.attrs["k"]] if "k" in call.attrs else call.values(1)
     assert given is not None
@@ -38,6 +41,7 @@ def top_k(call: Call) -> list[Shape]:
 
 @rule("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM")
 def recurrent(call: Call) -> list[Shape]:
+    """The sequence of all states, then the last state and, of an LSTM, the last cell, by `layout`."""
     in_front = bool(call.attrs.get("layout", 0))
     steps, batch = call.shape()[1::-1] if in_front else call.shape()[:2]
     directions, hidden = call.shape(1)[0], int(call.attrs["hidden_size"])
