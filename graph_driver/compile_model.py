@@ -117,8 +117,7 @@ def compile_model(
         strict_shapes: never compile at a call: refuse a model whose sizes cannot stay symbolic, and calls at sizes
             that a guard excludes.
         checks: whether indices (of Gather, ScatterND, ...) outside of what they choose from are a `BoundsError` of the
-            call that names the node (None: unless `POLYC_CHECK=0`); without checks the nearest element counts, as
-            it does in C sources.
+            call that names the node (None: unless `POLYC_CHECK=0`); without checks the nearest element counts.
 
     Raises:
         ModelError: the file is broken, sizes are missing (with `strict_shapes`), or the memory limit is too small.

@@ -103,7 +103,7 @@ class CompileOptions:
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
     "layouts": ("auto", "as_given"), "threads": (None, 1), "tasks": (False,), "tuned": (None, False),
-    "contiguous": ((), []), "checks": (None, False),
+    "contiguous": ((), []),
 }  # fmt: skip
 """Values that say that an option is not asked for."""
 
@@ -114,7 +114,6 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "tasks": "they have one thread",
         "tuned": "schedules were tuned for this machine, C sources are for any",
         "contiguous": "their arena is their own",
-        "checks": "an index outside chooses the nearest element",
     },
     "gpu": {
         "threads": "they are those of a CPU",

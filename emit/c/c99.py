@@ -16,6 +16,7 @@ from polyc.emit.c.expr import Helpers
 from polyc.emit.c.plain import PLAIN, PlainPrinter
 from polyc.emit.loop_ir import loops
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
+from polyc.emit.lowering.checks import self_describing
 from polyc.emit.lowering.lower import proven_loops
 from polyc.emit.mathlib import expand_function
 from polyc.emit.passes.unread import drop_unread
@@ -78,24 +79,27 @@ def target() -> Target:
     return replace(get("x86-64"), name="c99", triple="", cpu="", isa="c99", l1=16384, l2=131072, l3=1 << 20)
 
 
-def portable_kernel(scop: Scop, tree: Node, symbol: str, target: Target) -> PortableKernel:
+def portable_kernel(scop: Scop, tree: Node, symbol: str, target: Target, checks: bool = False) -> PortableKernel:
     """The function that runs `scop` in the order of `tree`.
 
     Products and sums of reductions stay apart (few portable machines have a fused one, and
-    emulating it would cost more than the reduction).
+    emulating it would cost more than the reduction). With `checks`, the record of violated accesses is a scratch
+    argument, if the Scop needs one (`polyc.emit.lowering.checks.self_describing`).
 
     Raises:
         BuildError: sizes are symbolic, or the loops hold what C99 cannot express.
     """
-    fn = run_passes(replace(proven_loops(scop, tree, symbol), fma=False), target, vectorise=False)
-    fn = drop_unread(expand_function(fn))
+    made = replace(proven_loops(scop, tree, symbol, checks=checks), fma=False)
+    made = self_describing(run_passes(made, target, vectorise=False))
+    record = made.buffers[-1:] if made.checks else ()
+    fn = drop_unread(expand_function(made))
     if fn.params:
         raise BuildError(f"C99 code needs fixed sizes; {scop.name} has {', '.join(fn.params)}")
     fn, scratch = hoist(replace(fn, body=serial_loops(fn.body)), STACK_BYTES, STACK_BYTES)
     helpers = _PlainHelpers()
     writer = _Writer({b.name: b for b in fn.buffers}, helpers)
     text = "\n".join(writer.function(fn).generate())
-    extra = {b.name for b in scratch}
+    extra = {b.name for b in (*record, *scratch)}
     arguments = tuple(
         Argument(b.name, b.dtype.name, b.writable, b.name in extra, constant_bytes(b) or 0) for b in fn.buffers
     )

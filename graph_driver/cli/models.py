@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.emit import targets
 from polyc.emit.c.c99 import portable_kernel
+from polyc.emit.lowering.checks import wanted as checks_wanted
 from polyc.graph_driver.artifacts.package import is_package, load
 from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.cli.inspect import DIGITS, OPERATOR_STAGES, UsageError, dependences_text
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with, import_with
 from polyc.graph_driver.compiling import symbolic
-from polyc.graph_driver.compiling.stages import checked, formed, layouts_refused, optimise, placed, symbol_of
+from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimise, placed, symbol_of
 from polyc.graph_driver.explaining.looking import gpu_stage, gpu_target
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
@@ -186,7 +187,7 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
     if platform.gpu is not None:
         return operator_document(schedule, platform.gpu, "automatic", {}) | name
     machine, threads = platform.machine, platform.threads
-    times = time_of(schedule, machine, threads, measure, platform.backend, checked(platform, options))
+    times = time_of(schedule, machine, threads, measure, platform.backend, checks_wanted(options.checks))
     return operator_document(schedule, machine, "automatic", sizes, times) | name
 
 
@@ -265,6 +266,7 @@ def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
     if platform.kind == "c99":
         if stage != "c":
             raise UsageError(f"C sources have no stage '{stage}' (but c, and those before it)")
-        return portable_kernel(schedule.scop, schedule.tree, symbol_of(group.key), platform.machine).text
+        symbol, checks = symbol_of(group.key), checks_wanted(None)
+        return portable_kernel(schedule.scop, schedule.tree, symbol, platform.machine, checks).text
     machine, threads = platform.machine, platform.threads
     return compile_operator(group.scop, machine, schedule, threads, backend=platform.backend).source(stage)

@@ -35,11 +35,6 @@ from polyc.graph_driver.worker.platforms import Platform
 from polyc.poly.errors import ModelError
 
 
-def checked(platform: Platform, options: CompileOptions) -> bool:
-    """Whether kernels say which access was outside; C sources take the nearest element."""
-    return platform.kind != "c99" and checks_wanted(options.checks)
-
-
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
     """Run the graph passes that this platform and these options have; what each did, a line each.
 
@@ -149,7 +144,7 @@ def _kernels(
 
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
     where = (platform.machine, platform.backend, platform.threads)
-    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts, checked(platform, options)))
+    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts, checks_wanted(options.checks)))
 
 
 def layouts_refused(graph: Graph, platform: Platform, options: CompileOptions) -> str:
@@ -173,7 +168,7 @@ def compile_groups(
 ) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
     """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
     machine, threads, progress = platform.machine, platform.threads, options.progress
-    checks = checked(platform, options)
+    checks = checks_wanted(options.checks)
     compiled: dict[str, Compiled] = {}
     while True:
         wanted = {g.key: g for g in found if g.key and g.key not in compiled}

@@ -157,7 +157,7 @@ def _portable(job: Job, schedule: Schedule, seconds: dict[str, float]) -> Compil
     from polyc.emit.c.c99 import portable_kernel
 
     start = time.perf_counter()
-    kernel = portable_kernel(schedule.scop, schedule.tree, job.symbol, job.target)
+    kernel = portable_kernel(schedule.scop, schedule.tree, job.symbol, job.target, job.checks)
     order = tuple(a.name for a in kernel.arguments)
     sizes = tuple((a.name, a.nbytes) for a in kernel.arguments if a.scratch)
     image = kernel.to_json().encode()

@@ -38,7 +38,6 @@ def call(library: Path, name: str, model: Model, feeds: dict[str, np.ndarray]) -
         guards.append(raw[like[n].nbytes :])
         outputs.append(raw[: like[n].nbytes].view(like[n].dtype).reshape(like[n].shape))
     run = getattr(ctypes.CDLL(str(library)), f"{name}_run")
-    run.restype = None
-    run(*(a.ctypes.data_as(ctypes.c_void_p) for a in (*inputs, *outputs)))
+    assert not run(*(a.ctypes.data_as(ctypes.c_void_p) for a in (*inputs, *outputs)))
     assert all((g == 0xA5).all() for g in guards)
     return dict(zip(model.plan.outputs, outputs, strict=True))

@@ -119,6 +119,17 @@ def test_names_are_made_safe(tmp_path: Path) -> None:
     c_programs.build(tmp_path / "c", output="main", main=True)
 
 
+TAKEN = ("printf", "exp", "node", "outside", "int64_t", "number")
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_names_that_c_has_taken(name: str, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Gather", ["x", name], ["y"], name='a"??/"')]
+    proto = model_of(nodes, {"x": [10, 4], name: (TensorProto.INT64, [3])}, {"y": [3, 4]}, {})
+    export_c(proto, tmp_path / "c", "net")
+    c_programs.build(tmp_path / "c", output="main", main=True)
+
+
 def test_what_cannot_be_c_is_one_line(tmp_path: Path, capfd: Any) -> None:
     with pytest.raises(ModelError, match="no C for operator NonZero 'nonzero'.*runs on the host"):
         export_c(with_host_steps(), tmp_path / "c")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
+import c_programs
 import numpy as np
 import onnxruntime
 import pytest
@@ -12,7 +14,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import polyc
 from polyc import BoundsError
+from polyc.emit.c import cc
 from polyc.emit.gpu.devices import DeviceError, open_device
+from polyc.graph_driver.artifacts.c_export import export_c
+from polyc.graph_driver.options import CompileOptions
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 Value = tuple[str, int, list[Any] | None]
@@ -106,6 +111,30 @@ def test_as_onnx_runtime(name: str, target: str) -> None:
         assert (error.index, error.size, error.axis, error.array) == (outside, 10, 0, array)
         assert f"the_{name.split()[0].strip(',')}" in str(error)
     np.testing.assert_array_equal(compiled(inside)["y"], session.run(None, inside)[0])  # and goes on
+
+
+@pytest.mark.skipif(cc.find_compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize("name", CASES)
+def test_c_sources_return_the_number_of_the_node(name: str, tmp_path: Path) -> None:
+    proto, _, outside, array = CASES[name]
+    export_c(proto, tmp_path, "net", CompileOptions(dims={"n": 10, "m": 3} if "free" in name else {}))
+    library = ctypes.CDLL(str(c_programs.build(tmp_path, "-O1", "-fsanitize=undefined", "-fno-sanitize-recover")))
+    library.net_node.restype = ctypes.c_char_p
+    inside, wrong, y = feeds(name, None), feeds(name, outside), np.zeros(40, np.float32)
+    expected = polyc.compile_model(proto)(inside)["y"]
+
+    def run(given: dict[str, Any]) -> int:
+        y[:] = 0.5
+        arrays = [*(given[v.name] for v in proto.graph.input), y]
+        return int(library.net_run(*(a.ctypes.data_as(ctypes.c_void_p) for a in arrays)))
+
+    assert run(inside) == 0 and library.net_node(0) == b""
+    np.testing.assert_array_equal(y[: expected.size].reshape(expected.shape), expected)
+    number = run(wrong)
+    assert bool(number) == (array is not None)
+    if number:
+        assert f"the_{name.split()[0].strip(',')}" in library.net_node(number).decode()
+        assert run(inside) == 0  # each run clears its record
 
 
 @pytest.mark.parametrize("target", TARGETS)

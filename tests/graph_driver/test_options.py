@@ -71,7 +71,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "layouts": ("blocked", {"gpu", "symbolic"}),
     "strict_annotations": (True, set()),
     "strict_shapes": (True, set()),
-    "checks": (True, {"c99"}),
+    "checks": (True, set()),
 }
 
 
