@@ -29,10 +29,10 @@ from polyc.graph_driver.worker.platforms import platform_of
 from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.target import Target
+from polyc.scheduler.cost import tile_plan
 from polyc.scheduler.cost.register_tile import RegisterTile, efficiency
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.contractions import tile_plan
 
 OPTIONS = CompileOptions(threads=1, disable=("winograd",))  # the contraction's tile is in question
 ROWS, VECTORS = 14, 6

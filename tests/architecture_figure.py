@@ -42,20 +42,20 @@ INK, FAINT, GROUND, PASS = "#222222", "#5d636d", "#f4f6f9", "#3b6fb6"
 
 def rooms(package: str) -> list[str]:
     """The folders of a package that hold code: a room stands below all that it imports, directly or not, where these do
-    not import it; those of the graph driver in the order of the flow."""
+    not import it; in the order of the flow where the test of the floors has one."""
     found = sorted(p.parent.name for p in (ROOT / package).glob("*/__init__.py"))
-    if package == "graph_driver":
-        return sorted(found, key=floors().index)
+    if package in floors():
+        return sorted(found, key=floors()[package].index)
     needs = {name: _imported(package, name) & set(found) for name in found}
     return sorted(found, key=lambda name: (len(_reached(name, needs)), name))
 
 
 @cache
-def floors() -> list[str]:
-    """The rooms of the graph driver from below, as the test has them."""
+def floors() -> dict[str, tuple[str, ...]]:
+    """The rooms of packages from below, as the test has them."""
     text = (ROOT / "tests" / "test_floors.py").read_text(encoding="utf-8")
     assigned = [n for n in ast.parse(text).body if isinstance(n, ast.Assign)]
-    return next(list(ast.literal_eval(n.value)) for n in assigned if ast.unparse(n.targets[0]) == "ROOMS")
+    return next(dict(ast.literal_eval(n.value)) for n in assigned if ast.unparse(n.targets[0]) == "ROOMS")
 
 
 @cache

@@ -26,8 +26,8 @@ from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Level, at_level, nominal, predict
+from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.cost.work import work_of
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 GAIN = 0.99
 MOST_AFTER = 24  # pointwise nodes that siblings go on with

@@ -18,7 +18,7 @@ from polyc.poly.expr import Const
 from polyc.poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
 from polyc.poly.scop import Array
 from polyc.poly.target import Target
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.scheduler.cost.tile_plan import constant_layouts
 
 
 def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:

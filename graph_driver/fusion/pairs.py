@@ -30,8 +30,8 @@ from polyc.poly.errors import PolycError
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import nominal
+from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.strategies.auto import propose
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 LEAST_ROWS = 2
 

@@ -29,8 +29,8 @@ from polyc.poly.rewriting.panels import stored_in_order
 from polyc.poly.rewriting.relayout import Layout, relayout
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
-from polyc.scheduler.strategies.contractions.recognise import recognise
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile
+from polyc.scheduler.cost.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile
+from polyc.scheduler.recognition.contraction import recognise
 
 MEMORY_TRIP = 4.0
 """Cost of storing an element and loading it again, in vector operations."""

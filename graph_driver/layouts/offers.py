@@ -19,9 +19,9 @@ from polyc.poly.rewriting.relayout import Layout, relayout
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Level, at_level, nominal, predict
+from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.cost.work import work_of
-from polyc.scheduler.strategies.contractions.recognise import recognise
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
+from polyc.scheduler.recognition.contraction import recognise
 
 MOST_SHAPES = 3  # of images of one kernel, each with its own format
 

@@ -17,7 +17,7 @@ from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Member
-from polyc.scheduler.strategies.contractions.recognise import slope
+from polyc.scheduler.recognition.contraction import slope
 
 STRIDED, GATHER, SCATTER, REVERSED = 2.0, 2.2, 3.0, 0.3  # per element; one after another: 1
 NEAR = 4  # a gather with at most this stride uses most of each cache line

@@ -13,6 +13,7 @@ from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 from polyc.scheduler.cost.model import Level, Work, at_level
 from polyc.scheduler.cost.panels import LEAST_EFFICIENCY
+from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.cost.vector_loops import (
     GATHER,
     SCATTER,
@@ -23,8 +24,7 @@ from polyc.scheduler.cost.vector_loops import (
     operations,
     vector_cost,
 )
-from polyc.scheduler.strategies.contractions.recognise import recognise, recognise_sweep
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.recognition.contraction import recognise, recognise_sweep
 
 
 def work_of(

@@ -12,18 +12,12 @@ from dataclasses import dataclass
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Load, Var
 from polyc.poly.tree import Filter, Layout, Node
-from polyc.scheduler.cost.gpu_tiles import PANEL_DEPTH
+from polyc.scheduler.cost.gpu_tiles import LANES, PANEL_DEPTH
 from polyc.scheduler.cost.register_tile import HAND_COLUMNS, HAND_ROWS
+from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction
+from polyc.scheduler.programs.block_tiles import Tiling as BlockTiling
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct, tiled
-from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.contractions.group import (
-    Group,
-    examine_nests,
-    tile_is_filled,
-    used_outside,
-    written_arrays,
-)
-from polyc.scheduler.strategies.contractions.recognise import (
+from polyc.scheduler.recognition.contraction import (
     Operand,
     extent,
     recognise,
@@ -31,8 +25,14 @@ from polyc.scheduler.strategies.contractions.recognise import (
     variables,
     why_no_contraction,
 )
-from polyc.scheduler.strategies.gpu.tiles import LANES, BlockTile, TiledContraction
-from polyc.scheduler.strategies.gpu.tiles import Tiling as BlockTiling
+from polyc.scheduler.recognition.group import (
+    Group,
+    examine_nests,
+    tile_is_filled,
+    used_outside,
+    written_arrays,
+)
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
 

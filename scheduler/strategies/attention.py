@@ -23,8 +23,10 @@ from polyc.poly.target import Target
 from polyc.poly.tree import LoopKind, Member
 from polyc.scheduler.cost.cache_blocks import FEW_SCORES
 from polyc.scheduler.cost.sharing import shared_loop
+from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part, TiledProduct
+from polyc.scheduler.recognition.contraction import extent
 from polyc.scheduler.strategies.contractions.chains import (
     Chain,
     chain_parts,
@@ -34,9 +36,7 @@ from polyc.scheduler.strategies.contractions.chains import (
     shared_loops,
     with_rows_joined,
 )
-from polyc.scheduler.strategies.contractions.recognise import extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.joining import try_join
 from polyc.scheduler.strategies.planner import Chained, Planner, first_loops, parts

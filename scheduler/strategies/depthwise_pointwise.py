@@ -23,12 +23,12 @@ from polyc.poly.expr import Load, Var
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import LoopKind, Member, loop_dim
 from polyc.scheduler.cost.sharing import shared_loop
+from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part, TiledProduct
-from polyc.scheduler.strategies.contractions.group import Group, group_nests
-from polyc.scheduler.strategies.contractions.recognise import extent
+from polyc.scheduler.recognition.contraction import extent
+from polyc.scheduler.recognition.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.strategy import top_filters
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.planner import Chained, Planner, first_loops
 from polyc.scheduler.strategies.vectorising import vectorise

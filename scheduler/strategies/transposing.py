@@ -25,7 +25,7 @@ from polyc.poly.scop import Statement
 from polyc.poly.tree import Member
 from polyc.scheduler.cost.cache_blocks import MOST_WORK, SHORTEST_TRANSPOSED, TRANSPOSED
 from polyc.scheduler.cost.vector_loops import GATHER, access_cost, iterator, lanes_for, operations
-from polyc.scheduler.strategies.contractions.recognise import stride
+from polyc.scheduler.recognition.contraction import stride
 from polyc.scheduler.strategies.planner import Planner, is_flat
 from polyc.scheduler.strategies.vectorising import uniform
 from polyc.scheduler.transformations.storage import users

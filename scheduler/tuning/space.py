@@ -19,15 +19,15 @@ from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 from polyc.scheduler.cost.model import nominal, predict
 from polyc.scheduler.cost.register_tile import RegisterTile, efficiency
+from polyc.scheduler.cost.tile_plan import TilePlan, plain_dimension, plan_tile
 from polyc.scheduler.cost.work import work_of
 from polyc.scheduler.programs.tiles import TiledProduct
+from polyc.scheduler.recognition.contraction import Contraction, extent, recognise
+from polyc.scheduler.recognition.group import Group
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.step import Step
 from polyc.scheduler.strategies.auto import STRATEGIES
-from polyc.scheduler.strategies.contractions.group import Group
-from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise
 from polyc.scheduler.strategies.contractions.strategy import contractions
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plain_dimension, plan_tile
 from polyc.scheduler.strategies.contractions.tiling import Tiling
 from polyc.scheduler.strategies.planner import Planner
 

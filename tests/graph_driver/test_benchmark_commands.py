@@ -13,7 +13,7 @@ from benchmarks.hunting.kinds import KINDS, case_of
 from examples.matmul import matmul
 from polyc.emit import targets
 from polyc.graph_driver.compile_model import compile_model
-from polyc.scheduler.strategies.contractions import tile_plan
+from polyc.scheduler.cost import tile_plan
 
 
 def test_a_grid_has_the_tile_that_is_asked_for() -> None:

@@ -23,8 +23,8 @@ from polyc.graph_driver.passes import manager
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.target import Target
 from polyc.poly.tree import Promote, walk
+from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 def machine() -> Target:

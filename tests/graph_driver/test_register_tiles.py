@@ -20,9 +20,9 @@ from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.graph_driver.worker.platforms import platform_of
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
+from polyc.scheduler.cost import tile_plan
 from polyc.scheduler.cost.register_tile import RegisterTile
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.contractions import tile_plan
 
 PRODUCTS = re.compile(r"^\s+(vfn?madd|vpmaddwd|vpdpwssd|fmla|vfmla)")
 LABEL = re.compile(r"^(\.?L\w+):")

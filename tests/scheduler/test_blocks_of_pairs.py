@@ -15,9 +15,9 @@ from polyc.poly.rewriting.channels import LAST, Channels, store_channels
 from polyc.poly.rewriting.compose import compose
 from polyc.poly.rewriting.relayout import lay_out, relayout
 from polyc.poly.scop import Scop
+from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic, propose
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from polyc.poly.rewriting.relayout import lay_out, relayout
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Promote, walk
 from polyc.scheduler.cost.register_tile import choose
+from polyc.scheduler.cost.tile_plan import constant_layouts, plan_tile
+from polyc.scheduler.recognition.contraction import recognise
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.contractions.recognise import recognise
-from polyc.scheduler.strategies.contractions.tile_plan import constant_layouts, plan_tile
 
 M, N, K = dims("M N K")
 V3 = targets.get("x86-64-v3")

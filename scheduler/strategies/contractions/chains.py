@@ -14,8 +14,8 @@ from polyc.poly.expr import Var, loads
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Member
 from polyc.scheduler.cost.vector_loops import iterator
-from polyc.scheduler.strategies.contractions.group import Group, group_nests
-from polyc.scheduler.strategies.contractions.recognise import Operand
+from polyc.scheduler.recognition.contraction import Operand
+from polyc.scheduler.recognition.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.joining import try_join
 from polyc.scheduler.strategies.planner import Plan, first_loops

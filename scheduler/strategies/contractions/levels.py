@@ -9,8 +9,8 @@ from polyc.poly.expr import Const, Load
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.levels import Placed, Tile, place
-from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan
+from polyc.scheduler.cost.tile_plan import TilePlan
+from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope, variables
 
 
 def tile_levels(scop: Scop, plan: TilePlan, target: Target, block: int | None) -> list[Placed]:

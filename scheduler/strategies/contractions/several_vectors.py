@@ -16,8 +16,8 @@ from polyc.poly.tree import Band, Member, Node, loop_names, walk
 from polyc.scheduler.cost.panels import LEAST_STEPS, MOST_BATCH_ROWS
 from polyc.scheduler.cost.register_tile import MOST_VECTORS, SPARE_REGISTERS, efficiency
 from polyc.scheduler.cost.vector_loops import iterator
+from polyc.scheduler.recognition.contraction import Contraction, extent, recognise, stride, variables
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.contractions.recognise import Contraction, extent, recognise, stride, variables
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.transformations.storage import users
 from polyc.scheduler.transformations.tree_edit import chain_of, locate

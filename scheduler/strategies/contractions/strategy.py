@@ -11,13 +11,13 @@ from polyc.poly.target import Target
 from polyc.poly.tree import Filter, Sequence
 from polyc.scheduler.cost.levels import Placed
 from polyc.scheduler.cost.panels import LEAST_EFFICIENCY
+from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.programs.tiles import TiledProduct, tiled
+from polyc.scheduler.recognition.contraction import Contraction, why_no_contraction
+from polyc.scheduler.recognition.group import Group, examine_nests
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.contractions.group import Group, examine_nests
 from polyc.scheduler.strategies.contractions.levels import tile_levels
-from polyc.scheduler.strategies.contractions.recognise import Contraction, why_no_contraction
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, plan_tile
 from polyc.scheduler.strategies.contractions.tiling import Tiling, tiled_product
 from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named

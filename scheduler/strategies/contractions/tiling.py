@@ -19,13 +19,13 @@ from polyc.poly.tree import Space
 from polyc.scheduler.cost.panels import FAR_GAIN, ONCE_SHARE, ROWS_PACK_MIN_REUSE, ROWS_SHARE, UNROLL_INNER
 from polyc.scheduler.cost.register_tile import SPARE_REGISTERS
 from polyc.scheduler.cost.sharing import shared_loop
+from polyc.scheduler.cost.tile_plan import TilePlan, panel_layout, plain_dimension
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
-from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
-from polyc.scheduler.strategies.contractions.recognise import (
+from polyc.scheduler.recognition.contraction import (
     extent,
     slope,
 )
-from polyc.scheduler.strategies.contractions.tile_plan import TilePlan, panel_layout, plain_dimension
+from polyc.scheduler.recognition.group import Group, tile_is_filled, used_outside, written_arrays
 
 
 def array_bytes(scop: Scop, load: Load) -> int | None:

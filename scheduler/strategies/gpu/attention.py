@@ -22,8 +22,11 @@ from polyc.poly.scop import Scop
 from polyc.poly.tree import GpuAxis, LoopKind, Member
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_DEPTH, ATTENTION_RESERVED, ATTENTION_ROWS, LANES
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_THREADS as ACROSS
+from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction, Tiling
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part
+from polyc.scheduler.recognition.contraction import Operand, extent
+from polyc.scheduler.recognition.group import Group, used_outside
 from polyc.scheduler.strategies.contractions.chains import (
     Chain,
     chain_parts,
@@ -32,13 +35,10 @@ from polyc.scheduler.strategies.contractions.chains import (
     shared_loops,
     with_rows_joined,
 )
-from polyc.scheduler.strategies.contractions.group import Group, used_outside
-from polyc.scheduler.strategies.contractions.recognise import Operand, extent
 from polyc.scheduler.strategies.contractions.strategy import top_filters
 from polyc.scheduler.strategies.gpu.attention_cost import moved
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.rows import SHUFFLES, spread
-from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
 from polyc.scheduler.strategies.planner import Chained, first_loops, is_flat
 from polyc.scheduler.transformations.storage import users
 

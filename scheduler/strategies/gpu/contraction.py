@@ -24,8 +24,9 @@ from polyc.poly.expr import Var
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
 from polyc.scheduler.cost.gpu_tiles import BLOCK_TILES, CHANNEL_THREADS, PIXEL_THREADS, SMALLEST, UNKNOWN, registers
-from polyc.scheduler.strategies.contractions.group import Group, group_nests
-from polyc.scheduler.strategies.contractions.recognise import Contraction, extent
+from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction, Tiling
+from polyc.scheduler.recognition.contraction import Contraction, extent
+from polyc.scheduler.recognition.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.strategy import arranged, top_filters
 from polyc.scheduler.strategies.gpu.convolution import (
     Convolution,
@@ -34,7 +35,6 @@ from polyc.scheduler.strategies.gpu.convolution import (
 )
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.tensor import TensorTiling, tensor_tile
-from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
 
 TILES = tuple(BlockTile(*sizes) for sizes in BLOCK_TILES)
 

@@ -19,10 +19,10 @@ from polyc.poly.target import REGISTER_BYTES, GpuTarget
 from polyc.poly.tree import GpuAxis, Layout, LoopKind
 from polyc.scheduler.cost.gpu_tiles import CHANNEL_THREADS, CONVOLUTION_PANELS, LEAST_USED, pixel_tiles, tile_worth
 from polyc.scheduler.cost.ties import above
+from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction, Tiling
 from polyc.scheduler.programs.tiles import Part
-from polyc.scheduler.strategies.contractions.group import Group
-from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent, slope, variables
-from polyc.scheduler.strategies.gpu.tiles import BlockTile, TiledContraction, Tiling
+from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope, variables
+from polyc.scheduler.recognition.group import Group
 
 AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")
 

@@ -16,7 +16,7 @@ from polyc.poly.tree import GpuAxis, Member
 from polyc.scheduler.cost.gpu_accesses import cost_along
 from polyc.scheduler.cost.gpu_rows import MOST, TILE_THREADS, TRANSPOSED_ROWS
 from polyc.scheduler.cost.vector_loops import access_cost, iterator
-from polyc.scheduler.strategies.contractions.recognise import variables
+from polyc.scheduler.recognition.contraction import variables
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.reduction import bind_reduction
 from polyc.scheduler.strategies.gpu.rows import bind_rows

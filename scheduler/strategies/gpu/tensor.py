@@ -13,9 +13,9 @@ from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import MMA_COLUMNS, MMA_DEPTH, MMA_HALF, MMA_ROWS, TF32, GpuTarget, mma_feature
 from polyc.poly.tree import Layout
 from polyc.scheduler.cost.gpu_tiles import DEEP, SHALLOW, TENSOR_COLUMNS, TENSOR_THREAD, WARP_ROWS, WARPS
+from polyc.scheduler.programs.block_tiles import BlockTile, Tiling
 from polyc.scheduler.programs.tiles import Kept, Part
-from polyc.scheduler.strategies.contractions.recognise import Contraction, Operand, extent
-from polyc.scheduler.strategies.gpu.tiles import BlockTile, Tiling
+from polyc.scheduler.recognition.contraction import Contraction, Operand, extent
 
 SHAPE = "mma.m16n8k16"  # the feature of a target
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from polyc.poly.expr import Load, Var, loads
 from polyc.poly.scop import Scop, Statement
-from polyc.scheduler.strategies.contractions.recognise import (
+from polyc.scheduler.recognition.contraction import (
     Contraction,
     recognise,
     recognise_sweep,

@@ -34,7 +34,7 @@ from polyc.scheduler.cost.panels import (
 )
 from polyc.scheduler.cost.register_tile import RegisterTile, choose
 from polyc.scheduler.cost.ties import above
-from polyc.scheduler.strategies.contractions.recognise import (
+from polyc.scheduler.recognition.contraction import (
     Contraction,
     Operand,
     extent,

@@ -1,4 +1,4 @@
-"""Tiles of contractions on a GPU, and the schedule programs that make them."""
+"""Tiles of blocks and threads on a GPU: what they mean for the loops and arrays of a contraction."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Layout
 from polyc.scheduler.cost.gpu_tiles import LANES, UNKNOWN
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct
-from polyc.scheduler.strategies.contractions.group import Group, tile_is_filled, used_outside, written_arrays
-from polyc.scheduler.strategies.contractions.recognise import Operand, extent
+from polyc.scheduler.recognition.contraction import Operand, extent
+from polyc.scheduler.recognition.group import Group, tile_is_filled, used_outside, written_arrays
 
 
 @dataclass(frozen=True)
