@@ -44,7 +44,7 @@ class TiledContraction:
     tile: BlockTile
 
 
-class Tiling:
+class BlockTiling:
     """The loops and buffers of one contraction: the parameters of `tiled`.
 
     A block's tile is cut into those of its threads; a thread's columns are parts of LANES neighbours, `across` apart.

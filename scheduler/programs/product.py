@@ -14,8 +14,7 @@ from polyc.poly.expr import Load, Var
 from polyc.poly.tree import Filter, Layout, Node
 from polyc.scheduler.cost.gpu_tiles import LANES, PANEL_DEPTH
 from polyc.scheduler.cost.register_tile import HAND_COLUMNS, HAND_ROWS
-from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction
-from polyc.scheduler.programs.block_tiles import Tiling as BlockTiling
+from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
 from polyc.scheduler.programs.tiles import Kept, Part, Place, TiledProduct, tiled
 from polyc.scheduler.recognition.contraction import (
     Operand,

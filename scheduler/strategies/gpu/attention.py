@@ -22,7 +22,7 @@ from polyc.poly.scop import Scop
 from polyc.poly.tree import GpuAxis, LoopKind, Member
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_DEPTH, ATTENTION_RESERVED, ATTENTION_ROWS, LANES
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_THREADS as ACROSS
-from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction, Tiling
+from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part
 from polyc.scheduler.recognition.contraction import Operand, extent
@@ -45,7 +45,7 @@ from polyc.scheduler.transformations.storage import users
 OTHER_AXES: tuple[GpuAxis, ...] = ("block.y", "block.z")
 
 
-class _Within(Tiling):
+class _Within(BlockTiling):
     """A contraction inside a block that others share: a serial loop over tiles of columns."""
 
     near: frozenset[str] = frozenset()  # arrays that are in shared memory already

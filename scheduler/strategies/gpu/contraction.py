@@ -24,7 +24,7 @@ from polyc.poly.expr import Var
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
 from polyc.scheduler.cost.gpu_tiles import BLOCK_TILES, CHANNEL_THREADS, PIXEL_THREADS, SMALLEST, UNKNOWN, registers
-from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction, Tiling
+from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
 from polyc.scheduler.recognition.contraction import Contraction, extent
 from polyc.scheduler.recognition.group import Group, group_nests
 from polyc.scheduler.strategies.contractions.strategy import arranged, top_filters
@@ -65,10 +65,10 @@ def _propose(plan: GpuPlan, group: Group) -> None:
         + (" by tensor cores" if t.tensor else "")
     )
     figures: dict[str, Any] = {"threads": t.threads, "rows": t.rows, "columns": t.columns, "depth": t.depth}
-    _tiled(plan, (TensorTiling if t.tensor else Tiling)(plan.scop, chosen), text, figures)
+    _tiled(plan, (TensorTiling if t.tensor else BlockTiling)(plan.scop, chosen), text, figures)
 
 
-def _tiled(plan: GpuPlan, tiling: Tiling, text: str, figures: dict[str, Any]) -> bool:
+def _tiled(plan: GpuPlan, tiling: BlockTiling, text: str, figures: dict[str, Any]) -> bool:
     """Tile the nests of a contraction; whether it was accepted."""
     product = tiling.product()
     done = plan.attempt(f"contraction {product.update}", text, arranged(product), **figures)

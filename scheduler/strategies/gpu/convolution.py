@@ -19,7 +19,7 @@ from polyc.poly.target import REGISTER_BYTES, GpuTarget
 from polyc.poly.tree import GpuAxis, Layout, LoopKind
 from polyc.scheduler.cost.gpu_tiles import CHANNEL_THREADS, CONVOLUTION_PANELS, LEAST_USED, pixel_tiles, tile_worth
 from polyc.scheduler.cost.ties import above
-from polyc.scheduler.programs.block_tiles import BlockTile, TiledContraction, Tiling
+from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
 from polyc.scheduler.programs.tiles import Part
 from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope, variables
 from polyc.scheduler.recognition.group import Group
@@ -126,7 +126,7 @@ def _bytes(c: Contraction, image: Operand, weights: Operand, tile: PixelTile, si
     return total
 
 
-class ConvolutionTiling(Tiling):
+class ConvolutionTiling(BlockTiling):
     """The loops and buffers of one convolution: a thread's pixels along the width lie `across` apart."""
 
     def __init__(self, scop: Scop, found: Convolution) -> None:

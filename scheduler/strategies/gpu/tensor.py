@@ -13,7 +13,7 @@ from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import MMA_COLUMNS, MMA_DEPTH, MMA_HALF, MMA_ROWS, TF32, GpuTarget, mma_feature
 from polyc.poly.tree import Layout
 from polyc.scheduler.cost.gpu_tiles import DEEP, SHALLOW, TENSOR_COLUMNS, TENSOR_THREAD, WARP_ROWS, WARPS
-from polyc.scheduler.programs.block_tiles import BlockTile, Tiling
+from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling
 from polyc.scheduler.programs.tiles import Kept, Part
 from polyc.scheduler.recognition.contraction import Contraction, Operand, extent
 
@@ -39,7 +39,7 @@ def tensor_tile(scop: Scop, c: Contraction, rows: str, columns: str, depth: str,
     return BlockTile(WARP_ROWS * WARPS, TENSOR_COLUMNS, deep, *TENSOR_THREAD, tensor=True)
 
 
-class TensorTiling(Tiling):
+class TensorTiling(BlockTiling):
     """The loops and buffers of one contraction on tensor cores.
 
     Rows are cut into blocks, warps, products of 16, halves of 8 and threads; columns into blocks, products of 8, pairs.
