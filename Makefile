@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test test-long bench clean
+.PHONY: demo test test-avx2 test-long bench clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,11 @@ test: $(VENV)/installed
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pytest -n $(JOBS) -rs -m "not long and not bench"
+
+# The same tests on a machine with AVX-512 as if it had AVX2 only: polyc's kernels, NumPy's functions and its BLAS.
+test-avx2: $(VENV)/installed
+	POLYC_HOST=haswell NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR" OPENBLAS_CORETYPE=Haswell \
+	  $(PY) -m pytest -n $(JOBS) -rs -m "not long and not bench"
 
 test-long: $(VENV)/installed
 	$(PY) -m pytest -n $(JOBS) -m "long"

@@ -32,10 +32,15 @@ def isa_of(cpu: str) -> str | None:
     return next((isa for isa, cpus in table().items() if cpu in cpus), None)
 
 
+def named_features(cpu: str, isa: str | None = None) -> frozenset[str]:
+    """What a CPU of the table has; nothing if it is not there."""
+    return frozenset(table().get(isa or isa_of(cpu) or "", {}).get(cpu, "").split(",")) - {""}
+
+
 def features_of(target: Target) -> frozenset[str]:
     """What code for `target` may use: what its CPU has, and what its features add or take away."""
     listed = [f.strip() for f in target.features.split(",") if f.strip()]
-    has = set(table().get(target.isa, {}).get(target.cpu, "").split(",")) - {""}
+    has = {*named_features(target.cpu, target.isa)}
     has |= {f[1:] for f in listed if f.startswith("+")}
     return frozenset(has - {f[1:] for f in listed if f.startswith("-")})
 

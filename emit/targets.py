@@ -227,18 +227,31 @@ def check_runs_here(target: Target) -> None:
 
 @functools.cache
 def host() -> Target:
-    """This machine: LLVM's CPU name and features, the caches that Linux reports."""
+    """This machine: LLVM's CPU name and features, the caches that Linux reports.
+
+    `POLYC_HOST=haswell` makes it count as that CPU, without what only the machine itself has.
+
+    Raises:
+        BuildError: `POLYC_HOST` is no CPU of this machine's architecture.
+    """
     import llvmlite.binding as llvm
 
     triple = llvm.get_process_triple()
-    features = llvm.get_host_cpu_features()
+    isa = triple.split("-")[0].replace("arm64", "aarch64").replace("_", "-")
+    features, cpu = dict(llvm.get_host_cpu_features()), llvm.get_host_cpu_name()
+    if asked := os.environ.get("POLYC_HOST"):
+        if cpus.isa_of(asked) != isa:
+            near = _near(asked, cpus.names())
+            raise BuildError(f"POLYC_HOST is '{asked}', which is no {isa} CPU that LLVM knows{near}")
+        cpu = asked
+        features |= dict.fromkeys(cpus.known_features(isa) - cpus.named_features(asked), False)
     on = {name for name, there in features.items() if there}
     bits, registers = _vectors(triple.split("-")[0], on)
     caches = _cache_sizes()
     return Target(
         name="cpu",
         triple=triple,
-        cpu=llvm.get_host_cpu_name(),
+        cpu=cpu,
         features=",".join(("+" if there else "-") + name for name, there in sorted(features.items())),
         vector_bits=bits,
         vector_registers=registers,
@@ -248,7 +261,7 @@ def host() -> Target:
         line=64,
         fma_units=2,
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        isa=triple.split("-")[0].replace("arm64", "aarch64").replace("_", "-"),
+        isa=isa,
     )
 
 

@@ -1,5 +1,8 @@
 """Targets as data: this machine, the shipped files, and code that follows the vector width."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +79,23 @@ def test_obstacles_name_what_is_missing() -> None:
     assert "'quantum'" in str(targets.obstacle(replace(odd, features="+quantum")))
     with pytest.raises(BuildError, match="which this machine lacks"):
         targets.check_runs_here(replace(odd, features="+quantum"))
+
+
+def test_this_machine_as_another_one() -> None:
+    if targets.host().isa != "x86-64":
+        pytest.skip("names of x86-64")
+    text = "from polyc.emit import targets; t = targets.host(); print(t.cpu, t.vector_bits, targets.obstacle(t))"
+
+    def run(cpu: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "POLYC_HOST": cpu}
+        return subprocess.run(
+            [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert run("nehalem").stdout == "nehalem 128 None\n"
+    assert (
+        "POLYC_HOST is 'nehallem', which is no x86-64 CPU that LLVM knows (did you mean neh" in run("nehallem").stderr
+    )
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "-" + "9" * 5000])
