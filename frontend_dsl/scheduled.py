@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polyc.poly.errors import ArgumentError, PolycError, ScheduleError
 from polyc.poly.expr import Const, Expr
 from polyc.poly.scop import Origin, Scop
+from polyc.poly.words import first_line
 
 from .annotations import size_text
 from .fold import difference
@@ -41,7 +42,7 @@ def fitting(operator: Operator, schedule: Any, given: Mapping[str, Any]) -> tupl
     try:
         fresh = operator.translated(origin)
     except PolycError as problem:
-        raise ScheduleError(f"{_older(operator, scop)} ({str(problem).splitlines()[0]})") from None
+        raise ScheduleError(f"{_older(operator, scop)} ({first_line(problem)})") from None
     if fresh != scop:
         raise ScheduleError(_older(operator, scop))
     return scop, {k: v.value for k, v in sizes.items() if isinstance(v, Const) and k in schedule.scop.params}

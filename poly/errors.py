@@ -37,7 +37,11 @@ def _travels(value: Any) -> bool:
 
 
 class ScopError(PolycError):
-    """A Scop that breaks an invariant (found by `polyc.poly.verify`)."""
+    """A Scop that breaks an invariant (found by `polyc.poly.verify`).
+
+    `about`: the array or statement that breaks it, "(schedule)" for the tree, "" where it is none of these."""
+
+    about: str = ""
 
 
 class ScheduleError(PolycError):

@@ -19,6 +19,7 @@ from benchmarks.gpu.cases import cases
 from benchmarks.gpu.report import about, page
 from polyc.emit.gpu import targets
 from polyc.emit.gpu.devices import Device, DeviceError, open_device
+from polyc.poly.words import first_line
 
 BATCHES = (1, 32)
 
@@ -46,7 +47,7 @@ def main() -> int:
         try:
             rows.append(make())
         except Exception as error:  # the other rows are measured all the same
-            rows.append({"case": name, "failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"})
+            rows.append({"case": name, "failed": f"{type(error).__name__}: {first_line(error)}"})
         print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         facts = about(device, target, options.rounds)
         if options.json:

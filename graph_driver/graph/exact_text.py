@@ -27,9 +27,8 @@ from polyc.graph_driver.graph.size import Size, SizeError, symbol
 from polyc.graph_driver.graph.symbols import Guard, Range, Symbols
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.text import layout_text
-from polyc.poly.texts.expressions import WrongTextError
 from polyc.poly.texts.parser import layout_from
-from polyc.poly.texts.words import WORD, unquoted, word
+from polyc.poly.texts.words import WORD, WrongTextError, unquoted, word
 
 SMALL = 64
 """Bytes of an array or a protobuf that the text shows."""
@@ -241,11 +240,11 @@ class _Reader:
 
     def graph(self, depth: int) -> Graph:
         """A graph whose head is at this depth."""
-        name = _name(self.need(rf"graph ({WORD})", depth, "graph NAME")[1])
+        name = unquoted(self.need(rf"graph ({WORD})", depth, "graph NAME")[1])
         self.at += 1
         inner = depth + 1
-        opsets = {_name(f[1]): int(f[2]) for f in self.each(rf"opset ({WORD}) (\d+)", inner)}
-        notes = [_string(f[1]) for f in self.each(r"note (\".*\")", inner)]
+        opsets = {unquoted(f[1]): int(f[2]) for f in self.each(rf"opset ({WORD}) (\d+)", inner)}
+        notes = [unquoted(f[1]) for f in self.each(r"note (\".*\")", inner)]
         symbols = self.symbols(inner)
         tensors: dict[str, Tensor] = {}
         while self.next(r"tensor .*", inner):
@@ -283,14 +282,14 @@ class _Reader:
         end = r"(-?\d+) to (-|-?\d+)"
         pattern = rf"size (\w+) from {end} typical (-?\d+) asked {end} key ({WORD})(?: because (\".*\"))?"
         for f in self.each(pattern, depth):
-            made.ranges[f[1]] = Range(int(f[2]), _high(f[3]), int(f[4]), (int(f[5]), _high(f[6])), _name(f[7]))
+            made.ranges[f[1]] = Range(int(f[2]), _high(f[3]), int(f[4]), (int(f[5]), _high(f[6])), unquoted(f[7]))
             if f[8]:
-                made.reasons[f[1]] = _string(f[8])
+                made.reasons[f[1]] = unquoted(f[8])
         for f in self.each(r"guard (<|=|>=) (.*?) because (\".*\")", depth):
             size = _formula(f[2], made)
             if not isinstance(size, Size):
                 raise WrongTextError("a guard is about a formula")
-            made.guards.append(Guard(size, f[1], _string(f[3])))
+            made.guards.append(Guard(size, f[1], unquoted(f[3])))
         return made
 
     def tensor(self, symbols: Symbols | None, depth: int) -> Tensor:
@@ -318,7 +317,7 @@ class _Reader:
             codes = Codes(arrays[0], arrays[1], arrays[2], int(g[1]))
         for g in self.each(r"layout \((.*)\)", depth + 1):
             layout = layout_from(g[1])
-        return Tensor(_name(f[1]), BY_NAME.get(f[2]), shape, const, onnx_type, sizes, codes, layout)
+        return Tensor(unquoted(f[1]), BY_NAME.get(f[2]), shape, const, onnx_type, sizes, codes, layout)
 
     def node(self, tensors: Mapping[str, Tensor], depth: int) -> Node:
         """A node and the lines below it."""
@@ -329,7 +328,7 @@ class _Reader:
         self.at += 1
         attrs: dict[str, Any] = {}
         for g in self.each(rf"({WORD}) = (.*)", depth + 1):
-            attrs[_name(g[1])] = self.value(g[2])
+            attrs[unquoted(g[1])] = self.value(g[2])
         captures: tuple[str, ...] = ()
         for g in self.each(r"captures (.*)", depth + 1):
             captures = tuple(self.known(_names(g[1]), tensors))
@@ -340,9 +339,8 @@ class _Reader:
         while body := self.next(r"on the host|body", depth + 1):
             self.at += 1
             bodies.append(None if body[0] == "on the host" else self.graph(depth + 2))
-        return Node(
-            _name(f[1]), _name(f[4]), operands, results, attrs, _name(f[3] or ""), captures, proto, tuple(bodies)
-        )
+        name, domain, kind = unquoted(f[1]), unquoted(f[3] or ""), unquoted(f[4])
+        return Node(name, kind, operands, results, attrs, domain, captures, proto, tuple(bodies))
 
     # ---- values ----------------------------------------------------------------------------
 
@@ -427,18 +425,7 @@ def _names(text: str) -> list[str]:
         return []
     if not re.fullmatch(rf"{WORD}(, {WORD})*", text):
         raise WrongTextError(f"'{text[:60]}' are no names with commas between")
-    return ["" if w == "-" else _name(w) for w in re.findall(WORD, text)]
-
-
-def _name(text: str) -> str:
-    try:
-        return unquoted(text)
-    except ValueError:
-        raise WrongTextError(f"{text} is no name in quotes") from None
-
-
-def _string(text: str) -> str:
-    return _name(text)
+    return ["" if w == "-" else unquoted(w) for w in re.findall(WORD, text)]
 
 
 def _formulas(text: str, symbols: Symbols | None) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.polynomial import Atom, Floor, Polynomial
 from polyc.poly.errors import PolycError
 from polyc.poly.tree import Band, Member, Node, walk
+from polyc.poly.words import first_line
 
 if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
@@ -86,7 +87,7 @@ def _reuse(schedule: Schedule, loop: str, array: str) -> dict[str, Any]:
     try:
         ratio = schedule.reuse(array, at=loop)
     except PolycError as error:
-        return {"array": array, "elements": {"error": _line(error)}, "reuse": None}
+        return {"array": array, "elements": {"error": first_line(error)}, "reuse": None}
     return {"array": array, "elements": _data(ratio.under), "reuse": str(ratio)}
 
 
@@ -102,11 +103,7 @@ def _formula(make: Callable[[], Formula]) -> dict[str, Any]:
     try:
         return _data(make())
     except PolycError as error:  # too hard to count, or it depends on data
-        return {"error": _line(error)}
-
-
-def _line(error: PolycError) -> str:
-    return str(error).splitlines()[0]
+        return {"error": first_line(error)}
 
 
 def _data(f: Formula) -> dict[str, Any]:

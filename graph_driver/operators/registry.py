@@ -12,29 +12,39 @@ from polyc.graph_driver.operators.context import Builder, NodeContext, TensorInf
 from polyc.poly.scop import Scop
 from polyc.poly.words import counted
 
-_builders: dict[tuple[str, str], Builder] = {}
+_Builders = dict[tuple[str, str], Builder]
+_LIBRARY: _Builders = {}
+_OTHERS: _Builders = {}
 ONNX_DOMAIN = ("", "ai.onnx")
 
 
 def onnx_operator(*names: str, domain: str = "") -> Callable[[Builder], Builder]:
-    """Register the decorated builder for the operators `names`."""
+    """Register the decorated builder for the operators `names`.
+
+    A builder from outside of this folder takes the place of the library's, whichever is registered first.
+    """
 
     def register(builder: Builder) -> Builder:
-        for name in names:
-            _builders[domain, name] = builder
+        builders = _LIBRARY if builder.__module__.startswith(f"{__package__}.") else _OTHERS
+        builders.update({_key(domain, name): builder for name in names})
         return builder
 
     return register
 
 
+def _key(domain: str, op_type: str) -> tuple[str, str]:
+    return "" if domain in ONNX_DOMAIN else domain, op_type
+
+
 def registered(domain: str, op_type: str) -> Builder | None:
     """The builder of an operator, or None."""
-    return _builders.get(("" if domain in ONNX_DOMAIN else domain, op_type))
+    key = _key(domain, op_type)
+    return _OTHERS.get(key) or _LIBRARY.get(key)
 
 
 def names() -> tuple[str, ...]:
     """All operators with a builder, sorted; those of other domains as `domain::name`."""
-    return tuple(sorted(f"{d}::{n}" if d else n for d, n in _builders))
+    return tuple(sorted(f"{d}::{n}" if d else n for d, n in {**_LIBRARY, **_OTHERS}))
 
 
 @lru_cache(maxsize=4096, typed=True)

@@ -20,6 +20,7 @@ from polyc.graph_driver.bench.kernels import random_arguments, runner
 from polyc.graph_driver.worker.child import module_command
 from polyc.poly.errors import PolycError
 from polyc.poly.target import Target
+from polyc.poly.words import first_line
 
 TOLERANCE = 2e-3  # of results, relative to their scale: only the order of sums differs
 MOST_ROUNDS, FEWEST_ROUNDS = 200, 5
@@ -91,7 +92,7 @@ def main() -> None:
     try:
         times = run(Job(**{**data, "target": Target(**data["target"])}))
     except PolycError as error:
-        times = Times(error=str(error).splitlines()[0])
+        times = Times(error=first_line(error))
     except (MemoryError, RecursionError) as error:
         times = Times(error=type(error).__name__)
     out.write(json.dumps(asdict(times)) + "\n")

@@ -10,7 +10,7 @@ from typing import NoReturn
 from polyc.poly.dtypes import BY_NAME, DType, bool_, i64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, StraightLine, Temp, Unary, Var
 from polyc.poly.intrinsics import TABLE
-from polyc.poly.texts.words import binary_type, call_type
+from polyc.poly.texts.words import WrongTextError, binary_type, call_type
 
 _OPERATORS: Mapping[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -19,10 +19,6 @@ _OPERATORS: Mapping[type, str] = {
     ast.And: "and", ast.Or: "or",
 }  # fmt: skip
 _UNARY: Mapping[type, str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "~"}
-
-
-class WrongTextError(Exception):
-    """What is wrong with a line; who reads the lines says which."""
 
 
 def type_named(name: str) -> DType:

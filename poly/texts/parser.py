@@ -14,10 +14,11 @@ from polyc.poly.dtypes import DType
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Expr
 from polyc.poly.scop import Array, DynamicBound, LoopMark, Scop, Statement
-from polyc.poly.texts.expressions import Expressions, WrongTextError, type_named
-from polyc.poly.texts.words import WORD, unquoted
+from polyc.poly.texts.expressions import Expressions, type_named
+from polyc.poly.texts.words import WORD, WrongTextError, unquoted
 from polyc.poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence
 from polyc.poly.verify import verify
+from polyc.poly.words import first_line
 
 Made = TypeVar("Made")
 _WORDS = rf"((?:{WORD}(?:, {WORD})*)?)"
@@ -36,7 +37,8 @@ def parse_scop(text: str) -> Scop:
     try:
         verify(scop)
     except ScopError as error:
-        raise ScopError(f"Scop, line 1: what stands here breaks a rule: {str(error).splitlines()[0]}") from None
+        line = reader.places.get(error.about, reader.lines[0].number)
+        raise ScopError(f"Scop, line {line}: what stands here breaks a rule: {first_line(error)}") from None
     return scop
 
 
@@ -63,6 +65,8 @@ class _Reader:
             if raw.strip()
         ]
         self.at = 0
+        self.places: dict[str, int] = {}
+        """Lines of arrays, statements and the schedule, as `ScopError.about` names them."""
         self.expressions = Expressions({})
 
     def guarded(self, read: Callable[[], Made]) -> Made:
@@ -109,6 +113,7 @@ class _Reader:
         while found := self.matching(rf"(in|out|inout|local)( scalar)? ({WORD}): (\w+)\[(.*)\]", 1):
             made = self.array(found)
             self.fresh(made.name, arrays, "array")
+            self.places[made.name] = self.lines[self.at].number
             arrays[made.name] = made
             self.at += 1
         types: dict[str, DType] = {n: a.dtype for n, a in arrays.items()}
@@ -118,17 +123,20 @@ class _Reader:
             notes.append(_string(found[1]))
             self.at += 1
         while found := self.matching(rf"mark ({WORD}) ([\w.]+){_FACTOR}", 1):
-            marks.append(LoopMark(_name(found[1]), found[2], _number(found[3])))
+            marks.append(LoopMark(unquoted(found[1]), found[2], _number(found[3])))
             self.at += 1
         statements: dict[str, Statement] = {}
         while self.matching("schedule", 1) is None:
+            line = self.lines[min(self.at, len(self.lines) - 1)]
             s = self.statement()
             self.fresh(s.name, statements, "statement")
             statements[s.name] = s
+            self.places[s.name] = line.number
+        self.places["(schedule)"] = self.lines[self.at].number
         self.at += 1
         tree = self.whole_tree(2)
         return Scop(
-            _name(head[1]), params, context, arrays, statements, tree, _names(head[2]), _names(head[3]),
+            unquoted(head[1]), params, context, arrays, statements, tree, _names(head[2]), _names(head[3]),
             head[4] is None, head[5] is not None, tuple(notes), tuple(marks),
         )  # fmt: skip
 
@@ -140,7 +148,7 @@ class _Reader:
     def array(self, found: re.Match[str]) -> Array:
         """`in A: f32[M, K]`."""
         shape = self.expressions.read_all(found[5])
-        return Array(_name(found[3]), type_named(found[4]), shape, found[1], found[2] is not None)  # type: ignore[arg-type]
+        return Array(unquoted(found[3]), type_named(found[4]), shape, found[1], found[2] is not None)  # type: ignore[arg-type]
 
     def statement(self) -> Statement:
         """The lines of one."""
@@ -160,10 +168,10 @@ class _Reader:
             bounds = self.expressions.read_all(found[2])
             if len(bounds) != 2:
                 raise WrongTextError("a range has two bounds")
-            dynamic.append(DynamicBound(_name(found[1]), *bounds))
+            dynamic.append(DynamicBound(unquoted(found[1]), *bounds))
             self.at += 1
         return Statement(
-            _name(head[1]), _names(head[2]), domain, target.array, target.index, value, predicate, reduction,
+            unquoted(head[1]), _names(head[2]), domain, target.array, target.index, value, predicate, reduction,
             tuple(dynamic),
         )  # fmt: skip
 
@@ -207,7 +215,7 @@ class _Reader:
         layout = None if found[6] is None else layout_from(found[6])
         self.at += 1
         space: Any = found[2]
-        names = _name(found[1]), _name(found[3])
+        names = unquoted(found[1]), unquoted(found[3])
         return Promote(
             names[0], names[1], space, self.node(depth + 1), layout, found[4] is not None, found[5] is not None
         )
@@ -220,7 +228,7 @@ class _Reader:
             self.at += 1
             values = {s: isl.PwAff(text) for s, text in self.by_statement(depth + 2)}
             kind: Any = found[2] or "serial"
-            members.append(Member(_name(found[1]), values, kind, _number(found[3]), found[4] is not None))
+            members.append(Member(unquoted(found[1]), values, kind, _number(found[3]), found[4] is not None))
         if not members:
             raise WrongTextError("a band has loops: 'for NAME', with a value for each statement")
         return Band(tuple(members), self.node(depth + 1), head[1] is not None)
@@ -235,7 +243,7 @@ class _Reader:
         """`S0: TEXT`, line by line; a line is the present one while its text is used."""
         seen: dict[str, None] = {}
         while found := self.matching(rf"({WORD}): (.*)", depth):
-            name = _name(found[1])
+            name = unquoted(found[1])
             self.fresh(name, seen, "entry for")
             seen[name] = None
             yield name, found[2]
@@ -243,14 +251,7 @@ class _Reader:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(_name(w) for w in re.findall(WORD, text))
-
-
-def _name(text: str) -> str:
-    try:
-        return unquoted(text)
-    except ValueError:
-        raise WrongTextError(f"{text} is no name in quotes") from None
+    return tuple(unquoted(w) for w in re.findall(WORD, text))
 
 
 def _string(text: str) -> str:

@@ -20,9 +20,16 @@ def word(name: str) -> str:
     return name if re.fullmatch(r"[\w.@]+", name) else json.dumps(name)
 
 
+class WrongTextError(Exception):
+    """What is wrong with a line; who reads the lines says which."""
+
+
 def unquoted(text: str) -> str:
-    """The name that `word` has written. Raises `ValueError` where it is none."""
-    return str(json.loads(text)) if text.startswith('"') else text
+    """The name that `word` has written. Raises `WrongTextError` where it is none."""
+    try:
+        return str(json.loads(text)) if text.startswith('"') else text
+    except ValueError:
+        raise WrongTextError(f"{text} is no name in quotes") from None
 
 
 def identifier(name: str) -> str:

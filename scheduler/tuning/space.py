@@ -17,6 +17,7 @@ from polyc.poly.quota import quota
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
+from polyc.poly.words import first_line
 from polyc.scheduler.cost.model import nominal, predict
 from polyc.scheduler.cost.register_tile import RegisterTile, efficiency
 from polyc.scheduler.cost.tile_plan import TilePlan, plain_dimension, plan_tile
@@ -277,4 +278,4 @@ def _shared(schedule: Schedule, which: str) -> Schedule:
 
 def failure(error: PolycError) -> str:
     """Why a candidate is none, in one line."""
-    return str(error).splitlines()[0][:200]
+    return first_line(error)[:200]

@@ -12,6 +12,9 @@ from onnx import TensorProto, helper
 from onnx_case import in_part
 
 import polyc
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.operators import registry, supported
+from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 
 onnxruntime = pytest.importorskip("onnxruntime")
 rng = np.random.default_rng(11)
@@ -124,3 +127,22 @@ def test_an_unknown_operator_is_named() -> None:
     model = model_of("Nothing", {"x": f32(2)}, 1, 17, (), {})
     with pytest.raises(polyc.ModelError, match="unknown operator Nothing in domain 'com.microsoft'"):
         polyc.compile_model(model)
+
+
+def test_a_builder_of_ones_own_takes_the_librarys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is registered first."""
+
+    def mine(ctx: NodeContext) -> OperatorScop:
+        raise Unsupported("asked")
+
+    def librarys(ctx: NodeContext) -> OperatorScop:
+        raise Unsupported("replaced")
+
+    monkeypatch.setattr(registry, "_OTHERS", {})
+    librarys.__module__ = registry.__name__
+    for domain in ("", "ai.onnx"):
+        registry.onnx_operator("Own", domain=domain)(mine)
+        registry.onnx_operator("Own", domain=domain)(librarys)
+        assert registry.registered("", "Own") is registry.registered("ai.onnx", "Own") is mine
+    assert "Own" in supported()
+    del registry._LIBRARY["", "Own"]

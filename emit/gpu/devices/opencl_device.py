@@ -13,6 +13,7 @@ from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer
 from polyc.emit.gpu.program import KernelText
 from polyc.poly import dlpack
 from polyc.poly.target import GpuTarget
+from polyc.poly.words import first_line
 
 OPTIONS = "-cl-std=CL1.2"
 
@@ -57,7 +58,7 @@ class OpenclDevice(Device):
                 built = self._cl.Program(self._context, program.text).build(options)
             return {k.name: self._cl.Kernel(built, k.name) for k in program.kernels.values()}
         except self._cl.Error as error:
-            first = next((line for line in str(error).splitlines() if "error" in line), str(error).splitlines()[0])
+            first = next((line for line in str(error).splitlines() if "error" in line), first_line(error))
             raise DeviceError(f"the OpenCL driver refused the generated text: {first.strip()}") from None
 
     def allocate(self, nbytes: int) -> Any:

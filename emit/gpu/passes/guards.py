@@ -18,6 +18,15 @@ from polyc.poly.expr import Binary, Expr, Var, const_int, substitute
 from polyc.poly.forms.affine import NotAffine, set_space, to_set
 
 
+def conditions_around(s: Stmt) -> tuple[list[Expr], Stmt]:
+    """The conditions directly around a statement, outermost first, and the statement; an `else` ends them."""
+    out: list[Expr] = []
+    while isinstance(s, If) and s.orelse is None:
+        out.append(s.cond)
+        s = s.then
+    return out, s
+
+
 def guarded(s: Stmt, guards: Sequence[Expr]) -> Stmt:
     """`s` under all of the conditions."""
     for g in reversed(guards):
@@ -76,21 +85,12 @@ def _hoist(s: Stmt) -> Stmt:
         return s  # stands directly in its launch
     if isinstance(s, (For, Let, Alloc)) and not _has_barrier(s):
         bound = s.buffer.name if isinstance(s, Alloc) else s.var if isinstance(s, For) else s.name
-        conditions, inner = _chain(s.body)
+        conditions, inner = conditions_around(s.body)
         free = [c for c in conditions if bound not in variables(c) and not reads(c)]
         if free:
             kept = [c for c in conditions if c not in free]
             return guarded(replace(s, body=guarded(inner, kept)), free)
     return s
-
-
-def _chain(s: Stmt) -> tuple[list[Expr], Stmt]:
-    """The conditions directly around a statement."""
-    out: list[Expr] = []
-    while isinstance(s, If) and s.orelse is None:
-        out.append(s.cond)
-        s = s.then
-    return out, s
 
 
 def _joined(block: Block) -> Stmt:

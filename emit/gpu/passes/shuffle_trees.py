@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyc.emit.gpu.passes.extents import reads
-from polyc.emit.gpu.passes.guards import guarded
+from polyc.emit.gpu.passes.guards import conditions_around, guarded
 from polyc.emit.loop_ir.linear import linear, rebuild, variables
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Launch, Stmt, Store, WarpReduce
 from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, with_bodies
@@ -75,7 +75,7 @@ class _Finder:
 
     def tree(self, loop: For) -> Stmt | None:
         """What becomes of a loop in which thread 0 combines partial results; None for other loops."""
-        conditions, store = _chain(loop.body)
+        conditions, store = conditions_around(loop.body)
         if not isinstance(store, Store) or self.first not in conditions or store.reduction is None:
             return None
         part = _combined(store)
@@ -129,15 +129,6 @@ class _Finder:
     def added(self, store: Store, op: str, value: Expr, dtype: DType) -> Store:
         total = Binary(op, Load(store.array, store.index, dtype), value, dtype)
         return replace(store, value=total, instance=None)
-
-
-def _chain(s: Stmt) -> tuple[list[Expr], Stmt]:
-    """The conditions directly around a statement."""
-    out: list[Expr] = []
-    while isinstance(s, If) and s.orelse is None:
-        out.append(s.cond)
-        s = s.then
-    return out, s
 
 
 def _combined(s: Store) -> Expr | None:
