@@ -12,6 +12,7 @@ from polyc.emit.gpu.kernel import compile_gpu
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
 from polyc.poly.scop import Scop
+from polyc.poly.target import GpuTarget, Target
 from polyc.poly.text import print_tree
 from polyc.scheduler.strategies.auto import automatic
 
@@ -44,18 +45,21 @@ def _short(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
+def machine_of(target: str) -> tuple[Target | GpuTarget, int]:
+    """The machine of one of `TARGETS`, and its threads."""
+    machine, _, threads = target.partition("/")
+    return (gpu_targets if gpu_targets.is_gpu(machine) else targets).get(machine), int(threads or 1)
+
+
 def make(scop: Scop, target: str) -> Made:
     """What the automatic strategies make of `scop` on `target` today."""
-    machine, _, threads = target.partition("/")
+    machine, workers = machine_of(target)
     try:
-        if gpu_targets.is_gpu(machine):
-            gpu = gpu_targets.get(machine)
-            schedule = automatic(scop, gpu)
-            loops = compile_gpu(schedule.scop, schedule.tree, gpu, "golden").program.text
+        schedule = automatic(scop, machine, workers)
+        if isinstance(machine, GpuTarget):
+            loops = compile_gpu(schedule.scop, schedule.tree, machine, "golden").program.text
         else:
-            cpu, workers = targets.get(machine), int(threads or 1)
-            schedule = automatic(scop, cpu, workers)
-            kernel = compile_kernel(schedule.scop, schedule.tree, cpu, "interp", workers, "golden")
+            kernel = compile_kernel(schedule.scop, schedule.tree, machine, "interp", workers, "golden")
             loops = str(kernel.source("loops"))
     except PolycError as error:
         refusal = f"{type(error).__name__}: {str(error).splitlines()[0]}"
