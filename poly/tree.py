@@ -15,8 +15,10 @@ converts to `isl.Schedule` for AST generation (`emit`) and to time maps for lega
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from operator import is_
+from typing import Any, Literal, NamedTuple
 
 import islpy as isl
 
@@ -56,10 +58,23 @@ def concurrency(kind: LoopKind) -> Literal["parallel", "vector"] | None:
     return "parallel" if kind == "parallel" or is_bound(kind) else None
 
 
-class Node:
-    """Base of tree nodes."""
+class Loops(NamedTuple):
+    """All loops of a subtree, outermost and textually first first."""
 
-    __slots__ = ()
+    members: tuple[Member, ...]
+    names: tuple[str, ...]
+
+
+class Node:
+    """Base of tree nodes.
+
+    Trees share their unchanged parts, so what is known of a part is kept with it: its loops, and the Scop and the
+    depth that its leaves know. A step of a schedule then looks at what it has changed only.
+    """
+
+    __slots__ = ("_loops", "_owner")
+    _loops: Loops
+    _owner: tuple[Any, int]
 
     def children(self) -> tuple[Node, ...]:
         """The nodes directly below, in execution order; none below a leaf."""
@@ -173,14 +188,37 @@ def of_scop(node: Node, scop: Any, depth: int = 0) -> Node:
     """The same (whole) tree with leaves that know the Scop, so that it prints the statements."""
     if isinstance(node, Leaf):
         return node if node.source is scop and node.depth == depth else Leaf(scop, depth)
-    children = node.children()
-    new = tuple(of_scop(c, scop, depth + 1) for c in children)
-    return node if all(a is b for a, b in zip(children, new, strict=True)) else node.with_children(new)
+    owner = getattr(node, "_owner", None)
+    if owner is not None and owner[0] is scop and owner[1] == depth:
+        return node
+    children, new = node.children(), []
+    for child in children:
+        new.append(of_scop(child, scop, depth + 1))
+    owned = node if all(map(is_, children, new)) else node.with_children(tuple(new))
+    object.__setattr__(owned, "_owner", (scop, depth))
+    return owned
+
+
+def loops_below(node: Node) -> Loops:
+    """All loops of the subtree."""
+    known = getattr(node, "_loops", None)
+    if known is None:
+        members = list(node.members) if isinstance(node, Band) else []
+        for child in node.children():
+            members += loops_below(child).members
+        known = Loops(tuple(members), tuple([m.name for m in members]))
+        object.__setattr__(node, "_loops", known)
+    return known
 
 
 def loop_names(node: Node) -> tuple[str, ...]:
     """Names of all loops in the subtree, outermost and textually first first."""
-    return tuple(m.name for n in walk(node) if isinstance(n, Band) for m in n.members)
+    return loops_below(node).names
+
+
+def loops_around(node: Node, stmt: str) -> list[Member]:
+    """All loops of the tree around a statement, outermost first."""
+    return [m for m in loops_below(node).members if stmt in m.schedule]
 
 
 def loop_dim(domain: isl.Set, position: int) -> isl.PwAff:
@@ -218,15 +256,20 @@ def time_maps(tree: Node, domains: Mapping[str, isl.Set]) -> list[isl.Map]:
     return [time_map(dom, [*times, *([0] * (depth - len(times)))]) for dom, times in branches]
 
 
-def time_map(domain: isl.Set, times: list[isl.PwAff | int]) -> isl.Map:
+def time_map(domain: isl.Set, times: SequenceOf[isl.PwAff | int]) -> isl.Map:
     """`{ S[i] -> [t0, t1, ...] }` on `domain`; an int is a constant coordinate."""
     space = domain.get_space()
-    ls = isl.LocalSpace.from_space(space)
+    zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space))
+    values = [zero.set_constant_val(isl.Val(t)) if isinstance(t, int) else t for t in times]
+    if all(isinstance(v, isl.Aff) or v.isa_aff() for v in values):  # one map at once: a tenth of the product's time
+        coordinates = isl.AffList.alloc(isl.DEFAULT_CONTEXT, len(values))
+        for v in values:
+            coordinates = coordinates.add(v if isinstance(v, isl.Aff) else v.as_aff())
+        vector = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(values)).align_params(space.params())
+        whole = isl.MultiAff.from_aff_list(isl.Space.map_from_domain_and_range(space, vector), coordinates)
+        return isl.Map.from_multi_aff(whole).intersect_domain(domain)
     result = isl.Map.from_domain(domain)
-    for t in times:
-        if isinstance(t, int):
-            value = isl.PwAff.from_aff(isl.Aff.zero_on_domain(ls).set_constant_val(isl.Val(t)))
-        else:
-            value = t
+    for v in values:
+        value = isl.PwAff.from_aff(v) if isinstance(v, isl.Aff) else v
         result = result.flat_range_product(isl.Map.from_pw_aff(value).intersect_domain(domain))
     return result

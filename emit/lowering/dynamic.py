@@ -23,8 +23,7 @@ from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var, const
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import constant_of, depends_on_memory
 from polyc.poly.scop import DYNAMIC_EXTENT, DynamicBound, Scop, Statement
-from polyc.poly.tree import Band, Member, Node, loop_dim
-from polyc.poly.tree import walk as walk_tree
+from polyc.poly.tree import Member, Node, loop_dim, loops_below
 
 Bounds = tuple[Expr, Expr]
 Place = tuple[int, frozenset[tuple[Expr, int]], int]
@@ -49,7 +48,7 @@ def real_bounds(fn: Function, scop: Scop, tree: Node, entry: Entry | None = None
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return fn
-    members = {m.name: m for n in walk_tree(tree) if isinstance(n, Band) for m in n.members}
+    members = {m.name: m for m in loops_below(tree).members}
     return replace(fn, body=_Bounds(scop, members, entry).visit(fn.body, _Around(), frozenset(fn.params)))
 
 

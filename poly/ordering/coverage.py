@@ -58,7 +58,7 @@ def _visit(
 
 def _distinct_times(stmt: str, domain: isl.Set, values: list[isl.PwAff], loops: tuple[str, ...]) -> None:
     """The loops on the way to a leaf give different instances different values."""
-    if tells_apart(values, domain.dim(isl.dim_type.set)) or time_map(domain, list(values)).is_injective():
+    if tells_apart(values, domain.dim(isl.dim_type.set)) or time_map(domain, values).is_injective():
         return
     raise ScheduleError(
         f"two instances of {stmt} would run at the same time: the loops "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Filter, Member, Node, Promote, Sequence
+from polyc.poly.tree import Band, Filter, Member, Node, Promote, Sequence, time_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,4 @@ def _regions(node: Node, active: dict[str, isl.Set], loops: tuple[Member, ...]) 
 
 def prefix_map(region: Region, stmt: str) -> isl.Map:
     """`{ S[x] -> [values of the loops above] }` inside the region."""
-    inside = region.inside[stmt]
-    prefix = isl.Map.from_domain(inside)
-    for m in region.loops:
-        prefix = prefix.flat_range_product(isl.Map.from_pw_aff(m.schedule[stmt]).intersect_domain(inside))
-    return prefix
+    return time_map(region.inside[stmt], [m.schedule[stmt] for m in region.loops])

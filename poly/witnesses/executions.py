@@ -9,7 +9,7 @@ import islpy as isl
 
 from polyc.poly.enumeration import Instance, Time, Timeline, at_sizes, count_bound, instances, timeline
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Node, walk
+from polyc.poly.tree import Node, loops_below
 from polyc.poly.witnesses.witness import Case, Witness
 
 LIMIT = 1500  # instances in a script; more are cut down to those that touch the witness's element
@@ -108,7 +108,7 @@ def _wrong(tree: Node, case: Case, w: Witness, own: Timeline, new: Timeline) -> 
         yield _race(new, w, case.loop)  # another order of the updates would be right
     else:
         if case.rule == "vector":
-            lanes = next(m.factor for n in walk(tree) if isinstance(n, Band) for m in n.members if m.name == case.loop)
+            lanes = next(m.factor for m in loops_below(tree).members if m.name == case.loop)
             yield _lockstep(new, case.loop, lanes)
         yield _backwards(new, case.rule, case.loop)
         yield _race(new, w, case.loop)

@@ -9,7 +9,7 @@ import islpy as isl
 
 from polyc.poly.closed_forms.counting import count_or_bound
 from polyc.poly.target import Target
-from polyc.poly.tree import Band, Member, walk
+from polyc.poly.tree import Member, loops_below, time_map
 from polyc.scheduler.cost.model import Machine, predict
 from polyc.scheduler.cost.work import statement_work, work_of
 from polyc.scheduler.schedule import Schedule
@@ -78,7 +78,7 @@ def _cycles(schedule: Schedule, stmt: str, target: Target, machine: Machine) -> 
 
 def _outermost(schedule: Schedule) -> list[Member]:
     """Parallel loops that no other one is around."""
-    members = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members if m.kind == "parallel"]
+    members = [m for m in loops_below(schedule.tree).members if m.kind == "parallel"]
     inside = {
         m.name for m in members for x in outer_members(locate(schedule.tree, m.name).path) if x.kind == "parallel"
     }
@@ -94,10 +94,7 @@ def _count(schedule: Schedule, loops: list[Member], m: Member) -> int | None:
     values: isl.Set | None = None
     for name in m.schedule:
         domain = schedule.scop.statements[name].domain
-        time = isl.Map.from_domain(domain)
-        for loop in loops:
-            time = time.flat_range_product(isl.Map.from_pw_aff(loop.schedule[name]).intersect_domain(domain))
-        here = time.range()
+        here = time_map(domain, [loop.schedule[name] for loop in loops]).range()
         values = here if values is None else values.union(here)
     assert values is not None
     return count_or_bound(values)()

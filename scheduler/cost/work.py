@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from polyc.poly.dtypes import f32
 from polyc.poly.expr import Const, Load, loads
@@ -10,7 +10,7 @@ from polyc.poly.forms.affine import constant_of, set_space, to_pw_aff
 from polyc.poly.forms.ranges import bounds, points_of_box
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.target import Target
-from polyc.poly.tree import Band, Member, walk
+from polyc.poly.tree import Member, loops_below
 from polyc.scheduler.cost.model import Level, Work, at_level
 from polyc.scheduler.cost.panels import LEAST_EFFICIENCY
 from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
@@ -40,7 +40,7 @@ def work_of(
     sizes = {a.name: _bytes(scop, a) for a in scop.arrays.values()}
     if None in sizes.values():
         return None
-    members = [m for n in walk(scop.tree) if isinstance(n, Band) for m in n.members]
+    members = loops_below(scop.tree).members
     total, seen = Work(), set[tuple[str, Load]]()
     for s in scop.statements.values():
         points = _points(s, scop)
@@ -54,7 +54,7 @@ def work_of(
 def statement_work(scop: Scop, s: Statement, target: Target) -> Work | None:
     """Arithmetic and accesses of L1 of one statement; None where sizes are not fixed."""
     points = _points(s, scop)
-    members = [m for n in walk(scop.tree) if isinstance(n, Band) for m in n.members]
+    members = loops_below(scop.tree).members
     return None if points is None else _statement(scop, s, points, members, target, set(), True)
 
 
@@ -74,7 +74,7 @@ def _points(s: Statement, scop: Scop) -> int | None:
 
 
 def _statement(
-    scop: Scop, s: Statement, points: int, members: list[Member], target: Target, seen: set[tuple[str, Load]],
+    scop: Scop, s: Statement, points: int, members: Sequence[Member], target: Target, seen: set[tuple[str, Load]],
     tiles: bool,
 ) -> Work:  # fmt: skip
     """Arithmetic and accesses of L1. `seen`: loads of statements before it, by the innermost loop."""

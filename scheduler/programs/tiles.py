@@ -20,7 +20,7 @@ import islpy as isl
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Statement
-from polyc.poly.tree import Band, Layout, LoopKind, Member, Space, loop_dim, walk
+from polyc.poly.tree import Layout, LoopKind, Member, Space, loop_dim, loops_around
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import chain_of
 
@@ -142,7 +142,7 @@ def run_loop(s: Schedule, name: str, run: LoopKind, lanes: int | None = None) ->
 
 def _around(s: Schedule, stmt: str) -> list[Member]:
     """The loops around a statement, outermost first."""
-    return [m for n in walk(s.tree) if isinstance(n, Band) for m in n.members if stmt in m.schedule]
+    return loops_around(s.tree, stmt)
 
 
 def _loop(s: Schedule, stmt: str, iterator: str) -> Member:

@@ -15,7 +15,7 @@ from polyc.poly.closed_forms.operations import operations
 from polyc.poly.closed_forms.pieces import CountingError
 from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Filter, Member, Node
+from polyc.poly.tree import Filter, Member, Node, time_map
 from polyc.scheduler.transformations.tree_edit import Path, locate, outer_members
 
 What = Literal["flops", "instances", "loads", "stores", "bytes", "traffic"]
@@ -71,10 +71,7 @@ def _filtered(path: Path, active: dict[str, isl.Set]) -> dict[str, isl.Set]:
 
 
 def _time(members: Iterable[Member], stmt: str, domain: isl.Set) -> isl.Map:
-    time = isl.Map.from_domain(domain)
-    for m in members:
-        time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[stmt]).intersect_domain(domain))
-    return time
+    return time_map(domain, [m.schedule[stmt] for m in members])
 
 
 def _names(context: isl.Set) -> tuple[str, ...]:

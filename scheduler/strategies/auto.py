@@ -16,7 +16,7 @@ from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
-from polyc.poly.tree import Band, loop_names, walk
+from polyc.poly.tree import loop_names, loops_below
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.attention import attention
 from polyc.scheduler.strategies.blocking import block
@@ -130,5 +130,5 @@ GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
 
 def marked(schedule: Schedule, kind: str) -> tuple[str, ...]:
     """Names of the loops of one kind (for reports and tests)."""
-    found = {m.name for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members if m.kind == kind}
+    found = {m.name for m in loops_below(schedule.tree).members if m.kind == kind}
     return tuple(n for n in loop_names(schedule.tree) if n in found)

@@ -14,10 +14,10 @@ import islpy as isl
 
 from polyc.poly.expr import Var, walk
 from polyc.poly.scop import Statement
-from polyc.poly.tree import Member
+from polyc.poly.tree import Member, loops_around, time_map
 from polyc.scheduler.cost.cache_blocks import HANDED_ON, MOST_STATEMENTS
 from polyc.scheduler.questions.coincidence import Pair, narrowed, same_time
-from polyc.scheduler.strategies.planner import Plan, first_loops, is_flat, loops_of, parts
+from polyc.scheduler.strategies.planner import Plan, first_loops, is_flat, parts
 
 INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over
 
@@ -86,7 +86,7 @@ def _written(plan: Plan, nest: list[Member], depth: int) -> int | None:
     most = 0
     outside = {x.name for x in (*_around(plan, nest), *nest[:depth])}
     for stmt in nest[0].schedule:
-        inside = [m for m in loops_of(plan.tree, stmt) if m.name not in outside]
+        inside = [m for m in loops_around(plan.tree, stmt) if m.name not in outside]
         sizes = [plan.extent(m, [stmt]) for m in inside if _moves_target(plan.scop.statements[stmt], m)]
         if None in sizes:
             return None
@@ -166,10 +166,7 @@ def _values(plan: Plan, loops: list[Member]) -> isl.Set:
     out: isl.Set | None = None
     for stmt in loops[-1].schedule:
         domain = plan.scop.statements[stmt].domain.intersect_params(plan.scop.context)
-        time = isl.Map.from_domain(domain)
-        for m in loops:
-            time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[stmt]).intersect_domain(domain))
-        image = time.range()
+        image = time_map(domain, [m.schedule[stmt] for m in loops]).range()
         out = image if out is None else out.union(image)
     assert out is not None
     return out

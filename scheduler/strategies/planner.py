@@ -9,7 +9,7 @@ from typing import Any
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
-from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, walk
+from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, loops_around, loops_below
 from polyc.scheduler.cost.cache_blocks import SHARED
 from polyc.scheduler.cost.vector_loops import constant_extent
 from polyc.scheduler.decision import Decision, Outcome
@@ -51,7 +51,7 @@ class Plan:
     def _order_kept(self, tree: Node) -> list[list[tuple[object, ...]]]:
         """The loops around each statement of the nests that the program orders; kinds and lanes where it says them."""
         return [
-            [(m.name, m.kind, m.factor) if m.name in self.fixed else (m.name,) for m in loops_of(tree, s)]
+            [(m.name, m.kind, m.factor) if m.name in self.fixed else (m.name,) for m in loops_around(tree, s)]
             for s in self.kept
         ]
 
@@ -159,7 +159,7 @@ def _fixed_by_program(schedule: Schedule) -> tuple[frozenset[str], tuple[str, ..
     serial = {m.loop for m in schedule.scop.marks if m.kind == "serial"}
     if not schedule.scop.marks:
         return frozenset(), ()
-    members = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members]
+    members = loops_below(schedule.tree).members
     fixed = frozenset(m.name for m in members if m.name in serial or m.kind != "serial")
     if not fixed:
         return fixed, ()
@@ -172,7 +172,7 @@ def _fixed_by_program(schedule: Schedule) -> tuple[frozenset[str], tuple[str, ..
 
 def _shape(tree: Node) -> list[tuple[str, int]]:
     """The loops in order with the identities of their schedules (alive as long as the tree is)."""
-    return [(m.name, id(m.schedule)) for n in walk(tree) if isinstance(n, Band) for m in n.members]
+    return [(m.name, id(m.schedule)) for m in loops_below(tree).members]
 
 
 def first_loops(node: Node) -> list[str]:
@@ -180,11 +180,6 @@ def first_loops(node: Node) -> list[str]:
     if isinstance(node, Band):
         return [node.members[0].name]
     return [n for c in node.children() for n in first_loops(c)]
-
-
-def loops_of(tree: Node, stmt: str) -> list[Member]:
-    """All loops around a statement, outermost first."""
-    return [m for n in walk(tree) if isinstance(n, Band) for m in n.members if stmt in m.schedule]
 
 
 def is_flat(node: Node) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from polyc.poly.dtypes import f32
 from polyc.poly.expr import loads
-from polyc.poly.tree import Sequence
+from polyc.poly.tree import Sequence, loops_around
 from polyc.scheduler.cost.vector_loops import SHORT_ROWS
 from polyc.scheduler.strategies.joining import between, common_depth
-from polyc.scheduler.strategies.planner import Plan, Planner, first_loops, is_flat, loops_of, parts
+from polyc.scheduler.strategies.planner import Plan, Planner, first_loops, is_flat, parts
 
 
 def row_values(plan: Planner) -> None:
@@ -71,14 +71,14 @@ def _read(plan: Plan, loop: str) -> set[str]:
 
 
 def _depth(plan: Plan, loop: str) -> int:
-    return max(len(loops_of(plan.tree, s)) for s in plan.member(loop).schedule)
+    return max(len(loops_around(plan.tree, s)) for s in plan.member(loop).schedule)
 
 
 def _inner(plan: Plan, loop: str, outer: int) -> list[int | None]:
     """Iterations, together, of the loops of each statement inside the first `outer` ones, where there are any."""
     found: list[int | None] = []
     for s in plan.member(loop).schedule:
-        sizes = [plan.extent(m, [s]) for m in loops_of(plan.tree, s)[outer:]]
+        sizes = [plan.extent(m, [s]) for m in loops_around(plan.tree, s)[outer:]]
         total: int | None = 1
         for n in sizes:
             total = None if n is None or total is None else total * n

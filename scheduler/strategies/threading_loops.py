@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyc.poly.tree import Band, Member, Node, walk
+from polyc.poly.tree import Band, Member, Node, loops_below, walk
 from polyc.scheduler.cost.sharing import CHUNK_VECTORS, WORTH
 from polyc.scheduler.cost.vector_loops import operations
 from polyc.scheduler.strategies.planner import Planner, first_loops
@@ -80,6 +80,6 @@ def _inside(tree: Node, loop: str) -> list[Member]:
         if isinstance(node, Band):
             names = [m.name for m in node.members]
             if loop in names:
-                below = [m for n in walk(node.child) if isinstance(n, Band) for m in n.members]
+                below = loops_below(node.child).members
                 return [*node.members[names.index(loop) + 1 :], *below]
     return []

@@ -7,11 +7,12 @@ imperfect the body is distributed first if that pays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import islpy as isl
 
-from polyc.poly.tree import Band, Filter, Member, Node, walk
+from polyc.poly.tree import Filter, Member, Node, loops_around, loops_below
 from polyc.scheduler.cost.ties import below
 from polyc.scheduler.cost.vector_loops import (
     AROUND_GAIN,
@@ -149,7 +150,7 @@ def _float_reduction(plan: Planner, stmts: tuple[str, ...]) -> bool:
 
 def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
     """The loop of `outer` to run in lanes with all loops of the body inside, if that pays."""
-    inner = [m for n in walk(body) if isinstance(n, Band) for m in n.members]
+    inner = loops_below(body).members
     serial = kept = _cost_of_parts(plan, [], body)
     best: Choice | None = None
     for m in reversed(outer):
@@ -168,7 +169,7 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
     return best
 
 
-def _inside(plan: Planner, inner: list[Member], stmt: str) -> float:
+def _inside(plan: Planner, inner: Sequence[Member], stmt: str) -> float:
     own = [m for m in inner if stmt in m.schedule]
     return work({m.name: plan.extent(m) for m in own}, [m.name for m in own])
 
@@ -191,7 +192,7 @@ def uniform(plan: Planner, inner: Member, loop: Member) -> bool:
 def _short(plan: Planner, body: Node) -> bool:
     """All loops of the body together run a small constant number of times, or their parts share
     local arrays (scalars of the source), which stay in registers if the nest stays whole."""
-    inner = [m for n in walk(body) if isinstance(n, Band) for m in n.members]
+    inner = loops_below(body).members
     groups = [set(f.domain) for f in parts(body)]
     for array in plan.scop.arrays.values():
         who = users(plan.scop, array.name)
@@ -241,7 +242,7 @@ def _cost_of_parts(plan: Planner, extra: list[Member], body: Node) -> float:
 def _any_member(plan: Planner, f: Filter) -> Member:
     """Some loop around the part: for the scalar cost only its statements matter."""
     stmt = next(iter(f.domain))
-    return next(m for n in walk(plan.tree) if isinstance(n, Band) for m in n.members if stmt in m.schedule)
+    return loops_around(plan.tree, stmt)[0]
 
 
 def _distribute(plan: Planner, outer: list[Member], body: Node, loop: str) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Node, loop_names, walk
+from polyc.poly.tree import Node, loop_names, loops_around
 
 if TYPE_CHECKING:
     from polyc.scheduler.core import Core
@@ -46,7 +46,7 @@ def matching(scop: Scop, tree: Node, name: str) -> list[str]:
     if statement is None:
         found = [n for n in have if fnmatchcase(n, name)]
     else:
-        around = [m.name for n in walk(tree) if isinstance(n, Band) for m in n.members if statement in m.schedule]
+        around = [m.name for m in loops_around(tree, statement)]
         found = [n for n in around if fnmatchcase(n, name[len(statement) + 1 :])]
     if not found:
         raise ScheduleError(f"no loop matches '{name}': the loops are {', '.join(have) or 'none'}")

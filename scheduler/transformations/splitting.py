@@ -14,7 +14,7 @@ import islpy as isl
 from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Filter, Node, Promote, loop_names
+from polyc.poly.tree import Band, Filter, Node, Promote, loop_names, time_map
 from polyc.scheduler.arguments import integer
 from polyc.scheduler.texts.size_expr import size_condition, size_function
 from polyc.scheduler.transformations.tree_edit import (
@@ -93,10 +93,7 @@ def peel(scop: Scop, tree: Node, loop: str, first: int, last: int) -> Node:
 
 def _time(domain: isl.Set, around: Sequence[isl.PwAff], value: isl.PwAff) -> isl.Map:
     """`{ S[x] -> [values of the loops around, value of the loop] }`."""
-    time = isl.Map.from_domain(domain)
-    for pa in (*around, value):
-        time = time.flat_range_product(isl.Map.from_pw_aff(pa).intersect_domain(domain))
-    return time
+    return time_map(domain, [*around, value])
 
 
 def _at(time: isl.Map, where: isl.Set) -> isl.Set:

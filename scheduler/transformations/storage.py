@@ -19,7 +19,7 @@ from polyc.poly.expr import Const, Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Filter, Layout, Member, Node, Promote, Sequence, Space, walk
+from polyc.poly.tree import Band, Filter, Layout, Member, Node, Promote, Sequence, Space, time_map, walk
 from polyc.scheduler.transformations.tree_edit import (
     Path,
     Spot,
@@ -223,9 +223,7 @@ def spread(scop: Scop, array: str, loops: list[Member], within: bool = False) ->
         if a.array != array or any(a.stmt not in m.schedule for m in loops):
             continue
         domain = scop.statements[a.stmt].domain
-        time = isl.Map.from_domain(domain)
-        for m in loops:
-            time = time.flat_range_product(isl.Map.from_pw_aff(m.schedule[a.stmt]).intersect_domain(domain))
+        time = time_map(domain, [m.schedule[a.stmt] for m in loops])
         part = time.reverse().apply_range(a.map.intersect_range(real) if within else a.map)
         touched = part if touched is None else touched.union(part)
     assert touched is not None

@@ -70,23 +70,20 @@ def paths(node: Node, path: Path = ()) -> list[tuple[Path, Node]]:
 
 def locate(tree: Node, loop: str) -> Spot:
     """The loop's place. Raises `ScheduleError` naming the loops that exist."""
-    found = _search(tree, loop, ())
-    if found is None:
-        raise unknown(tree, loop)
-    return found
-
-
-def _search(node: Node, loop: str, path: Path) -> Spot | None:
-    """Depth first, parents first."""
-    if isinstance(node, Band):
-        for k, m in enumerate(node.members):
-            if m.name == loop:
-                return Spot(path, node, k)
-    for k, child in enumerate(node.children()):
-        found = _search(child, loop, (*path, (node, k)))
-        if found is not None:
-            return found
-    return None
+    path: list[tuple[Node, int]] = []
+    node = tree
+    while True:
+        if isinstance(node, Band):
+            for k, m in enumerate(node.members):
+                if m.name == loop:
+                    return Spot(tuple(path), node, k)
+        for k, child in enumerate(node.children()):
+            if loop in loop_names(child):
+                path.append((node, k))
+                node = child
+                break
+        else:
+            raise unknown(tree, loop)
 
 
 def put(path: Path, node: Node) -> Node:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import islpy as isl
 
 from polyc.poly.forms.affine import constant_of
-from polyc.poly.tree import Member, Node
+from polyc.poly.tree import Member, Node, time_map
 from polyc.scheduler.cost.gpu_accesses import cost_along
 from polyc.scheduler.cost.gpu_rows import EACH, FEWEST, MOST, SECOND
 from polyc.scheduler.programs.rows import BLOCK_AXES, dealt, reduced
@@ -108,9 +108,7 @@ def _first(plan: GpuPlan, m: Member) -> int:
     in the first round cost less than subscripts and domains with a shift)."""
     for name, time in m.schedule.items():
         domain = plan.scop.statements[name].domain.intersect_params(plan.scop.context)
-        outer = isl.Map.from_domain(domain)
-        for other in plan.around(m.name):
-            outer = outer.flat_range_product(isl.Map.from_pw_aff(other.schedule[name]).intersect_domain(domain))
+        outer = time_map(domain, [other.schedule[name] for other in plan.around(m.name)])
         firsts = outer.reverse().apply_range(isl.Map.from_pw_aff(time)).lexmin().range()
         if not firsts.is_singleton():
             return 0

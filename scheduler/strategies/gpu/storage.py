@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from polyc.poly.scop import Array
-from polyc.poly.tree import Band, Space, walk
+from polyc.poly.tree import Space, loops_below
 from polyc.scheduler.cost.gpu_rows import BLOCK_SHARE, THREAD_BYTES
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.transformations.storage import Place, covering_places, footprint, promoted_below, users
@@ -42,5 +42,5 @@ def _keep(plan: GpuPlan, array: Array) -> bool:
 def _threads_inside(place: Place) -> bool:
     """Whether loops over threads lie below the place."""
     above = {m.name for m in place.loops()}
-    below = [m for n in walk(place.node) if isinstance(n, Band) for m in n.members if m.name not in above]
+    below = [m for m in loops_below(place.node).members if m.name not in above]
     return any(m.kind.startswith("thread.") for m in below)
