@@ -96,7 +96,7 @@ def random_sizes(model: Any, case: Case, rng: np.random.Generator) -> dict[str, 
     """
     from polyc.poly.errors import ArgumentError
 
-    symbols, most = model.template.symbols, largest_sizes(model, case.make(rng))
+    symbols, most = model.running.template.symbols, largest_sizes(model, case.make(rng))
     for k in range(TRIES):
         step = 32 if k % 2 and rng.random() < 0.9 else 1
         values = {}
@@ -127,7 +127,7 @@ def equal_sizes(symbols: Any) -> list[tuple[str, str]]:
 def largest_sizes(model: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
     """The largest size to try for each symbol."""
     most: dict[str, int] = {}
-    for name, shape in model.template.shapes.items():
+    for name, shape in model.running.template.shapes.items():
         for axis, n in enumerate(shape if name in feeds else ()):
             if not isinstance(n, int):
                 seen = np.asarray(feeds[name]).shape[axis]
@@ -204,7 +204,7 @@ def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
     """Import; with `runs` compile, too, and run at random sizes."""
     import polyc
     from polyc.graph_driver.importing.importer import import_model
-    from polyc.graph_driver.running.dynamic import DynamicModel
+    from polyc.graph_driver.running.all_sizes import AllSizes
     from polyc.poly.errors import PolycError
 
     if not open_sizes(case):
@@ -216,15 +216,15 @@ def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
         model = polyc.compile_model(case.path, threads=1, symbolic=True, bind=case.bind)
     except PolycError as error:
         return Outcome(case, f"refused: {error}. {alone(case)}")
-    assert isinstance(model, DynamicModel)
-    symbols = model.template.symbols
+    assert isinstance(model.running, AllSizes)
+    symbols = model.running.template.symbols
     outcome = Outcome(case, described(symbols), len(symbols.guards), tuple(sorted({h[0] for h in model.report().host})))
     for _ in range(runs):
         values = random_sizes(model, case, rng)
         if values is None:
             break
-        slots = model.template.bind(values).plan.slots
-        shapes = {n: slots[n].shape or () for n in model.template.typical.inputs}
+        slots = model.running.template.bind(values).plan.slots
+        shapes = {n: slots[n].shape or () for n in model.running.template.typical.inputs}
         try:
             check(outcome, model, random_feeds(case, shapes, rng))
         except PolycError as error:  # what runs on the host learns in a run which sizes it takes

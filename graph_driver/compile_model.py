@@ -29,9 +29,9 @@ from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.inference.symbolic import NotSymbolic
 from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.contiguous import Groups
-from polyc.graph_driver.running.dynamic import DynamicModel
-from polyc.graph_driver.running.model import Model
-from polyc.graph_driver.running.per_call import PerCallModel
+from polyc.graph_driver.running.fixed import FixedSizes
+from polyc.graph_driver.running.model import Built, Model
+from polyc.graph_driver.running.per_call import PerCall
 from polyc.graph_driver.running.specialising import Specialiser
 from polyc.graph_driver.worker import tuned as use
 from polyc.graph_driver.worker.platforms import Platform, platform_of
@@ -144,10 +144,13 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
             if why is None:
                 raise
             report = Report(platform.name, platform.threads)
-            return PerCallModel(Specialiser(Source(source), options, report, compile_with), report, why)
-        if isinstance(model, DynamicModel):
-            model.specialiser = Specialiser(Source(source), options, report, compile_with)
-            if model.template.symbols.narrowed and _may_have_numbers(options):
+            running = PerCall(Specialiser(Source(source), options, report, compile_with), why)
+            report.sizes = [running.sizes]
+            return Model(running.name, running, report)
+        symbols = model.running.symbols
+        if symbols is not None:
+            model.running.specialiser = Specialiser(Source(source), options, report, compile_with)
+            if symbols.narrowed and _may_have_numbers(options):
                 report.specialised.append("other sizes are compiled for when a call has them")
     return model
 
@@ -255,7 +258,8 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
         code.sources = sources_of(found, compiled)
         weights = weights_segment(graph, plan)
     hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
-    return Model(graph.name, code, plan, weights, hosts, report, graph, found)
+    running = FixedSizes(Built(plan, weights, hosts, graph, found), code, report.notes)
+    return Model(graph.name, running, report)
 
 
 def python_node(

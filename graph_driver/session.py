@@ -19,9 +19,7 @@ import onnx
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.reading import read
-from polyc.graph_driver.running.dynamic import DynamicModel
 from polyc.graph_driver.running.model import Model
-from polyc.graph_driver.running.per_call import PerCallModel
 from polyc.poly.errors import ArgumentError
 
 PROVIDER = "CPUExecutionProvider"
@@ -295,13 +293,9 @@ def _source(given: Any) -> Path | bytes:
 def _with_shape(output: NodeArg, model: Model) -> NodeArg:
     """An output with what follows from the operators (None: a formula) where the file says nothing of the shape, and
     with the numbers that follow where it leaves out a size."""
-    if isinstance(model, PerCallModel):
+    sizes = model.shape_of(output.name)
+    if sizes is None:
         return output
-    slot = model.plan.slots.get(output.name)
-    sizes: Sequence[Any] = () if slot is None else slot.shape or ()
-    if isinstance(model, DynamicModel):
-        keys = {n: r.key for n, r in model.template.symbols.ranges.items()}
-        sizes = [n if isinstance(n, int) else keys.get(str(n)) for n in model.template.shapes.get(output.name, sizes)]
     if not output.shape:
         return replace(output, shape=list(sizes))
     if len(output.shape) != len(sizes):

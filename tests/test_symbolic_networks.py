@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import exports
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.graph_driver.worker import kernels
 
 
@@ -18,7 +18,7 @@ def test_one_compile_of_minilm_is_right_at_fifty_sizes(monkeypatch: pytest.Monke
     if not path.exists():
         pytest.skip(f"not exported: python -m benchmarks.exports {path.parent} minilm")
     model = compile_model(path, threads=1)
-    assert isinstance(model, DynamicModel)
+    assert isinstance(model.running, AllSizes)
     assert model.report().host == [] and model.code.segments == 1
     assert any("<= 512 (Slice" in line for line in model.report().sizes)
     monkeypatch.setattr(kernels, "compile_all", None)  # from here on nothing is compiled

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 
 def pickled(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
-    """What `Model.__reduce__` gives: the files, and for symbolic sizes what the model is specialised from.
+    """What `Model.__reduce__` gives: the files, and what the model is specialised from; of a model for the
+    shapes of each call only that.
 
     Raises:
         BuildError: the model cannot be saved.
         ModelError: the file that it specialises from has changed.
     """
-    from polyc.graph_driver.running.dynamic import DynamicModel
-
-    if not isinstance(model, DynamicModel):
+    specialiser = model.running.specialiser
+    if specialiser is None:
         return from_files, (files_of(model),)
-    return from_files, (files_of(model), None if model.specialiser is None else model.specialiser.origin())
+    if model.running.unsaved:  # code for the shapes of calls is made anew, most of it from the cache
+        return specialiser.compiling, specialiser.origin()
+    return from_files, (files_of(model), specialiser.origin())
 
 
 def files_of(model: Model) -> dict[str, bytes]:
@@ -50,7 +52,6 @@ def from_files(files: dict[str, bytes], origin: Origin | None = None) -> Model:
     """
     from polyc.graph_driver.compile_model import compile_with
     from polyc.graph_driver.importing.declared import Source
-    from polyc.graph_driver.running.dynamic import DynamicModel
     from polyc.graph_driver.running.specialising import Specialiser
 
     with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
@@ -61,7 +62,7 @@ def from_files(files: dict[str, bytes], origin: Origin | None = None) -> Model:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         model = load(Path(folder))  # what is mapped into memory outlives its file
-    if origin is not None and isinstance(model, DynamicModel):
+    if origin is not None:
         with contextlib.suppress(ModelError):
-            model.specialiser = Specialiser(Source(origin[0]), origin[1], model.report(), compile_with)
+            model.running.specialiser = Specialiser(Source(origin[0]), origin[1], model.report(), compile_with)
     return model

@@ -20,7 +20,7 @@ from polyc.emit.gpu import targets
 from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Recorded
 from polyc.graph_driver.running.gpu.code import GpuCode
-from polyc.graph_driver.running.gpu.model import GpuModel
+from polyc.graph_driver.running.gpu.on_device import OnDevice
 
 if TYPE_CHECKING:
     from polyc.graph_driver.planning.plan import Plan
@@ -28,18 +28,16 @@ if TYPE_CHECKING:
 CUBINS = "cubins.bin"
 
 
-def blobs(model: GpuModel) -> tuple[list[bytes], list[bytes]]:
+def blobs(code: GpuCode) -> tuple[list[bytes], list[bytes]]:
     """Launches and machine code (none without a compiler) of all kernels, in order."""
-    code = model.gpu
     texts = [recorded.to_json().encode() for recorded, _ in code.kernels.values()]
     if code.cubins or code.target.kind != "cuda" or nvidia.compiler() is None:
         return texts, list(code.cubins.values())
     return texts, [nvidia.compile_cubin(r.text, code.target).image for r, _ in code.kernels.values()]
 
 
-def entries(model: GpuModel, texts: Sequence[bytes], cubins: Sequence[bytes]) -> dict[str, Any]:
+def entries(code: GpuCode, texts: Sequence[bytes], cubins: Sequence[bytes]) -> dict[str, Any]:
     """What the manifest says of them."""
-    code = model.gpu
     return {
         "gpu": asdict(code.target),
         "symbols": list(code.kernels),
@@ -49,16 +47,16 @@ def entries(model: GpuModel, texts: Sequence[bytes], cubins: Sequence[bytes]) ->
     }
 
 
-def write_for_people(model: GpuModel, folder: Path, cubins: Sequence[bytes]) -> None:
+def write_for_people(running: OnDevice, folder: Path, cubins: Sequence[bytes]) -> None:
     """Sources, machine code, and what it takes."""
     (folder / "kernels").mkdir()
-    suffix = "cu" if model.gpu.target.kind == "cuda" else "cl"
-    for symbol, (recorded, _) in model.gpu.kernels.items():
+    suffix = "cu" if running.gpu.target.kind == "cuda" else "cl"
+    for symbol, (recorded, _) in running.gpu.kernels.items():
         (folder / "kernels" / f"{symbol}.{suffix}").write_text(recorded.text.text, encoding="utf-8")
-    for symbol, image in zip(model.gpu.kernels, cubins):
+    for symbol, image in zip(running.gpu.kernels, cubins):
         (folder / "kernels" / f"{symbol}.cubin").write_bytes(image)
-    if model.gpu.target.kind == "cuda" and nvidia.compiler() is not None:
-        found = [asdict(r) for r in model.resources()]
+    if running.gpu.target.kind == "cuda" and nvidia.compiler() is not None:
+        found = [asdict(r) for r in running.resources()]
         (folder / "resources.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 

@@ -40,13 +40,14 @@ from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.memory import PlanError
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.verify_plan import check_plan
-from polyc.graph_driver.running.model import Model
+from polyc.graph_driver.running.fixed import FixedSizes
+from polyc.graph_driver.running.model import Built, Model
 from polyc.poly.errors import BuildError, ModelError
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.graph_driver.host.reference import HostNode
-    from polyc.graph_driver.running.gpu.model import GpuModel
+    from polyc.graph_driver.running.gpu.on_device import OnDevice
 
 FORMAT = 8
 MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
@@ -113,11 +114,12 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
 
 def _write(model: Model, folder: Path) -> str:
     """Write one model; the checksum of its manifest."""
-    from polyc.graph_driver.running.gpu.model import GpuModel
+    from polyc.graph_driver.running.gpu.on_device import OnDevice
 
     nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
-    about, code = _write_gpu(model, folder) if isinstance(model, GpuModel) else _write_code(model, folder)
+    running = model.running
+    about, code = _write_gpu(running, folder) if isinstance(running, OnDevice) else _write_code(model, folder)
     files = {
         WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
         HOST: _put(folder / HOST, hosts),
@@ -157,22 +159,23 @@ def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, A
     return about, {CODE: _put(folder / CODE, blobs), SOURCES: _put(folder / SOURCES, [code.sources.encode()])}
 
 
-def _write_gpu(model: GpuModel, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _write_gpu(running: OnDevice, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same of code for a GPU."""
     from polyc.graph_driver.artifacts import gpu
 
-    texts, cubins = gpu.blobs(model)
-    gpu.write_for_people(model, folder, cubins)
+    texts, cubins = gpu.blobs(running.gpu)
+    gpu.write_for_people(running, folder, cubins)
     files = {CODE: _put(folder / CODE, texts), gpu.CUBINS: _put(folder / gpu.CUBINS, cubins)}
-    return gpu.entries(model, texts, cubins), files
+    return gpu.entries(running.gpu, texts, cubins), files
 
 
 def _formulas(model: Model) -> dict[str, Any]:
     """What a model with symbolic sizes has besides its plan."""
     from polyc.graph_driver.planning.symbolic.file import template_to_data
-    from polyc.graph_driver.running.dynamic import DynamicModel
+    from polyc.graph_driver.running.all_sizes import AllSizes
 
-    return {"symbolic": template_to_data(model.template)} if isinstance(model, DynamicModel) else {}
+    running = model.running
+    return {"symbolic": template_to_data(running.template)} if isinstance(running, AllSizes) else {}
 
 
 def program_digest(plan: Plan, triple: str) -> str:
@@ -275,9 +278,9 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     name, blobs = str(data["name"]), _cut(_read(folder, CODE, data["files"][CODE]), [int(n) for n in data["code"]])
     weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
     if "gpu" in data:
-        model = _gpu_model(folder, data, name, plan, blobs, weights, hosts, report)
+        running = _on_device(folder, data, Built(plan, weights, hosts), blobs)
         _restore(report, data["report"])
-        return model
+        return Model(name, running, report)
     code = _code(data, symbols, plan, blobs)
     code.sources = _read(folder, SOURCES, data["files"][SOURCES]).decode()
     _restore(report, data["report"])
@@ -291,11 +294,11 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         report.notes.append(f"{misfit}: its kernels were compiled again")
     if "symbolic" in data:
         from polyc.graph_driver.planning.symbolic.file import template_from_data
-        from polyc.graph_driver.running.dynamic import DynamicModel
+        from polyc.graph_driver.running.all_sizes import AllSizes
 
         template = template_from_data(data["symbolic"], plan)
-        return DynamicModel(name, code, template, weights, hosts, report)
-    return Model(name, code, plan, weights, hosts, report)
+        return Model(name, AllSizes(template, Built(plan, weights, hosts), code, report.notes), report)
+    return Model(name, FixedSizes(Built(plan, weights, hosts), code, report.notes), report)
 
 
 def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Sequence[bytes]) -> Code:
@@ -313,16 +316,13 @@ def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Seque
     return Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))
 
 
-def _gpu_model(
-    folder: Path, data: dict[str, Any], name: str, plan: Plan, blobs: Sequence[bytes], weights: np.ndarray,
-    hosts: Sequence[HostNode | ControlNode], report: Report,
-) -> GpuModel:  # fmt: skip
-    """A model whose kernels are of a GPU, which need not be here to load it."""
+def _on_device(folder: Path, data: dict[str, Any], built: Built, blobs: Sequence[bytes]) -> OnDevice:
+    """Kernels of a GPU, which need not be here to load them."""
     from polyc.graph_driver.artifacts import gpu
-    from polyc.graph_driver.running.gpu.model import GpuModel
+    from polyc.graph_driver.running.gpu.on_device import OnDevice
 
     cubins = _cut(_read(folder, gpu.CUBINS, data["files"][gpu.CUBINS]), [int(n) for n in data["cubins"]])
-    return GpuModel(name, plan, weights, hosts, report, gpu.read_code(data, plan, blobs, cubins))
+    return OnDevice(built, gpu.read_code(data, built.plan, blobs, cubins))
 
 
 def _restore(report: Report, data: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import islpy as isl
 from polyc.emit import targets
 from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.planning.plan import Plan, Step
-from polyc.graph_driver.running.gpu.model import GpuModel
+from polyc.graph_driver.running.gpu.on_device import OnDevice
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.expr import Binary, Call, walk
 from polyc.poly.scop import Scop
@@ -67,7 +67,7 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
 
 def _peak(model: Model) -> Peak | None:
     """What the machine of the model can do; None of a GPU, which has not been measured."""
-    if isinstance(model, GpuModel):
+    if isinstance(model.running, OnDevice):
         return None
     machine = this_machine(model.code.target)
     return Peak(machine.flops_per_second * model.code.threads, machine.copied_per_second)
@@ -123,7 +123,7 @@ def _flops(model: Model) -> dict[tuple[str, ...], int]:
     from polyc.graph_driver.fusion.groups import form_groups, translate
     from polyc.graph_driver.operators import lookup
 
-    gpu = model.gpu.target if isinstance(model, GpuModel) else None
+    gpu = model.running.gpu.target if isinstance(model.running, OnDevice) else None
     machine = targets.host() if gpu is not None else model.code.target
     try:
         groups = form_groups(model.graph, translate(model.graph, lookup), True, machine, gpu)

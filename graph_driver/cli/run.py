@@ -21,7 +21,6 @@ from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compiling.sensible import chosen_text
 from polyc.graph_driver.execution.watching import Seen, Watch
 from polyc.graph_driver.planning.index_limits import index_limits
-from polyc.graph_driver.running.dynamic import DynamicModel
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
@@ -63,7 +62,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     model = _model(arguments, inputs, packaged)
     sizes = {n: v for n, v in parse_dims(arguments.dim).items() if isinstance(v, int)} if packaged else {}
     given = {n: v.shape for n, v in inputs.items()}
-    if isinstance(model, DynamicModel) and (chosen := model.chosen_sizes(given, sizes)):
+    if chosen := model.chosen_sizes(given, sizes):
         model.report().sizes.append(chosen_text(chosen))
     for name, (dtype, shape) in model.inputs_for(given, sizes).items():
         if name not in inputs and not dtype:

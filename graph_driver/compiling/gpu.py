@@ -1,4 +1,4 @@
-"""From a graph to a `GpuModel`: the stages of `polyc.graph_driver.compile_model` for a GPU."""
+"""From a graph to a model on a GPU: the stages of `polyc.graph_driver.compile_model` for a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from polyc.graph_driver.execution.program import weights_segment
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.running.gpu.code import GpuCode
-from polyc.graph_driver.running.gpu.model import GpuModel
+from polyc.graph_driver.running.gpu.on_device import OnDevice
+from polyc.graph_driver.running.model import Built, Model
 from polyc.graph_driver.worker.platforms import Platform
 from polyc.poly.errors import ModelError
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def compile_gpu(
     graph: Graph, platform: Platform, options: CompileOptions, report: Report,
     in_python: Callable[[Node], HostNode | ControlNode],
-) -> GpuModel:  # fmt: skip
+) -> Model:  # fmt: skip
     """The stages after import for a GPU. What has no kernel, and control flow, runs on the host: `in_python` makes
     what runs such a node.
 
@@ -42,14 +43,14 @@ def compile_gpu(
         kernels = {c.symbol: (_recorded(c.image), c.order) for c in compiled.values()}
         weights = weights_segment(graph, plan)
     hosts = [in_python(g.nodes[0]) for g in found if not g.key]
-    model = GpuModel(graph.name, plan, weights, hosts, report, GpuCode(target, kernels), graph, found)
+    running = OnDevice(Built(plan, weights, hosts, graph, found), GpuCode(target, kernels))
     launches = sum(len(kernels[s.symbol][0].sequence.calls) for s in plan.steps if s.kind == "kernel")
     report.notes.append(f"{launches} launches of {sum(len(r.text.kernels) for r, _ in kernels.values())} GPU kernels")
     if target.kind == "cuda" and nvidia.compiler() is not None:
         start = time.perf_counter()
-        report.notes += _resource_notes(model.resources())
+        report.notes += _resource_notes(running.resources())
         report.seconds["cubins"] = time.perf_counter() - start
-    return model
+    return Model(graph.name, running, report)
 
 
 def _recorded(image: bytes) -> Recorded:

@@ -1,4 +1,4 @@
-"""From a graph with symbolic sizes to a `DynamicModel`: the stages of `graph_driver.compile_model` with formulas."""
+"""From a graph with symbolic sizes to a model for all of them: the stages of `compile_model` with formulas."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from polyc.graph_driver.planning.plan import Abi
 from polyc.graph_driver.planning.symbolic.build import build_template
 from polyc.graph_driver.planning.symbolic.template import Template
 from polyc.graph_driver.planning.tasks import with_tasks
-from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.all_sizes import AllSizes
+from polyc.graph_driver.running.model import Built, Model
 from polyc.graph_driver.worker.jobs import Compiled
 from polyc.graph_driver.worker.platforms import Platform
 from polyc.poly.errors import ModelError
 
 
-def compile_symbolic(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> DynamicModel:
+def compile_symbolic(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> Model:
     """The stages after import, for all sizes at once.
 
     Raises:
@@ -41,7 +42,8 @@ def compile_symbolic(graph: Graph, platform: Platform, options: CompileOptions, 
         code = link_program(text, template.typical, compiled, platform)
         hosts = [HostNode.of(g.nodes[0], graph.opsets, graph.tensors) for g in found if not g.key]
         weights = weights_segment(graph, template.typical)
-    return DynamicModel(graph.name, code, template, weights, hosts, report, graph, found)
+    built = Built(template.typical, weights, hosts, graph, found)
+    return Model(graph.name, AllSizes(template, built, code, report.notes), report)
 
 
 def plan_symbolic(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.aliasing import dead_before, separated
+from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, address, aligned_bytes
 from polyc.graph_driver.execution.stopping import Stopping
 from polyc.graph_driver.execution.violations import Records
 from polyc.graph_driver.graph.limits import check_memory
-from polyc.graph_driver.planning.plan import Plan, Step
+from polyc.graph_driver.planning.plan import Plan
 from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import ArgumentError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
@@ -26,11 +28,9 @@ if TYPE_CHECKING:
 
 SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-Look = Callable[[str], np.ndarray]
-Observer = Callable[[int, Step, Look], None]
 
 
-class Executor:
+class NativeExecutor:
     """A plan with its memory and code, ready to run from any number of threads.
 
     Each run that is under way has an arena of its own (kept for later runs); runs that
@@ -85,13 +85,17 @@ class Executor:
         self._idle[-1].reserve(self.plan.peak)
         return self._idle[-1].arena
 
-    def run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+    def run(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None, stream: Any = None
+    ) -> dict[str, Any]:
         """Outputs by name; those named in `out` are written there.
 
         Raises:
-            ArgumentError: inputs or arrays of `out` do not fit.
+            ArgumentError: inputs or arrays of `out` do not fit, or `stream` is given (it is for models on a GPU).
             BoundsError: an index is outside of what it chooses from.
         """
+        if stream is not None:
+            raise ArgumentError("stream= is for models on a GPU: this one runs on a CPU")
         given = {} if out is None else check_outputs(self.plan, out, self.weights)
         if not self._all_native:
             return self._run_with_host(inputs, given)
@@ -107,20 +111,21 @@ class Executor:
             arrays.append(value)
         if given:
             arrays = self._separated(arrays, given)
-        results = {}
+        results, places = {}, [array.__array_interface__["data"][0] for array in arrays]
         with self._lock:
             memory = self._idle.pop() if self._idle else None
             for name, pool in self._results:
-                results[name] = given[name] if name in given else pool.take()
+                if name in given:
+                    results[name], at = given[name], address(given[name])
+                else:
+                    results[name], at = pool.take()
+                places.append(at)
         memory = memory or RunMemory(self.plan, self.weights, self._runtime)
         if self.table is not None:
             memory.sized(self.plan.peak, self._table_address)
         bases, k = memory.bases, entry.FIRST_INPUT
-        for array in arrays:
-            bases[k] = array.__array_interface__["data"][0]
-            k += 1
-        for array in results.values():
-            bases[k] = array.__array_interface__["data"][0]
+        for at in places:
+            bases[k] = at
             k += 1
         try:
             with self._turn:

@@ -14,7 +14,7 @@ from polyc.graph_driver.planning.plan import Step
 from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.execute import Executor, Look
+    from polyc.graph_driver.execution.executor import Executor, Look
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.ir import Graph
     from polyc.graph_driver.planning.plan import Plan
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 class Inspected(Protocol):
     """What looking at tensors needs of a model (`polyc.graph_driver.running.model.Model`)."""
 
-    graph: Graph | None
-    groups: tuple[Group, ...]
+    @property
+    def graph(self) -> Graph | None:
+        """The optimised graph, while it is at hand."""
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """Its nodes as kernels, while they are at hand."""
 
     @property
     def plan(self) -> Plan:

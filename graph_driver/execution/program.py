@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,18 @@ class Code:
     external: dict[str, str] = field(default_factory=dict)
     sources: str = ""
     _keep: list[Any] = field(default_factory=list)
+    _linked: tuple[dict[str, int], int] | None = field(default=None, init=False)
+    _linking: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def linked(self) -> tuple[dict[str, int], int]:
+        """`link`, once; and the handle of the threads that run it (0: one). Raises `BuildError`."""
+        with self._linking:
+            if self._linked is None:
+                from polyc.emit.run_time import threadpool
+
+                runtime = threadpool.handle(self.threads) if self.threads > 1 else 0
+                self._linked = self.link(), runtime or 0
+            return self._linked
 
     def link(self) -> dict[str, int]:
         """Load everything into this process; addresses by symbol. Raises `BuildError`."""

@@ -90,18 +90,21 @@ class Results:
         assert slot.dtype is not None and slot.shape is not None
         self.shape, self.dtype, self.size = slot.shape, BY_NAME[slot.dtype].np, slot.nbytes
         self._arrays: list[np.ndarray] = []
+        self._places: list[int] = []
 
-    def take(self) -> np.ndarray:
-        """An array that nobody else refers to (the lock of the caller is held)."""
+    def take(self) -> tuple[np.ndarray, int]:
+        """An array that nobody else refers to, and where its data start (the lock of the caller is held)."""
         kept = self._arrays
         for k in range(len(kept)):
             if sys.getrefcount(kept[k]) == self.ALONE:
-                return kept[k]
+                return kept[k], self._places[k]
         try:
             memory = _Bytes(self.size + ALIGNMENT, np.uint8)
         except MemoryError:
             raise ModelError(f"not enough memory for an output of shape {list(self.shape)}") from None
         made = np.ndarray(self.shape, self.dtype, memory, -address(memory) % ALIGNMENT)
+        place = address(made)
         if len(kept) < self.KEPT:
             kept.append(made)
-        return made
+            self._places.append(place)
+        return made, place

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.execute import Look
+    from polyc.graph_driver.execution.executor import Look
     from polyc.graph_driver.planning.plan import Step
 
 

@@ -10,7 +10,7 @@ from polyc.graph_driver.checking.check import random_input
 from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.execute import Look
+    from polyc.graph_driver.execution.executor import Look
     from polyc.graph_driver.planning.plan import Step
     from polyc.graph_driver.running.model import Model
 

@@ -1,96 +1,163 @@
-"""A compiled model: `Model`. `compile_model.py` makes them, `artifacts/package.py` loads those that were saved."""
+"""A compiled model, `Model`, and what it has that runs it, `Running`.
+
+`compile_model.py` makes models, `artifacts/package.py` loads those that were saved.
+"""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.execution import entry
-from polyc.graph_driver.execution.control import ControlNode
-from polyc.graph_driver.execution.execute import Executor, Observer
-from polyc.graph_driver.execution.parts import Parts, chosen_steps, cut
-from polyc.graph_driver.execution.program import Code, native_parts
+from polyc.graph_driver.execution.parts import Parts, chosen_steps
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.planning.plan import Plan
-from polyc.poly.errors import ArgumentError
+from polyc.graph_driver.running.specialising import Specialisation, Specialiser
+from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.hooks import resolve
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.executor import Executor, Observer
+    from polyc.graph_driver.execution.program import Code
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.ir import Graph
+    from polyc.graph_driver.graph.symbols import Symbols
     from polyc.graph_driver.host.reference import HostNode
 
 MODES = ("graph", "eager", "mixed")
 KEPT_PARTS = 8  # ways to cut the plan that have their code ready; the one used longest ago goes first
 
-Shape = tuple[int, ...]
-Shapes = tuple[Shape, ...]
+Inputs = dict[str, tuple[str, tuple[int, ...]]]
+"""dtype and shape by input name."""
 
 
 @dataclass(frozen=True)
-class Specialisation:
-    """A model that was compiled for the `shapes` (by input) of a call, in how many `seconds`, and `why`."""
+class Built:
+    """What compiling makes beside code: the plan, the weights segment, what runs host steps by number; the graph and
+    its groups while they are at hand."""
 
-    shapes: Mapping[str, Shape]
-    seconds: float
-    why: str
-    model: Model
-
-    def __str__(self) -> str:
-        return f"specialised to {shapes_text(self.shapes)} in {self.seconds:.2f} s: {self.why}"
+    plan: Plan
+    weights: np.ndarray
+    hosts: Sequence[HostNode | ControlNode]
+    graph: Graph | None = None
+    groups: Sequence[Group] = ()
 
 
-def shapes_text(shapes: Mapping[str, Shape]) -> str:
-    """`x[1, 3], h[2]`."""
-    return ", ".join(f"{n}{list(s)}" for n, s in shapes.items())
+class Running(ABC):
+    """What runs the calls of a model: it has an executor for the shapes of each.
+
+    `only` is the executor of all calls once it is there, where one runs all of them. `symbols` are sizes that are not
+    numbers, `specialiser` compiles for the shapes of calls that nothing else runs. `unsaved` says why there is no
+    directory of it.
+    """
+
+    only: Executor | None = None
+    symbols: Symbols | None = None
+    specialiser: Specialiser[Model] | None = None
+    unsaved = ""
+
+    @property
+    @abstractmethod
+    def built(self) -> Built:
+        """What was compiled. Raises `BuildError`: nothing yet."""
+
+    @property
+    def code(self) -> Code:
+        """Machine code for a CPU. Raises `BuildError`: there is none."""
+        raise BuildError("the model has no machine code for a CPU")
+
+    @abstractmethod
+    def executor(self) -> Executor:
+        """The loaded program at the sizes of the plan.
+
+        Raises:
+            BuildError: it does not run here.
+        """
+
+    @abstractmethod
+    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
+        """The loaded program for inputs of these shapes. Raises `ArgumentError`: there is none."""
+
+    @abstractmethod
+    def parts(self, alone: frozenset[int]) -> Parts:
+        """The plan cut around the steps `alone`, with the code of its parts."""
+
+    def special_for(self, inputs: Mapping[str, Any]) -> Model | None:
+        """The model that was compiled for the shapes of these inputs (now, if need be), where another is needed.
+
+        Raises:
+            ArgumentError: there is none for these shapes.
+        """
+        return None
+
+    def specialise(self, sizes: Mapping[str, int]) -> Model:
+        """The model for these values of symbolic sizes. Raises `ArgumentError`, `BuildError`."""
+        raise ArgumentError(f"the model has no symbolic sizes: it was compiled for {self.shapes_text()}")
+
+    @property
+    def inputs(self) -> Inputs:
+        """dtype and shape by input name."""
+        plan = self.built.plan
+        return {n: (plan.slots[n].dtype or "", plan.slots[n].shape or ()) for n in plan.inputs}
+
+    def inputs_for(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> Inputs:
+        """As `Model.inputs_for`."""
+        if sizes:
+            raise ArgumentError(f"size {next(iter(sizes))} is fixed: the model was compiled for {self.shapes_text()}")
+        return self.inputs
+
+    def chosen_sizes(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
+        """As `Model.chosen_sizes`."""
+        return {}
+
+    def shape_of(self, name: str) -> tuple[int | str | None, ...] | None:
+        """As `Model.shape_of`."""
+        slot = self.built.plan.slots.get(name)
+        return () if slot is None else slot.shape or ()
+
+    def shapes_text(self) -> str:
+        """The inputs with their shapes in one line."""
+        return ", ".join(f"{n}{list(shape)}" for n, (_, shape) in self.inputs.items())
 
 
 class Model:
     """A compiled model. Call it with a dictionary of arrays; it gives one back.
 
-    `plan` (steps, slots, peak, bound) and `graph` (None after `load`) can be looked at.
+    `plan` (steps, slots, peak, bound) and `graph` (None after `load`) can be looked at. What runs it is `running`:
+    for one shape, for all sizes, for the shapes of each call, or on a device.
     """
 
-    def __init__(self, name: str, code: Code, plan: Plan, weights: np.ndarray,
-                 hosts: Sequence[HostNode | ControlNode],
-                 report: Report, graph: Graph | None = None, groups: Sequence[Group] = ()) -> None:  # fmt: skip
-        self.name, self.code, self.plan, self.graph = name, code, plan, graph
-        self.groups = tuple(groups)
-        self.hosts = tuple(hosts)
-        self.weights = weights
+    def __init__(self, name: str, running: Running, report: Report) -> None:
+        self.name, self.running = name, running
         self._report = report
-        self._executor: Executor | None = None
-        self._linking = threading.Lock()
         self._cuts: dict[frozenset[int], Parts] = {}
         self._cutting = threading.Lock()
 
-    def executor(self) -> Executor:
-        """The loaded program (linked at first use)."""
-        with self._linking:
-            if self._executor is None:
-                from polyc.emit.run_time import threadpool
-
-                runtime = threadpool.handle(self.code.threads) if self.code.threads > 1 else 0
-                self._executor = Executor(
-                    self.plan, self.weights, self.hosts, self.code.link(), runtime or 0, notes=self._report.notes
-                )
-            return self._executor
-
-    def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+    def __call__(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None, stream: Any = None
+    ) -> dict[str, Any]:
         """Run in `graph` mode, from any thread; outputs named in `out` are written to those arrays.
 
         An array of `out` may overlap inputs: results are those for the inputs as they were (a copy is made where the
         order of the steps does not keep them long enough, with a note in the report).
 
+        On a GPU, inputs may be arrays of the device (`DeviceArray`, DLPack, `__cuda_array_interface__`): outputs then
+        stay there, as new arrays that are ready when `stream` of the device is.
+
+        Sizes that a guard excludes, and all where sizes cannot be formulas, have a model compiled for them at the
+        first call, which is kept (`specialisations()`).
+
         Raises:
             ArgumentError: names, dtypes or shapes do not fit, or two arrays of `out` overlap each other or the weights.
+            DeviceError: there is no device.
         """
-        return (self._executor or self.executor()).run(inputs, out)
+        return (self.running.only or self.running.for_inputs(inputs)).run(inputs, out, stream)
 
     def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
         """Run step by step; see `Executor.run_eager`."""
@@ -125,49 +192,25 @@ class Model:
             return self(inputs)
         if mode == "eager":
             return self.eager(inputs, observer)
-        return self.in_parts(inputs, chosen_steps(self.plan, eager), observer)
+        model = self.model_for(inputs)
+        return model.in_parts(inputs, chosen_steps(model.plan, eager), observer)
 
     def in_parts(
         self, inputs: Mapping[str, Any], alone: frozenset[int], observer: Observer | None = None,
         before: Observer | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Run with the steps `alone` one at a time, observed after and `before` each, and the others natively."""
-        executor = self.for_inputs(inputs)
-        return executor.run_in_parts(inputs, self._parts(executor, alone), observer, before)
+        model = self.model_for(inputs)
+        return model.for_inputs(inputs).run_in_parts(inputs, model._parts(alone), observer, before)
 
-    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
-        """The loaded program for inputs of these sizes."""
-        return self._executor or self.executor()
-
-    def model_for(self, inputs: Mapping[str, Any]) -> Model:
-        """The model that runs inputs of these shapes: this one, or one that was specialised (now, if need be).
-
-        Raises:
-            ArgumentError: there is none for these shapes.
-        """
-        return self
-
-    def specialisations(self) -> tuple[Specialisation, ...]:
-        """The models that were compiled for the shapes of a call and are kept, the one used last at the end."""
-        return ()
-
-    def _parts(self, executor: Executor, alone: frozenset[int]) -> Parts:
+    def _parts(self, alone: frozenset[int]) -> Parts:
         """The plan cut into parts, with their code; the last `KEPT_PARTS` are kept."""
         with self._cutting:
-            found = self._cuts.pop(alone, None) or self._native_parts(executor, alone)
+            found = self._cuts.pop(alone, None) or self.running.parts(alone)
             self._cuts[alone] = found
             while len(self._cuts) > KEPT_PARTS:
                 del self._cuts[next(iter(self._cuts))]
             return found
-
-    def _native_parts(self, executor: Executor, alone: frozenset[int]) -> Parts:
-        parts = cut(self.plan, alone)
-        text = self._program_text(alone)
-        return replace(parts, native=native_parts(text, self.code.target, len(parts.segments), executor.addresses))
-
-    def _program_text(self, alone: frozenset[int]) -> str:
-        """The native program without the steps `alone`."""
-        return entry.entry_text(self.plan, self.code.target.triple, alone)
 
     def inspect(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
         """Values of any tensors of the graph in an eager run.
@@ -180,14 +223,122 @@ class Model:
         """
         from polyc.graph_driver.execution.look import inspect_tensors  # loads onnx
 
-        return inspect_tensors(self, inputs, names)
+        return inspect_tensors(self.model_for(inputs), inputs, names)
+
+    # ---- what runs it ----
+
+    def executor(self) -> Executor:
+        """The loaded program at the sizes of the plan (linked at first use).
+
+        Raises:
+            BuildError: it does not run here, or nothing has been compiled yet.
+        """
+        return self.running.only or self.running.executor()
+
+    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
+        """The loaded program for inputs of these shapes. Raises `ArgumentError`: there is none."""
+        return self.running.only or self.running.for_inputs(inputs)
+
+    def model_for(self, inputs: Mapping[str, Any]) -> Model:
+        """The model that runs inputs of these shapes: this one, or one that was specialised (now, if need be).
+
+        Raises:
+            ArgumentError: there is none for these shapes.
+        """
+        return self.running.special_for(inputs) or self
+
+    def specialise(self, sizes: Mapping[str, int]) -> Model:
+        """Compile for these values of the symbolic sizes alone; later calls at them run that code, a little faster.
+
+        The last few such models are kept (`specialisations()`; their kernels stay in the disk cache).
+
+        Raises:
+            ArgumentError: a size is missing or outside of its range, or there are no symbolic sizes.
+            BuildError: the model was loaded from a directory, which keeps no operators to compile.
+        """
+        return self.running.specialise(sizes)
+
+    def specialisations(self) -> tuple[Specialisation[Model], ...]:
+        """The models that were compiled for the shapes of a call and are kept, the one used last at the end."""
+        return () if self.running.specialiser is None else self.running.specialiser.all()
+
+    # ---- what it is ----
+
+    @property
+    def plan(self) -> Plan:
+        """Steps and memory; with symbolic sizes at the representative ones. Where each call has numbers of its own,
+        this and the like are those of the model that was used last (`BuildError` before the first call)."""
+        return self.running.built.plan
+
+    @property
+    def graph(self) -> Graph | None:
+        """The optimised graph; None after `load`."""
+        return self.running.built.graph
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """The nodes of the graph as kernels, in the order of the plan's steps; none after `load`."""
+        return self.running.built.groups
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights segment."""
+        return self.running.built.weights
+
+    @property
+    def hosts(self) -> Sequence[HostNode | ControlNode]:
+        """What runs the steps that need Python, by their number."""
+        return self.running.built.hosts
+
+    @property
+    def code(self) -> Code:
+        """Machine code for a CPU. Raises `BuildError`: there is none."""
+        return self.running.code
+
+    @property
+    def inputs(self) -> Inputs:
+        """dtype and shape by input name."""
+        return self.running.inputs
+
+    def inputs_for(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> Inputs:
+        """dtype and shape of all inputs beside arrays of the shapes `given`; `sizes` are values of symbolic sizes.
+        Those that nothing fixes are the representative ones.
+
+        Raises:
+            ArgumentError: there is no such size.
+        """
+        return self.running.inputs_for(given, sizes)
+
+    def chosen_sizes(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes by their names in the model that `inputs_for` chooses because nothing fixes them."""
+        return self.running.chosen_sizes(given, sizes)
+
+    def shape_of(self, name: str) -> tuple[int | str | None, ...] | None:
+        """A tensor's shape: numbers, symbolic sizes by their names in the model, None for what follows from them; None
+        as a whole where the shapes of a call decide."""
+        return self.running.shape_of(name)
+
+    def shapes_text(self) -> str:
+        """The inputs with their shapes in one line, symbolic sizes by name."""
+        return self.running.shapes_text()
+
+    def report(self) -> Report:
+        """What was compiled, what runs on the host and why, memory, times."""
+        return self._report
 
     def save(self, folder: str | Path) -> None:
-        """Write a compiled directory (see `polyc.graph_driver.artifacts.package`). Raises `BuildError`."""
+        """Write a compiled directory (see `polyc.graph_driver.artifacts.package`).
+
+        Raises:
+            BuildError: the folder cannot be written, or the model is one for the shapes of each call.
+        """
+        if self.running.unsaved:
+            raise BuildError(self.running.unsaved)
         resolve("save_model")(self, Path(folder))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As the files of a compiled directory: another process gets what `load` gives. Raises `BuildError`."""
+        """As the files of a compiled directory: another process gets what `load` gives; without one, as what it is
+        compiled from. Raises `BuildError`."""
         return resolve("pickled_model")(self)
 
     def __copy__(self) -> Model:
@@ -197,32 +348,7 @@ class Model:
         return self
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}({self.shapes_text()})>"
+        return f"<Model {self.name}({self.shapes_text()})>"
 
     def _repr_html_(self) -> str:
         return str(resolve("html")(self))
-
-    def report(self) -> Report:
-        """What was compiled, what runs on the host and why, memory, times."""
-        return self._report
-
-    def inputs_for(
-        self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
-    ) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """dtype and shape of all inputs beside arrays of the shapes `given`; `sizes` are values of symbolic sizes.
-
-        Raises:
-            ArgumentError: there is no such size.
-        """
-        if sizes:
-            raise ArgumentError(f"size {next(iter(sizes))} is fixed: the model was compiled for {self.shapes_text()}")
-        return self.inputs
-
-    def shapes_text(self) -> str:
-        """The inputs with their shapes in one line."""
-        return ", ".join(f"{n}{list(shape)}" for n, (_, shape) in self.inputs.items())
-
-    @property
-    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """dtype and shape by input name."""
-        return {n: (self.plan.slots[n].dtype or "", self.plan.slots[n].shape or ()) for n in self.plan.inputs}

@@ -6,12 +6,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from polyc.graph_driver.graph.progress import progress_bar
-from polyc.graph_driver.running.model import Model, Shape, Shapes, Specialisation, shapes_text
 from polyc.poly.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
@@ -22,8 +21,21 @@ if TYPE_CHECKING:
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.importing.declared import Declared, Source
     from polyc.graph_driver.options import CompileOptions
+    from polyc.graph_driver.planning.plan import Plan
 
-Compile = Callable[["Path | bytes | onnx.ModelProto", "CompileOptions"], "Model"]
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+
+
+class Planned(Protocol):
+    """What is known here of a model."""
+
+    @property
+    def plan(self) -> Plan:
+        """Its memory."""
+
+
+M = TypeVar("M", bound=Planned)
 Origin = tuple["Path | bytes | onnx.ModelProto", "CompileOptions"]
 KEPT = 8
 """How many models compiled for fixed sizes are kept; the one used longest ago goes first."""
@@ -31,18 +43,39 @@ KEPT_BYTES = 4 << 30
 """Of weights and arenas, of all that are kept; the last one used stays."""
 
 
-class Specialiser:
+@dataclass(frozen=True)
+class Specialisation(Generic[M]):
+    """A model that was compiled for the `shapes` (by input) of a call, in how many `seconds`, and `why`."""
+
+    shapes: Mapping[str, Shape]
+    seconds: float
+    why: str
+    model: M
+
+    def __str__(self) -> str:
+        return f"specialised to {shapes_text(self.shapes)} in {self.seconds:.2f} s: {self.why}"
+
+
+def shapes_text(shapes: Mapping[str, Shape]) -> str:
+    """`x[1, 3], h[2]`."""
+    return ", ".join(f"{n}{list(s)}" for n, s in shapes.items())
+
+
+class Specialiser(Generic[M]):
     """Compiles a model for fixed shapes when they are first asked for, and keeps the last `KEPT`.
 
     Any number of threads may ask: one compiles, those that want the same shapes wait for it, all others run on.
     `at_calls`: calls may ask, not only `Model.specialise`.
     """
 
-    def __init__(self, source: Source, options: CompileOptions, report: Report, compiling: Compile) -> None:
+    def __init__(
+        self, source: Source, options: CompileOptions, report: Report,
+        compiling: Callable[[Path | bytes | onnx.ModelProto, CompileOptions], M],
+    ) -> None:  # fmt: skip
         self.source, self.options, self._report = source, options, report
         self.at_calls = not options.strict_shapes and options.symbolic is not True
         self.compiling = compiling
-        self._kept: OrderedDict[Shapes, Specialisation] = OrderedDict()
+        self._kept: OrderedDict[Shapes, Specialisation[M]] = OrderedDict()
         self._lock = threading.Lock()  # held while compiling: threads that want the same shapes wait for them
         self._changing = threading.Lock()  # of what is kept
 
@@ -58,12 +91,12 @@ class Specialiser:
     def __bool__(self) -> bool:
         return bool(self._kept)
 
-    def all(self) -> tuple[Specialisation, ...]:
+    def all(self) -> tuple[Specialisation[M], ...]:
         """Those that are kept, the one used last at the end."""
         with self._changing:
             return tuple(self._kept.values())
 
-    def kept(self, key: Shapes) -> Model | None:
+    def kept(self, key: Shapes) -> M | None:
         """The model for these shapes (in the order of `said`), if there is one."""
         if key not in self._kept:
             return None
@@ -77,7 +110,7 @@ class Specialiser:
         """Whether the file, and what was asked for when it was compiled, leave room for these shapes."""
         return self.said.allows(self._named(key), self.options.dims, self.options.shapes)
 
-    def get(self, key: Shapes, why: str) -> Model:
+    def get(self, key: Shapes, why: str) -> M:
         """The model for these shapes, compiled now if need be.
 
         Raises:
@@ -98,7 +131,7 @@ class Specialiser:
             self._report.specialised.append(str(made))
             return model
 
-    def _keep(self, key: Shapes, made: Specialisation) -> None:
+    def _keep(self, key: Shapes, made: Specialisation[M]) -> None:
         with self._changing:
             self._kept[key] = made
             while len(self._kept) > KEPT or (len(self._kept) > 1 and self._bytes() > KEPT_BYTES):
@@ -107,7 +140,7 @@ class Specialiser:
     def _bytes(self) -> int:
         return sum(s.model.plan.weight_bytes + s.model.plan.peak for s in self._kept.values())
 
-    def _compiled(self, source: Path | bytes | onnx.ModelProto, shapes: Mapping[str, Shape]) -> Model:
+    def _compiled(self, source: Path | bytes | onnx.ModelProto, shapes: Mapping[str, Shape]) -> M:
         dims, ranks = self.said.bindings(shapes, self.options.dims)
         options = replace(self.options, dims=dims, shapes=ranks, symbolic=False, strict_shapes=True)
         if options.progress is not None:

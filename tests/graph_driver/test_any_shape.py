@@ -15,9 +15,9 @@ from onnx import TensorProto, helper
 from tiny_models import model_of
 
 import polyc
-from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.graph_driver.running.model import Model
-from polyc.graph_driver.running.per_call import PerCallModel
+from polyc.graph_driver.running.per_call import PerCall
 from polyc.graph_driver.running.specialising import KEPT
 from polyc.poly.errors import ArgumentError, BuildError, ModelError
 
@@ -97,7 +97,7 @@ def in_pieces() -> onnx.ModelProto:
 
 def test_a_leading_size_is_free() -> None:
     compiled = polyc.compile_model(perceptron(), threads=1)
-    assert isinstance(compiled, DynamicModel)
+    assert isinstance(compiled.running, AllSizes)
     for batch in (1, 2, 7):
         same(perceptron(), compiled, {"x": numbers(batch, 12)})
     assert compiled.specialisations() == ()
@@ -105,7 +105,7 @@ def test_a_leading_size_is_free() -> None:
 
 def test_a_size_that_a_guard_excludes_is_specialised() -> None:
     compiled = polyc.compile_model(squeezed(), threads=1)
-    assert isinstance(compiled, DynamicModel)
+    assert isinstance(compiled.running, AllSizes)
     same(squeezed(), compiled, {"x": numbers(3, 1, 6)})
     assert not compiled.specialisations()
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_a_size_that_a_guard_excludes_is_specialised() -> None:
 def test_a_count_of_a_loop_or_a_sequence_is_a_number_of_each_call(make: Any) -> None:
     model = make()
     compiled = polyc.compile_model(model, threads=1)
-    assert isinstance(compiled, PerCallModel)
+    assert isinstance(compiled.running, PerCall)
     for rows in (1, 5):
         feeds = {"x": numbers(rows, 4 if make is counted else 3)}
         same(model, compiled, feeds)
@@ -180,8 +180,8 @@ def test_an_input_of_unknown_rank() -> None:
 @pytest.mark.parametrize("name", ["unk__316", "N", "a.b-c d", "p2o.DynamicDimension.0"])
 def test_names_of_sizes_are_those_of_the_file(name: str) -> None:
     compiled = polyc.compile_model(perceptron(name), threads=1)
-    assert isinstance(compiled, DynamicModel)
-    assert [r.key for r in compiled.template.symbols.ranges.values()] == [name]
+    assert isinstance(compiled.running, AllSizes)
+    assert [r.key for r in compiled.running.template.symbols.ranges.values()] == [name]
     assert f"size {name} >= 1" in str(compiled.report())
     assert type(polyc.compile_model(perceptron(name), threads=1, dims={name: 2})) is Model
 
@@ -193,9 +193,9 @@ def test_an_unnamed_size_has_a_stable_name() -> None:
 
 def test_options_that_need_numbers() -> None:
     compiled = polyc.compile_model(perceptron(), threads=1, contiguous=[["h"]])
-    assert isinstance(compiled, PerCallModel) and "contiguous" in compiled.why
+    assert isinstance(compiled.running, PerCall) and "contiguous" in compiled.running.why
     never = polyc.compile_model(perceptron(), threads=1, symbolic=False)
-    assert isinstance(never, PerCallModel)
+    assert isinstance(never.running, PerCall)
     with pytest.raises(BuildError, match="compiled for the shapes of each call"):
         _ = never.plan
     with pytest.raises(BuildError, match="give the sizes"):
@@ -326,7 +326,7 @@ def test_a_quantised_recurrent_layer_after_a_stride() -> None:
     model = model_of(nodes, {"x": ["batch", 4, "length"]}, {"y": None}, codes | scales | zeros)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     compiled = polyc.compile_model(model, threads=1)
-    assert isinstance(compiled, DynamicModel) and not compiled.report().host
+    assert isinstance(compiled.running, AllSizes) and not compiled.report().host
     for batch, length in ((1, 8), (2, 5)):
         x = numbers(batch, 4, length)
         assert np.allclose(compiled({"x": x})["y"], reference(model, {"x": x})["y"], atol=2e-2)

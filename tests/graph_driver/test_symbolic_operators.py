@@ -13,7 +13,7 @@ from onnx import helper
 from tiny_models import model_of
 
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.poly.errors import ArgumentError
 
 Rng = np.random.Generator
@@ -115,7 +115,7 @@ def test_one_compile_is_right_at_random_sizes(
 ) -> None:
     proto, feeds = make()
     model = compile_model(proto, threads=1, symbolic=True)
-    assert isinstance(model, DynamicModel) and model.report().host == []
+    assert isinstance(model.running, AllSizes) and model.report().host == []
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(11)
     for _ in range(8):
@@ -128,8 +128,8 @@ def test_one_compile_is_right_at_random_sizes(
 def test_sizes_that_must_be_equal_are_one() -> None:
     """The usual representative values of `n` and `m` differ; the others are found, and one symbol is left."""
     model = compile_model(lstm()[0], threads=1, symbolic=True)
-    assert isinstance(model, DynamicModel)
-    assert list(model.template.symbols.ranges) == ["t", "n"] and model.template.symbols.guards == []
+    assert isinstance(model.running, AllSizes)
+    assert list(model.running.template.symbols.ranges) == ["t", "n"] and model.running.template.symbols.guards == []
     inputs = lstm()[1](np.random.default_rng(0))
     with pytest.raises(ArgumentError, match="input 'h' has size 6 on axis 1"):
         model(inputs | {"h": np.zeros((2, 6, 4), np.float32)})
@@ -141,7 +141,7 @@ def test_a_size_that_can_only_be_one_number_is_no_symbol() -> None:
     node = helper.make_node("LSTM", ["x", "w", "r", "", "", "h"], ["y"], "layer", hidden_size=4)
     proto = model_of([node], {"x": ["t", "n", 3], "h": [1, 2, 4]}, {"y": None}, weights)
     model = compile_model(proto, threads=1, symbolic=True)
-    assert isinstance(model, DynamicModel) and list(model.template.symbols.ranges) == ["t"]
+    assert isinstance(model.running, AllSizes) and list(model.running.template.symbols.ranges) == ["t"]
     assert model.report().host == []
     assert any(n.startswith("size n can only be 2 (LSTM 'layer')") for n in model.report().notes)
 

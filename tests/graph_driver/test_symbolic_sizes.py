@@ -18,7 +18,7 @@ import polyc
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.planning.verify_plan import check_plan
-from polyc.graph_driver.running.dynamic import KEPT_SIZES, DynamicModel
+from polyc.graph_driver.running.all_sizes import KEPT_SIZES, AllSizes
 from polyc.graph_driver.running.model import Model
 from polyc.graph_driver.running.specialising import KEPT as KEPT_SPECIALISED
 from polyc.graph_driver.worker import kernels
@@ -28,12 +28,12 @@ MODELS = {"perceptron": perceptron, "convolutions": convolutions, "attention": a
 
 
 @pytest.fixture(scope="module")
-def compiled() -> dict[str, DynamicModel]:
+def compiled() -> dict[str, Model]:
     """Each model, compiled once for all tests here."""
     found = {}
     for name, make in MODELS.items():
         model = compile_model(make(), threads=1, symbolic=True)
-        assert isinstance(model, DynamicModel)
+        assert isinstance(model.running, AllSizes)
         found[name] = model
     return found
 
@@ -62,7 +62,7 @@ def close(ours: dict[str, Any], theirs: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_one_compile_is_right_at_random_sizes(
-    compiled: dict[str, DynamicModel], name: str, monkeypatch: pytest.MonkeyPatch
+    compiled: dict[str, Model], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, rng = compiled[name], np.random.default_rng(4)
     assert model.report().host == []
@@ -78,8 +78,8 @@ def test_one_compile_is_right_at_random_sizes(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_plan_of_any_size_passes_the_independent_check(compiled: dict[str, DynamicModel], name: str) -> None:
-    template, rng = compiled[name].template, np.random.default_rng(5)
+def test_the_plan_of_any_size_passes_the_independent_check(compiled: dict[str, Model], name: str) -> None:
+    template, rng = compiled[name].running.template, np.random.default_rng(5)
     for sizes in some_sizes(name, rng, 4):
         values = dict(zip(template.symbols.ranges, sizes, strict=True))
         plan = template.bind(values).plan
@@ -88,20 +88,20 @@ def test_the_plan_of_any_size_passes_the_independent_check(compiled: dict[str, D
         assert plan.peak <= template.bind({n: s + 3 for n, s in values.items()}).plan.peak
 
 
-def test_a_run_is_one_native_call(compiled: dict[str, DynamicModel]) -> None:
+def test_a_run_is_one_native_call(compiled: dict[str, Model]) -> None:
     for model in compiled.values():
         assert model.code.segments == 1
 
 
-def test_sizes_are_remembered_up_to_a_bound(compiled: dict[str, DynamicModel]) -> None:
+def test_sizes_are_remembered_up_to_a_bound(compiled: dict[str, Model]) -> None:
     model, rng = compiled["perceptron"], np.random.default_rng(6)
     for batch in range(1, KEPT_SIZES + 20):
         model(feeds("perceptron", rng, batch))
-    assert len(model._bound) == KEPT_SIZES
-    assert len(model._shared.idle) == 1
+    assert len(model.running._bound) == KEPT_SIZES
+    assert len(model.running._shared.idle) == 1
 
 
-def test_guards_are_printed_and_kept(compiled: dict[str, DynamicModel]) -> None:
+def test_guards_are_printed_and_kept(compiled: dict[str, Model]) -> None:
     model, rng = compiled["attention"], np.random.default_rng(7)
     assert any("1 <= length <= 40" in line and "Slice" in line for line in model.report().sizes)
     with pytest.raises(ArgumentError, match="size length is 41, the model was compiled for 1 <= length <= 40"):
@@ -117,17 +117,17 @@ def test_guards_are_printed_and_kept(compiled: dict[str, DynamicModel]) -> None:
         model({"tokens": wrong["tokens"][0], "mask": wrong["mask"]})
 
 
-def test_memory_is_reported_as_formulas(compiled: dict[str, DynamicModel]) -> None:
+def test_memory_is_reported_as_formulas(compiled: dict[str, Model]) -> None:
     lines = "\n".join(compiled["attention"].report().sizes)
     assert "batch*length^2" in lines and "arena bytes" in lines and "bound bytes" in lines
     assert "width" in "\n".join(compiled["convolutions"].report().sizes)
 
 
-def test_a_size_that_is_an_output(compiled: dict[str, DynamicModel]) -> None:
+def test_a_size_that_is_an_output(compiled: dict[str, Model]) -> None:
     assert compiled["attention"](feeds("attention", np.random.default_rng(0), 2, 17))["count"] == 17
 
 
-def test_several_threads_at_different_sizes(compiled: dict[str, DynamicModel]) -> None:
+def test_several_threads_at_different_sizes(compiled: dict[str, Model]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     model, rng = compiled["attention"], np.random.default_rng(8)
@@ -138,12 +138,12 @@ def test_several_threads_at_different_sizes(compiled: dict[str, DynamicModel]) -
             assert np.array_equal(y, alone[k % len(alone)])
 
 
-def test_a_directory_keeps_the_formulas(compiled: dict[str, DynamicModel], tmp_path: Path) -> None:
+def test_a_directory_keeps_the_formulas(compiled: dict[str, Model], tmp_path: Path) -> None:
     rng = np.random.default_rng(9)
     for name, model in compiled.items():
         model.save(tmp_path / name)
         again = polyc.load(tmp_path / name)
-        assert isinstance(again, DynamicModel)
+        assert isinstance(again.running, AllSizes)
         assert again.report().sizes == model.report().sizes
         for sizes in some_sizes(name, rng, 2):
             inputs = feeds(name, rng, *sizes)
@@ -151,7 +151,7 @@ def test_a_directory_keeps_the_formulas(compiled: dict[str, DynamicModel], tmp_p
                 assert np.array_equal(again(inputs)[output], value)
 
 
-def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, DynamicModel], tmp_path: Path) -> None:
+def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, Model], tmp_path: Path) -> None:
     from polyc.graph_driver.artifacts import package
 
     compiled["convolutions"].save(tmp_path / "m")
@@ -179,7 +179,7 @@ def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, DynamicMode
 
 def test_numbers_specialise_and_ranges_stay() -> None:
     part = compile_model(table(), threads=1, dims={"batch": 2, "length": (3, 9)})
-    assert isinstance(part, DynamicModel) and list(part.template.symbols.ranges) == ["length"]
+    assert isinstance(part.running, AllSizes) and list(part.running.template.symbols.ranges) == ["length"]
     assert np.array_equal(part({"x": np.ones((2, 5), np.float32)})["y"], 1 + np.arange(5.0)[None].repeat(2, 0))
     with pytest.raises(ArgumentError, match="3 <= length <= 9"):
         part({"x": np.ones((2, 10), np.float32)})
@@ -190,7 +190,7 @@ def test_numbers_specialise_and_ranges_stay() -> None:
 
 def test_specialised_models_are_kept_up_to_a_bound() -> None:
     model = compile_model(table(), threads=1)
-    assert isinstance(model, DynamicModel)
+    assert isinstance(model.running, AllSizes)
     x = np.ones((2, 5), np.float32)
     before = model({"x": x})["y"].copy()
     special = model.specialise({"batch": 2, "length": 5})
@@ -208,15 +208,15 @@ def test_specialised_models_are_kept_up_to_a_bound() -> None:
 def test_an_unnamed_size_goes_by_its_input_and_axis() -> None:
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [None, 3, None]}, {"y": None}, {})
     dynamic = compile_model(model, threads=1, dims={"x.0": (2, 5)})
-    assert isinstance(dynamic, DynamicModel) and list(dynamic.template.symbols.ranges) == ["x.0", "x.2"]
+    assert isinstance(dynamic.running, AllSizes) and list(dynamic.running.template.symbols.ranges) == ["x.0", "x.2"]
     assert dynamic({"x": -np.ones((3, 3, 9), np.float32)})["y"].shape == (3, 3, 9)
     with pytest.raises(ArgumentError, match=r"size x\.0 is 6, the model was compiled for 2 <= x\.0 <= 5"):
         dynamic({"x": np.ones((6, 3, 9), np.float32)})
 
 
 def test_leading_sizes_are_symbolic_like_others() -> None:
-    assert isinstance(compile_model(perceptron(), threads=1), DynamicModel)
-    assert isinstance(compile_model(table(), threads=1), DynamicModel)
+    assert isinstance(compile_model(perceptron(), threads=1).running, AllSizes)
+    assert isinstance(compile_model(table(), threads=1).running, AllSizes)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def line_reader(seed: int = 0) -> onnx.ModelProto:
 
 def test_representative_sizes_are_found_when_the_usual_ones_do_not_fit() -> None:
     model = compile_model(line_reader(), threads=1, symbolic=True)
-    assert isinstance(model, DynamicModel)
+    assert isinstance(model.running, AllSizes)
     assert any("9 <= height <= 20 (Reshape 'line')" in line for line in model.report().sizes)
     assert model.report().host == []  # one row is a number in them
     session = onnxruntime.InferenceSession(line_reader().SerializeToString(), providers=["CPUExecutionProvider"])
@@ -333,7 +333,7 @@ def test_two_sizes_that_must_agree_are_one() -> None:
     node = helper.make_node("Add", ["x", "z"], ["y"], "sum")
     model = model_of([node], {"x": ["n", 4], "z": ["m", 4]}, {"y": [None, 4]}, {})
     both = compile_model(model, threads=1, symbolic=True)
-    assert isinstance(both, DynamicModel) and list(both.template.symbols.ranges) == ["n"]
+    assert isinstance(both.running, AllSizes) and list(both.running.template.symbols.ranges) == ["n"]
     x = np.ones((3, 4), np.float32)
     assert np.array_equal(both({"x": x, "z": x})["y"], 2 * x)
     with pytest.raises(ArgumentError, match=r"input 'z' has size 2 on axis 0.*n = 3 in input 'x'"):

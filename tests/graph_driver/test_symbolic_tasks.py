@@ -12,16 +12,18 @@ from tiny_models import branching
 from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.checking.poison import differs
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.execution.execute import Executor
+from polyc.graph_driver.execution.execute import NativeExecutor
+from polyc.graph_driver.execution.symbolic_entry import entry_text
 from polyc.graph_driver.memory import PlanError
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.symbolic.file import check_template
 from polyc.graph_driver.planning.symbolic.template import Template
 from polyc.graph_driver.planning.tasks import width
 from polyc.graph_driver.planning.verify_plan import check_tasks
-from polyc.graph_driver.running.dynamic import DynamicModel
+from polyc.graph_driver.running.all_sizes import AllSizes
+from polyc.graph_driver.running.model import Model
 
-Drawn = tuple[DynamicModel, DynamicModel]
+Drawn = tuple[Model, Model]
 
 
 def drawn(rng: np.random.Generator, steps: int, threads: int) -> Drawn:
@@ -29,7 +31,7 @@ def drawn(rng: np.random.Generator, steps: int, threads: int) -> Drawn:
     proto = branching(rng, steps, "rows")
     plain = compile_model(proto, threads=1, symbolic=True)
     model = compile_model(proto, threads=threads, symbolic=True, tasks=True)
-    assert isinstance(plain, DynamicModel) and isinstance(model, DynamicModel)
+    assert isinstance(plain.running, AllSizes) and isinstance(model.running, AllSizes)
     return plain, model
 
 
@@ -46,14 +48,14 @@ def rows_of(count: int) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng().standard_normal((count, 16)).astype(np.float32)}
 
 
-def check(plain: DynamicModel, model: DynamicModel, sizes: list[int]) -> None:
+def check(plain: Model, model: Model, sizes: list[int]) -> None:
     for rows in sizes:
         x = rows_of(rows)
         model.for_inputs(x).arena[...] = 0xFF  # NaN: what is read was written by this run
         expected = plain(x)
         assert not differs(model(x), expected), rows
         assert not differs(model.eager(x), expected), rows
-        check_tasks(model.template.bind({"rows": rows}).plan)
+        check_tasks(model.running.template.bind({"rows": rows}).plan)
 
 
 SIZES = [1, 2, 7, 16, 33, 100]
@@ -64,8 +66,8 @@ def test_runs_give_the_same_bits_at_any_size(pair: Drawn) -> None:
     assert "polyc_segment_0.task" in _program(pair[1])
 
 
-def _program(model: DynamicModel) -> str:
-    return model._program_text(frozenset())
+def _program(model: Model) -> str:
+    return entry_text(model.running.template, model.code.target.triple)
 
 
 @pytest.mark.long
@@ -74,13 +76,13 @@ def test_many_drawn_graphs_of_any_size(part: int) -> None:
     check(*drawn(np.random.default_rng(), 8 + part, 2 + part % 3), SIZES)
 
 
-def in_order(model: DynamicModel, rows: int, order: list[int]) -> Executor:
+def in_order(model: Model, rows: int, order: list[int]) -> NativeExecutor:
     """The program at a size with its steps in another order."""
-    template = model.template
+    template = model.running.template
     bound = template.bind({"rows": rows})
     turned = replace(bound.plan, steps=tuple(bound.plan.steps[k] for k in order), after=())
     params = [template.params[k] for k in order]
-    made = Executor(turned, model.weights, model.hosts, model.code.link(), 0, bound.table, params)
+    made = NativeExecutor(turned, model.weights, model.hosts, model.code.link(), 0, bound.table, params)
     made.arena[...] = 0xFF
     return made
 
@@ -113,7 +115,7 @@ def without(template: Template, step: int, waits_for: int) -> Template:
 
 
 def test_no_dependence_can_be_left_out(pair: Drawn) -> None:
-    template = pair[1].template
+    template = pair[1].running.template
     check_template(template)
     for k, earlier in enumerate(template.typical.after):
         for e in earlier:
@@ -135,10 +137,10 @@ def test_tasks_keep_the_memory_limit(pair: Drawn) -> None:
     proto = branching(np.random.default_rng(3), 12, "rows")
     dims = {"rows": (1, 64)}
     plain = compile_model(proto, threads=2, dims=dims)
-    assert isinstance(plain, DynamicModel)
-    least = plain.template.arena.place({"rows": 64})[1]
+    assert isinstance(plain.running, AllSizes)
+    least = plain.running.template.arena.place({"rows": 64})[1]
     model = compile_model(proto, threads=2, dims=dims, tasks=True, memory_limit=least)
-    assert isinstance(model, DynamicModel)
-    assert model.template.arena.place({"rows": 64})[1] <= least
+    assert isinstance(model.running, AllSizes)
+    assert model.running.template.arena.place({"rows": 64})[1] <= least
     if not model.plan.after:
         assert any("steps run in order: as tasks" in n for n in model.report().notes)

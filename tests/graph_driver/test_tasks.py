@@ -17,7 +17,7 @@ from tiny_models import branching, model_of, recurrent, with_host_steps
 from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.checking.check import random_input
 from polyc.graph_driver.compile_model import compile_model
-from polyc.graph_driver.execution.execute import Executor
+from polyc.graph_driver.execution.execute import NativeExecutor
 from polyc.graph_driver.memory import PlanError
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.tasks import dependences, width
@@ -92,7 +92,7 @@ def test_every_allowed_order_gives_the_same_bits() -> None:
     expected = {n: np.array(v) for n, v in compile_model(small(), threads=1)(feeds).items()}
     for order in orders(plan.after):
         turned = replace(plan, steps=tuple(plan.steps[k] for k in order), after=())
-        executor = Executor(turned, model.weights, model.hosts, symbols, 0)
+        executor = NativeExecutor(turned, model.weights, model.hosts, symbols, 0)
         executor.arena[:] = 0xFF
         assert same(executor.run_eager(feeds), expected), order
         tried += 1
@@ -109,7 +109,7 @@ def test_without_an_order_there_are_wrong_results() -> None:
         if order in allowed or wrong:
             continue
         turned = replace(model.plan, steps=tuple(model.plan.steps[k] for k in order), after=())
-        executor = Executor(turned, model.weights, model.hosts, symbols, 0)
+        executor = NativeExecutor(turned, model.weights, model.hosts, symbols, 0)
         executor.arena[:] = 0xFF
         wrong += not same(executor.run_eager(feeds), expected)
     assert wrong

@@ -80,7 +80,7 @@ def test_nothing_in_a_file_acts() -> None:
 
 def test_models_say_what_they_are() -> None:
     model = polyc.compile_model(hostile_model(), threads=1)
-    assert repr(model).startswith("<DynamicModel ") and "x[2, n]" in repr(model)
+    assert repr(model).startswith("<Model ") and "x[2, n]" in repr(model)
     per_call = polyc.compile_model(hostile_model(), threads=1, symbolic=False)
     parsed(per_call)  # before its first call there is nothing to draw
     per_call({"x": np.ones((2, 3), np.float32)})

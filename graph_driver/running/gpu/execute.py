@@ -13,7 +13,7 @@ from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from polyc.emit.gpu.program import Recorded
 from polyc.graph_driver.execution.aliasing import arrays_in, owned
-from polyc.graph_driver.execution.execute import Observer
+from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import check_inputs, check_outputs
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.planning.plan import Plan, Slot, Step

@@ -1,0 +1,224 @@
+"""A model for all sizes in the ranges of its symbols: one code, an executor for the sizes of each call."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyc.graph_driver.execution import symbolic_entry as entry
+from polyc.graph_driver.execution.execute import NativeExecutor
+from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.execution.program import Code, native_parts
+from polyc.graph_driver.execution.run_memory import Shared
+from polyc.graph_driver.graph.size import Extent, Size, evaluate
+from polyc.graph_driver.planning.symbolic.template import Template
+from polyc.graph_driver.running.model import Built, Inputs, Model, Running
+from polyc.graph_driver.running.specialising import Shapes, Specialiser
+from polyc.poly.errors import ArgumentError, BuildError
+
+if TYPE_CHECKING:
+    from polyc.graph_driver.execution.executor import Executor
+
+KEPT_SIZES = 64
+"""How many combinations of sizes are remembered: a plan with its numbers each, no code."""
+
+
+class AllSizes(Running):
+    """A model compiled once for all sizes; its plan is the one at the representative sizes.
+
+    The first call with new sizes evaluates the formulas (a millisecond or so); the last `KEPT_SIZES`
+    combinations are remembered. All share one set of arenas, which grow to the largest.
+    """
+
+    def __init__(
+        self, template: Template, built: Built, code: Code, notes: list[str],
+        specialiser: Specialiser[Model] | None = None,
+    ) -> None:  # fmt: skip
+        self.template, self.symbols, self.specialiser = template, template.symbols, specialiser
+        self._built, self._code, self._notes = built, code, notes
+        self._bound: OrderedDict[Shapes, NativeExecutor] = OrderedDict()
+        self._binding = threading.Lock()
+        self._shared: Shared | None = None
+
+    @property
+    def built(self) -> Built:
+        """What was compiled."""
+        return self._built
+
+    @property
+    def code(self) -> Code:
+        """Machine code for a CPU."""
+        return self._code
+
+    def executor(self) -> Executor:
+        """The program at the representative sizes."""
+        return self.at(self.template.symbols.typical)
+
+    def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
+        """The program for the sizes of these inputs; those that a guard excludes have one compiled for them, which is
+        kept.
+
+        Raises:
+            ArgumentError: the sizes contradict the model or each other, or are outside of what the model was compiled
+                for (the guard is named) and it may not be specialised.
+        """
+        key = self._key(inputs)
+        if self.specialiser and (special := self.specialiser.kept(key)) is not None:
+            return special.for_inputs(inputs)
+        try:
+            return self._bound.get(key) or self._new(key)
+        except ArgumentError as refusal:
+            return self._special(key, refusal).for_inputs(inputs)
+
+    def special_for(self, inputs: Mapping[str, Any]) -> Model | None:
+        """The model for the shapes of these inputs alone, where there is one or must be. Raises `ArgumentError`."""
+        key = self._key(inputs)
+        if self.specialiser and (special := self.specialiser.kept(key)) is not None:
+            return special
+        try:
+            if key not in self._bound:
+                self._new(key)
+        except ArgumentError as refusal:
+            return self._special(key, refusal)
+        return None
+
+    def _special(self, key: Shapes, refusal: ArgumentError) -> Model:
+        """The model for shapes that this one refuses. Raises `ArgumentError`."""
+        if self.specialiser is None:
+            raise ArgumentError(
+                f"{refusal}; a compiled directory keeps no operators to compile for other sizes: load the ONNX "
+                f"file with polyc.compile_model, or compile it with these sizes (--dim)"
+            ) from None
+        if not self.specialiser.at_calls or not self.specialiser.allows(key):
+            raise refusal
+        return self.specialiser.get(key, str(refusal))
+
+    def specialise(self, sizes: Mapping[str, int]) -> Model:
+        """As `Model.specialise`. Raises `ArgumentError`, `BuildError`."""
+        if self.specialiser is None:
+            raise BuildError("the model was loaded from a compiled directory: specialise the ONNX file instead")
+        key = self._shapes_at(sizes)
+        why = "asked for"
+        try:
+            self.template.symbols.check(sizes)
+        except ArgumentError as refusal:
+            if not self.specialiser.allows(key):
+                raise
+            why = str(refusal)
+        return self.specialiser.get(key, why)
+
+    def parts(self, alone: frozenset[int]) -> Parts:
+        """The plan cut around the steps `alone`, with the code of its parts: the same at all sizes."""
+        parts, target = cut(self._built.plan, alone), self._code.target
+        text = entry.entry_text(self.template, target.triple, alone)
+        return replace(parts, native=native_parts(text, target, len(parts.segments), self._code.linked()[0]))
+
+    def shapes_text(self) -> str:
+        """The inputs with their sizes, symbolic ones by name."""
+        return ", ".join(f"{n}[{', '.join(map(str, self._shape(n)))}]" for n in self._built.plan.inputs)
+
+    def shape_of(self, name: str) -> tuple[int | str | None, ...] | None:
+        """As `Model.shape_of`."""
+        keys = {n: r.key for n, r in self.template.symbols.ranges.items()}
+        shape = self._shape(name) if name in self._built.plan.slots else ()
+        return tuple(n if isinstance(n, int) else keys.get(str(n)) for n in shape)
+
+    def _shape(self, name: str) -> tuple[Extent, ...]:
+        """A tensor's shape as formulas."""
+        return self.template.shapes.get(name, self._built.plan.slots[name].shape or ())
+
+    def _key(self, inputs: Mapping[str, Any]) -> Shapes:
+        """The inputs' shapes in the plan's order."""
+        try:
+            return tuple([inputs[n].shape for n in self._built.plan.inputs])
+        except (KeyError, AttributeError):
+            return self._shapes(inputs)
+
+    def at(self, values: Mapping[str, int]) -> NativeExecutor:
+        """The program for these values of the symbols. Raises `ArgumentError`."""
+        key = self._shapes_at(values)
+        return self._bound.get(key) or self._bind(key, values)
+
+    def _shapes_at(self, values: Mapping[str, int]) -> Shapes:
+        """The inputs' shapes for these values of the symbols. Raises `ArgumentError` when one is not given."""
+        missing = [n for n in self.template.symbols.ranges if n not in values]
+        if missing:
+            raise ArgumentError(f"size {missing[0]} is not given")
+        return tuple(tuple(evaluate(n, values) for n in self._shape(name)) for name in self._built.plan.inputs)
+
+    def inputs_for(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> Inputs:
+        """As `Model.inputs_for`: sizes that neither an array nor `sizes` fixes are the representative ones."""
+        plan, values = self._built.plan, self.template.symbols.typical | self._fixed(given, sizes)
+        return {n: (plan.slots[n].dtype or "", tuple(evaluate(e, values) for e in self._shape(n))) for n in plan.inputs}
+
+    def chosen_sizes(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes by their names in the model that `inputs_for` chooses because nothing fixes them."""
+        fixed = self._fixed(given, sizes)
+        return {r.key: r.typical for n, r in self.template.symbols.ranges.items() if n not in fixed}
+
+    def _fixed(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
+        """Values of the symbols that arrays of the shapes `given`, or `sizes`, fix. Raises `ArgumentError`."""
+        ranges = self.template.symbols.ranges
+        names = {r.key: n for n, r in ranges.items()} | {n: n for n in ranges}
+        unknown = [n for n in sizes if n not in names]
+        if unknown:
+            known = ", ".join(r.key for r in ranges.values())
+            raise ArgumentError(f"the model has no symbolic size '{unknown[0]}'; it has {known}")
+        values = {}
+        for name, shape in given.items():
+            for want, n in zip(self.template.shapes.get(name, ()), shape):
+                if isinstance(want, Size):
+                    values[str(want)] = int(n)
+        return values | {names[n]: v for n, v in sizes.items()}
+
+    def _shapes(self, inputs: Mapping[str, Any]) -> Shapes:
+        missing = [n for n in self._built.plan.inputs if n not in inputs]
+        if missing:
+            raise ArgumentError(f"input '{missing[0]}' is missing")
+        return tuple(np.shape(inputs[n]) if self._built.plan.slots[n].dtype else () for n in self._built.plan.inputs)
+
+    def _check(self, key: Shapes) -> None:
+        """Refuse shapes that contradict the model or each other."""
+        values: dict[str, tuple[int, str]] = {}
+        for name, shape in zip(self._built.plan.inputs, key, strict=True):
+            if self._built.plan.slots[name].dtype is None:
+                continue
+            wanted = self._shape(name)
+            text = f"[{', '.join(map(str, wanted))}]"
+            if len(shape) != len(wanted):
+                raise ArgumentError(f"input '{name}' has shape {list(shape)}, the model was compiled for {text}")
+            for axis, (want, given) in enumerate(zip(wanted, shape)):
+                known, origin = (want, "") if isinstance(want, int) else values.get(str(want), (given, ""))
+                if known != given:
+                    where = f" ({want} = {known} in input '{origin}')" if origin else ""
+                    raise ArgumentError(
+                        f"input '{name}' has size {given} on axis {axis}, the model was compiled for {text}{where}"
+                    )
+                if not isinstance(want, int):
+                    values.setdefault(str(want), (given, name))
+
+    def _new(self, key: Shapes) -> NativeExecutor:
+        """The program for these shapes of the inputs. Raises `ArgumentError`."""
+        self._check(key)
+        return self._bind(key, self.template.values_of(dict(zip(self._built.plan.inputs, key, strict=True))))
+
+    def _bind(self, key: Shapes, values: Mapping[str, int]) -> NativeExecutor:
+        self.template.symbols.check(values)
+        bound, built = self.template.bind(values), self._built
+        with self._binding:
+            addresses, runtime = self._code.linked()
+            if self._shared is None:
+                self._shared = Shared(runtime)
+            made = NativeExecutor(
+                bound.plan, built.weights, built.hosts, addresses, runtime, bound.table, self.template.params,
+                self._shared, self._notes,
+            )  # fmt: skip
+            self._bound[key] = made
+            while len(self._bound) > KEPT_SIZES:
+                self._bound.popitem(last=False)
+        return made
