@@ -189,7 +189,14 @@ erf = _scalar("erf")
 sigmoid = _scalar("sigmoid")
 floor = _scalar("floor")
 ceil = _scalar("ceil")
-round = _scalar("round")
+_nearest = _scalar("round")
+
+
+def round(value: Any, ndigits: int | None = None) -> Any:
+    """The nearest whole number, of two the even one, in the value's own dtype; with `ndigits` Python's own `round`."""
+    return _nearest(value) if ndigits is None else builtins.round(value, ndigits)
+
+
 trunc = _scalar("trunc")
 abs = builtins.abs
 min = builtins.min
@@ -209,9 +216,9 @@ def position(j: Any, size: Any) -> Any:
     return j
 
 
-def pow(base: Any, exponent: Any) -> Any:
-    """`base ** exponent`."""
-    return base**exponent
+def pow(base: Any, exponent: Any, modulus: int | None = None) -> Any:
+    """`base ** exponent`; with a `modulus` Python's own `pow`, of whole numbers."""
+    return base**exponent if modulus is None else builtins.pow(base, exponent, modulus)
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:

@@ -13,6 +13,7 @@ import pytest
 from brute_force import value
 from exact_values import ulp_errors
 
+import polyc
 from polyc.frontend_dsl.functions import INTRINSICS
 from polyc.frontend_dsl.values import PYTHON, Sym, TypeProblem, arithmetic, compare, intrinsic, to_sym
 from polyc.poly.dtypes import ALL, DType
@@ -107,3 +108,18 @@ def test_python_numbers_stay_python_numbers() -> None:
         if TABLE[name].only is None:
             args = [0.5] * TABLE[name].arity
             assert type(function(*args)) is (bool if name.startswith("is") else float)
+
+
+def test_what_pythons_round_and_pow_take_polycs_take_too() -> None:
+    """So that `from polyc import *` breaks no program around the operators."""
+    assert (polyc.round(2.567, 2), polyc.round(1234, -2), polyc.pow(2, 5, 7)) == (2.57, 1200, 4)
+
+    @polyc.op
+    def scaled(X: polyc.f32[3]) -> polyc.f32[3]:
+        Y = polyc.empty(3, polyc.f32)
+        for i in range(3):
+            Y[i] = polyc.round(X[i]) * polyc.pow(2, 5, 7) + polyc.round(2.567, 1)
+        return Y
+
+    x = np.array([1.5, 2.5, 1e30], np.float32)
+    np.testing.assert_array_equal(scaled(x), scaled.python(x))

@@ -8,7 +8,7 @@ import simt
 from programs import ALL, arguments
 from small_operators import M, N, product
 
-from polyc import empty, f32, grid, op
+from polyc import empty, f32, grid, i32, op
 from polyc.emit.loop_ir.loops import Barrier, walk
 from polyc.poly.errors import BuildError
 from polyc.scheduler.strategies.auto import automatic
@@ -72,3 +72,18 @@ def test_the_same_with_threads_has_a_barrier() -> None:
     assert barriers(s) == 1
     x = np.arange(2 * 9 * 7, dtype="f4").reshape(2, 9, 7)
     assert simt.agree(s, [x], [x.sum(1) + 9], 1e-6) == ""
+
+
+@op
+def over_rows(ptr: i32[N + 1], X: f32[M]) -> f32[M]:
+    Y = empty(M, f32)
+    for i in range(N):
+        for k in range(ptr[i], ptr[i + 1]):
+            Y[k] = X[k] + 1.0
+    return Y
+
+
+def test_a_barrier_in_a_loop_that_data_bound_is_refused_by_the_loops_name() -> None:
+    s = over_rows.scop().schedule().bind("k", "thread.x")
+    with pytest.raises(BuildError, match=r"write to Y.* in two threads, .* under the loop 'k', whose bounds are read"):
+        simt.finished(s.scop, s.tree)

@@ -22,10 +22,12 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from polyc.emit.gpu.passes.thread_accesses import Around, Touch, each_launch, touches
-from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Function, Launch, Stmt, Store, walk
+from polyc.emit.gpu.passes.extents import reads
+from polyc.emit.gpu.passes.thread_accesses import Around, Path, Touch, each_launch, touches
+from polyc.emit.loop_ir.linear import variables
+from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Function, If, Launch, Let, Stmt, Store, walk
 from polyc.emit.loop_ir.printer import expr_text
-from polyc.emit.loop_ir.rewrite import with_bodies
+from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.errors import BuildError
 from polyc.poly.scop import Scop
 
@@ -155,11 +157,31 @@ class _Launch:
 
     def place(self, n: _Need) -> None:
         node, _ = n.second.path[n.depth]
+        parting = self.parting(n.second.path[: n.depth + n.carried])
+        if parting:
+            why = f"the barrier that would order them would stand under {parting}, where not all threads may come"
+            raise self.refusal(n.first, n.second, f"in two threads, and {why}; bind another loop")
         if n.carried:
             assert isinstance(node, For)
             self.at_end.add(id(node))
         else:
             self.before.add((id(node), n.second.path[n.depth][1]))
+
+    def parting(self, path: Path) -> str:
+        """The first statement of a path that threads of a block may take differently, in words; "" where none is."""
+        varying = {v for v, n in self.launch.threads if n > 1}
+        for s, _ in path:
+            decides = tuple(stmt_exprs(s)) if isinstance(s, (For, If, Let)) else ()
+            if not reads(*decides) and not any(varying & variables(e) for e in decides):
+                continue
+            if isinstance(s, Let):
+                varying.add(s.name)
+            elif isinstance(s, For):
+                said = "are read from memory" if reads(*decides) else "differ between threads"
+                return f"the loop '{s.loop or s.var}', whose bounds {said}"
+            else:
+                return f"the condition {expr_text(decides[0])}"
+        return ""
 
     def rebuilt(self, s: Stmt) -> Stmt:
         if isinstance(s, Block):
