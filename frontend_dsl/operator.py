@@ -320,7 +320,7 @@ def _extent(name: str, value: Any) -> Expr:
 def _argument(operator: str, p: Param, value: Any) -> Any:
     """An argument as NumPy has it, checked against its annotation."""
     if p.shape is None:
-        return scalar(value, p.dtype, f"{operator}: {p.name}")
+        return scalar(value, p.dtype, f"{operator}: argument '{p.name}'")
     if type(value) is not np.ndarray:
         value = as_array(value, p.name, p.inout)
     if (problem := dtype_error(p.name, value.dtype, p.dtype)) is not None:

@@ -25,7 +25,7 @@ def scalar(value: Any, dtype: DType, what: str) -> Any:
     """
     number, wanted = _number(value), f"{what} is {article(dtype.name)} scalar"
     if isinstance(value, np.ndarray) and value.ndim:
-        raise ArgumentError(f"{wanted}, the argument has {counted(value.ndim, 'axis', 'axes')}")
+        raise ArgumentError(f"{wanted}, what is given has {counted(value.ndim, 'axis', 'axes')}")
     if number is None:
         raise ArgumentError(f"{wanted}, which {_shown(value)} ({type(value).__name__}) is not")
     found = _float(number, dtype) if dtype.is_float else _exact(number, dtype)

@@ -39,9 +39,9 @@ def scaled(a: f32, k: i32, x: f64[N]) -> u8[1]:
 @pytest.mark.parametrize(
     ("a", "k", "x", "message"),
     [
-        ("one", 1, np.ones(2), "a is an f32 scalar, which 'one'"),
-        (1.0, "one", np.ones(2), "k is an i32 scalar, which 'one'"),
-        (1.0, np.ones(1, np.int32), np.ones(2), "k is an i32 scalar, the argument has 1 axis"),
+        ("one", 1, np.ones(2), "argument 'a' is an f32 scalar, which 'one'"),
+        (1.0, "one", np.ones(2), "argument 'k' is an i32 scalar, which 'one'"),
+        (1.0, np.ones(1, np.int32), np.ones(2), "argument 'k' is an i32 scalar, what is given has 1 axis"),
         (1.0, 1, np.ones((2, 2)), "x has 1 axis, the argument has 2"),
         (1.0, 1, 3, "the argument is an int"),
         (1.0, 1, [3.0], "the argument is a list"),
