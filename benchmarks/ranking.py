@@ -24,6 +24,8 @@ from benchmarks.cases import Case, gemms_of
 from benchmarks.cliffs import Shape, convolution
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import machine_line
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.choosing.candidates import considered
 from polyc.graph_driver.choosing.winograd import use_winograd
 from polyc.graph_driver.compile_model import import_with
@@ -31,7 +33,6 @@ from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.options import CompileOptions
-from polyc.graph_driver.worker.platforms import Platform, platform_of
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import nominal, predict

@@ -19,6 +19,7 @@ from rich.progress import track
 
 from benchmarks.cases import Case, all_cases
 from benchmarks.report import geometric_mean, machine_line
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
 from polyc.graph_driver.compile_model import compile_model, import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
@@ -26,7 +27,6 @@ from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.tuning.kernels import worth_tuning
 from polyc.graph_driver.tuning.tune import tune_kernel
 from polyc.graph_driver.worker.database import Record
-from polyc.graph_driver.worker.platforms import platform_of
 
 FAMILIES = ("gemm", "conv", "memory")
 LIMIT = 30.0  # seconds a trial may take

@@ -64,6 +64,13 @@ def get(name: str | Path | None = None) -> Target:
     raise BuildError(unknown(name))
 
 
+def is_known(target: object) -> bool:
+    """Whether this is a CPU, or the name or the file of one; None is this machine."""
+    if isinstance(target, str) and not is_file(target):
+        return target in HERE or target in names() or target in cpus.names()
+    return target is None or isinstance(target, Target) or is_file(target)
+
+
 def is_file(name: object) -> bool:
     """Whether a target's name is that of a file."""
     return isinstance(name, Path) or (isinstance(name, str) and name.endswith(".toml"))

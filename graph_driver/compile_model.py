@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.backends.cpu_code import link_program, sources_of
+from polyc.graph_driver.backends.gpu.backend import GPU
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import for_bodies, platform_of
 from polyc.graph_driver.compiling.gpu import compile_gpu
 from polyc.graph_driver.compiling.sensible import some_sizes_fit
 from polyc.graph_driver.compiling.stages import plan_graph
 from polyc.graph_driver.compiling.symbolic import compile_symbolic
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
-from polyc.graph_driver.execution.program import link_program, sources_of, weights_segment
+from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.progress import Progress
@@ -34,7 +38,6 @@ from polyc.graph_driver.running.model import Built, Model
 from polyc.graph_driver.running.per_call import PerCall
 from polyc.graph_driver.running.specialising import Specialiser
 from polyc.graph_driver.worker import tuned as use
-from polyc.graph_driver.worker.platforms import Platform, platform_of
 from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.target import GpuTarget, Target
@@ -79,7 +82,8 @@ def compile_model(
     Sizes that nothing binds stay symbolic: one model runs all of them. Where that cannot be, and at sizes that a
     guard excludes, the model is compiled for the shapes of the call, and kept (`Model.specialisations()`).
 
-    An option that would have no effect is refused: the table is `polyc.graph_driver.options.IGNORED`.
+    An option that would have no effect is refused: the tables are `polyc.graph_driver.options.IGNORED` and
+    `Backend.ignored`.
 
     Args:
         source: a path, a `ModelProto`, or its bytes.
@@ -226,15 +230,14 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     """
     options.pipeline(platform)
     options.refuse_ignored(platform)
-    numbers = platform.kind in ("gpu", "c99")
+    numbers = platform.backend.numbers_because
     symbolic = bool(options.symbolic) if numbers else options.symbolic is not False
     graph = import_model(source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations)
     if graph.symbols is None:
         return graph
     if numbers:
         sizes = ", ".join(graph.symbols.ranges)
-        why = "on a GPU all sizes are numbers" if platform.kind == "gpu" else "C sources have an arena of fixed size"
-        raise ModelError(f"{why}: give the sizes {sizes} as numbers (--dim NAME=V)")
+        raise ModelError(f"{numbers}: give the sizes {sizes} as numbers (--dim NAME=V)")
     options.refuse_ignored(platform, symbolic=True)
     return graph
 
@@ -245,12 +248,12 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
         return compile_symbolic(graph, platform, options, report)
 
     def compile_body(body: Graph, inner: Report) -> Model:
-        return compile_graph(body, platform.for_bodies(), options.for_bodies(), inner)
+        return compile_graph(body, for_bodies(platform), options.for_bodies(), inner)
 
     def in_python(node: Node) -> HostNode | ControlNode:
         return python_node(node, graph, compile_body, report)
 
-    if platform.gpu is not None:
+    if platform.backend is GPU:
         return compile_gpu(graph, platform, options, report, in_python)
     found, compiled, plan = plan_graph(graph, platform, options, report)
     with report.stage("program"):

@@ -13,11 +13,11 @@ from polyc.poly.errors import ArgumentError, OptionError
 from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.backends.protocol import Platform
     from polyc.graph_driver.graph.progress import Progress
     from polyc.graph_driver.importing.binding import Dim
     from polyc.graph_driver.passes.manager import Pass
     from polyc.graph_driver.planning.contiguous import Groups
-    from polyc.graph_driver.worker.platforms import Platform
 
 
 class NeedsNumbers(OptionError):
@@ -75,7 +75,7 @@ class CompileOptions:
             ArgumentError: there is no such pass, or one that is asked for by name is not for this platform.
         """
         return manager.select(
-            self.passes, self.disable, self.fast_math, self.exact, self.dtype, self.keep_f32, platform.kind
+            self.passes, self.disable, self.fast_math, self.exact, self.dtype, self.keep_f32, platform.backend
         )
 
     def for_bodies(self) -> CompileOptions:
@@ -93,12 +93,13 @@ class CompileOptions:
             raise OptionError("keep_f32 has no effect without dtype: the model is computed as it stands")
         if self.fast_math and self.passes is not None:
             raise OptionError("fast_math has no effect with passes, which names all that run: add 'fast-math' there")
-        beside = (["symbolic"] if symbolic else []) + (["one thread"] if self.threads == 1 else [])
-        for where in (platform.kind, *beside):
-            for name, why in IGNORED.get(where, {}).items():
+        beside = (["symbolic sizes"] if symbolic else []) + (["one thread"] if self.threads == 1 else [])
+        tables = [(platform.meant, platform.backend.ignored), *((where, IGNORED[where]) for where in beside)]
+        for where, ignored in tables:
+            for name, why in ignored.items():
                 if given[name] not in NOT_GIVEN[name]:
-                    kind = NeedsNumbers if where == "symbolic" else OptionError
-                    raise kind(f"{name} has no effect for {_named(where, platform)}: {why}")
+                    kind = NeedsNumbers if where == "symbolic sizes" else OptionError
+                    raise kind(f"{name} has no effect for {where}: {why}")
 
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
@@ -108,21 +109,7 @@ NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
 """Values that say that an option is not asked for."""
 
 IGNORED: Mapping[str, Mapping[str, str]] = {
-    "c": {"tasks": "kernels from a C compiler share out their own loops"},
-    "c99": {
-        "threads": "they have one thread",
-        "tasks": "they have one thread",
-        "tuned": "schedules were tuned for this machine, C sources are for any",
-        "contiguous": "their arena is their own",
-    },
-    "gpu": {
-        "threads": "they are those of a CPU",
-        "tasks": "they are threads of a CPU",
-        "tuned": "schedules are tuned for CPUs",
-        "contiguous": "contiguous tensors are for the arena of a CPU",
-        "layouts": "its kernels read images as the model has them",
-    },
-    "symbolic": {
+    "symbolic sizes": {
         "contiguous": "contiguous tensors need sizes that are numbers (--dim NAME=V)",
         "layouts": "blocks of channels need sizes that are numbers (--dim NAME=V)",
     },
@@ -130,11 +117,5 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "tasks": "independent steps run at the same time on several (threads=2 or more)",
     },
 }
-"""By back end, for symbolic sizes, or where one thread is asked for (not where a machine has one core only: a script
-runs there too): options that have no effect there, and why."""
-
-
-def _named(where: str, platform: Platform) -> str:
-    if where in ("symbolic", "one thread"):
-        return "symbolic sizes" if where == "symbolic" else where
-    return "C sources" if where == "c99" else f"target {platform.name}"
+"""For symbolic sizes, or where one thread is asked for (not where a machine has one core only: a script runs there,
+too): options that have no effect there, and why. Those of a back end are its own (`Backend.ignored`)."""

@@ -21,7 +21,7 @@ ROOMS = {
     "graph_driver": (
         "graph", "operators", "inference", "verifying", "host", "importing",  # from a file to a graph
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
-        "worker", "execution", "options", "running", "compiling", "compile_model",  # from groups to a model
+        "execution", "backends", "worker", "options", "running", "compiling", "compile_model",  # from groups to a model
         "artifacts", "bench", "tuning", "checking", "explaining", "html",  # what is done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),

@@ -25,13 +25,13 @@ import numpy as np
 from polyc.emit.c.c99 import PLAIN, Argument, PortableKernel
 from polyc.emit.names import KEYWORDS, LIBRARY
 from polyc.graph_driver.artifacts.c_literals import literals, stored
+from polyc.graph_driver.backends.registry import c_sources
 from polyc.graph_driver.compile_model import import_with
 from polyc.graph_driver.compiling.stages import plan_graph
-from polyc.graph_driver.execution.program import weights_segment
+from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.planning.plan import Plan, Slot, Step, is_record
-from polyc.graph_driver.worker.platforms import c_sources
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import BuildError, ModelError
 from polyc.poly.violations import DESCRIBED
@@ -58,7 +58,7 @@ def export_c(
 
     Raises:
         ModelError: the model is broken, needs the host, or takes more than `memory_limit` bytes of arena.
-        OptionError: an option has no effect on C sources (`polyc.graph_driver.options.IGNORED`).
+        OptionError: an option has no effect on C sources (`polyc.graph_driver.backends.c99`).
         BuildError: the folder cannot be written or holds something.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir()) and not (folder / MARK).is_file()):

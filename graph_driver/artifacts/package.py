@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.graph_driver.artifacts.recompiling import recompiled
+from polyc.graph_driver.backends.cpu_code import Code
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
-from polyc.graph_driver.execution.program import Code
 from polyc.graph_driver.execution.run_memory import aligned_bytes
 from polyc.graph_driver.graph.external import check_registered
 from polyc.graph_driver.graph.limits import MAX_TENSOR_BYTES

@@ -19,8 +19,8 @@ from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.execution.program import Code
-    from polyc.graph_driver.worker.jobs import Compiled
+    from polyc.graph_driver.backends.compiled import Compiled
+    from polyc.graph_driver.backends.cpu_code import Code
 
 
 def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
@@ -29,18 +29,15 @@ def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
     Raises:
         BuildError: the sources are not those of the kernels, or one of them cannot be compiled.
     """
-    from polyc.graph_driver.execution.program import link_program
+    from polyc.graph_driver.backends.cpu_code import link_program
+    from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.worker.jobs import Job
     from polyc.graph_driver.worker.kernels import compile_all
-    from polyc.graph_driver.worker.platforms import platform_of
 
     here = platform_of("cpu", code.threads)
     sources = _read(code)
     checks = any(is_record(name) for step in plan.steps for name in step.scratch)
-    jobs = [
-        Job(text, symbol, here.machine, here.threads, here.backend, checks=checks)
-        for symbol, (text, _) in sources.items()
-    ]
+    jobs = [Job(text, symbol, here, checks=checks) for symbol, (text, _) in sources.items()]
     compiled: dict[str, Compiled] = {}
     for symbol, made in compile_all(jobs, None).items():
         if isinstance(made, str):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from polyc.emit import targets
+from polyc.graph_driver.backends.gpu.backend import GPU
 from polyc.graph_driver.bench.calibration import this_machine
+from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.graph_driver.running.gpu.on_device import OnDevice
 from polyc.poly.errors import BuildError, PolycError
@@ -123,10 +124,12 @@ def _flops(model: Model) -> dict[tuple[str, ...], int]:
     from polyc.graph_driver.fusion.groups import form_groups, translate
     from polyc.graph_driver.operators import lookup
 
-    gpu = model.running.gpu.target if isinstance(model.running, OnDevice) else None
-    machine = targets.host() if gpu is not None else model.code.target
+    if isinstance(model.running, OnDevice):
+        machine = GPU.fusing(model.running.gpu.target)
+    else:
+        machine = for_cpu(model.code.target)
     try:
-        groups = form_groups(model.graph, translate(model.graph, lookup), True, machine, gpu)
+        groups = form_groups(model.graph, translate(model.graph, lookup), True, machine)
     except PolycError:
         return {}
     return {tuple(n.name for n in g.nodes): operations(g.scop) for g in groups if g.scop is not None}

@@ -14,8 +14,8 @@ from polyc.graph_driver.passes.manager import Pass, PassRecord, run
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.backends.protocol import Platform
     from polyc.graph_driver.options import CompileOptions
-    from polyc.graph_driver.worker.platforms import Platform
 
 Evaluate = Callable[[Graph], Mapping[str, Any]]
 

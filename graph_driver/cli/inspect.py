@@ -16,9 +16,9 @@ from polyc.emit import targets
 from polyc.emit.gpu import targets as gpu_targets
 from polyc.emit.gpu.targets import is_gpu
 from polyc.frontend_dsl import Operator
+from polyc.graph_driver.backends.c99 import C99
 from polyc.graph_driver.explaining.looking import gpu_stage, gpu_target
 from polyc.graph_driver.worker import tuned as use
-from polyc.graph_driver.worker.platforms import C_SOURCES
 from polyc.poly.errors import ArgumentError, BuildError, PolycError
 from polyc.poly.scop import Scop
 
@@ -71,7 +71,7 @@ def refuse_model_options(arguments: argparse.Namespace, checks: bool = False, me
 def check_target(arguments: argparse.Namespace) -> None:
     """Refuse a target that does not exist, or that this command has nothing to do with. Raises `UsageError`."""
     what = vars(arguments).get("what")
-    if arguments.target == C_SOURCES and arguments.command in ("inspect", "explain") and not is_operator(str(what)):
+    if arguments.target == C99.name and arguments.command in ("inspect", "explain") and not is_operator(str(what)):
         return  # what `compile --target c` writes can be looked at
     try:
         if arguments.target != "c" and not is_gpu(arguments.target):

@@ -11,6 +11,10 @@ from polyc.emit import targets
 from polyc.emit.c.c99 import portable_kernel
 from polyc.emit.lowering.checks import wanted as checks_wanted
 from polyc.graph_driver.artifacts.package import is_package, load
+from polyc.graph_driver.backends.c99 import C99
+from polyc.graph_driver.backends.gpu.backend import GPU
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.cli.inspect import DIGITS, OPERATOR_STAGES, UsageError, dependences_text
 from polyc.graph_driver.cli.sizes import with_sizes
@@ -28,7 +32,6 @@ from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
 from polyc.graph_driver.planning.symbolic.template import Template
 from polyc.graph_driver.worker import tuned as use
-from polyc.graph_driver.worker.platforms import C_SOURCES, Platform, c_sources, platform_of
 from polyc.scheduler.cost.model import Prediction
 
 if TYPE_CHECKING:
@@ -37,9 +40,7 @@ if TYPE_CHECKING:
 
 def _platform(options: CompileOptions, stage: str | None = None) -> Platform:
     """What a stage is about: the target, the GPU in whose language the stage is, or C sources."""
-    if options.target == C_SOURCES:
-        return c_sources()
-    return platform_of(gpu_target(str(options.target), stage) or options.target, options.threads)
+    return platform_of(gpu_target(str(options.target), stage) or options.target, options.threads, runs=False)
 
 
 def optimised(path: Path, options: CompileOptions, platform: Platform) -> tuple[Graph, list[str]]:
@@ -100,8 +101,8 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
         text = _plan_stage(template.typical, stage)
         return [("", "\n".join([*template.lines(), "at the representative sizes:", text]))]
     assert stage in OPERATOR_STAGES
-    if platform.gpu is not None and stage not in ("scop", "deps"):
-        name = gpu_target(str(options.target), stage) or platform.gpu.name
+    if platform.backend is GPU and stage not in ("scop", "deps"):
+        name = gpu_target(str(options.target), stage) or platform.name
         return [(t, gpu_stage(g.scop, stage, name)) for t, g in _chosen(groups, kernel) if g.scop is not None]
     with use.tuned(options.tuned):
         return [(t, _kernel_stage(g, stage, platform)) for t, g in _chosen(groups, kernel)]
@@ -125,7 +126,7 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
     platform = _platform(options)
     machine, threads = platform.machine, platform.threads
-    if measure and platform.kind == "c99":
+    if measure and platform.backend is C99:
         raise UsageError("C sources do not run here: leave out --measure")
     if measure:
         options = _imported(path, platform, options)[1]
@@ -140,7 +141,7 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     moves = [m.described() for m in moved]
     predicted: Sequence[Prediction | None] = ()
     roofs = None
-    if graph.symbols is None and platform.gpu is None and targets.obstacle(machine) is None:
+    if graph.symbols is None and platform.backend is not GPU and targets.obstacle(machine) is None:
         roofs = this_machine(machine)
         predicted = predict_steps(plan, groups, machine, roofs, threads)
     return model_document(path.stem, plan, target, graph, groups, records, moves, seconds, predicted, roofs, threads)
@@ -182,12 +183,12 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
     name = {"name": f"{path.stem}, {title}"}
     if measure and schedule.original.params:
         raise UsageError("a kernel is measured at sizes that are numbers (--dim NAME=V)")
-    if measure and (platform.gpu is not None or platform.kind == "c99"):
+    if measure and (platform.backend is GPU or platform.backend is C99):
         raise UsageError(f"one kernel alone is run on this machine's CPU, not for '{options.target}'")
-    if platform.gpu is not None:
-        return operator_document(schedule, platform.gpu, "automatic", {}) | name
+    if platform.backend is GPU:
+        return operator_document(schedule, platform.machine, "automatic", {}) | name
     machine, threads = platform.machine, platform.threads
-    times = time_of(schedule, machine, threads, measure, platform.backend, checks_wanted(options.checks))
+    times = time_of(schedule, machine, threads, measure, platform.backend.name, checks_wanted(options.checks))
     return operator_document(schedule, machine, "automatic", sizes, times) | name
 
 
@@ -196,8 +197,8 @@ def schedule_of(group: Group, platform: Platform) -> Schedule:
     from polyc.graph_driver.worker.compile_operator import auto_schedule
 
     assert group.scop is not None
-    if platform.gpu is not None:
-        return auto_schedule(group.scop, platform.gpu)
+    if platform.backend is GPU:
+        return auto_schedule(group.scop, platform.machine)
     tuned = use.schedule_for(group.scop, platform.machine, platform.threads)
     return auto_schedule(group.scop, platform.machine, None, platform.threads) if tuned is None else tuned
 
@@ -263,10 +264,10 @@ def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
     schedule = schedule_of(group, platform)
     if stage == "schedule":
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    if platform.kind == "c99":
+    if platform.backend is C99:
         if stage != "c":
             raise UsageError(f"C sources have no stage '{stage}' (but c, and those before it)")
         symbol, checks = symbol_of(group.key), checks_wanted(None)
         return portable_kernel(schedule.scop, schedule.tree, symbol, platform.machine, checks).text
     machine, threads = platform.machine, platform.threads
-    return compile_operator(group.scop, machine, schedule, threads, backend=platform.backend).source(stage)
+    return compile_operator(group.scop, machine, schedule, threads, backend=platform.backend.name).source(stage)

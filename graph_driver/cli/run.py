@@ -130,9 +130,9 @@ def _check_poisoned(model: Model, inputs: Mapping[str, np.ndarray], outputs: Map
 
 def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], packaged: bool) -> int:
     """Exit code 1 when a pass changes the outputs by more than the tolerance."""
+    from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.checking.differential import compiled_outputs, differential
     from polyc.graph_driver.compile_model import import_with
-    from polyc.graph_driver.worker.platforms import platform_of
 
     for name, absent in NOT_WITH_DIFFERENTIAL.items():
         if vars(arguments)[name] != absent:

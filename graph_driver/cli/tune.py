@@ -79,10 +79,10 @@ def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target,
 def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
     """The kernels of a model that matter; how many do not."""
     from polyc.graph_driver.artifacts.package import is_package
+    from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.cli.models import optimised
     from polyc.graph_driver.cli.sizes import with_sizes
     from polyc.graph_driver.compiling.stages import formed
-    from polyc.graph_driver.worker.platforms import platform_of
 
     path, options = Path(arguments.what), options_of(arguments)
     if not is_package(path):

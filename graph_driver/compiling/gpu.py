@@ -10,14 +10,14 @@ from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Recorded
 from polyc.emit.gpu.resources import Resources
 from polyc.emit.gpu.resources import lines as resource_lines
+from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.compiling.stages import plan_graph
-from polyc.graph_driver.execution.program import weights_segment
+from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.running.gpu.code import GpuCode
 from polyc.graph_driver.running.gpu.on_device import OnDevice
 from polyc.graph_driver.running.model import Built, Model
-from polyc.graph_driver.worker.platforms import Platform
 from polyc.poly.errors import ModelError
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def compile_gpu(
     Raises:
         ModelError: the memory limit cannot be kept.
     """
-    target = platform.gpu
-    assert target is not None
+    target = platform.machine
     found, compiled, plan = plan_graph(graph, platform, options, report)
     with report.stage("program"):
         kernels = {c.symbol: (_recorded(c.image), c.order) for c in compiled.values()}

@@ -8,6 +8,8 @@ from dataclasses import replace
 from polyc.emit import cache
 from polyc.emit.lowering.checks import wanted as checks_wanted
 from polyc.graph_driver import memory
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.fusion.collapsing import collapse_groups
 from polyc.graph_driver.fusion.joined import Group, on_host, split
@@ -30,8 +32,7 @@ from polyc.graph_driver.planning.plan import Abi, Plan
 from polyc.graph_driver.planning.tasks import with_tasks
 from polyc.graph_driver.worker import kernels, memo
 from polyc.graph_driver.worker import tuned as use
-from polyc.graph_driver.worker.jobs import Compiled, Job
-from polyc.graph_driver.worker.platforms import Platform
+from polyc.graph_driver.worker.jobs import Job
 from polyc.poly.errors import ModelError
 
 
@@ -42,7 +43,7 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
         ArgumentError: a pass that is asked for does not exist or is not for this platform.
         GraphError: a pass broke the graph.
     """
-    return [str(r) for r in manager.run(graph, options.pipeline(platform), platform.machine)]
+    return [str(r) for r in manager.run(graph, options.pipeline(platform), platform.host)]
 
 
 def formed(
@@ -50,10 +51,10 @@ def formed(
 ) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
     """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
     pieces = groups.translate(graph, lookup)
-    found = groups.form_groups(graph, pieces, options.fuse, platform.machine, platform.gpu)
+    found = groups.form_groups(graph, pieces, options.fuse, platform.backend.fusing(platform.machine))
     if graph.symbols is None:  # which order needs least memory depends on the sizes
         found = in_best_order(graph, found)
-    if platform.kind == "gpu":  # panels and blocks are for vectors of a CPU
+    if not platform.backend.chooses_layouts:
         return pieces, overwrite(graph, found), ()
     chosen = choose_formats(graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given")
     found = collapse_groups(overwrite(graph, chosen.groups))
@@ -143,14 +144,13 @@ def _kernels(
 
 
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
-    where = (platform.machine, platform.backend, platform.threads)
-    return use.keyed(memo.graph_key(graph, *where, options.fuse, options.layouts, checks_wanted(options.checks)))
+    return use.keyed(memo.graph_key(graph, platform, options.fuse, options.layouts, checks_wanted(options.checks)))
 
 
 def layouts_refused(graph: Graph, platform: Platform, options: CompileOptions) -> str:
     """Why the layouts of this graph, after its passes, were given up when it was compiled; empty if they were not, or
     it has not been compiled yet (as far as the cache knows)."""
-    if platform.kind == "gpu" or graph.symbols is not None:
+    if not platform.backend.chooses_layouts or graph.symbols is not None:
         return ""
     with use.tuned(options.tuned):
         known = memo.find(_memo_key(graph, platform, options), graph)
@@ -167,7 +167,7 @@ def compile_groups(
     report: Report,
 ) -> tuple[list[Group], dict[str, Compiled]]:  # fmt: skip
     """Machine code by group key. A group that fails is split; a node that fails goes to the host."""
-    machine, threads, progress = platform.machine, platform.threads, options.progress
+    progress = options.progress
     checks = checks_wanted(options.checks)
     compiled: dict[str, Compiled] = {}
     while True:
@@ -175,12 +175,9 @@ def compile_groups(
         if not wanted:
             return found, compiled
         jobs = [
-            Job(
-                g.text, symbol_of(g.key), machine, threads, platform.backend,
-                use.trace_for_text(g.text, machine, threads), checks,
-            )
+            Job(g.text, symbol_of(g.key), platform, use.trace_for_text(g.text, platform), checks)
             for g in wanted.values()
-        ]  # fmt: skip
+        ]
         results = kernels.compile_all(jobs, None if progress is None else lambda d, n: progress("kernels", d, n))
         failed: dict[str, str] = {}
         for key in wanted:

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.cpu_code import link_program
+from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.compiling.stages import compile_groups, formed, optimise, summarise
 from polyc.graph_driver.execution import symbolic_entry as entry
-from polyc.graph_driver.execution.program import link_program, weights_segment
+from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.report import Report
@@ -25,8 +28,6 @@ from polyc.graph_driver.planning.symbolic.template import Template
 from polyc.graph_driver.planning.tasks import with_tasks
 from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.graph_driver.running.model import Built, Model
-from polyc.graph_driver.worker.jobs import Compiled
-from polyc.graph_driver.worker.platforms import Platform
 from polyc.poly.errors import ModelError
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
+from polyc.graph_driver.fusion.machine import Chain, Fusing
 from polyc.graph_driver.fusion.prologues import label, only_reader
 from polyc.graph_driver.fusion.reshaping import stored_as
 from polyc.graph_driver.graph.aliases import is_view
@@ -22,12 +23,9 @@ from polyc.graph_driver.operators.normalization import softmax_of_rows
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
-from polyc.poly.scop import Scop
-from polyc.poly.target import GpuTarget, Target
-from polyc.scheduler.strategies.auto import propose
 
 
-def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget) -> list[Cluster]:
+def join_attention(graph: Graph, clusters: Sequence[Cluster], machine: Fusing, chain: Chain) -> list[Cluster]:
     """The clusters with attention joined, in the same order; decisions go to `graph.decisions`."""
     consumers = graph.consumers()
     home = {id(n): c for c in clusters for n in c.nodes}
@@ -43,8 +41,8 @@ def join_attention(graph: Graph, clusters: Sequence[Cluster], target: Target | G
         first, last, views = found
         scores = graph.tensors[middle.members[0].node.inputs[0]].nbytes
         merged, reason = None, "the scores of all heads stay in L2 anyway"
-        if isinstance(target, GpuTarget) or not isinstance(scores, int) or scores > target.l2:
-            merged, reason = _merged(first, middle, last, views, target, known)
+        if not isinstance(scores, int) or scores > machine.cached:
+            merged, reason = _merged(first, middle, last, views, machine.near, chain, known)
         tensor = next(middle.members[-1].node.writes())
         labels = f"{label(first)}, {label(middle)}", label(last)
         graph.decisions.append(Decision(tensor, *labels, merged is not None, reason))
@@ -84,7 +82,8 @@ def _merged(
     middle: Cluster,
     last: Cluster,
     views: list[Node],
-    target: Target | GpuTarget,
+    near: str,
+    chain: Chain,
     known: dict[str, tuple[int | None, str]],
 ) -> tuple[Cluster | None, str]:
     """The three as one cluster, None where that gains nothing; and the reason."""
@@ -103,19 +102,11 @@ def _merged(
         return None, one_line(error)
     text = json_io.dumps(scop)
     if text not in known:
-        known[text] = _rows_at_a_time(scop, target)
+        known[text] = chain(scop)
     height, why = known[text]
     if height is None:
         return None, f"the scheduler does not run them in blocks of rows: {why}"
-    where = "a block" if isinstance(target, GpuTarget) else "the cache"
-    return merged, f"{height} rows of scores at a time stay in {where}"
-
-
-def _rows_at_a_time(scop: Scop, target: Target | GpuTarget) -> tuple[int | None, str]:
-    """What the scheduler of the machine makes of the chain; it knows what scores in memory cost there."""
-    made = propose(scop, target, ["attention"])
-    nothing = "they are no chain of two products with passes over rows between them"
-    return (made.chains[0].rows, "") if made.chains else (None, made.reasons.get("attention", nothing))
+    return merged, f"{height} rows of scores at a time stay in {near}"
 
 
 def _over_rows(cluster: Cluster) -> list[Piece] | None:

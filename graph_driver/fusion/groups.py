@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from polyc.graph_driver.fusion.attention import join_attention
 from polyc.graph_driver.fusion.joined import Cluster, Group, joined_scop, make_group, on_host, split
+from polyc.graph_driver.fusion.machine import Fusing
 from polyc.graph_driver.fusion.pairs import join_pairs
 from polyc.graph_driver.fusion.prologues import join_prologues
 from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
@@ -21,7 +22,6 @@ from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.pieces import Lookup, Piece, translate
 from polyc.poly.errors import PolycError
-from polyc.poly.target import GpuTarget, Target
 
 __all__ = ["Group", "Lookup", "Piece", "form_groups", "make_group", "on_host", "split", "translate"]
 
@@ -29,26 +29,23 @@ MAX_EPILOGUE = 24  # nodes joined to one producer
 QUANTISING = ("QuantizeLinear", "QuantizeByReciprocal", "RequantizeSums", "Requantize")
 
 
-def form_groups(
-    graph: Graph, pieces: Sequence[Piece], fuse: bool = True, target: Target | None = None, gpu: GpuTarget | None = None
-) -> list[Group]:
+def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True, machine: Fusing | None = None) -> list[Group]:
     """Groups in execution order: each at the place of its last node.
 
     With `fuse` pointwise nodes join their producers, and what stands in front of an operator
-    joins it where that costs nothing; `target` lets the latter know the register tiles. Attention becomes one group
-    where the schedule for `target`, or for the `gpu` whose host that is, gains by it; so do a depthwise and a 1x1
-    convolution for `target`.
+    joins it where that costs nothing; `machine` says what else is worth joining: attention where its schedule gains
+    by it, on a CPU also rows, and a depthwise with a 1x1 convolution.
     """
     place = {id(n): k for k, n in enumerate(graph.nodes)}
     clusters = _clusters(graph, pieces, fuse, place)
     if fuse:
-        machine = gpu or target
+        machine = machine or Fusing()
         clusters = join_prologues(graph, clusters, machine)
-        if machine is not None:
-            clusters = join_attention(graph, clusters, machine)
-        if target is not None and gpu is None:
-            clusters = join_rows(graph, clusters, target)
-            clusters = join_pairs(graph, clusters, target)
+        if machine.chain is not None:
+            clusters = join_attention(graph, clusters, machine, machine.chain)
+        if machine.cpu is not None:
+            clusters = join_rows(graph, clusters, machine.cpu)
+            clusters = join_pairs(graph, clusters, machine.cpu)
     found = [(place[id(c.members[-1].node)], make_group(c)) for c in clusters]
     return [g for _, g in sorted(found, key=lambda item: item[0])]
 

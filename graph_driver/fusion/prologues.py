@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polyc.graph_driver.fusion.joined import Cluster, joined_scop
+from polyc.graph_driver.fusion.machine import Fusing
 from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
 from polyc.graph_driver.graph.aliases import is_view
 from polyc.graph_driver.graph.decisions import Decision
@@ -28,7 +29,7 @@ from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
 from polyc.poly.rewriting.panels import stored_in_order
 from polyc.poly.rewriting.relayout import Layout, relayout
 from polyc.poly.scop import Scop
-from polyc.poly.target import GpuTarget, Target
+from polyc.poly.target import Target
 from polyc.scheduler.cost.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile
 from polyc.scheduler.recognition.contraction import recognise
 
@@ -39,7 +40,7 @@ MAX_MEMBERS = 32  # nodes in one kernel
 TILE_LOSS = 0.9  # a contraction keeps at least this share of its predicted speed
 
 
-def join_prologues(graph: Graph, clusters: Sequence[Cluster], target: Target | GpuTarget | None) -> list[Cluster]:
+def join_prologues(graph: Graph, clusters: Sequence[Cluster], machine: Fusing) -> list[Cluster]:
     """The clusters with prologues joined, in the same order; decisions go to `graph.decisions`. Panels are for the
     vectors of a CPU."""
     place = {id(n): k for k, n in enumerate(graph.nodes)}
@@ -54,7 +55,7 @@ def join_prologues(graph: Graph, clusters: Sequence[Cluster], target: Target | G
         if way is None:
             continue
         reader, views = way
-        merged, decision = _joined(graph, first, reader, views, target)
+        merged, decision = _joined(graph, first, reader, views, machine)
         graph.decisions.append(decision)
         if merged is not None:
             reader.members, reader.views = merged.members, merged.views
@@ -102,7 +103,7 @@ def only_reader(
 
 
 def _joined(
-    graph: Graph, first: Cluster, reader: Cluster, views: list[Node], target: Target | GpuTarget | None
+    graph: Graph, first: Cluster, reader: Cluster, views: list[Node], machine: Fusing
 ) -> tuple[Cluster | None, Decision]:
     tensor = next(first.members[-1].node.writes())
     names = [next(m.node.writes()) for m in first.members]
@@ -123,7 +124,7 @@ def _joined(
         for name in [*first.forwarded, *inside]:
             _check_cost(scop, alias[name], name)
             scop = forward(scop, alias[name])
-        reason, layout = _place(scop, alias[tensor], tensor, constants, target)
+        reason, layout = _place(scop, alias[tensor], tensor, constants, machine)
         if layout is None:
             merged.forwarded.insert(len(first.forwarded) + len(inside), tensor)
             scop = forward(scop, alias[tensor])
@@ -161,7 +162,7 @@ def label(cluster: Cluster) -> str:
 
 
 def _place(
-    scop: Scop, array: str, tensor: str, constants: frozenset[str], target: Target | GpuTarget | None
+    scop: Scop, array: str, tensor: str, constants: frozenset[str], machine: Fusing
 ) -> tuple[str, Layout | None]:
     """Why the array may go, and the layout of its panels if it is to be stored in some.
 
@@ -174,13 +175,14 @@ def _place(
     )
     if contraction is None:
         return _check_cost(scop, array, tensor), None
-    free = isinstance(writer_of(scop, array).value, Load) if isinstance(target, GpuTarget) else not work_of(scop, array)
+    free = isinstance(writer_of(scop, array).value, Load) if machine.copies_panels else not work_of(scop, array)
     after = forward(scop, array) if free else None
     direct = None if after is None else recognise(after.statements[contraction.update.name])
-    if isinstance(target, GpuTarget) and direct is not None:
+    if machine.copies_panels and direct is not None:
         return "the panels in shared memory are copied from the source directly", None
-    plan = plan_tile(scop, contraction, target, constants) if isinstance(target, Target) else None
-    if plan is None or not isinstance(target, Target):
+    target = machine.cpu
+    plan = None if target is None else plan_tile(scop, contraction, target, constants)
+    if plan is None or target is None:
         raise ScopError(f"a contraction reads each element {reads_per_element(scop, array):.0f} times")
     if after is not None and direct is not None:
         best = plan_tile(after, direct, target, constants)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from polyc.graph_driver.choosing.winograd import use_winograd
 from polyc.graph_driver.graph.errors import GraphError
@@ -41,8 +42,8 @@ class Pass:
     `phase`: rewriting passes run in turns until nothing changes; placing passes, which decide where
     tensors lie and which implementation a node gets, run once after them. `specific`: it knows the
     target. `default`: it runs when nothing else is asked for, else with the option `asked_by`. `exact`: it keeps
-    every operator's rounding. `backends`: those that have code for what it makes, or gain by it
-    (`polyc.graph_driver.worker.platforms.Kind`); on others it does not run, because of `limit`.
+    every operator's rounding. `needs`: what a back end must be able to (`Backend.abilities`)
+    for it to have code for what the pass makes, or to gain by it; on others it does not run, because of `limit`.
     """
 
     name: str
@@ -53,8 +54,24 @@ class Pass:
     exact: bool = True
     default: bool = True
     asked_by: str = ""
-    backends: tuple[str, ...] = ("llvm", "c", "c99", "gpu")
+    needs: str = ""
     limit: str = ""
+
+    def suits(self, backend: Ability) -> bool:
+        """Whether a back end can do what this needs."""
+        return not self.needs or self.needs in backend.abilities
+
+
+class Ability(Protocol):
+    """What passes ask of a back end: its name, and what it is able to (`polyc.graph_driver.backends.protocol`)."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What it can do, of all that passes need."""
 
 
 def _general(step: Callable[[Graph], dict[str, int]]) -> Callable[[Graph, Target | None], dict[str, int]]:
@@ -112,18 +129,18 @@ PASSES: tuple[Pass, ...] = (
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),
     Pass("external", "nodes that a registered function of the user's does best", _external, PLACING, specific=True,
-         exact=False, backends=("llvm", "c"), limit="they cannot call into this process"),
+         exact=False, needs="calls", limit="they cannot call into this process"),
     Pass("winograd", "3x3 convolutions by Winograd's method where it pays", _winograd, PLACING, specific=True,
-         exact=False, backends=("llvm", "c", "gpu"), limit="its filters are up to four times as large: on a machine "
+         exact=False, needs="known machine", limit="its filters are up to four times as large: on a machine "
          "that nobody knows, size counts more"),
     Pass("quantised-convolutions", "convolutions of dequantised codes in integers", use_quantised_convolutions, PLACING,
-         specific=True, exact=False, backends=("llvm",), limit=NO_PAIRS),
+         specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("reciprocals", "quantisation by constant scales without division, the same codes", use_reciprocals, PLACING,
-         specific=True, backends=("llvm",), limit="a fused multiply-add may be a function there"),
+         specific=True, needs="fma", limit="a fused multiply-add may be a function there"),
     Pass("integer-pairs", "products of 8-bit integers two at a time", use_integer_pairs, PLACING, specific=True,
-         backends=("llvm",), limit=NO_PAIRS),
+         needs="pairs", limit=NO_PAIRS),
     Pass("bf16-pairs", "products of bf16 two at a time, where a machine has that", use_bf16_pairs, PLACING,
-         specific=True, exact=False, backends=("llvm",), limit=NO_PAIRS),
+         specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
          _general(compute_integer_products_in_f32), PLACING),
 )  # fmt: skip
@@ -151,7 +168,7 @@ def select(
     exact: bool = False,
     dtype: str | None = None,
     keep_f32: Sequence[str] = (),
-    backend: str = "llvm",
+    backend: Ability | None = None,
 ) -> tuple[Pass, ...]:
     """The passes to run: rewriting ones in the given order, placing ones after them in their own.
 
@@ -163,7 +180,7 @@ def select(
         fast_math: with the default list, also rules that change rounding.
         exact: without Winograd's convolutions and registered functions, which round elsewhere.
         dtype: also the precision pass with this type, which leaves `keep_f32` (operators, nodes) in f32.
-        backend: the kind of back end that makes the code (`polyc.graph_driver.worker.platforms.Kind`).
+        backend: what makes the code; None can do everything.
 
     Raises:
         ArgumentError: there is no such pass (the names are listed), or one in `passes` is not for the back end or not
@@ -177,15 +194,15 @@ def select(
     else:
         chosen = [BY_NAME[n] for n in passes]
         for p in chosen:
-            if backend not in p.backends:
-                raise ArgumentError(f"pass '{p.name}' is not for the back end {backend}: {p.limit}")
+            if backend is not None and not p.suits(backend):
+                raise ArgumentError(f"pass '{p.name}' is not for the back end {backend.name}: {p.limit}")
             if exact and p.name in NOT_IF_EXACT:
                 raise ArgumentError(f"pass '{p.name}' rounds elsewhere than the operator's definition: not with exact")
     if dtype is not None:
         chosen = [p for p in chosen if p.name != "precision"]
         chosen.append(replace(BY_NAME["precision"], run=_precision(dtype, keep_f32)))
     left_out = {*disable} | set(NOT_IF_EXACT if exact else ())
-    left_out |= {p.name for p in chosen if backend not in p.backends}
+    left_out |= {p.name for p in chosen if backend is not None and not p.suits(backend)}
     order = {p.name: 0 if p.phase == REWRITING else 1 + k for k, p in enumerate(PASSES)}
     return tuple(sorted((p for p in chosen if p.name not in left_out), key=lambda p: order[p.name]))
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyc.graph_driver.backends.cpu_code import Code, native_parts
 from polyc.graph_driver.execution import symbolic_entry as entry
 from polyc.graph_driver.execution.execute import NativeExecutor
 from polyc.graph_driver.execution.parts import Parts, cut
-from polyc.graph_driver.execution.program import Code, native_parts
 from polyc.graph_driver.execution.run_memory import Shared
 from polyc.graph_driver.graph.size import Extent, Size, evaluate
 from polyc.graph_driver.planning.symbolic.template import Template

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.backends.cpu_code import Code, native_parts
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.execute import NativeExecutor
 from polyc.graph_driver.execution.parts import Parts, cut
-from polyc.graph_driver.execution.program import Code, native_parts
 from polyc.graph_driver.running.model import Built, Running
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.hooks import resolve
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.backends.cpu_code import Code
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.executor import Executor, Observer
-    from polyc.graph_driver.execution.program import Code
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.ir import Graph
     from polyc.graph_driver.graph.symbols import Symbols

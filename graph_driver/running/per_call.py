@@ -12,9 +12,9 @@ from polyc.graph_driver.running.specialising import Shapes, Specialiser
 from polyc.poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.backends.cpu_code import Code
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.execution.parts import Parts
-    from polyc.graph_driver.execution.program import Code
 
 
 class PerCall(Running):

@@ -11,7 +11,7 @@ from polyc.scheduler.cost.model import nominal, predict
 from polyc.scheduler.cost.work import work_of
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.worker.platforms import Platform
+    from polyc.graph_driver.backends.protocol import Platform
     from polyc.poly.scop import Scop
 
 SHARE = 0.01  # of the model's predicted time: smaller kernels are left as they are

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from polyc.emit import targets
-from polyc.emit.gpu.targets import get as get_gpu
-from polyc.emit.gpu.targets import is_gpu
+from polyc.graph_driver.backends.cpu import COMPILERS
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import found, platform_of
 from polyc.poly.budgets import OverBudget
 from polyc.poly.errors import ScheduleError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
-from polyc.poly.target import GpuTarget, Target
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
@@ -28,26 +29,13 @@ Made = TypeVar("Made")
 
 
 def resolve_target(target: str | Path | Target | None) -> Target:
-    """A target by name or file (None = this machine), or the target itself."""
+    """A CPU by name or file (None = this machine), or the CPU itself."""
     return target if isinstance(target, Target) else targets.get(target)
-
-
-def machine_of(target: str | Path | Target | GpuTarget | None) -> Target | GpuTarget:
-    """What a target of `compile` stands for: a CPU (None, `cpu` and `c`: this one) or a GPU.
-
-    Raises:
-        BuildError: the target is unknown.
-    """
-    if isinstance(target, (Target, GpuTarget)):
-        return target
-    if is_gpu(target):
-        return get_gpu(str(target))
-    return targets.get(None if target == "c" else target)
 
 
 def auto_schedule(
     scop: Scop,
-    target: str | Path | Target | GpuTarget | None = None,
+    target: object = None,
     sizes: Mapping[str, int] | None = None,
     threads: int | None = None,
 ) -> Schedule:
@@ -56,16 +44,13 @@ def auto_schedule(
     Raises:
         BuildError: the target is unknown.
     """
-    from polyc.scheduler.strategies.auto import automatic
-
-    machine = machine_of(target)
-    workers = machine.threads if threads is None and isinstance(machine, Target) else threads
-    return automatic(specialise(scop, sizes or {}), machine, workers or 1)
+    backend, machine = found(target)
+    return backend.schedule(specialise(scop, sizes or {}), machine, backend.threads(machine, threads))
 
 
 def compile_operator(
     scop: Scop,
-    target: str | Path | Target | GpuTarget | None = None,
+    target: object = None,
     schedule: Schedule | None = None,
     threads: int | None = None,
     sizes: Mapping[str, int] | None = None,
@@ -73,33 +58,27 @@ def compile_operator(
     checks: bool | None = None,
 ) -> Kernel:
     """Compile one Scop. `checks`: whether accesses that are not proven are checked (None: unless `POLYC_CHECK=0`).
-    `target` is a target's name or file, `c` for the C back end on this machine, or a
-    GPU's (`cuda`, `opencl`, `sm_80`, ...), which makes an `polyc.emit.gpu.kernel.GpuKernel`.
+    `target` is a target's name or file, `c` for the C back end on this machine, a GPU's (`cuda`, `opencl`, `sm_80`,
+    ...), which makes an `polyc.emit.gpu.kernel.GpuKernel`, or one of a back end that is installed. `backend`: of a
+    CPU, the compiler (`polyc.graph_driver.backends.cpu.COMPILERS`).
 
     Raises:
         ScheduleError: `schedule` is none, or belongs to another Scop (other statements).
         BuildError: unknown target, no number of threads, or code generation failed.
     """
-    from polyc.emit.compile import compile_kernel
-
-    if isinstance(target, GpuTarget) or is_gpu(target):
-        gpu = target if isinstance(target, GpuTarget) else get_gpu(str(target))
-        return _compile_gpu(scop, gpu, schedule, sizes, checks)
-    if target == "c":
-        target, backend = None, "c"
-    targets.check_threads(threads)
-    machine = resolve_target(target)
-    threads = machine.threads if threads is None else threads
+    platform = platform_of(target, threads)
+    maker = platform.backend if backend is None else COMPILERS[backend]
+    machine, workers = platform.machine, platform.threads
 
     def compiled(s: Schedule) -> Kernel:
-        return compile_kernel(s.scop, s.tree, machine, backend or "llvm", threads, notes=s.notes, checks=checks)
+        return maker.kernel(s, machine, workers, checks)
 
     with interruptible():
         if schedule is not None:
             return compiled(fitting(scop, schedule, sizes))
-        return or_program_order(
-            _tuned(scop, machine, sizes, threads) or auto_schedule(scop, machine, sizes, threads), compiled
-        )
+        fixed = specialise(scop, sizes or {})
+        chosen = _tuned(fixed, platform) or maker.schedule(fixed, machine, workers)
+        return or_program_order(chosen, compiled) if maker.has_program_order else compiled(chosen)
 
 
 def or_program_order(schedule: Schedule, make: Callable[[Schedule], Made]) -> Made:
@@ -117,20 +96,13 @@ def or_program_order(schedule: Schedule, make: Callable[[Schedule], Made]) -> Ma
     return make(plain.noted(Decision("budget", "the automatic schedule", "program order stands", "declined", reason)))
 
 
-def _tuned(scop: Scop, machine: Target, sizes: Mapping[str, int] | None, threads: int) -> Schedule | None:
+def _tuned(scop: Scop, platform: Platform) -> Schedule | None:
     """What `polyc tune` has found, if that is asked for."""
     from polyc.graph_driver.worker import tuned as use
 
-    return use.schedule_for(specialise(scop, sizes or {}), machine, threads) if use.asked() else None
-
-
-def _compile_gpu(
-    scop: Scop, target: GpuTarget, schedule: Schedule | None, sizes: Mapping[str, int] | None, checks: bool | None
-) -> Kernel:  # fmt: skip
-    from polyc.emit.gpu.kernel import compile_gpu
-
-    chosen = auto_schedule(scop, target, sizes) if schedule is None else fitting(scop, schedule, sizes)
-    return compile_gpu(chosen.scop, chosen.tree, target, notes=chosen.notes, checks=checks)
+    if not platform.backend.takes_tuned or not use.asked():
+        return None
+    return use.schedule_for(scop, platform.machine, platform.threads)
 
 
 def fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:

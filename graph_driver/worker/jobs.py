@@ -12,16 +12,17 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache as once
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import named
 from polyc.graph_driver.graph.defects import INTERNAL
-from polyc.graph_driver.worker.gpu import compile_group, is_gpu_backend
 from polyc.poly.errors import PolycError
-from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
@@ -31,38 +32,14 @@ COMPILER_PACKAGES = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver"
 
 @dataclass(frozen=True)
 class Job:
-    """A Scop as JSON text to be compiled for `target` under the name `symbol`; `trace`: with this schedule
+    """A Scop as JSON text to be compiled for `platform` under the name `symbol`; `trace`: with this schedule
     (empty: the automatic one). `checks`: of accesses that are not proven."""
 
     text: str
     symbol: str
-    target: Target
-    threads: int
-    backend: str = "llvm"
+    platform: Platform
     trace: str = ""
     checks: bool = False
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """Machine code (of back end `c99` a `PortableKernel` as JSON, of a GPU a `Recorded` as JSON).
-
-    `order` names the Scop's arrays in ABI order, then `scratch` (name, and bytes or their formula as
-    `json_io.dump_expr` writes it): memory that the code needs while it runs. `seconds` by stage.
-    """
-
-    symbol: str
-    order: tuple[str, ...]
-    image: bytes
-    notes: tuple[str, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    cache_hit: bool = False
-    scratch: tuple[tuple[str, int | str], ...] = ()
-
-    @property
-    def abi(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]:
-        """What a plan must know to call it: symbol, order, scratch."""
-        return self.symbol, self.order, self.scratch
 
 
 @once
@@ -81,7 +58,7 @@ def cache_key(job: Job) -> str:
     """The disk cache's key of a job."""
     from polyc.emit import cache
 
-    parts = ("group", job.text, job.symbol, repr(job.target), str(job.threads), job.backend, fingerprint())
+    parts = ("group", job.text, job.symbol, *job.platform.key, fingerprint())
     budget = os.environ.get("POLYC_BUDGET", "")
     more = (job.trace, "checks" if job.checks else "", f"budget {budget}" if budget else "")
     return cache.make_key(*parts, *(p for p in more if p))
@@ -108,40 +85,25 @@ def compile_job(job: Job) -> Compiled:
     Raises:
         PolycError: the Scop has no schedule or no code.
     """
-    from polyc.emit.compile import compile_step
-    from polyc.emit.passes.workspace import constant_bytes, formula_bytes
     from polyc.graph_driver.worker.compile_operator import or_program_order
     from polyc.graph_driver.worker.tuned import replayed
     from polyc.poly import json_io
-    from polyc.poly.json_io import dump_expr
-    from polyc.scheduler.strategies.auto import automatic
 
+    platform = job.platform
+    backend, machine, threads = platform.backend, platform.machine, platform.threads
     start = time.perf_counter()
     scop = json_io.loads(job.text)
     read = time.perf_counter()
-    seconds = {"read": read - start}
-    if is_gpu_backend(job.backend):
-        recorded, order, notes = compile_group(scop, job.backend, job.symbol, seconds, job.checks)
-        scratch_bytes = tuple(recorded.sequence.scratch.items())
-        image = recorded.to_json().encode()
-        return _kept(job, Compiled(job.symbol, order, image, notes, seconds, False, scratch_bytes))
     schedule = replayed(scop, job.trace) if job.trace else None
     if schedule is None:
-        schedule = automatic(scop, job.target, job.threads)
-    seconds["schedule"] = time.perf_counter() - read
+        schedule = backend.schedule(scop, machine, threads)
+    seconds = {"read": read - start, "schedule": time.perf_counter() - read}
 
     def compiled(schedule: Schedule) -> Compiled:
-        if job.backend == "c99":
-            return _portable(job, schedule, seconds)
-        function, scratch, native, report = compile_step(
-            schedule.scop, schedule.tree, job.target, job.backend, job.symbol, schedule.notes, job.checks
-        )
-        order = tuple(b.name for b in function.buffers)
-        sizes = tuple((b.name, constant_bytes(b) or dump_expr(formula_bytes(b))) for b in scratch)
-        times = seconds | report.seconds
-        return Compiled(function.name, order, native.image, tuple(report.notes), times, False, sizes)
+        made = backend.compile(schedule, machine, threads, job.symbol, job.checks)
+        return replace(made, seconds=seconds | dict(made.seconds))
 
-    return _kept(job, or_program_order(schedule, compiled))
+    return _kept(job, or_program_order(schedule, compiled) if backend.has_program_order else compiled(schedule))
 
 
 def _kept(job: Job, done: Compiled) -> Compiled:
@@ -150,19 +112,6 @@ def _kept(job: Job, done: Compiled) -> Compiled:
 
     cache.put(cache_key(job), json.dumps(_head(done)).encode() + b"\n" + done.image, ".kernel")
     return done
-
-
-def _portable(job: Job, schedule: Schedule, seconds: dict[str, float]) -> Compiled:
-    """C99 text instead of machine code."""
-    from polyc.emit.c.c99 import portable_kernel
-
-    start = time.perf_counter()
-    kernel = portable_kernel(schedule.scop, schedule.tree, job.symbol, job.target, job.checks)
-    order = tuple(a.name for a in kernel.arguments)
-    sizes = tuple((a.name, a.nbytes) for a in kernel.arguments if a.scratch)
-    image = kernel.to_json().encode()
-    seconds = seconds | {"print": time.perf_counter() - start}
-    return Compiled(job.symbol, order, image, (*schedule.notes, *kernel.notes), seconds, False, sizes)
 
 
 def _head(done: Compiled) -> dict[str, Any]:
@@ -179,14 +128,21 @@ def from_head(head: Mapping[str, Any], image: bytes, seconds: Mapping[str, float
 
 def encode(job: Job) -> bytes:
     """A job as one line."""
-    return json.dumps(asdict(job)).encode() + b"\n"
+    platform = job.platform
+    data = {
+        "text": job.text, "symbol": job.symbol, "trace": job.trace, "checks": job.checks,
+        "backend": platform.backend.name, "machine": platform.backend.data_of(platform.machine),
+        "threads": platform.threads,
+    }  # fmt: skip
+    return json.dumps(data).encode() + b"\n"
 
 
 def decode(line: bytes) -> Job:
-    """The job back."""
+    """The job back. Raises `BuildError`: its back end is not installed here."""
     data = json.loads(line)
-    return Job(data["text"], data["symbol"], Target(**data["target"]), data["threads"], data["backend"], data["trace"],
-               data["checks"])  # fmt: skip
+    backend = named(data["backend"])
+    platform = Platform(backend, backend.machine_from(data["machine"]), data["threads"])
+    return Job(data["text"], data["symbol"], platform, data["trace"], data["checks"])
 
 
 def answer(job: Job) -> tuple[dict[str, Any], bytes]:
@@ -206,11 +162,19 @@ def answer(job: Job) -> tuple[dict[str, Any], bytes]:
     return _head(done) | {"seconds": dict(done.seconds), "size": len(done.image)}, done.image
 
 
+def _answered(line: bytes) -> tuple[dict[str, Any], bytes]:
+    try:
+        job = decode(line)
+    except PolycError as error:
+        return {"error": str(error), "size": 0}, b""
+    return answer(job)
+
+
 def main() -> None:
     """Serve jobs from stdin until it closes."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not mix with the replies
     for line in sys.stdin.buffer:
-        head, body = answer(decode(line))
+        head, body = _answered(line)
         out.write(json.dumps(head).encode() + b"\n" + body)
         out.flush()

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.worker.child import module_command
-from polyc.graph_driver.worker.jobs import Compiled, Job, answer, encode, find, from_head
+from polyc.graph_driver.worker.jobs import Job, answer, encode, find, from_head
 from polyc.graph_driver.worker.machine import free_memory, usable_cores
 from polyc.poly.budgets import time_limit_seconds
 from polyc.poly.errors import BuildError

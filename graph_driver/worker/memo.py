@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged
 from polyc.graph_driver.graph.ir import Graph, Tensor
-from polyc.graph_driver.worker.jobs import Compiled, fingerprint
-from polyc.poly.target import Target
+from polyc.graph_driver.worker.jobs import fingerprint
 
 SUFFIX = ".model"
 
 
-def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bool, layouts: str, checks: bool) -> str:
+def graph_key(graph: Graph, platform: Platform, fuse: bool, layouts: str, checks: bool) -> str:
     """The cache key of a graph after its passes."""
     from polyc.emit import cache
 
@@ -40,7 +41,7 @@ def graph_key(graph: Graph, target: Target, backend: str, threads: int, fuse: bo
             digest.update(key.encode())
             digest.update(_attribute_bytes(value))
     digest.update(repr((graph.inputs, graph.outputs, sorted(graph.opsets.items()), fuse, layouts, checks)).encode())
-    return cache.make_key("graph", digest.hexdigest(), repr(target), backend, str(threads), fingerprint())
+    return cache.make_key("graph", digest.hexdigest(), *platform.key, fingerprint())
 
 
 def _hash_constant(digest: Any, t: Tensor) -> None:

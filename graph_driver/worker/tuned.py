@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from polyc.poly.errors import PolycError
 
 if TYPE_CHECKING:  # compiled models start without isl
+    from polyc.graph_driver.backends.protocol import Platform
     from polyc.poly.scop import Scop
     from polyc.poly.target import Target
     from polyc.scheduler.schedule import Schedule
@@ -58,13 +59,13 @@ def trace_for(scop: Scop, target: Target, threads: int) -> str:
     return "" if record is None else record.trace
 
 
-def trace_for_text(text: str, target: Target, threads: int) -> str:
-    """The same for a Scop as JSON text."""
-    if not asked():
+def trace_for_text(text: str, platform: Platform) -> str:
+    """The same for a Scop as JSON text; empty where the back end does not take such schedules."""
+    if not platform.backend.takes_tuned or not asked():
         return ""
     from polyc.poly import json_io
 
-    return trace_for(json_io.loads(text), target, threads)
+    return trace_for(json_io.loads(text), platform.machine, platform.threads)
 
 
 def schedule_for(scop: Scop, target: Target, threads: int) -> Schedule | None:

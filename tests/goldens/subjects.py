@@ -9,11 +9,11 @@ from pathlib import Path
 
 from examples.polybench import MODULES
 from examples.polybench import load as load_polybench
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.compiling.sensible import sensible_sizes
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.options import CompileOptions
-from polyc.graph_driver.worker.platforms import platform_of
 from polyc.poly import json_io
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop

@@ -20,6 +20,7 @@ from polyc.emit.gpu.kernel import compile_gpu
 from polyc.emit.gpu.lower import lower_gpu
 from polyc.emit.gpu.text.source import to_gpu
 from polyc.emit.mathlib import expand_function
+from polyc.graph_driver.backends.gpu.backend import GPU
 from polyc.graph_driver.checking.check import compare, random_input
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion.groups import form_groups, translate
@@ -84,7 +85,7 @@ def group(heads: int, length: int, width: int) -> Scop:
     """What the three operators become for sm_80."""
     graph = import_model(proto(heads, length, width))
     run(graph)
-    found = form_groups(graph, translate(graph, lookup), True, None, CUDA)
+    found = form_groups(graph, translate(graph, lookup), True, GPU.fusing(CUDA))
     (chain,) = (g for g in found if "Softmax" in g.label)
     assert chain.label.count("MatMul") == 2 and chain.scop is not None
     return chain.scop

@@ -12,13 +12,13 @@ from compared import checked, labels, node
 from tiny_models import model_of
 
 from polyc.emit import targets
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.choosing.select import select
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_model import compile_model, import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.fusion.blocking import blocked_pairs
 from polyc.graph_driver.options import CompileOptions
-from polyc.graph_driver.worker.platforms import platform_of
 from polyc.scheduler.strategies.planner import first_loops
 
 rng = np.random.default_rng()

@@ -13,6 +13,7 @@ import symbolic_models
 import tiny_models
 from onnx_suite.cases import all_cases
 
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.compiling.stages import optimise
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.exact_text import exact_graph, parse_graph, parts
@@ -20,7 +21,6 @@ from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.verifying.verify import verify
-from polyc.graph_driver.worker.platforms import platform_of
 from polyc.poly.dtypes import f32, i64
 from polyc.poly.errors import PolycError
 

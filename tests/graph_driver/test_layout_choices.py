@@ -16,6 +16,7 @@ from tiny_models import model_of
 
 from polyc.emit import targets
 from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.layouts.choose import Chosen, choose_formats
 from polyc.graph_driver.operators import lookup
@@ -56,7 +57,7 @@ def inverted(channels: int, size: int, stride: int, kernel: int, few: int) -> on
 def chosen(model: onnx.ModelProto, layouts: str = "auto") -> Chosen:
     graph, target = import_model(model), machine()
     manager.run(graph, manager.select(), target)
-    found = groups.form_groups(graph, groups.translate(graph, lookup), True, target)
+    found = groups.form_groups(graph, groups.translate(graph, lookup), True, for_cpu(target))
     return choose_formats(graph, found, target, layouts)
 
 

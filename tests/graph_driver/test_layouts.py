@@ -19,6 +19,7 @@ from polyc.graph_driver import cli
 from polyc.graph_driver.choosing.solve import Option, Problem, Task, brute_force, solve
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.layouts import choose
 from polyc.graph_driver.layouts.choose import choose_formats
@@ -123,7 +124,7 @@ def chosen(model: onnx.ModelProto, layouts: str, **made: Any) -> choose.Chosen:
     graph = import_model(model)
     host: Target = targets.host()
     manager.run(graph, manager.select(exact=True), host)
-    found = groups.form_groups(graph, groups.translate(graph, lookup), True, host)
+    found = groups.form_groups(graph, groups.translate(graph, lookup), True, for_cpu(host))
     return choose_formats(graph, found, host, layouts)
 
 
@@ -173,7 +174,7 @@ def test_the_choice_is_the_best_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
         graph = import_model(random_net(rng, 2 * BLOCK))
         host = targets.host()
         manager.run(graph, manager.select(exact=True), host)
-        found = groups.form_groups(graph, groups.translate(graph, lookup), True, host)
+        found = groups.form_groups(graph, groups.translate(graph, lookup), True, for_cpu(host))
         free = [t for t in choose._free(graph, found, True)]
         offers = Offers(graph, host)
         best = float("inf")

@@ -11,6 +11,7 @@ import pytest
 from compared import checked, feeds_of, labels, node
 from tiny_models import model_of
 
+from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes import manager
 
@@ -184,6 +185,6 @@ def test_kernel_counts_of_networks(name: str, kernels: int) -> None:
 
     graph = import_model(Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx")
     manager.run(graph)
-    found = form_groups(graph, translate(graph, lookup), True, host())
+    found = form_groups(graph, translate(graph, lookup), True, for_cpu(host()))
     assert len(found) <= kernels
     assert all(d.joined or d.reason for d in graph.decisions)

@@ -11,12 +11,12 @@ import pytest
 from onnx import helper
 from tiny_models import model_of
 
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.choosing import siblings
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.running.model import Model
-from polyc.graph_driver.worker.platforms import platform_of
 
 rng = np.random.default_rng()
 

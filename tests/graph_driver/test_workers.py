@@ -14,8 +14,9 @@ import pytest
 from tiny_models import network
 
 from polyc.emit import cache as disk
-from polyc.emit import targets
 from polyc.graph_driver.artifacts.package import load
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.importing.importer import import_model
@@ -23,7 +24,7 @@ from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.worker import jobs as worker
 from polyc.graph_driver.worker import kernels
-from polyc.graph_driver.worker.jobs import Compiled, Job
+from polyc.graph_driver.worker.jobs import Job
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     graph = import_model(network(), dims={"N": 1})
     manager.run(graph)
     found = groups.form_groups(graph, groups.translate(graph, lookup))
-    return [Job(g.text, f"k{n}", targets.host(), 1) for n, g in enumerate(found)]
+    return [Job(g.text, f"k{n}", platform_of("cpu", 1)) for n, g in enumerate(found)]
 
 
 def test_two_processes_give_the_same_code_as_this_one(jobs: list[Job]) -> None:
@@ -75,7 +76,7 @@ def test_a_killed_compilation_leaves_no_broken_cache(
 
 
 def test_a_failure_is_one_line_and_the_others_go_on(jobs: list[Job]) -> None:
-    broken = [Job("{}", "bad1", targets.host(), 1), Job("no json", "bad2", targets.host(), 1)]
+    broken = [Job("{}", "bad1", platform_of("cpu", 1)), Job("no json", "bad2", platform_of("cpu", 1))]
     results = kernels.compile_all([*broken, *jobs[:3]])
     for job in broken:
         text = results[job.symbol]
@@ -99,7 +100,7 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
     died = [r for r in results.values() if isinstance(r, str)]
     assert died == ["the compiler process died (exit code -9)"] and len(results) == len(jobs)
     monkeypatch.setenv("POLYC_TIME_LIMIT", "0.05")
-    slow = kernels.compile_all([Job(j.text, j.symbol + "s", j.target, 1) for j in jobs[:3]])
+    slow = kernels.compile_all([Job(j.text, j.symbol + "s", j.platform) for j in jobs[:3]])
     assert all(isinstance(r, str) and "took more than" in r for r in slow.values())
 
 

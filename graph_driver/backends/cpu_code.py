@@ -1,4 +1,4 @@
-"""The machine code and the weights of a plan: what a model is when it runs."""
+"""The machine code of a plan for a CPU: its kernels, and one native program that calls them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.execute import SEGMENT
-from polyc.graph_driver.execution.run_memory import aligned_bytes
 from polyc.graph_driver.graph.external import address_of
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:  # compiled models start without isl
     from polyc.emit.llvm.jit import Library
+    from polyc.graph_driver.backends.compiled import Compiled
+    from polyc.graph_driver.backends.protocol import Platform
     from polyc.graph_driver.execution.parts import Native
     from polyc.graph_driver.fusion.joined import Group
-    from polyc.graph_driver.graph.ir import Graph
     from polyc.graph_driver.planning.plan import Plan
-    from polyc.graph_driver.worker.jobs import Compiled
-    from polyc.graph_driver.worker.platforms import Platform
 
 
 @dataclass
@@ -90,7 +86,7 @@ def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platfo
     images = {c.symbol: c.image for c in compiled.values()}
     machine, segments = platform.machine, len(entry.segments(plan))
     program = built(text, machine)
-    return Code(machine, platform.backend, platform.threads, images, program, segments, dict(plan.external))
+    return Code(machine, platform.backend.name, platform.threads, images, program, segments, dict(plan.external))
 
 
 def native_parts(text: str, machine: Target, count: int, addresses: Mapping[str, int]) -> tuple[Native, ...]:
@@ -117,15 +113,3 @@ class _Segment:
 
     def __call__(self, bases: int) -> None:
         self._function(bases)
-
-
-def weights_segment(graph: Graph, plan: Plan) -> np.ndarray:
-    """All weights of the plan at their offsets, in one aligned block."""
-    segment = aligned_bytes(plan.weight_bytes)
-    for name, tensor in graph.tensors.items():
-        slot = plan.slots.get(name)
-        if tensor.const is None or slot is None or slot.place.kind != "weight":
-            continue
-        start = slot.place.offset
-        segment[start : start + slot.nbytes].view(tensor.const.dtype).reshape(tensor.const.shape)[...] = tensor.const
-    return segment

@@ -1,0 +1,135 @@
+"""CPUs: machine code through LLVM, or through a C compiler on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Any
+
+from polyc.emit import targets
+from polyc.emit.c import cc
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.protocol import Backend
+from polyc.graph_driver.fusion.machine import Fusing, for_cpu
+from polyc.poly.target import Target
+
+if TYPE_CHECKING:
+    from polyc.emit.kernel import Kernel
+    from polyc.poly.scop import Scop
+    from polyc.scheduler.schedule import Schedule
+
+
+class _Cpu(Backend):
+    """What both compilers have in common."""
+
+    chooses_layouts = True
+    runs_bodies = True
+    takes_tuned = True
+
+    def machine_from(self, data: Mapping[str, Any]) -> Target:
+        """The CPU back from its fields."""
+        target = Target(**data)
+        if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
+            raise ValueError("target")
+        return target
+
+    def host(self, machine: Target) -> Target:
+        """The machine itself."""
+        return machine
+
+    def threads(self, machine: Target, asked: int | None) -> int:
+        """Those asked for, or all of the machine."""
+        return asked or machine.threads
+
+    def fusing(self, machine: Target) -> Fusing:
+        """Register tiles and caches are known."""
+        return for_cpu(machine)
+
+    def schedule(self, scop: Scop, machine: Target, threads: int) -> Schedule:
+        """That of the scheduler's own strategies."""
+        from polyc.scheduler.strategies.auto import automatic
+
+        return automatic(scop, machine, threads)
+
+    def compile(self, schedule: Schedule, machine: Target, threads: int, symbol: str, checks: bool) -> Compiled:
+        """Machine code."""
+        from polyc.emit.compile import compile_step
+        from polyc.emit.passes.workspace import constant_bytes, formula_bytes
+        from polyc.poly.json_io import dump_expr
+
+        function, scratch, native, report = compile_step(
+            schedule.scop, schedule.tree, machine, self.name, symbol, schedule.notes, checks
+        )
+        order = tuple(b.name for b in function.buffers)
+        sizes = tuple((b.name, constant_bytes(b) or dump_expr(formula_bytes(b))) for b in scratch)
+        return Compiled(function.name, order, native.image, tuple(report.notes), report.seconds, False, sizes)
+
+    def kernel(self, schedule: Schedule, machine: Target, threads: int, checks: bool | None) -> Kernel:
+        """Machine code, loaded if this machine runs it."""
+        from polyc.emit.compile import compile_kernel
+
+        return compile_kernel(
+            schedule.scop, schedule.tree, machine, self.name, threads, notes=schedule.notes, checks=checks
+        )
+
+
+class LlvmBackend(_Cpu):
+    """Machine code through LLVM, for this machine or another."""
+
+    name = "llvm"
+    abilities = frozenset(("calls", "known machine", "pairs", "fma"))
+    tunes = True
+
+    def targets(self) -> tuple[str, ...]:
+        """This machine, and those with a file; LLVM's names are many more."""
+        return tuple(targets.names())
+
+    def find(self, target: object) -> Target | None:
+        """A CPU by name or file; None is this machine.
+
+        Raises:
+            BuildError: there is no such CPU: it is the last one to be asked.
+        """
+        return target if isinstance(target, Target) else targets.get(target)  # type: ignore[arg-type]
+
+
+class CBackend(_Cpu):
+    """Machine code through gcc or clang, for this machine."""
+
+    name = "c"
+    ignored = {"tasks": "kernels from a C compiler share out their own loops"}
+    abilities = frozenset(("calls", "known machine"))
+
+    def targets(self) -> tuple[str, ...]:
+        """Its one name."""
+        return ("c",)
+
+    def find(self, target: object) -> Target | None:
+        """This machine."""
+        return targets.host() if target == "c" else None
+
+    def lacks(self, machine: Target) -> str:
+        """A C compiler, perhaps."""
+        return "" if cc.find_compiler() else "target 'c' needs gcc or clang on PATH; target 'cpu' needs neither"
+
+    def shown(self, machine: Target) -> str:
+        """Its name: the machine is this one."""
+        return self.name
+
+
+class Interpreter(_Cpu):
+    """The loop IR run in Python: what tests compare machine code with. No target means it."""
+
+    name = "interp"
+
+    def targets(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def find(self, target: object) -> None:
+        """None."""
+
+
+LLVM, C = LlvmBackend(), CBackend()
+COMPILERS = {made.name: made for made in (LLVM, C, Interpreter())}
+"""What makes code of one operator for a CPU."""

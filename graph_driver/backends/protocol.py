@@ -1,0 +1,175 @@
+"""What a back end is: the questions that the rest of polyc asks of whatever makes and runs code.
+
+A back end knows machines by name, says in facts what it can do, makes a schedule for a Scop and code of a schedule.
+One that is installed beside polyc is found by the entry point `polyc.backends` (`registry.py`); docs/back-ends.md
+shows one.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from polyc.emit import targets
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.fusion.machine import Fusing
+from polyc.poly.target import Target
+
+if TYPE_CHECKING:
+    from polyc.emit.kernel import Kernel
+    from polyc.poly.scop import Scop
+    from polyc.scheduler.schedule import Schedule
+
+
+class Machine(Protocol):
+    """What a back end makes code for: a frozen dataclass of numbers and texts (its `repr` is part of cache keys)."""
+
+    @property
+    def name(self) -> str:
+        """What reports and errors call it."""
+
+
+class Backend(ABC):
+    """A back end. Those of polyc are `cpu.py`, `c99.py` and `gpu/`; each is one object that holds no state.
+
+    Besides the methods it has these facts:
+
+    `name`: what manifests, cache keys and the list of `polyc doctor` call it.
+    `numbers_because`: why sizes must be numbers; empty: kernels take sizes that a run decides.
+    `ignored`: options of `CompileOptions` that have no effect here, and why.
+    `abilities`: what graph passes may rely on (`polyc.graph_driver.passes.manager.Pass.needs`).
+    `chooses_layouts`: images are stored in blocks of channels or channels last, and weights in panels, where that is
+    faster: for kernels with vectors along the last dimension.
+    `runs`: models can be run after compiling; if not, `polyc.compile_model` does not know the target.
+    `takes_tuned`: code may be made of schedules that `polyc tune` has found; `tunes`: it finds them by this one.
+    `runs_bodies`: the bodies of control flow are compiled for it, too; else for the CPU beside it, whose steps they are
+    among.
+    `has_program_order`: where the automatic schedule takes too long, the program's own order has code, too.
+    """
+
+    name: str
+    numbers_because: str = ""
+    ignored: Mapping[str, str] = {}
+    abilities: frozenset[str] = frozenset()
+    chooses_layouts: bool = False
+    runs: bool = True
+    takes_tuned: bool = False
+    tunes: bool = False
+    runs_bodies: bool = False
+    has_program_order: bool = True
+
+    # ---- machines ----
+
+    @abstractmethod
+    def targets(self) -> tuple[str, ...]:
+        """Names of the machines it knows, for `polyc doctor` and for errors."""
+
+    @abstractmethod
+    def find(self, target: object) -> Machine | None:
+        """The machine that a user calls `target` (a name, a file, or the machine itself); None: it is not of here.
+
+        Raises:
+            BuildError: it is of here, and wrong.
+        """
+
+    def lacks(self, machine: Any) -> str:
+        """Why nothing can be compiled for it here, in one line; empty where it can."""
+        return ""
+
+    def data_of(self, machine: Any) -> dict[str, Any]:
+        """A machine as JSON values, for other processes and manifests."""
+        return asdict(machine)
+
+    @abstractmethod
+    def machine_from(self, data: Mapping[str, Any]) -> Machine:
+        """The machine back. Raises `BuildError`, `TypeError`, `KeyError` or `ValueError` for what is none."""
+
+    def host(self, machine: Any) -> Target:
+        """The CPU that runs what has no kernel, and whose numbers the graph's passes assume."""
+        return targets.host()
+
+    def threads(self, machine: Any, asked: int | None) -> int:
+        """How many threads run parallel loops where `asked` were asked for (None: as many as there are)."""
+        return 1
+
+    def shown(self, machine: Any) -> str:
+        """What reports and errors call the machine."""
+        return str(machine.name)
+
+    def meant(self, machine: Any) -> str:
+        """What an error about an option says that it has no effect for."""
+        return f"target {self.shown(machine)}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the files beside the module of a back end: another one, other cache entries. Those of polyc are
+        covered by the hash of the whole compiler (`polyc.graph_driver.worker.jobs.fingerprint`)."""
+        module = type(self).__module__
+        place = sys.modules[module].__file__
+        if module.startswith("polyc.") or place is None:
+            return ""
+        digest = sha256()
+        for path in sorted(Path(place).parent.rglob("*.py")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def fusing(self, machine: Any) -> Fusing:
+        """What those who join nodes may take for granted."""
+        return Fusing()
+
+    # ---- one Scop ----
+
+    @abstractmethod
+    def schedule(self, scop: Scop, machine: Any, threads: int) -> Schedule:
+        """The automatic schedule of a Scop. Raises `PolycError` where there is none."""
+
+    @abstractmethod
+    def compile(self, schedule: Schedule, machine: Any, threads: int, symbol: str, checks: bool) -> Compiled:
+        """The code of one kernel of a model: a function `symbol`.
+
+        Raises:
+            PolycError: this schedule has no code here; the group is compiled in parts, or runs on the host.
+        """
+
+    @abstractmethod
+    def kernel(self, schedule: Schedule, machine: Any, threads: int, checks: bool | None) -> Kernel:
+        """An operator that is called with arrays. `checks`: None is unless `POLYC_CHECK=0`.
+
+        Raises:
+            BuildError: this schedule has no code here.
+        """
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What code is made for: a back end, one of its machines, and how many threads run parallel loops."""
+
+    backend: Backend
+    machine: Any
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """What reports and errors call it."""
+        return self.backend.shown(self.machine)
+
+    @property
+    def meant(self) -> str:
+        """What an error about an option says that it has no effect for."""
+        return self.backend.meant(self.machine)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What cache keys have of it."""
+        return self.backend.name, repr(self.machine), str(self.threads), self.backend.fingerprint
+
+    @property
+    def host(self) -> Target:
+        """The CPU beside it, or the machine itself."""
+        return self.backend.host(self.machine)
