@@ -29,7 +29,6 @@ class Side:
 
     def __init__(self) -> None:
         self.run: Callable[[], object] = lambda: None
-        self.scheduled: list[tuple[Any, ...]] = []
         self.seconds: list[float] = []
         self.automatic = auto.automatic
         auto.automatic = self._timed
@@ -47,7 +46,7 @@ class Side:
         os.environ["POLYC_CACHE"] = cache
         inputs = dict(np.load(feeds))
         fixed = {n: np.asarray(v) for n, v in bind.items()}
-        self.scheduled, self.seconds = [], []
+        self.seconds = []
         start = time.process_time()
         compiled = polyc.compile_model(
             model, threads=1, shapes={n: x.shape for n, x in inputs.items()}, bind=fixed
@@ -65,18 +64,10 @@ class Side:
             self.run()
         return {"seconds": (time.process_time() - start) / times}
 
-    def schedule(self, number: int) -> Answer:
-        """Schedule a Scop of the model that was compiled last once more; seconds of processors."""
-        given = self.scheduled[number]
-        start = time.process_time()
-        self.automatic(*given)
-        return {"seconds": time.process_time() - start, "scop": given[0].name}
-
     def _timed(self, *given: Any, **options: Any) -> Any:
         start = time.process_time()
         made = self.automatic(*given, **options)
         self.seconds.append(time.process_time() - start)
-        self.scheduled.append(given)
         return made
 
 
