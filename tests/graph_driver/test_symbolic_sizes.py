@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,23 @@ def test_a_directory_keeps_the_formulas(compiled: dict[str, Model], tmp_path: Pa
             inputs = feeds(name, rng, *sizes)
             for output, value in model(inputs).items():
                 assert np.array_equal(again(inputs)[output], value)
+
+
+def test_a_directory_keeps_which_sizes_a_tensor_has(tmp_path: Path) -> None:
+    """Their names are in another order than the tensors of the graph, and so of the table that the code reads."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["second"]),
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Shape", ["t"], ["first"]),
+    ]
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", "m"])
+    outs = [helper.make_tensor_value_info(n, onnx.TensorProto.INT64, [2]) for n in ("second", "first")]
+    proto = helper.make_model(helper.make_graph(nodes, "g", [x], outs), opset_imports=[helper.make_opsetid("", 17)])
+    model = compile_model(proto, threads=1, symbolic=True)
+    model.save(tmp_path / "m")
+    for some in (model, polyc.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
+        found = some({"x": np.zeros((3, 5), np.float32)})
+        assert found["second"].tolist() == [3, 5] and found["first"].tolist() == [5, 3]
 
 
 def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, Model], tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def template_from_data(data: Mapping[str, Any], typical: Plan) -> Template:
         {str(n): size(raw) for n, _, raw, _ in rows},
         {str(n): (int(first), int(last)) for n, _, _, (first, last) in rows},
     )
+    if not data["values"].keys() <= typical.slots.keys():
+        raise ValueError("values of tensors that have no place")
     template = Template(
         symbols, typical,
         {str(n): tuple(size(e) for e in shape) for n, shape in data["shapes"].items()},
@@ -68,7 +70,7 @@ def template_from_data(data: Mapping[str, Any], typical: Plan) -> Template:
         tuple(size(e) for e in data["numbers"]),
         tuple(int(p) for p in data["params"]),
         {int(k): int(at) for k, at in data["copies"]},
-        {str(n): tuple(size(e) for e in v) for n, v in data["values"].items()},
+        {n: tuple(size(e) for e in data["values"][n]) for n in typical.slots if n in data["values"]},  # as in the table
     )  # fmt: skip
     check_template(template)
     return template
