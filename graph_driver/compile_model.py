@@ -7,15 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyc.graph_driver.backends.cpu_code import link_program, sources_of
-from polyc.graph_driver.backends.gpu.backend import GPU
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import for_bodies, platform_of
-from polyc.graph_driver.compiling.gpu import compile_gpu
 from polyc.graph_driver.compiling.sensible import some_sizes_fit
 from polyc.graph_driver.compiling.stages import plan_graph
 from polyc.graph_driver.compiling.symbolic import compile_symbolic
-from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
@@ -253,12 +249,9 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
     def in_python(node: Node) -> HostNode | ControlNode:
         return python_node(node, graph, compile_body, report)
 
-    if platform.backend is GPU:
-        return compile_gpu(graph, platform, options, report, in_python)
     found, compiled, plan = plan_graph(graph, platform, options, report)
     with report.stage("program"):
-        code = link_program(entry.entry_text(plan, platform.machine.triple), plan, compiled, platform)
-        code.sources = sources_of(found, compiled)
+        code = platform.backend.link(platform, plan, found, compiled, report)
         weights = weights_segment(graph, plan)
     hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
     running = FixedSizes(Built(plan, weights, hosts, graph, found), code, report.notes)

@@ -7,7 +7,7 @@
     host.bin        serialised one-node ONNX models of host steps
     body_N_K        body K of step N of control flow: a compiled directory of its own
 
-For a GPU, `code.bin` holds kernels and launches; `graph_driver/artifacts/gpu.py` has what else there is.
+What `code.bin` holds, and which files are beside it, is the back end's matter: this is a CPU's.
 
 File names are fixed; nothing in the manifest is ever used as a path. Writing goes to a
 temporary directory that is renamed into place.
@@ -23,15 +23,14 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyc.graph_driver.artifacts.recompiling import recompiled
-from polyc.graph_driver.backends.cpu_code import Code
-from polyc.graph_driver.execution import entry
+from polyc.graph_driver.backends.cpu_code import NativeCode
+from polyc.graph_driver.backends.registry import named
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.run_memory import aligned_bytes
 from polyc.graph_driver.graph.external import check_registered
@@ -43,14 +42,13 @@ from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.graph_driver.running.fixed import FixedSizes
 from polyc.graph_driver.running.model import Built, Model
 from polyc.poly.errors import BuildError, ModelError
-from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.graph_driver.host.reference import HostNode
-    from polyc.graph_driver.running.gpu.on_device import OnDevice
 
 FORMAT = 8
-MANIFEST, WEIGHTS, CODE, HOST, SOURCES = "manifest.json", "weights.bin", "code.bin", "host.bin", "sources.json"
+MANIFEST, WEIGHTS, HOST = "manifest.json", "weights.bin", "host.bin"
+UNNAMED = "gpu"  # the back end of directories that name none: those of CPUs always did
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 
 
@@ -114,21 +112,21 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
 
 def _write(model: Model, folder: Path) -> str:
     """Write one model; the checksum of its manifest."""
-    from polyc.graph_driver.running.gpu.on_device import OnDevice
-
     nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
-    running = model.running
-    about, code = _write_gpu(running, folder) if isinstance(running, OnDevice) else _write_code(model, folder)
+    backend = model.code.platform.backend
+    kept = backend.save(model.code, model.plan)
+    backend.write_for_people(model.code, kept, folder)
     files = {
         WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
         HOST: _put(folder / HOST, hosts),
-        **code,
+        **{name: _put(folder / name, parts) for name, parts in kept.files.items()},
     }
     manifest = {
         "format": FORMAT,
         "name": model.name,
-        **about,
+        "backend": backend.name,
+        **kept.entries,
         "host": [
             {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h)
             for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
@@ -143,32 +141,6 @@ def _write(model: Model, folder: Path) -> str:
     return str(manifest["checksum"])
 
 
-def _write_code(model: Model, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write machine code; what the manifest says of it, and of its file."""
-    code = model.code
-    blobs = [*code.images.values(), code.program]
-    about = {
-        "target": asdict(code.target),
-        "backend": code.backend,
-        "threads": code.threads,
-        "segments": code.segments,
-        "symbols": list(code.images),
-        "code": [len(b) for b in blobs],
-        "program": program_digest(model.plan, code.target.triple),
-    }
-    return about, {CODE: _put(folder / CODE, blobs), SOURCES: _put(folder / SOURCES, [code.sources.encode()])}
-
-
-def _write_gpu(running: OnDevice, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same of code for a GPU."""
-    from polyc.graph_driver.artifacts import gpu
-
-    texts, cubins = gpu.blobs(running.gpu)
-    gpu.write_for_people(running, folder, cubins)
-    files = {CODE: _put(folder / CODE, texts), gpu.CUBINS: _put(folder / gpu.CUBINS, cubins)}
-    return gpu.entries(running.gpu, texts, cubins), files
-
-
 def _formulas(model: Model) -> dict[str, Any]:
     """What a model with symbolic sizes has besides its plan."""
     from polyc.graph_driver.planning.symbolic.file import template_to_data
@@ -176,15 +148,6 @@ def _formulas(model: Model) -> dict[str, Any]:
 
     running = model.running
     return {"symbolic": template_to_data(running.template)} if isinstance(running, AllSizes) else {}
-
-
-def program_digest(plan: Plan, triple: str) -> str:
-    """What ties machine code to its plan: the calls in order with the addresses that are in the code, the
-    steps of the host, and all memory that they touch."""
-    steps = [(s.kind, s.symbol, s.index, s.args, s.results, s.captures) for s in plan.steps]
-    slots = [(s.name, s.dtype, s.shape, s.place, s.nbytes, s.layout) for s in plan.slots.values()]
-    whole = (entry.entry_text(plan, triple), steps, slots, plan.inputs, plan.outputs, plan.peak, plan.weight_bytes)
-    return hashlib.sha256(repr(whole).encode()).hexdigest()
 
 
 def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
@@ -275,54 +238,32 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     for symbol, name in plan.external.items():
         check_registered(symbol, name)
     check_plan(plan, {*symbols, *plan.external}, len(hosts))
-    name, blobs = str(data["name"]), _cut(_read(folder, CODE, data["files"][CODE]), [int(n) for n in data["code"]])
-    weights = _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
-    if "gpu" in data:
-        running = _on_device(folder, data, Built(plan, weights, hosts), blobs)
-        _restore(report, data["report"])
-        return Model(name, running, report)
-    code = _code(data, symbols, plan, blobs)
-    code.sources = _read(folder, SOURCES, data["files"][SOURCES]).decode()
+    name, weights = str(data["name"]), _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
+
+    def read(file: str, sizes: Sequence[int] | None) -> list[bytes]:
+        content = _read(folder, file, data["files"][file])
+        return [content] if sizes is None else _cut(content, sizes)
+
+    backend = named(str(data.get("backend", UNNAMED)))
+    code = backend.load(data, plan, read)
     _restore(report, data["report"])
-    misfit = _misfit(code.target)
+    misfit = backend.misfit(code)
     if misfit and not code.sources:
         raise BuildError(f"{misfit}; compile the ONNX file here")
     if misfit:
         with report.stage("recompile"):
-            code, plan = recompiled(code, plan, len(hosts))
+            code, plan = recompiled(code, symbols, plan, len(hosts))
         report.peak, report.bound = plan.peak, plan.bound
         report.notes.append(f"{misfit}: its kernels were compiled again")
     if "symbolic" in data:
         from polyc.graph_driver.planning.symbolic.file import template_from_data
         from polyc.graph_driver.running.all_sizes import AllSizes
 
+        if not isinstance(code, NativeCode):
+            raise ValueError("symbolic sizes")
         template = template_from_data(data["symbolic"], plan)
         return Model(name, AllSizes(template, Built(plan, weights, hosts), code, report.notes), report)
     return Model(name, FixedSizes(Built(plan, weights, hosts), code, report.notes), report)
-
-
-def _code(data: dict[str, Any], symbols: Sequence[str], plan: Plan, blobs: Sequence[bytes]) -> Code:
-    """Machine code that fits this machine and the plan. Raises `BuildError`, `ValueError`."""
-    target = Target(**data["target"])
-    if any(type(v) is not (int if f.type == "int" else str) for f, v in zip(fields(target), astuple(target))):
-        raise ValueError("target")
-    if len(blobs) != len(symbols) + 1:
-        raise ValueError("number of symbols")
-    if data["program"] != program_digest(plan, target.triple):
-        raise ValueError("the plan is not the one that the code was made from")
-    if data["segments"] != len(entry.segments(plan)):
-        raise ValueError("number of segments")
-    images, segments = dict(zip(symbols, blobs)), int(data["segments"])
-    return Code(target, str(data["backend"]), int(data["threads"]), images, blobs[-1], segments, dict(plan.external))
-
-
-def _on_device(folder: Path, data: dict[str, Any], built: Built, blobs: Sequence[bytes]) -> OnDevice:
-    """Kernels of a GPU, which need not be here to load them."""
-    from polyc.graph_driver.artifacts import gpu
-    from polyc.graph_driver.running.gpu.on_device import OnDevice
-
-    cubins = _cut(_read(folder, gpu.CUBINS, data["files"][gpu.CUBINS]), [int(n) for n in data["cubins"]])
-    return OnDevice(built, gpu.read_code(data, built.plan, blobs, cubins))
 
 
 def _restore(report: Report, data: dict[str, Any]) -> None:
@@ -374,22 +315,6 @@ def _cut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
         out.append(data[start : start + n])
         start += n
     return out
-
-
-def _misfit(target: Target) -> str:
-    """Why this machine cannot run code for `target`; empty when it can."""
-    from polyc.emit import targets
-    from polyc.emit.cpus import features_of
-
-    host = targets.host()
-    lacks = ", ".join(sorted(features_of(target) - features_of(host)))
-    if target.isa != host.isa:
-        lacks = target.isa
-    elif not lacks and target.vector_bits > host.vector_bits:
-        lacks = f"{target.vector_bits}-bit vectors"
-    if not lacks:
-        return ""
-    return f"the model was compiled for {target.cpu}; this machine ({host.cpu}) lacks {lacks}"
 
 
 def _read(folder: Path, name: str, entry: dict[str, Any]) -> bytes:

@@ -13,29 +13,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polyc.graph_driver import memory
-from polyc.graph_driver.execution import entry
+from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step, is_record
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.backends.compiled import Compiled
-    from polyc.graph_driver.backends.cpu_code import Code
+    from polyc.graph_driver.backends.protocol import Code
 
 
-def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
+def recompiled(code: Code, symbols: Sequence[str], plan: Plan, hosts: int) -> tuple[Code, Plan]:
     """The code of `plan` made anew for this machine, and the plan with the memory that it needs.
 
     Raises:
         BuildError: the sources are not those of the kernels, or one of them cannot be compiled.
     """
-    from polyc.graph_driver.backends.cpu_code import link_program
     from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.worker.jobs import Job
     from polyc.graph_driver.worker.kernels import compile_all
 
-    here = platform_of("cpu", code.threads)
-    sources = _read(code)
+    here = platform_of("cpu", code.platform.threads)
+    sources = _read(code, symbols)
     checks = any(is_record(name) for step in plan.steps for name in step.scratch)
     jobs = [Job(text, symbol, here, checks=checks) for symbol, (text, _) in sources.items()]
     compiled: dict[str, Compiled] = {}
@@ -45,12 +44,12 @@ def recompiled(code: Code, plan: Plan, hosts: int) -> tuple[Code, Plan]:
         compiled[symbol] = made
     found = _with_scratch(plan, compiled, {s: order for s, (_, order) in sources.items()})
     check_plan(found, {*compiled, *plan.external}, hosts)
-    text = entry.entry_text(found, here.machine.triple)
-    again = link_program(text, found, compiled, here)
-    return replace(again, sources=code.sources), found
+    again = here.backend.link(here, found, (), compiled, Report())
+    again.sources = code.sources
+    return again, found
 
 
-def _read(code: Code) -> dict[str, tuple[str, list[str]]]:
+def _read(code: Code, symbols: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     """Scop and argument order by symbol. Raises `BuildError`."""
     try:
         data = json.loads(code.sources)
@@ -60,7 +59,7 @@ def _read(code: Code) -> dict[str, tuple[str, list[str]]]:
     for symbol, (text, _) in found.items():
         if symbol != f"polyc_{hashlib.sha256(text.encode()).hexdigest()[:20]}":
             raise BuildError(f"the source of kernel {symbol} is not its own")
-    if found.keys() != code.images.keys():
+    if found.keys() != set(symbols):
         raise BuildError("some kernels have no sources")
     return found
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.cpu import LLVM
-from polyc.graph_driver.backends.protocol import Backend
+from polyc.graph_driver.backends.protocol import Backend, Code, Platform, Read, Saved
 from polyc.graph_driver.fusion.machine import Fusing, for_cpu
 from polyc.poly.errors import BuildError
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.report import Report
+    from polyc.graph_driver.planning.plan import Plan
     from polyc.poly.scop import Scop
     from polyc.scheduler.schedule import Schedule
 
@@ -60,6 +63,10 @@ class C99Backend(Backend):
         """What the files are."""
         return "C sources"
 
+    def costed(self, machine: Target) -> Target:
+        """The machine itself."""
+        return machine
+
     def fusing(self, machine: Target) -> Fusing:
         """Register tiles and caches are known."""
         return for_cpu(machine)
@@ -83,6 +90,20 @@ class C99Backend(Backend):
     def kernel(self, schedule: Schedule, machine: Target, threads: int, checks: bool | None) -> Kernel:
         """Raises `BuildError`: sources are not called."""
         raise BuildError("C sources do not run here: polyc build writes them, target c runs code of a C compiler")
+
+    def link(
+        self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report
+    ) -> Code:
+        """Raises `BuildError`: what is written are files (`polyc.graph_driver.artifacts.c_export`)."""
+        raise BuildError("C sources do not run here: polyc compile --target c writes them")
+
+    def save(self, code: Code, plan: Plan) -> Saved:
+        """Raises `BuildError`: there is no such code."""
+        raise BuildError("C sources are no compiled directory")
+
+    def load(self, entries: Mapping[str, Any], plan: Plan, read: Read) -> Code:
+        """Raises `BuildError`: there is no such directory."""
+        raise BuildError("C sources are no compiled directory")
 
 
 C99 = C99Backend()

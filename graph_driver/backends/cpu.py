@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import astuple, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, fields
 from typing import TYPE_CHECKING, Any
 
 from polyc.emit import targets
 from polyc.emit.c import cc
 from polyc.graph_driver.backends.compiled import Compiled
-from polyc.graph_driver.backends.protocol import Backend
+from polyc.graph_driver.backends.cpu_code import NativeCode, link_program, program_digest, sources_of
+from polyc.graph_driver.backends.protocol import CODE, Backend, Platform, Read, Saved
+from polyc.graph_driver.execution import entry
 from polyc.graph_driver.fusion.machine import Fusing, for_cpu
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.report import Report
+    from polyc.graph_driver.planning.plan import Plan
     from polyc.poly.scop import Scop
     from polyc.scheduler.schedule import Schedule
+
+
+SOURCES = "sources.json"
+"""What the kernels were made from, in a compiled directory."""
 
 
 class _Cpu(Backend):
     """What both compilers have in common."""
 
+    numbers_because = ""
     chooses_layouts = True
     runs_bodies = True
     takes_tuned = True
@@ -40,6 +50,10 @@ class _Cpu(Backend):
     def threads(self, machine: Target, asked: int | None) -> int:
         """Those asked for, or all of the machine."""
         return asked or machine.threads
+
+    def costed(self, machine: Target) -> Target:
+        """The machine itself."""
+        return machine
 
     def fusing(self, machine: Target) -> Fusing:
         """Register tiles and caches are known."""
@@ -71,6 +85,58 @@ class _Cpu(Backend):
         return compile_kernel(
             schedule.scop, schedule.tree, machine, self.name, threads, notes=schedule.notes, checks=checks
         )
+
+    def link(
+        self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report
+    ) -> NativeCode:
+        """The kernels' machine code, and one native program that calls them."""
+        code = link_program(entry.entry_text(plan, platform.machine.triple), plan, compiled, platform)
+        code.sources = sources_of(groups, compiled)
+        return code
+
+    def save(self, code: NativeCode, plan: Plan) -> Saved:
+        """Machine code, and what the kernels were made from."""
+        blobs = [*code.images.values(), code.program]
+        entries = {
+            "target": asdict(code.target),
+            "threads": code.threads,
+            "segments": code.segments,
+            "symbols": list(code.images),
+            "code": [len(b) for b in blobs],
+            "program": program_digest(plan, code.target.triple),
+        }
+        return Saved(entries, {CODE: blobs, SOURCES: [code.sources.encode()]})
+
+    def load(self, entries: Mapping[str, Any], plan: Plan, read: Read) -> NativeCode:
+        """Machine code that fits the plan, perhaps of another CPU."""
+        target, symbols = self.machine_from(entries["target"]), list(entries["symbols"])
+        blobs = read(CODE, [int(n) for n in entries["code"]])
+        if len(blobs) != len(symbols) + 1:
+            raise ValueError("number of symbols")
+        if entries["program"] != program_digest(plan, target.triple):
+            raise ValueError("the plan is not the one that the code was made from")
+        if entries["segments"] != len(entry.segments(plan)):
+            raise ValueError("number of segments")
+        images, segments = dict(zip(symbols, blobs)), int(entries["segments"])
+        code = NativeCode(
+            Platform(self, target, int(entries["threads"])), images, blobs[-1], segments, dict(plan.external)
+        )
+        code.sources = read(SOURCES, None)[0].decode()
+        return code
+
+    def misfit(self, code: NativeCode) -> str:
+        """What the machine lacks that the code needs."""
+        from polyc.emit.cpus import features_of
+
+        target, host = code.target, targets.host()
+        lacks = ", ".join(sorted(features_of(target) - features_of(host)))
+        if target.isa != host.isa:
+            lacks = target.isa
+        elif not lacks and target.vector_bits > host.vector_bits:
+            lacks = f"{target.vector_bits}-bit vectors"
+        if not lacks:
+            return ""
+        return f"the model was compiled for {target.cpu}; this machine ({host.cpu}) lacks {lacks}"
 
 
 class LlvmBackend(_Cpu):

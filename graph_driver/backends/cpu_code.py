@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.backends.protocol import Code, Platform
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.execution.execute import SEGMENT
+from polyc.graph_driver.execution.execute import SEGMENT, NativeExecutor
+from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.graph.external import address_of
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:  # compiled models start without isl
+    import numpy as np
+
     from polyc.emit.llvm.jit import Library
     from polyc.graph_driver.backends.compiled import Compiled
-    from polyc.graph_driver.backends.protocol import Platform
+    from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.parts import Native
     from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.host.reference import HostNode
     from polyc.graph_driver.planning.plan import Plan
 
 
 @dataclass
-class Code:
+class NativeCode(Code):
     """Machine code of a plan: images of the kernels by symbol, and of the native program.
 
     `external` has the names of registered functions by symbol (`graph_driver.graph.external`), `sources` what the
     kernels were made from (`polyc.graph_driver.artifacts.recompiling`; empty for symbolic sizes).
     """
 
-    target: Target
-    backend: str
-    threads: int
+    platform: Platform
     images: dict[str, bytes]
     program: bytes
     segments: int
@@ -41,6 +45,31 @@ class Code:
     _keep: list[Any] = field(default_factory=list)
     _linked: tuple[dict[str, int], int] | None = field(default=None, init=False)
     _linking: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    @property
+    def target(self) -> Target:
+        """The CPU."""
+        return self.platform.machine  # type: ignore[no-any-return]
+
+    @property
+    def threads(self) -> int:
+        """How many run its parallel loops."""
+        return self.platform.threads
+
+    def start(
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+    ) -> NativeExecutor:
+        """The loaded program. Raises `BuildError`: this machine does not run it."""
+        return NativeExecutor(plan, weights, hosts, *self.linked(), notes=notes)
+
+    def parts(self, plan: Plan, alone: frozenset[int]) -> Parts:
+        """The plan cut around the steps `alone`, with the code of its parts."""
+        return self.parts_of(plan, alone, entry.entry_text(plan, self.target.triple, alone))
+
+    def parts_of(self, plan: Plan, alone: frozenset[int], text: str) -> Parts:
+        """The same, of a program in LLVM IR."""
+        parts = cut(plan, alone)
+        return replace(parts, native=native_parts(text, self.target, len(parts.segments), self.linked()[0]))
 
     def linked(self) -> tuple[dict[str, int], int]:
         """`link`, once; and the handle of the threads that run it (0: one). Raises `BuildError`."""
@@ -60,11 +89,11 @@ class Code:
         emit_compile.check_runs_here(self.target)
         wanted = [entry.segment_name(k) for k in range(self.segments)]
         outside = {s: address_of(s) for s in self.external}
-        if self.backend == "llvm":
+        if self.platform.backend.name == "llvm":
             library = jit.Library([*self.images.values(), self.program], [*self.images, *wanted], outside)
             self._keep.append(library)
             return outside | {s: library.address(s) for s in (*self.images, *wanted)}
-        natives = {s: emit_compile.load(image, s, self.backend) for s, image in self.images.items()}
+        natives = {s: emit_compile.load(image, s, self.platform.backend.name) for s, image in self.images.items()}
         addresses = outside | {s: n.address for s, n in natives.items()}
         library = jit.Library([self.program], wanted, addresses)
         self._keep += [library, *natives.values()]
@@ -81,12 +110,11 @@ def built(text: str, machine: Target) -> bytes:
     return program
 
 
-def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platform: Platform) -> Code:
+def link_program(text: str, plan: Plan, compiled: Mapping[str, Compiled], platform: Platform) -> NativeCode:
     """The code of a model: its kernels, and the native program from LLVM IR."""
     images = {c.symbol: c.image for c in compiled.values()}
-    machine, segments = platform.machine, len(entry.segments(plan))
-    program = built(text, machine)
-    return Code(machine, platform.backend.name, platform.threads, images, program, segments, dict(plan.external))
+    segments, program = len(entry.segments(plan)), built(text, platform.machine)
+    return NativeCode(platform, images, program, segments, dict(plan.external))
 
 
 def native_parts(text: str, machine: Target, count: int, addresses: Mapping[str, int]) -> tuple[Native, ...]:
@@ -113,3 +141,12 @@ class _Segment:
 
     def __call__(self, bases: int) -> None:
         self._function(bases)
+
+
+def program_digest(plan: Plan, triple: str) -> str:
+    """What ties machine code to its plan: the calls in order with the addresses that are in the code, the
+    steps of the host, and all memory that they touch."""
+    steps = [(s.kind, s.symbol, s.index, s.args, s.results, s.captures) for s in plan.steps]
+    slots = [(s.name, s.dtype, s.shape, s.place, s.nbytes, s.layout) for s in plan.slots.values()]
+    whole = (entry.entry_text(plan, triple), steps, slots, plan.inputs, plan.outputs, plan.peak, plan.weight_bytes)
+    return hashlib.sha256(repr(whole).encode()).hexdigest()

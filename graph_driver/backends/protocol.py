@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -18,11 +18,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from polyc.emit import targets
 from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.fusion.machine import Fusing
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from polyc.emit.kernel import Kernel
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.executor import Executor
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.report import Report
+    from polyc.graph_driver.host.reference import HostNode
+    from polyc.graph_driver.planning.plan import Plan
     from polyc.poly.scop import Scop
     from polyc.scheduler.schedule import Schedule
 
@@ -54,7 +63,7 @@ class Backend(ABC):
     """
 
     name: str
-    numbers_because: str = ""
+    numbers_because: str = "its kernels are for sizes that are numbers"
     ignored: Mapping[str, str] = {}
     abilities: frozenset[str] = frozenset()
     chooses_layouts: bool = False
@@ -123,6 +132,10 @@ class Backend(ABC):
         """What those who join nodes may take for granted."""
         return Fusing()
 
+    def costed(self, machine: Any) -> Target | None:
+        """The CPU by whose figures times are predicted; None: there is no model of this machine's time."""
+        return None
+
     # ---- one Scop ----
 
     @abstractmethod
@@ -144,6 +157,80 @@ class Backend(ABC):
         Raises:
             BuildError: this schedule has no code here.
         """
+
+    # ---- a model ----
+
+    @abstractmethod
+    def link(
+        self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report
+    ) -> Code:
+        """The code of a plan from that of its kernels, which are given by the keys of their groups.
+
+        Raises:
+            ModelError: what is compiled is damaged.
+        """
+
+    @abstractmethod
+    def save(self, code: Any, plan: Plan) -> Saved:
+        """What `load` makes the same code of. Raises `BuildError`."""
+
+    @abstractmethod
+    def load(self, entries: Mapping[str, Any], plan: Plan, read: Read) -> Code:
+        """The code back, of a manifest's entries and files, which may be damaged. It need not run here.
+
+        Raises:
+            BuildError, KeyError, TypeError, ValueError: they do not fit together.
+        """
+
+    def write_for_people(self, code: Any, kept: Saved, folder: Path) -> None:
+        """More files beside the directory's own, to be looked at; nothing reads them."""
+        return
+
+    def misfit(self, code: Any) -> str:
+        """Why loaded code does not run on this machine, though it may if its kernels are compiled again (for which
+        `Code.sources` are kept); empty where it runs, or where only running shows that."""
+        return ""
+
+
+CODE = "code.bin"
+"""The file of a compiled directory that holds code."""
+
+
+class Code(ABC):
+    """The code of a whole plan: what a model has an executor of, and what a directory keeps of it."""
+
+    platform: Platform
+    sources: str = ""
+
+    @abstractmethod
+    def start(
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+    ) -> Executor:
+        """The plan with its memory, ready to run. What runs have to do beside the plan is added to `notes`.
+
+        Raises:
+            BuildError: it does not run here; one line says what was looked for.
+        """
+
+    def parts(self, plan: Plan, alone: frozenset[int]) -> Parts:
+        """The plan cut around the steps `alone`, with code for what lies between them if that is other code."""
+        return cut(plan, alone)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a directory keeps of code: entries of its manifest (JSON values), and files by name, in parts.
+
+    The manifest has `symbols`, those of the kernels, whatever the back end adds.
+    """
+
+    entries: Mapping[str, Any]
+    files: Mapping[str, Sequence[bytes]]
+
+
+Read = Callable[[str, Sequence[int] | None], list[bytes]]
+"""A file of a directory, checked, cut into parts of so many bytes (None: it is one). Raises `BuildError` or
+`ValueError`."""
 
 
 @dataclass(frozen=True)

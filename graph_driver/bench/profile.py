@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 
-from polyc.graph_driver.backends.gpu.backend import GPU
 from polyc.graph_driver.bench.calibration import this_machine
-from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.planning.plan import Plan, Step
-from polyc.graph_driver.running.gpu.on_device import OnDevice
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.expr import Binary, Call, walk
 from polyc.poly.scop import Scop
@@ -67,11 +64,13 @@ def profile(model: Model, inputs: Mapping[str, Any], runs: int = 5) -> dict[str,
 
 
 def _peak(model: Model) -> Peak | None:
-    """What the machine of the model can do; None of a GPU, which has not been measured."""
-    if isinstance(model.running, OnDevice):
+    """What the machine of the model can do; None where it has not been measured."""
+    platform = model.code.platform
+    target = platform.backend.costed(platform.machine)
+    if target is None:
         return None
-    machine = this_machine(model.code.target)
-    return Peak(machine.flops_per_second * model.code.threads, machine.copied_per_second)
+    machine = this_machine(target)
+    return Peak(machine.flops_per_second * platform.threads, machine.copied_per_second)
 
 
 def write_profile(model: Model, inputs: Mapping[str, Any], path: Path) -> None:
@@ -124,12 +123,10 @@ def _flops(model: Model) -> dict[tuple[str, ...], int]:
     from polyc.graph_driver.fusion.groups import form_groups, translate
     from polyc.graph_driver.operators import lookup
 
-    if isinstance(model.running, OnDevice):
-        machine = GPU.fusing(model.running.gpu.target)
-    else:
-        machine = for_cpu(model.code.target)
+    platform = model.code.platform
     try:
-        groups = form_groups(model.graph, translate(model.graph, lookup), True, machine)
+        fusing = platform.backend.fusing(platform.machine)
+        groups = form_groups(model.graph, translate(model.graph, lookup), True, fusing)
     except PolycError:
         return {}
     return {tuple(n.name for n in g.nodes): operations(g.scop) for g in groups if g.scop is not None}

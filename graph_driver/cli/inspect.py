@@ -234,7 +234,8 @@ def operator_schedule(
     Raises:
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
-    from polyc.graph_driver.worker.compile_operator import auto_schedule, resolve_target, specialised
+    from polyc.graph_driver.backends.sizes import specialised
+    from polyc.graph_driver.worker.compile_operator import auto_schedule, resolve_target
     from polyc.poly.rewriting.specialise import specialise
     from polyc.scheduler.schedule import Schedule
 

@@ -78,10 +78,14 @@ class Frame:
             return taken_out(stored.reshape(laid_out_shape(slot.shape, slot.layout)), slot.shape, slot.layout)
         return self._bytes(slot.place, slot.nbytes).view(BY_NAME[slot.dtype].np).reshape(slot.shape)
 
+    def bytes_of(self, name: str) -> np.ndarray:
+        """The tensor's memory as it lies there."""
+        slot = self.plan.slots[name]
+        return self._bytes(slot.place, slot.nbytes)
+
     def pointer(self, name: str) -> int:
         """Address of the tensor's first byte."""
-        slot = self.plan.slots[name]
-        return address(self._bytes(slot.place, slot.nbytes))
+        return address(self.bytes_of(name))
 
     def value(self, name: str) -> Any:
         """The tensor as a host operator takes it."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.backends.cpu_code import Code, native_parts
+from polyc.graph_driver.backends.cpu_code import NativeCode
 from polyc.graph_driver.execution import symbolic_entry as entry
 from polyc.graph_driver.execution.execute import NativeExecutor
-from polyc.graph_driver.execution.parts import Parts, cut
+from polyc.graph_driver.execution.parts import Parts
 from polyc.graph_driver.execution.run_memory import Shared
 from polyc.graph_driver.graph.size import Extent, Size, evaluate
 from polyc.graph_driver.planning.symbolic.template import Template
@@ -36,7 +35,7 @@ class AllSizes(Running):
     """
 
     def __init__(
-        self, template: Template, built: Built, code: Code, notes: list[str],
+        self, template: Template, built: Built, code: NativeCode, notes: list[str],
         specialiser: Specialiser[Model] | None = None,
     ) -> None:  # fmt: skip
         self.template, self.symbols, self.specialiser = template, template.symbols, specialiser
@@ -51,7 +50,7 @@ class AllSizes(Running):
         return self._built
 
     @property
-    def code(self) -> Code:
+    def code(self) -> NativeCode:
         """Machine code for a CPU."""
         return self._code
 
@@ -114,9 +113,8 @@ class AllSizes(Running):
 
     def parts(self, alone: frozenset[int]) -> Parts:
         """The plan cut around the steps `alone`, with the code of its parts: the same at all sizes."""
-        parts, target = cut(self._built.plan, alone), self._code.target
-        text = entry.entry_text(self.template, target.triple, alone)
-        return replace(parts, native=native_parts(text, target, len(parts.segments), self._code.linked()[0]))
+        text = entry.entry_text(self.template, self._code.target.triple, alone)
+        return self._code.parts_of(self._built.plan, alone, text)
 
     def shapes_text(self) -> str:
         """The inputs with their sizes, symbolic ones by name."""

@@ -22,7 +22,7 @@ from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.hooks import resolve
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.backends.cpu_code import Code
+    from polyc.graph_driver.backends.protocol import Code
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.executor import Executor, Observer
     from polyc.graph_driver.fusion.joined import Group
@@ -69,8 +69,8 @@ class Running(ABC):
 
     @property
     def code(self) -> Code:
-        """Machine code for a CPU. Raises `BuildError`: there is none."""
-        raise BuildError("the model has no machine code for a CPU")
+        """What the executor is made of. Raises `BuildError`: there is none yet."""
+        raise BuildError("the model has no code yet")
 
     @abstractmethod
     def executor(self) -> Executor:
@@ -292,7 +292,7 @@ class Model:
 
     @property
     def code(self) -> Code:
-        """Machine code for a CPU. Raises `BuildError`: there is none."""
+        """What the executor is made of. Raises `BuildError`: there is none yet."""
         return self.running.code
 
     @property

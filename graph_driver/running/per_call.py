@@ -12,7 +12,7 @@ from polyc.graph_driver.running.specialising import Shapes, Specialiser
 from polyc.poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:
-    from polyc.graph_driver.backends.cpu_code import Code
+    from polyc.graph_driver.backends.protocol import Code
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.execution.parts import Parts
 
@@ -46,7 +46,7 @@ class PerCall(Running):
 
     @property
     def code(self) -> Code:
-        """Its machine code for a CPU. Raises `BuildError`."""
+        """What its executor is made of. Raises `BuildError`."""
         return self._latest("there is no code yet").code
 
     def executor(self) -> Executor:

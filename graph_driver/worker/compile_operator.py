@@ -14,6 +14,7 @@ from polyc.emit import targets
 from polyc.graph_driver.backends.cpu import COMPILERS
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import found, platform_of
+from polyc.graph_driver.backends.sizes import specialised
 from polyc.poly.budgets import OverBudget
 from polyc.poly.errors import ScheduleError
 from polyc.poly.interrupts import interruptible
@@ -114,15 +115,3 @@ def fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> 
     if set(schedule.original.statements) != set(scop.statements):
         raise ScheduleError(f"the schedule given for {scop.name} belongs to another operator")
     return specialised(schedule, sizes or {})
-
-
-def specialised(schedule: Schedule, sizes: Mapping[str, int]) -> Schedule:
-    """The schedule with sizes fixed (those that are still parameters)."""
-    from dataclasses import replace
-
-    from polyc.poly.rewriting.specialise import specialise_tree
-
-    known = {n: v for n, v in sizes.items() if n in schedule.scop.params}
-    if not known:
-        return schedule
-    return replace(schedule, scop=specialise(schedule.scop, known), tree=specialise_tree(schedule.tree, known))

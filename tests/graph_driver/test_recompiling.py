@@ -13,8 +13,8 @@ from tiny_models import model_of, network
 
 from polyc.emit import targets
 from polyc.graph_driver import cli
-from polyc.graph_driver.artifacts import package
 from polyc.graph_driver.artifacts.package import load
+from polyc.graph_driver.backends.cpu import SOURCES
 from polyc.graph_driver.compile_model import compile_model
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.poly.errors import BuildError
@@ -94,7 +94,7 @@ def test_sources_of_other_kernels_are_refused(tmp_path: Path) -> None:
 
 def test_damaged_sources_are_found(tmp_path: Path) -> None:
     compile_model(network(), threads=1, dims={"N": 1}).save(tmp_path / "net")
-    path = tmp_path / "net" / package.SOURCES
+    path = tmp_path / "net" / SOURCES
     path.write_bytes(path.read_bytes()[:-1] + b" ")
     with pytest.raises(BuildError, match="the checksum of sources.json does not match"):
         load(tmp_path / "net")

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.emit.gpu import targets
+from polyc.emit.gpu.devices import nvidia
+from polyc.emit.gpu.program import Recorded
+from polyc.emit.gpu.resources import Resources
+from polyc.emit.gpu.resources import lines as resource_lines
 from polyc.graph_driver.backends.compiled import Compiled
-from polyc.graph_driver.backends.protocol import Backend
+from polyc.graph_driver.backends.gpu.code import GpuCode
+from polyc.graph_driver.backends.gpu.saved import CUBINS, read_code, saved, write_for_people
+from polyc.graph_driver.backends.protocol import Backend, Platform, Read, Saved
 from polyc.graph_driver.fusion.machine import Fusing, rows_at_a_time
+from polyc.poly.errors import ModelError
 from polyc.poly.target import GpuTarget
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
+    from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.report import Report
+    from polyc.graph_driver.planning.plan import Plan
     from polyc.poly.scop import Scop
     from polyc.scheduler.schedule import Schedule
 
@@ -74,6 +86,48 @@ class GpuBackend(Backend):
         from polyc.emit.gpu.kernel import compile_gpu
 
         return compile_gpu(schedule.scop, schedule.tree, machine, notes=schedule.notes, checks=checks)
+
+    def link(
+        self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report
+    ) -> GpuCode:
+        """The kernels' launches. What a CUDA compiler that is here makes of them is noted in the report."""
+        kernels = {c.symbol: (_recorded(c.image), c.order) for c in compiled.values()}
+        code = GpuCode(platform, kernels)
+        launches = sum(len(kernels[s.symbol][0].sequence.calls) for s in plan.steps if s.kind == "kernel")
+        count = sum(len(r.text.kernels) for r, _ in kernels.values())
+        report.notes.append(f"{launches} launches of {count} GPU kernels")
+        if code.target.kind == "cuda" and nvidia.compiler() is not None:
+            start = time.perf_counter()
+            report.notes += _resource_notes(code.resources())
+            report.seconds["cubins"] = time.perf_counter() - start
+        return code
+
+    def save(self, code: GpuCode, plan: Plan) -> Saved:
+        """Launches, and machine code where a compiler is here."""
+        return saved(code)
+
+    def load(self, entries: Mapping[str, Any], plan: Plan, read: Read) -> GpuCode:
+        """The launches back; no device is looked for."""
+        return read_code(self, entries, plan, read)
+
+    def write_for_people(self, code: GpuCode, kept: Saved, folder: Path) -> None:
+        """Sources and machine code, a file each."""
+        write_for_people(code, kept.files[CUBINS], folder)
+
+
+def _recorded(image: bytes) -> Recorded:
+    try:
+        return Recorded.from_json(image.decode())
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"a compiled GPU kernel is damaged: {error}") from None
+
+
+def _resource_notes(found: list[Resources]) -> list[str]:
+    """What the compiled kernels take, and each one that spills."""
+    spilled = [r for r in found if r.spill_loads or r.spill_stores]
+    most = max((r.registers for r in found), default=0)
+    text = f"{len(found)} kernels compiled to machine code ({nvidia.compiler()}): at most {most} registers a thread, "
+    return [text + (f"{len(spilled)} spill" if spilled else "none spills"), *resource_lines(spilled)]
 
 
 GPU = GpuBackend()

@@ -11,16 +11,15 @@ Loading reads the first two; the others are copies for people.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyc.emit.gpu import targets
 from polyc.emit.gpu.devices import nvidia
 from polyc.emit.gpu.program import Recorded
-from polyc.graph_driver.running.gpu.code import GpuCode
-from polyc.graph_driver.running.gpu.on_device import OnDevice
+from polyc.graph_driver.backends.gpu.code import GpuCode
+from polyc.graph_driver.backends.protocol import CODE, Backend, Platform, Read, Saved
 
 if TYPE_CHECKING:
     from polyc.graph_driver.planning.plan import Plan
@@ -36,38 +35,40 @@ def blobs(code: GpuCode) -> tuple[list[bytes], list[bytes]]:
     return texts, [nvidia.compile_cubin(r.text, code.target).image for r, _ in code.kernels.values()]
 
 
-def entries(code: GpuCode, texts: Sequence[bytes], cubins: Sequence[bytes]) -> dict[str, Any]:
-    """What the manifest says of them."""
-    return {
+def saved(code: GpuCode) -> Saved:
+    """What a directory keeps of them."""
+    texts, cubins = blobs(code)
+    entries = {
         "gpu": asdict(code.target),
         "symbols": list(code.kernels),
         "orders": [list(order) for _, order in code.kernels.values()],
         "code": [len(b) for b in texts],
         "cubins": [len(b) for b in cubins],
     }
+    return Saved(entries, {CODE: texts, CUBINS: cubins})
 
 
-def write_for_people(running: OnDevice, folder: Path, cubins: Sequence[bytes]) -> None:
+def write_for_people(code: GpuCode, cubins: Sequence[bytes], folder: Path) -> None:
     """Sources, machine code, and what it takes."""
     (folder / "kernels").mkdir()
-    suffix = "cu" if running.gpu.target.kind == "cuda" else "cl"
-    for symbol, (recorded, _) in running.gpu.kernels.items():
+    suffix = "cu" if code.target.kind == "cuda" else "cl"
+    for symbol, (recorded, _) in code.kernels.items():
         (folder / "kernels" / f"{symbol}.{suffix}").write_text(recorded.text.text, encoding="utf-8")
-    for symbol, image in zip(running.gpu.kernels, cubins):
+    for symbol, image in zip(code.kernels, cubins):
         (folder / "kernels" / f"{symbol}.cubin").write_bytes(image)
-    if running.gpu.target.kind == "cuda" and nvidia.compiler() is not None:
-        found = [asdict(r) for r in running.resources()]
+    if code.target.kind == "cuda" and nvidia.compiler() is not None:
+        found = [asdict(r) for r in code.resources()]
         (folder / "resources.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
-def read_code(data: dict[str, Any], plan: Plan, texts: Sequence[bytes], cubins: Sequence[bytes]) -> GpuCode:
+def read_code(backend: Backend, data: Mapping[str, Any], plan: Plan, read: Read) -> GpuCode:
     """The code of a GPU from a manifest and its files.
 
     Raises:
         ValueError, TypeError, KeyError, BuildError: they do not fit together.
     """
-    given = dict(data["gpu"])
-    target = targets.from_data(str(given.pop("name")), given, "the manifest")
+    target = backend.machine_from(data["gpu"])
+    texts, cubins = (read(name, [int(n) for n in data[key]]) for name, key in ((CODE, "code"), (CUBINS, "cubins")))
     symbols, orders = list(data["symbols"]), [tuple(map(str, o)) for o in data["orders"]]
     if cubins and len(cubins) != len(symbols):
         raise ValueError("number of cubins")
@@ -75,4 +76,4 @@ def read_code(data: dict[str, Any], plan: Plan, texts: Sequence[bytes], cubins: 
     for step in plan.steps:
         if step.kind == "kernel" and len(step.args) != len(kernels[step.symbol][1]):
             raise ValueError(f"arguments of {step.symbol}")
-    return GpuCode(target, kernels, dict(zip(symbols, cubins)))
+    return GpuCode(Platform(backend, target), kernels, dict(zip(symbols, cubins)))

@@ -12,19 +12,19 @@ import numpy as np
 from polyc.emit.gpu.arrays import DeviceArray, empty, on_a_device, to_device
 from polyc.emit.gpu.devices import Device, DeviceError, LaunchSpec, Pointer, check_runs_on, launch_spec
 from polyc.emit.gpu.program import Recorded
+from polyc.graph_driver.backends.gpu.records import DeviceRecords
 from polyc.graph_driver.execution.aliasing import arrays_in, owned
 from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import check_inputs, check_outputs
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.planning.plan import Plan, Slot, Step
-from polyc.graph_driver.running.gpu.records import DeviceRecords
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.host.reference import HostNode
-    from polyc.graph_driver.running.gpu.code import GpuCode
+    from polyc.poly.target import GpuTarget
 
 
 ON_DEVICE = ("kernel", "copy")
@@ -63,10 +63,11 @@ class GpuExecutor:
     """
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], code: GpuCode, device: Device
-    ) -> None:
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], target: GpuTarget,
+        kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]], cubins: Mapping[str, bytes], device: Device,
+    ) -> None:  # fmt: skip
         """Raises `DeviceError` when the device does not run the code."""
-        check_runs_on(device, code.target)
+        check_runs_on(device, target)
         self.plan, self._weights = plan, weights
         self.device = device
         self._hosts = hosts
@@ -79,10 +80,10 @@ class GpuExecutor:
         }
         device.upload(Pointer(self._bases["weight"][0]), weights)
         handles: dict[str, Any] = {}
-        for symbol, (recorded, _) in code.kernels.items():
-            handles |= device.load(recorded.text, code.target, code.cubins.get(symbol))
-        self._records = DeviceRecords(plan, code.kernels, device)
-        self._launches = [self._prepared(k, code.kernels, handles) for k in range(len(plan.steps))]
+        for symbol, (recorded, _) in kernels.items():
+            handles |= device.load(recorded.text, target, cubins.get(symbol))
+        self._records = DeviceRecords(plan, kernels, device)
+        self._launches = [self._prepared(k, kernels, handles) for k in range(len(plan.steps))]
         self._stretches = _stretches(plan)
         self._graphs: dict[int, Any] = {}
         self.recording = ""

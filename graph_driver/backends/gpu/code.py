@@ -1,0 +1,56 @@
+"""The code of a model for a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from polyc.emit.gpu.devices import nvidia, open_device
+from polyc.emit.gpu.program import Recorded
+from polyc.emit.gpu.resources import Resources
+from polyc.graph_driver.backends.gpu.execute import GpuExecutor
+from polyc.graph_driver.backends.protocol import Code, Platform
+from polyc.poly.target import GpuTarget
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.host.reference import HostNode
+    from polyc.graph_driver.planning.plan import Plan
+
+
+@dataclass
+class GpuCode(Code):
+    """Kernels by symbol with the names of their arrays in the order of a step's arguments; `cubins`: machine
+    code that was made before, of all kernels or of none. Without a device it can be looked at and saved."""
+
+    platform: Platform
+    kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]]
+    cubins: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def target(self) -> GpuTarget:
+        """The GPU."""
+        return self.platform.machine  # type: ignore[no-any-return]
+
+    def start(
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+    ) -> GpuExecutor:
+        """The plan in the memory of the device.
+
+        Raises:
+            DeviceError: there is no device; one line says what was looked for.
+        """
+        device = open_device(self.target.kind)
+        return GpuExecutor(plan, weights, hosts, self.target, self.kernels, self.cubins, device)
+
+    def resources(self) -> list[Resources]:
+        """Registers, spills, shared memory and occupancy of every kernel.
+
+        Raises:
+            BuildError: the target is not NVIDIA's, or no CUDA compiler is here.
+        """
+        cubins = (nvidia.compile_cubin(r.text, self.target) for r, _ in self.kernels.values())
+        return [r for c in cubins for r in c.resources]
