@@ -7,7 +7,8 @@
     python -m tests.goldens --update                         # freeze what is made today
     python -m tests.goldens --dump FOLDER                    # texts of trees and loops, to compare two checkouts
 
-Exit code 1 where something differs from its golden.
+Without `--match` these are the programs that are frozen. Trained networks that have not been fetched (`python -m
+benchmarks` does) are left out. Exit code 1 where something differs from its golden.
 """
 
 from __future__ import annotations

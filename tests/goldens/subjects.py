@@ -86,6 +86,13 @@ def networks() -> list[Path]:
     return [*map(light_model, LIGHT), *found]
 
 
+def not_fetched() -> frozenset[str]:
+    """Files of trained networks, without their endings, that are not on this machine."""
+    from benchmarks import packaged
+
+    return frozenset(Path(m.suffix).stem for m in packaged.MODELS.values()) - {path.stem for path in networks()}
+
+
 def groups(path: Path, target: str) -> Iterator[Subject]:
     """The groups that a network becomes on `target`, each distinct one once."""
     platform, options = platform_of(target, 1), CompileOptions()

