@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -181,51 +181,27 @@ def _run_time_loop(
     changed = assigned(node.body)
     carried = changed & (frame.liveness.exposed(node.body) | frame.liveness.after[node])
     targets = stored(node.target) if isinstance(node, ast.For) else frozenset()
-    for name in sorted(targets):
-        current = frame.env.get(name)
-        if isinstance(current, Version) and is_shared(frame, current):
-            assert isinstance(node, ast.For)
-            hint = "give the loop a variable of its own"
-            raise frame.error(node.target, f"{name} is a local scalar and a loop variable", hint)
+    if isinstance(node, ast.For):
+        _refuse_shared(frame, node, targets)
     fixed = settle(frame, carried - targets, node)
     outer_pinned, outer_assigned = frame.pinned, program.assigned
     frame.pinned |= fixed
     hidden = hide(frame, changed - carried)
     enter(frame, leaves(node), node)
     mark = builder.mark()
-    variables: list[Any] = []
-    runs = True
     with ExitStack() as stack:
-        opened: list[Loop] = []
-        for name, r in parts:
-            dynamic = not isinstance(node, ast.For) or _check_bounds(frame, r, node)
-            loop = stack.enter_context(
-                builder.loop(
-                    builder.unique(name.lstrip("_") or "it"),
-                    r.lo,
-                    r.hi,
-                    r.step,
-                    frame.span(node),
-                    dynamic,
-                    r.kind,
-                    r.factor,
-                )  # fmt: skip
-            )
-            opened.append(loop)
-            variables.append(Sym(loop.value, True))
-            gap = difference(r.hi, r.lo)
-            runs = runs and gap is not None and (gap > 0 if r.step > 0 else gap < 0)
+        opened = [_opened(frame, node, name, r, stack) for name, r in parts]
         if isinstance(node, ast.For):
             from .statements import bind_static
 
-            bind_static(frame, node.target, shape(variables))
+            bind_static(frame, node.target, shape([Sym(loop.value, True) for loop in opened]))
         body()
     _save_bounds(frame, opened, mark, node)
     frame.pinned = outer_pinned
     at_ends = [at for label in leaves(node) if (at := frame.places[label].assigned) is not None]
     if isinstance(node, ast.While) and at_ends:
         program.assigned = at_ends[0]  # its jumps are its only ends
-    elif not runs:
+    elif not all(_runs(r) for _, r in parts):
         program.assigned = outer_assigned
     arrive(frame, leaves(node))
     hide(frame, changed - carried)
@@ -234,6 +210,30 @@ def _run_time_loop(
         frame.env[name] = Unavailable(
             "is a loop variable, used after its loop", "assign it to a local before the loop ends"
         )
+
+
+def _refuse_shared(frame: Frame, node: ast.For, targets: Iterable[str]) -> None:
+    """Refuse a loop variable that is a local scalar, too."""
+    for name in sorted(targets):
+        current = frame.env.get(name)
+        if isinstance(current, Version) and is_shared(frame, current):
+            hint = "give the loop a variable of its own"
+            raise frame.error(node.target, f"{name} is a local scalar and a loop variable", hint)
+
+
+def _opened(frame: Frame, node: ast.For | ast.While, name: str, r: Range, stack: ExitStack) -> Loop:
+    """The loop over a range, left with the stack."""
+    dynamic = not isinstance(node, ast.For) or _check_bounds(frame, r, node)
+    unique = frame.builder.unique(name.lstrip("_") or "it")
+    return stack.enter_context(
+        frame.builder.loop(unique, r.lo, r.hi, r.step, frame.span(node), dynamic, r.kind, r.factor)
+    )
+
+
+def _runs(r: Range) -> bool:
+    """Whether it is known to have an iteration."""
+    gap = difference(r.hi, r.lo)
+    return gap is not None and (gap > 0 if r.step > 0 else gap < 0)
 
 
 def _check_bounds(frame: Frame, r: Range, node: ast.For) -> bool:

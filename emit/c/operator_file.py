@@ -7,6 +7,7 @@ The source has the loops twice: with vectors for GCC and clang, and without for 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyc.emit.c.c99_math import header
@@ -176,73 +177,85 @@ class _Text:
 
 def _version(what: Described, version: Version, vectors: bool) -> _Text:
     """Types and functions of one version: NAME_bytes and NAME_loops."""
-    i, fn = what.interface, version.fn
-    check_serial(fn)
+    check_serial(version.fn)
     helpers = StandardHelpers()
-    body = StandardBody(fn, helpers, vectors, what.threads)
+    body = StandardBody(version.fn, helpers, vectors, what.threads)
     lines = body.lines()
-    printer = VectorPrinter({}, helpers)
-    text = "\n".join(lines)
+    places = _scratch_places(what, version, VectorPrinter({}, helpers))
+    out = [
+        *helpers.typedefs(),
+        *(t.replace("static inline", "POLYC_INLINE") for _, t in sorted(helpers.functions.items())),
+    ]
+    out = [line.replace("__builtin_memcpy", "memcpy") for line in out]
+    out += _bytes_function(what, places) if what.has_scratch else []
+    out += _loops_function(what, version, lines, places, body.fails)
+    return _Text("\n".join(out), frozenset(helpers.scalars))
 
-    def used(name: str) -> bool:
-        return re.search(rf"\b{name}\b", text) is not None
 
-    own = {b.name: b for b in fn.buffers[: len(fn.buffers) - len(version.scratch)]}
-    arguments, locals_, unused = [], [], []
+def _scratch_places(what: Described, version: Version, printer: VectorPrinter) -> list[str]:
+    """How many bytes each local array takes; extents may be negative where nothing runs (`K - 2` at K = 1)."""
+    return [f"{what.interface.name}_rounded({printer.index(formula_bytes(b))})" for b in version.scratch]
+
+
+def _bytes_function(what: Described, places: Sequence[str]) -> list[str]:
+    """The bytes of all local arrays."""
+    i = what.interface
+    sizes = ", ".join(f"int64_t {c}" for _, c in i.sizes)
+    return [
+        "", "/* Bytes of a local array, up to a multiple of the alignment. */",
+        f"POLYC_INLINE int64_t {i.name}_rounded(int64_t bytes)", "{",
+        f"  return bytes > 0 ? (bytes + {ALIGN - 1}) / {ALIGN} * {ALIGN} : {ALIGN};", "}", "",
+        f"static int64_t {i.name}_bytes({sizes or 'void'})", "{",
+        *(f"  (void){c};" for _, c in i.sizes if not any(_uses(o, c) for o in places)),
+        f"  return {' + '.join(places) or '0'};", "}",
+    ]  # fmt: skip
+
+
+def _loops_function(
+    what: Described, version: Version, lines: Sequence[str], places: Sequence[str], fails: bool
+) -> list[str]:
+    """The loops as a function of arrays, scalars, sizes and the memory of local arrays."""
+    i, fn, text = what.interface, version.fn, "\n".join(lines)
+    arguments, locals_ = _in_c(i, fn)
+    for k, b in enumerate(version.scratch):
+        t, before = PLAIN[b.dtype.name], "".join(f" + {o}" for o in places[:k])
+        locals_.append(f"{t} *restrict {b.name} = ({t} *)(void *)(scratch{before});")
+    unused = [p.name for p in i.parameters if not _uses(text, p.name)]
+    if what.has_scratch:
+        arguments.append("unsigned char *scratch")
+        unused += [] if version.scratch else ["scratch"]
+    unused += [c for _, c in i.sizes if not _uses(text, c) and not _uses("\n".join(locals_), c)]
+    locals_ += [f"int {FAILED} = 0;"] if fails else []
+    refuse, ok = [], f"{i.name.upper()}_OK"
+    if version.record is not None:
+        name, count = version.record.name, len(fn.checks)
+        locals_.append(f"{PLAIN['u64']} {name}[{count}] = {{0}};")
+        found = " | ".join(f"{name}[{k}]" for k in range(count))
+        refuse = [f"  if ({found}) return {i.name.upper()}_OUT_OF_BOUNDS;"]
+    return [
+        "", f"static int {i.name}_loops({', '.join(arguments) or 'void'})", "{",
+        *(f"  {line}" for line in locals_), *(f"  (void){name};" for name in unused),
+        *(f"  {line}" if line and not line.startswith("#") else line for line in lines), *refuse,
+        f"  return {FAILED} ? {i.name.upper()}_NO_MEMORY : {ok};" if fails else f"  return {ok};", "}",
+    ]  # fmt: skip
+
+
+def _in_c(i: Interface, fn: Function) -> tuple[list[str], list[str]]:
+    """The arguments in C, and locals that make a scalar an array of one element, as the loops have it."""
+    own = {b.name: b for b in fn.buffers}
+    arguments, locals_ = [], []
     for p in i.parameters:
         t = PLAIN[p.dtype.name]
         if p.role == "scalar":
             arguments.append(f"{t} polyc_{p.name}")
             locals_.append(f"const {t} {p.name}[1] = {{polyc_{p.name}}};")
         else:
-            const = "" if own[p.name].writable else "const "
-            arguments.append(f"{const}{t} *restrict {p.name}")
-        if not used(p.name):
-            unused.append(p.name)
-    arguments += [f"int64_t {c}" for _, c in i.sizes]
-    sizes_text = ", ".join(f"int64_t {c}" for _, c in i.sizes)
-    offsets: list[str] = []
-    for b in version.scratch:
-        t = PLAIN[b.dtype.name]
-        locals_.append(f"{t} *restrict {b.name} = ({t} *)(void *)(scratch{''.join(f' + {o}' for o in offsets)});")
-        # Extents may be negative where nothing runs (`K - 2` at K = 1).
-        offsets.append(f"{i.name}_rounded({printer.index(formula_bytes(b))})")
-    if what.has_scratch:
-        arguments.append("unsigned char *scratch")
-        if not version.scratch:
-            unused.append("scratch")
-    local_text = "\n".join(locals_)
-    unused += [c for _, c in i.sizes if not used(c) and not re.search(rf"\b{c}\b", local_text)]
-    if body.fails:
-        locals_.append(f"int {FAILED} = 0;")
-    refuse = []
-    if version.record is not None:
-        name, count = version.record.name, len(fn.checks)
-        locals_.append(f"{PLAIN['u64']} {name}[{count}] = {{0}};")
-        found = " | ".join(f"{name}[{k}]" for k in range(count))
-        refuse = [f"  if ({found}) return {i.name.upper()}_OUT_OF_BOUNDS;"]
-    out = [
-        *helpers.typedefs(),
-        *(t.replace("static inline", "POLYC_INLINE") for _, t in sorted(helpers.functions.items())),
-    ]
-    out = [line.replace("__builtin_memcpy", "memcpy") for line in out]
-    if what.has_scratch:
-        out += [
-            "", "/* Bytes of a local array, up to a multiple of the alignment. */",
-            f"POLYC_INLINE int64_t {i.name}_rounded(int64_t bytes)", "{",
-            f"  return bytes > 0 ? (bytes + {ALIGN - 1}) / {ALIGN} * {ALIGN} : {ALIGN};", "}", "",
-            f"static int64_t {i.name}_bytes({sizes_text or 'void'})", "{",
-            *(f"  (void){c};" for _, c in i.sizes if not any(re.search(rf"\b{c}\b", o) for o in offsets)),
-            f"  return {' + '.join(offsets) or '0'};", "}",
-        ]  # fmt: skip
-    out += [
-        "", f"static int {i.name}_loops({', '.join(arguments) or 'void'})", "{",
-        *(f"  {line}" for line in locals_), *(f"  (void){name};" for name in unused),
-        *(f"  {line}" if line and not line.startswith("#") else line for line in lines), *refuse,
-        f"  return {FAILED} ? {i.name.upper()}_NO_MEMORY : {i.name.upper()}_OK;" if body.fails
-        else f"  return {i.name.upper()}_OK;", "}",
-    ]  # fmt: skip
-    return _Text("\n".join(out), frozenset(helpers.scalars))
+            arguments.append(f"{'' if own[p.name].writable else 'const '}{t} *restrict {p.name}")
+    return [*arguments, *(f"int64_t {c}" for _, c in i.sizes)], locals_
+
+
+def _uses(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _entries(what: Described) -> list[str]:

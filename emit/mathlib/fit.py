@@ -92,90 +92,109 @@ def _even(f: Callable[[Number], Number], lead: list[Number], power: int) -> Call
     return g
 
 
+SMALL = mp.mpf("1e-9")  # keeps weights above 0
+HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.005")
+LOW, HIGH = mp.sqrt(mp.mpf(1) / 2) - 1 - mp.mpf("1e-6"), mp.sqrt(2) - 1 + mp.mpf("1e-6")
+"""Where the mantissa less 1 lies for logarithms: from sqrt(1/2) - 1 to sqrt(2) - 1."""
+S_MAX = HIGH / (2 + HIGH)
+QUARTER = (mp.pi / 4 * mp.mpf("1.001")) ** 2
+
+
 def jobs() -> list[Fit]:
     """All polynomials of the library."""
-    out: list[Fit] = []
-    half_ln2 = mp.log(2) / 2 * mp.mpf("1.005")
-    low, high = mp.sqrt(mp.mpf(1) / 2) - 1 - mp.mpf("1e-6"), mp.sqrt(2) - 1 + mp.mpf("1e-6")
-    quarter = (mp.pi / 4 * mp.mpf("1.001")) ** 2
+    return [*_of(True), *_of(False), _logarithm_of_pow()]
 
-    def expm1_tail(r: Number) -> Number:
-        with mp.workdps(120):
-            r = r if abs(r) > mp.mpf("1e-30") else mp.mpf("1e-30")
-            return (mp.expm1(r) - r) / r**2
+
+def _of(single: bool) -> list[Fit]:
+    """Those of one type, f32 (`single`) or f64."""
+    more = [*_short_exponentials(), _logarithm()] if single else [_logarithm_by_atanh()]
+    return [*_exponentials(single), *more, *_odd_and_even(single), *([] if single else [_erfc()])]
+
+
+def _fit(
+    single: bool, name: str, g: Callable[[Number], Number], weight: Callable[[Number], Number],
+    lo: Number, hi: Number, extra: float = 0.0,
+) -> Fit:  # fmt: skip
+    """A polynomial a few bits better than its type, `extra` bits more."""
+    tag, bits = ("F32", 26.3) if single else ("F64", 56.5)
+    return Fit(f"{name}_{tag}", g, weight, mp.mpf(lo), mp.mpf(hi), bits + extra, single)
+
+
+def _expm1_tail(r: Number) -> Number:
+    with mp.workdps(120):
+        r = r if abs(r) > mp.mpf("1e-30") else mp.mpf("1e-30")
+        return (mp.expm1(r) - r) / r**2
+
+
+def _exponentials(single: bool) -> list[Fit]:
+    """expm1(r) = r + r^2 P(r), error relative to r; exp(r) - 1 likewise, error relative to 1."""
+    return [
+        _fit(single, "EXPM1", _expm1_tail, lambda r: abs(r) + SMALL, -HALF_LN2, HALF_LN2),
+        _fit(single, "EXP", _expm1_tail, lambda r: r**2 + SMALL, -HALF_LN2, HALF_LN2),
+    ]
+
+
+def _short_exponentials() -> list[Fit]:
+    """exp in fewer terms, for what has room for another unit in the last place; 2**f = 1 + f P(f), error relative to 1;
+    erfc(a) = 2**Q(a) for a in [1, 4], of which 1 - erfc needs only an absolute error."""
 
     def exp2_tail(f: Number) -> Number:
         with mp.workdps(120):
             f = f if abs(f) > mp.mpf("1e-30") else mp.mpf("1e-30")
             return (mp.mpf(2) ** f - 1) / f
 
-    def log_tail(f: Number) -> Number:
+    half = mp.mpf("0.5025")
+    return [
+        _fit(True, "EXP_SHORT", _expm1_tail, lambda r: r**2 + SMALL, -HALF_LN2, HALF_LN2, -3.3),
+        _fit(True, "EXP2", exp2_tail, lambda f: abs(f) + SMALL, -half, half, -3.3),
+        _fit(True, "ERFC", lambda a: mp.log(mp.erfc(a), 2), lambda a: mp.log(2) * mp.erfc(a), 1, 4, -1.5),
+    ]
+
+
+def _logarithm() -> Fit:
+    """log(1 + f) = f - f^2/2 + f^3 P(f)."""
+
+    def tail(f: Number) -> Number:
         with mp.workdps(120):
             f = f if abs(f) > mp.mpf("1e-20") else mp.mpf("1e-20")
             return (mp.log1p(f) - f + f**2 / 2) / f**3
 
+    return _fit(True, "LOG", tail, lambda f: abs(f) ** 2 + SMALL, LOW, HIGH)
+
+
+def _logarithm_by_atanh() -> Fit:
+    """log(1 + f) = 2 atanh(s) = 2 s + s^3 R(s^2), s = f / (2 + f)."""
+    return _fit(
+        False, "LOG", _even(lambda s: 2 * mp.atanh(s), [0, 2], 3), lambda z: z / 2 + SMALL, 0, S_MAX**2
+    )  # fmt: skip
+
+
+def _odd_and_even(single: bool) -> list[Fit]:
+    """Functions whose rest, divided by a power of x, is a polynomial in x^2."""
+
     def one(_: Number) -> Number:
         return mp.mpf(1)
 
-    for single in (True, False):
-        tag = "F32" if single else "F64"
-        bits = 26.3 if single else 56.5
+    t = mp.tan(mp.pi / 8) * mp.mpf("1.0001")
+    return [
+        _fit(single, "SIN", _even(mp.sin, [0, 1], 3), lambda z: z + SMALL, 0, QUARTER),
+        _fit(single, "COS", _even(mp.cos, [1, 0, mp.mpf(-1) / 2], 4), lambda z: z**2 + SMALL, 0, QUARTER),
+        _fit(single, "ATAN", _even(mp.atan, [0, 1], 3), lambda z: z + SMALL, 0, t**2),
+        _fit(single, "ASIN", _even(mp.asin, [0, 1], 3), lambda z: z + SMALL, 0, mp.mpf("0.2501")),
+        _fit(single, "SINH", _even(mp.sinh, [0, 1], 3), lambda z: z + SMALL, 0, 1),
+        _fit(single, "ERF", _even(mp.erf, [0, 1], 1), one, 0, 1, -2.5 if single else -1.5),
+    ]
 
-        def add(
-            name: str,
-            g: Callable[[Number], Number],
-            w: Callable[[Number], Number],
-            lo: Number,
-            hi: Number,
-            extra: float = 0.0,
-            tag: str = tag,
-            bits: float = bits,
-            single: bool = single,
-        ) -> None:
-            out.append(Fit(f"{name}_{tag}", g, w, mp.mpf(lo), mp.mpf(hi), bits + extra, single))
 
-        # expm1(r) = r + r^2 P(r), error relative to r.
-        add("EXPM1", expm1_tail, lambda r: abs(r) + mp.mpf("1e-9"), -half_ln2, half_ln2)
-        # exp(r) - 1 = r + r^2 P(r), error relative to 1.
-        add("EXP", expm1_tail, lambda r: r**2 + mp.mpf("1e-9"), -half_ln2, half_ln2)
-        if single:
-            # The same in fewer terms, for what has room for another unit in the last place.
-            add("EXP_SHORT", expm1_tail, lambda r: r**2 + mp.mpf("1e-9"), -half_ln2, half_ln2, -3.3)
-            # 2**f = 1 + f P(f), error relative to 1.
-            add("EXP2", exp2_tail, lambda f: abs(f) + mp.mpf("1e-9"), mp.mpf("-0.5025"), mp.mpf("0.5025"), -3.3)
-            # erfc(a) = 2**Q(a) for a in [1, 4]; 1 - erfc needs only an absolute error.
-            add("ERFC", lambda a: mp.log(mp.erfc(a), 2), lambda a: mp.log(2) * mp.erfc(a), 1, 4, -1.5)
-        # log(1+f) = f - f^2/2 + f^3 P(f) in f32; atanh form in f64: R(z) with z = (f/(2+f))^2.
-        if single:
-            add("LOG", log_tail, lambda f: abs(f) ** 2 + mp.mpf("1e-9"), low, high)
-        else:
-            s_max = high / (2 + high)
-            add("LOG", _even(lambda s: 2 * mp.atanh(s), [0, 2], 3), lambda z: z / 2 + mp.mpf("1e-9"), 0, s_max**2)
-        add("SIN", _even(mp.sin, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, quarter)
-        add("COS", _even(mp.cos, [1, 0, mp.mpf(-1) / 2], 4), lambda z: z**2 + mp.mpf("1e-9"), 0, quarter)
-        t = mp.tan(mp.pi / 8) * mp.mpf("1.0001")
-        add("ATAN", _even(mp.atan, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, t**2)
-        add("ASIN", _even(mp.asin, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, mp.mpf("0.2501"))
-        add("SINH", _even(mp.sinh, [0, 1], 3), lambda z: z + mp.mpf("1e-9"), 0, 1)
-        add("ERF", _even(mp.erf, [0, 1], 1), one, 0, 1, -2.5 if single else -1.5)
-        if not single:
-            # erfc(a) = exp(Q(a - 1)) for a in [1, 6]
-            add("ERFC", lambda u: mp.log(mp.erfc(u + 1)), lambda u: mp.erfc(u + 1), 0, 5, -1.0)
-    # pow in f64: log(m) = 2 s (1 + z (1/3 + z T(z))), z = s^2; the first two terms in double-double.
-    s_max = high / (2 + high)
-    z_max = s_max**2
-    out.append(
-        Fit(
-            "POW_LOG",
-            _even(mp.atanh, [0, 1, 0, mp.mpf(1) / 3], 5),
-            lambda z: z**2 + mp.mpf("1e-9"),
-            mp.mpf(0),
-            z_max,
-            68.0,
-            False,
-        )
-    )
-    return out
+def _erfc() -> Fit:
+    """erfc(a) = exp(Q(a - 1)) for a in [1, 6]."""
+    return _fit(False, "ERFC", lambda u: mp.log(mp.erfc(u + 1)), lambda u: mp.erfc(u + 1), 0, 5, -1.0)
+
+
+def _logarithm_of_pow() -> Fit:
+    """log(m) = 2 s (1 + z (1/3 + z T(z))), z = s^2; the first two terms in double-double."""
+    g = _even(mp.atanh, [0, 1, 0, mp.mpf(1) / 3], 5)
+    return Fit("POW_LOG", g, lambda z: z**2 + SMALL, mp.mpf(0), S_MAX**2, 68.0, False)
 
 
 def main() -> None:

@@ -189,18 +189,8 @@ class _Walker:
             return
         if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
             return
-        if not domain:
-            if "Sequence" in proto.op_type or (proto.input and proto.input[0] in self.sequences.elements):
-                check_form(proto, self.graph.opsets, what)
-            if proto.op_type == "SplitToSequence":
-                pieces = self.sequences.split(proto, attributes(proto, what), self._shape_of_first(proto))
-                if pieces is not None:
-                    self._body(pieces, depth)
-            self.sequences.note(proto)
-            part = self.sequences.replacement(proto, attributes(proto, what))
-            if part is not None:
-                self._body(part, depth)
-                return
+        if not domain and self._without_sequences(proto, what, depth):
+            return
         reads = [*proto.input, *captures]
         if any(is_symbolic(self.graph.tensors[n]) for n in reads if n):
             self._keep_symbolic(proto, what, captures, depth)
@@ -216,13 +206,7 @@ class _Walker:
         attrs = attributes(proto, what)
         node = Node(label, proto.op_type, list(proto.input), list(proto.output), attrs, domain, captures, proto)
         if not domain and proto.op_type in bodies.KINDS and depth < MAX_DEPTH:
-            found = bodies.find(proto, attrs, self.graph.tensors, self.graph.opsets.get("", 1), self._subgraph, what)
-            if isinstance(found, str):
-                self.graph.notes.append(f"{what} runs on the host: {found}")
-            else:
-                node.bodies = found.graphs
-                self.graph.notes += found.notes
-                outputs |= found.outputs
+            outputs |= self._give_bodies(node, proto, what)
         constants = folded(self.graph, node, outputs, what)
         if constants is not None:
             self.folded += 1
@@ -235,6 +219,31 @@ class _Walker:
             self._define(t)
         self.graph.nodes.append(node)
         known_by_import(self.graph, node)
+
+    def _without_sequences(self, proto: onnx.NodeProto, what: str, depth: int) -> bool:
+        """Whether nodes on tensors have taken the place of one that makes or reads a sequence of known length."""
+        if "Sequence" in proto.op_type or (proto.input and proto.input[0] in self.sequences.elements):
+            check_form(proto, self.graph.opsets, what)
+        if proto.op_type == "SplitToSequence":
+            pieces = self.sequences.split(proto, attributes(proto, what), self._shape_of_first(proto))
+            if pieces is not None:
+                self._body(pieces, depth)
+        self.sequences.note(proto)
+        part = self.sequences.replacement(proto, attributes(proto, what))
+        if part is not None:
+            self._body(part, depth)
+        return part is not None
+
+    def _give_bodies(self, node: Node, proto: onnx.NodeProto, what: str) -> Mapping[str, Tensor]:
+        """Give a node of control flow its bodies as graphs; outputs that these tell more of."""
+        opset = self.graph.opsets.get("", 1)
+        found = bodies.find(proto, node.attrs, self.graph.tensors, opset, self._subgraph, what)
+        if isinstance(found, str):
+            self.graph.notes.append(f"{what} runs on the host: {found}")
+            return {}
+        node.bodies = found.graphs
+        self.graph.notes += found.notes
+        return found.outputs
 
     def _shape_of_first(self, proto: onnx.NodeProto) -> tuple[Any, ...] | None:
         return self.graph.tensors[proto.input[0]].shape if proto.input and proto.input[0] else None

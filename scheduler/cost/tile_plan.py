@@ -63,6 +63,18 @@ class TilePlan:
     block: int | Literal["fitting"] | None = "fitting"
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be planned for: `lanes` of a vector, `depth` steps of the sum."""
+
+    scop: Scop
+    target: Target
+    constants: frozenset[str]
+    near: bool
+    lanes: int
+    depth: int
+
+
 def plan_tile(
     scop: Scop, c: Contraction, target: Target, constants: frozenset[str] = frozenset(), near: bool = False
 ) -> TilePlan | None:
@@ -72,15 +84,13 @@ def plan_tile(
         near: operands are in L2 already: panels are not copied for a few rows.
     """
     best: TilePlan | None = None
-    lanes = target.lanes(c.update.value.dtype.bits)
-    depth = 1
-    for name in c.inner:
-        depth *= extent(c.update, name) or UNKNOWN_DEPTH
+    depth = prod(extent(c.update, name) or UNKNOWN_DEPTH for name in c.inner)
+    asked = _Asked(scop, target, constants, near, target.lanes(c.update.value.dtype.bits), depth)
     for panel, other in (c.operands, c.operands[::-1]):
         for columns in panel.own:
             for rows in other.own[::-1] or (None,):  # ties go to the innermost: its values lie close together
                 for found, owner in (*(() if near else _one_by_one(c, panel, columns)), (c, panel)):
-                    plan = _score(scop, found, owner, other, columns, rows, lanes, depth, target, constants, near)
+                    plan = _score(asked, found, owner, other, columns, rows)
                     if plan is None or (found is not c and not plan.pack):
                         continue
                     if best is None or above(plan.score, best.score):
@@ -89,7 +99,7 @@ def plan_tile(
         for found in _lanes_of_both(c, lane):
             panel, other = found.operands
             for rows in other.own[::-1]:
-                plan = _score(scop, found, panel, other, lane, rows, lanes, depth, target, constants, near)
+                plan = _score(asked, found, panel, other, lane, rows)
                 if plan is not None and (best is None or above(plan.score, best.score)):
                     best = plan
     return best if best is None else _several_sums(best, depth)
@@ -128,21 +138,20 @@ def _several_sums(plan: TilePlan, depth: int) -> TilePlan:
 
 
 def _score(
-    scop: Scop, c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None,
-    lanes: int, depth: int, target: Target, constants: frozenset[str], near: bool,
-) -> TilePlan | None:  # fmt: skip
+    asked: _Asked, c: Contraction, panel: Operand, other: Operand, columns: str, rows: str | None
+) -> TilePlan | None:
+    """The plan with these loops as columns and rows, None where the columns are no lanes."""
+    scop, target, lanes, depth = asked.scop, asked.target, asked.lanes, asked.depth
     row_extent = 1 if rows is None else extent(c.update, rows)
     apart = stride(panel.load, columns, lanes)
     beside = apart is not None and 1 <= apart <= NEAR
     tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if beside and apart else 1,
                   most_rows=_rows_in_l1(scop, c, other.load, rows, target))  # fmt: skip
     score = tile.efficiency
-    free = panel.load.array in constants
-    reuse = 1
-    for name in other.own:
-        reuse *= extent(c.update, name) or PACK_MIN_REUSE
+    free = panel.load.array in asked.constants
+    reuse = prod(extent(c.update, name) or PACK_MIN_REUSE for name in other.own)
     plain = plain_dimension(panel.load, columns) is not None
-    enough = PACK_SCATTERED if not near and _scattered(scop, c, panel.load, target) else PACK_MIN_REUSE
+    enough = PACK_SCATTERED if not asked.near and _scattered(scop, c, panel.load, target) else PACK_MIN_REUSE
     pack = plain and reuse >= enough and not free and panel.own == (columns,)
     if not beside or stride(panel.load, columns, tile.columns) != apart:
         if not pack and not (free and plain):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from polyc.emit.gpu.passes.guards import guarded
 from polyc.emit.gpu.passes.launch_assumptions import divisor
@@ -44,19 +45,27 @@ def copied_buffer(s: Stmt, shared: Mapping[str, Buffer]) -> Buffer | None:
     return shared.get(name) if name is not None and ours else None
 
 
-def cooperative(
-    nest: Stmt, shared: Mapping[str, Buffer], arrays: Mapping[str, Buffer], thread: Expr, threads: int, names: Names,
-    guards: Sequence[Expr], known: Mapping[str, int], together: int = UNROLLED,
-) -> Stmt:  # fmt: skip
-    """The copy, spread over the threads of the block; `thread` is the number of a thread. The
-    `guards` are those that hold for all threads or for none; `arrays` lie outside the launch; `known`: what
-    sizes are multiples of; `together`: how many rounds are written out.
+@dataclass(frozen=True)
+class Crew:
+    """Who copies: `thread`, the number of one of `threads`. `arrays` lie outside the launch and may be read in vectors;
+    `known`: what sizes are multiples of; `together`: how many rounds are written out."""
+
+    thread: Expr
+    threads: int
+    arrays: Mapping[str, Buffer]
+    known: Mapping[str, int]
+    names: Names
+    together: int = UNROLLED
+
+
+def cooperative(nest: Stmt, buffer: Buffer, crew: Crew, guards: Sequence[Expr]) -> Stmt:
+    """The copy that fills or empties a buffer, spread over the threads of the block. The `guards` hold for all threads
+    or for none.
 
     Raises:
         BuildError: the extent of a loop of the copy has no constant bound.
     """
-    buffer = copied_buffer(nest, shared)
-    assert buffer is not None
+    thread, threads, arrays, known, names = crew.thread, crew.threads, crew.arrays, crew.known, crew.names
     loops, conditions, store = _parts(nest)
     order = _contiguous_last(loops, store, buffer)
     trips = {x.var: _trip(x, store, buffer) for x in loops}
@@ -87,7 +96,7 @@ def cooperative(
         return Let(at, thread, body)
     chunk = names.fresh(f"{buffer.name}_chunk")
     value = rebuild(linear(Var(chunk)) + linear(thread))
-    factor = together if -(-total // threads) > together else None
+    factor = crew.together if -(-total // threads) > crew.together else None
     return For(chunk, const_int(0), const_int(total), threads, Let(at, value, body), "unroll", factor, loops[0].loop)
 
 

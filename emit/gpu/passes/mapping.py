@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from polyc.emit.gpu.passes.cooperative_copies import UNROLLED, WHOLE, cooperative, copied_buffer, transposes
+from polyc.emit.gpu.passes.cooperative_copies import UNROLLED, WHOLE, Crew, cooperative, copied_buffer, transposes
 from polyc.emit.gpu.passes.extents import Extents, axis_of, bound_loops, reads
 from polyc.emit.gpu.passes.guards import guarded, holds_for_some
 from polyc.emit.gpu.passes.launch_assumptions import both, multiples, worthwhile
@@ -186,10 +186,10 @@ class _Device:
             guards = holds_for_some(
                 (*self.missing(at.axes, "block"), *at.guards), at.values, tuple(self.threads.values())
             )
-            threads, names = self.extents.block_threads, self.host.names
             arrays = {} if copied.name in self.own else self.host.arrays  # (element by element)
             together = WHOLE if self.host.target.kind == "opencl" else UNROLLED
-            return cooperative(s, self.shared, arrays, self.thread, threads, names, guards, self.known, together)
+            crew = Crew(self.thread, self.extents.block_threads, arrays, self.known, self.host.names, together)
+            return cooperative(s, copied, crew, guards)
         if isinstance(s, Store):
             self.padded |= set(self.read_by_columns(s, at))
             return guarded(s, (*self.missing(at.axes, "block"), *self.missing(at.axes, "thread"), *at.guards))
