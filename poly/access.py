@@ -11,6 +11,7 @@ from polyc.poly.cache import per_scop
 from polyc.poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.scop import Array, Scop, Statement
+from polyc.poly.tree import time_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +153,13 @@ def element_map(load: Load, array: Array, space: isl.Space) -> tuple[isl.Map, bo
 
     A subscript that is not affine stands for its whole dimension.
     """
-    relation = isl.Map.from_domain(isl.Set.universe(space))
+    anywhere = isl.Set.universe(space)
+    try:
+        values = [to_pw_aff(subscript, space) for subscript, _ in zip(load.index, array.shape, strict=True)]
+        return time_map(anywhere, values).set_tuple_name(isl.dim_type.out, load.array), True
+    except NotAffine:
+        pass
+    relation = isl.Map.from_domain(anywhere)
     exact = True
     for subscript, size in zip(load.index, array.shape, strict=True):
         try:

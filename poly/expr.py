@@ -43,9 +43,10 @@ class Span:
 class Expr:
     """Base of all expressions; every one has a `dtype`. Vectors (loop IR) have `lanes` > 1."""
 
-    __slots__ = ("_hash", "_lanes")  # kept once computed: both go down the whole tree
+    __slots__ = ("_hash", "_lanes", "_loads")  # kept once computed: they go down the whole tree
     _hash: int
     _lanes: int
+    _loads: tuple[Load, ...]
     dtype: DType
 
     @property
@@ -264,7 +265,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def loads(expr: Expr) -> Iterator[Load]:
     """All loads in the tree, those inside subscripts of other loads included."""
-    return (node for node in walk(expr) if isinstance(node, Load))
+    try:
+        return iter(expr._loads)
+    except AttributeError:
+        found = tuple([node for node in walk(expr) if isinstance(node, Load)])
+        object.__setattr__(expr, "_loads", found)
+        return iter(found)
 
 
 def substitutable(value: Expr) -> bool:

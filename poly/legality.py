@@ -20,7 +20,19 @@ from polyc.poly.ordering.one_dim import forms
 from polyc.poly.ordering.order import by_parts
 from polyc.poly.ordering.promotion import promotion_faults
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, Sequence, concurrency, loop_names, walk
+from polyc.poly.tree import (
+    Band,
+    Filter,
+    Leaf,
+    LoopKind,
+    Member,
+    Node,
+    Sequence,
+    concurrency,
+    loop_names,
+    promotions_below,
+    walk,
+)
 from polyc.poly.witnesses.violation import Rule, Violation
 
 
@@ -249,4 +261,4 @@ class _Walk:
 
 def _promoted(tree: Node) -> set[str]:
     """The arrays that have a buffer somewhere in the tree."""
-    return {n.array for n in walk(tree) if isinstance(n, Promote)}
+    return {n.array for n in promotions_below(tree)}

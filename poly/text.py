@@ -10,7 +10,7 @@ from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Strai
 from polyc.poly.forms.affine_text import condition_source, value_source
 from polyc.poly.forms.canonical import map_text, set_text
 from polyc.poly.scop import Array, Scop, Statement
-from polyc.poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, walk
+from polyc.poly.tree import Band, Filter, Layout, Leaf, Member, Node, Promote, Sequence, promotions_below
 
 LEVEL = {
     "or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7,
@@ -131,7 +131,7 @@ def _boxes(scop: Scop, tree: Node) -> dict[str, str]:
     from polyc.poly.forms.boxes import box_of
     from polyc.poly.ordering.regions import regions
 
-    if not any(isinstance(n, Promote) for n in walk(tree)):
+    if not promotions_below(tree):
         return {}
     found = ((r.node.buffer, box_of(scop, r)) for r in regions(scop, tree))
     return {buffer: box.text() for buffer, box in found if box is not None}

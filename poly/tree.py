@@ -58,22 +58,23 @@ def concurrency(kind: LoopKind) -> Literal["parallel", "vector"] | None:
     return "parallel" if kind == "parallel" or is_bound(kind) else None
 
 
-class Loops(NamedTuple):
-    """All loops of a subtree, outermost and textually first first."""
+class Parts(NamedTuple):
+    """All loops of a subtree with their names, and its promotions, outermost and textually first first."""
 
-    members: tuple[Member, ...]
+    loops: tuple[Member, ...]
     names: tuple[str, ...]
+    promotions: tuple[Promote, ...]
 
 
 class Node:
     """Base of tree nodes.
 
-    Trees share their unchanged parts, so what is known of a part is kept with it: its loops, and the Scop and the
-    depth that its leaves know. A step of a schedule then looks at what it has changed only.
+    Trees share their unchanged parts, so what is known of a part is kept with it: what it holds, and the Scop and
+    the depth that its leaves know. A step of a schedule then looks at what it has changed only.
     """
 
-    __slots__ = ("_loops", "_owner")
-    _loops: Loops
+    __slots__ = ("_parts", "_owner")
+    _parts: Parts
     _owner: tuple[Any, int]
 
     def children(self) -> tuple[Node, ...]:
@@ -199,26 +200,43 @@ def of_scop(node: Node, scop: Any, depth: int = 0) -> Node:
     return owned
 
 
-def loops_below(node: Node) -> Loops:
-    """All loops of the subtree."""
-    known = getattr(node, "_loops", None)
-    if known is None:
-        members = list(node.members) if isinstance(node, Band) else []
+def _parts(node: Node) -> Parts:
+    try:
+        return node._parts
+    except AttributeError:
+        pass
+    if isinstance(node, Filter):
+        known = _parts(node.child)
+    else:
+        loops = list(node.members) if isinstance(node, Band) else []
+        promotions = [node] if isinstance(node, Promote) else []
         for child in node.children():
-            members += loops_below(child).members
-        known = Loops(tuple(members), tuple([m.name for m in members]))
-        object.__setattr__(node, "_loops", known)
+            below = _parts(child)
+            loops += below.loops
+            promotions += below.promotions
+        known = Parts(tuple(loops), tuple([m.name for m in loops]), tuple(promotions))
+    object.__setattr__(node, "_parts", known)
     return known
 
 
+def loops_below(node: Node) -> tuple[Member, ...]:
+    """All loops of the subtree, outermost and textually first first."""
+    return _parts(node).loops
+
+
 def loop_names(node: Node) -> tuple[str, ...]:
-    """Names of all loops in the subtree, outermost and textually first first."""
-    return loops_below(node).names
+    """Their names."""
+    return _parts(node).names
+
+
+def promotions_below(node: Node) -> tuple[Promote, ...]:
+    """All promotions of the subtree, outermost and textually first first."""
+    return _parts(node).promotions
 
 
 def loops_around(node: Node, stmt: str) -> list[Member]:
     """All loops of the tree around a statement, outermost first."""
-    return [m for m in loops_below(node).members if stmt in m.schedule]
+    return [m for m in loops_below(node) if stmt in m.schedule]
 
 
 def loop_dim(domain: isl.Set, position: int) -> isl.PwAff:

@@ -124,7 +124,9 @@ class Core:
     def _checked_once(self, changes: Changes, program: Callable[[Self], Self], called: str = "") -> Self:
         schedule = replace(program(replace(self, _deferred=True)), _deferred=self._deferred)
         if not self._deferred:
-            schedule._verify(called or " ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None)
+            schedule._verify(
+                lambda: called or " ".join(str(s) for s in schedule.trace[len(self.trace) :]), changes, None
+            )
         return schedule
 
     def _step(self, name: str, args: dict[str, Any], tree: Node, changes: Changes = "all",
@@ -136,14 +138,16 @@ class Core:
         step = Step(name, {**args, "guarded": True} if guarded else args)
         if guarded and scop is None:
             tree, changes = guarding.guarded(self.scop, self.tree, tree), "all"
-        new = replace(self, tree=tree, trace=(*self.trace, step))
-        if scop is not None:
-            new = replace(new, scop=scop, _original=self.original)
+        trace = (*self.trace, step)
+        if scop is None:
+            new = replace(self, tree=tree, trace=trace)
+        else:
+            new = replace(self, tree=tree, trace=trace, scop=scop, _original=self.original)
         if not self._deferred:
-            new._verify(str(step), changes, loop, lambda: repair.find(self, step))
+            new._verify(lambda: str(step), changes, loop, lambda: repair.find(self, step))
         return new
 
-    def _verify(self, what: str, changes: Changes, loop: str | None,
+    def _verify(self, what: Callable[[], str], changes: Changes, loop: str | None,
                 remedy: Callable[[], repair.Repair | None] | None = None) -> None:  # fmt: skip
         """Raise `IllegalSchedule` or `ScheduleError` unless the tree is legal."""
         from polyc.poly import legality
@@ -162,7 +166,7 @@ class Core:
             check_dynamic(self.scop, self.tree)
             violation = legality.first_violation(self.scop, self.tree)
         if violation is not None:
-            raise IllegalSchedule(f"{what} is illegal", violation, remedy, self.terse)
+            raise IllegalSchedule(f"{what()} is illegal", violation, remedy, self.terse)
 
 
 def as_list(names: Sequence[str] | str) -> list[str]:

@@ -48,7 +48,7 @@ def real_bounds(fn: Function, scop: Scop, tree: Node, entry: Entry | None = None
     """
     if not any(s.dynamic for s in scop.statements.values()):
         return fn
-    members = {m.name: m for m in loops_below(tree).members}
+    members = {m.name: m for m in loops_below(tree)}
     return replace(fn, body=_Bounds(scop, members, entry).visit(fn.body, _Around(), frozenset(fn.params)))
 
 

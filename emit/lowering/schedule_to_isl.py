@@ -15,7 +15,7 @@ from polyc.emit.lowering.promotion import Copy, Promotion, Times, copy_extension
 from polyc.poly.errors import BuildError
 from polyc.poly.forms.affine import constant_of
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bound, walk
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bound, promotions_below
 
 LOOP = "loop:"
 PROMOTE = "promote:"
@@ -114,7 +114,7 @@ class _Builder:
     ) -> isl.ScheduleNode:
         if not active:
             return self.build(tree.child, at, active, outer)
-        copies = any(isinstance(n, Promote) and (n.copy_in or n.copy_out) for n in walk(tree.child))
+        copies = any((n.copy_in or n.copy_out) for n in promotions_below(tree.child))
         for member in tree.members:
             if member.name in self.members:
                 raise BuildError(f"the schedule tree has two loops named '{member.name}'")

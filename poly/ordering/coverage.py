@@ -20,14 +20,14 @@ def check_coverage(scop: Scop, tree: Node) -> None:
             a loop has no value for a statement; two loops have one name on one path.
     """
     domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
-    _visit(tree, domains, (), {s: [] for s in domains}, loop_names(tree))
+    _visit(scop, tree, domains, (), {s: [] for s in domains}, loop_names(tree))
 
 
 Values = Mapping[str, list[isl.PwAff]]
 
 
 def _visit(
-    node: Node, active: Mapping[str, isl.Set], path: tuple[str, ...], values: Values, loops: tuple[str, ...]
+    scop: Scop, node: Node, active: Mapping[str, isl.Set], path: tuple[str, ...], values: Values, loops: tuple[str, ...]
 ) -> None:
     """`values`: what the loops so far give each statement; sequences split, so they add nothing."""
     if isinstance(node, Band):
@@ -41,24 +41,24 @@ def _visit(
                 if not _subset(d, m.schedule[s].domain()):
                     raise ScheduleError(f"the loop '{m.name}' has no value for some instances of {s}")
         values = {s: [*values[s], *(m.schedule[s] for m in node.members)] for s in active}
-        _visit(node.child, active, path, values, loops)
+        _visit(scop, node.child, active, path, values, loops)
     elif isinstance(node, Sequence):
         _partition(node, active)
         for f in node.filters:
-            _visit(f.child, {s: _both(active[s], d) for s, d in f.domain.items()}, path, values, loops)
+            _visit(scop, f.child, {s: _both(active[s], d) for s, d in f.domain.items()}, path, values, loops)
     elif isinstance(node, Filter):
         _partition(Sequence((node,)), active)
-        _visit(node.child, {s: _both(active[s], d) for s, d in node.domain.items()}, path, values, loops)
+        _visit(scop, node.child, {s: _both(active[s], d) for s, d in node.domain.items()}, path, values, loops)
     elif isinstance(node, Leaf):
         for s, d in active.items():
-            _distinct_times(s, d, values[s], loops)
+            _distinct_times(scop, s, d, values[s], loops)
     else:
-        _visit(node.children()[0], active, path, values, loops)
+        _visit(scop, node.children()[0], active, path, values, loops)
 
 
-def _distinct_times(stmt: str, domain: isl.Set, values: list[isl.PwAff], loops: tuple[str, ...]) -> None:
+def _distinct_times(scop: Scop, stmt: str, domain: isl.Set, values: list[isl.PwAff], loops: tuple[str, ...]) -> None:
     """The loops on the way to a leaf give different instances different values."""
-    if tells_apart(values, domain.dim(isl.dim_type.set)) or time_map(domain, values).is_injective():
+    if tells_apart(scop, values, domain.dim(isl.dim_type.set)) or time_map(domain, values).is_injective():
         return
     raise ScheduleError(
         f"two instances of {stmt} would run at the same time: the loops "

@@ -93,17 +93,29 @@ def _others(c: isl.Constraint) -> bool:
     return any(c.involves_dims(t, 0, c.dim(t)) for t in kinds if c.dim(t))
 
 
-def tells_apart(values: list[isl.PwAff], dims: int) -> bool:
+def tells_apart(scop: Scop, values: list[isl.PwAff], dims: int) -> bool:
     """Whether the loop values are seen to differ for different instances of `dims` dimensions:
     for each dimension, the values that depend on it alone determine it."""
-    forms = [f for f in map(one_dim, values) if f is not None]
+    known = forms(scop)
+    found = [f for f in map(known.of, values) if f is not None]
     for k in range(dims):
-        own = [f.value for f in forms if f.position == k]
-        if not own:
-            return False
-        together = isl.Map.from_pw_aff(own[0])
-        for value in own[1:]:
-            together = together.flat_range_product(isl.Map.from_pw_aff(value))
-        if not together.is_injective():
+        own = [f.value for f in found if f.position == k]
+        if not own or not (any(map(_one_by_one, own)) or _together(own).is_injective()):
             return False
     return True
+
+
+def _one_by_one(value: isl.PwAff) -> bool:
+    """Whether the value visibly is the dimension itself, or its negative, and a constant."""
+    if not value.isa_aff():
+        return False
+    aff = value.as_aff()
+    return not aff.dim(isl.dim_type.div) and bool(aff.get_coefficient_val(isl.dim_type.in_, 0).abs().is_one())
+
+
+def _together(values: list[isl.PwAff]) -> isl.Map:
+    """All values as one map: as a product of maps isl sees most times at a glance that it is injective."""
+    together = isl.Map.from_pw_aff(values[0])
+    for value in values[1:]:
+        together = together.flat_range_product(isl.Map.from_pw_aff(value))
+    return together

@@ -22,7 +22,7 @@ from polyc.poly.ordering.caller import never_replaced, never_written
 from polyc.poly.ordering.one_dim import equated_dims, forms
 from polyc.poly.ordering.regions import Region, prefix_map, regions
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Node, Promote, time_maps, walk
+from polyc.poly.tree import Node, Promote, promotions_below, time_maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def promotion_faults(scop: Scop, tree: Node) -> Iterator[PromotionFault]:
     Raises:
         ScheduleError: a layout gives two elements of a buffer one place.
     """
-    if any(isinstance(n, Promote) for n in walk(tree)):
+    if promotions_below(tree):
         for region in regions(scop, tree):
             check_layout(scop, region)
             yield from _region_faults(scop, region)
@@ -162,6 +162,8 @@ def _writes_final_value(scop: Scop, region: Region) -> Iterator[CallerEnd]:
 
 def _writes_uncertain(scop: Scop, region: Region) -> Iterator[CallerEnd]:
     """The writes to elements that an iteration may write but does not certainly write."""
+    if all(a.must for a in _inside(scop, region, write=True)):
+        return
     certain: isl.Map | None = None
     possible: isl.Map | None = None
     for a in _inside(scop, region, write=True):
@@ -189,14 +191,16 @@ class Flow:
 @per_scop
 def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
     """A function from an array's name to the flow through it (computed once each)."""
-    domains = {n: s.domain for n, s in scop.statements.items()}
     inputs = tuple(accesses(scop))
-    order = time_maps(scop.tree, domains)
+    order = cache(lambda: time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()}))
 
     @cache
     def of(array: str) -> list[Flow]:
+        touching = [a for a in inputs if a.array == array]
+        if not {True, False} <= {a.write for a in touching}:
+            return []
         maps: list[isl.Map] = []
-        value_flow_among([a for a in inputs if a.array == array], "RAW", order).foreach_map(maps.append)
+        value_flow_among(touching, "RAW", order()).foreach_map(maps.append)
         maps.sort(key=lambda m: (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out)))
         return [Flow(m, equated_dims(m)) for m in maps]
 

@@ -12,7 +12,7 @@ from polyc.poly.expr import Expr, Load, Var, rewrite
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
 from polyc.poly.scop import Array, DynamicBound, Scop, Statement
-from polyc.poly.tree import Band, Filter, Member, Node, Promote, loop_names, walk
+from polyc.poly.tree import Band, Filter, Member, Node, Promote, loop_names, promotions_below
 from polyc.poly.tree import Sequence as SequenceNode
 
 
@@ -222,7 +222,7 @@ def _equal_sizes(a: Expr, b: Expr) -> bool:
 
 def _unique(scop: Scop, wiring: Mapping[str, str], taken: set[str]) -> Scop:
     """Wire the shared names and give everything private a name that nobody has."""
-    buffers = [n.buffer for n in walk(scop.tree) if isinstance(n, Promote)]
+    buffers = [n.buffer for n in promotions_below(scop.tree)]
     private = [n for n in scop.arrays if n not in wiring]
     private += list(scop.statements)
     private += [i for s in scop.statements.values() for i in s.iters]

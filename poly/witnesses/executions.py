@@ -108,7 +108,7 @@ def _wrong(tree: Node, case: Case, w: Witness, own: Timeline, new: Timeline) -> 
         yield _race(new, w, case.loop)  # another order of the updates would be right
     else:
         if case.rule == "vector":
-            lanes = next(m.factor for m in loops_below(tree).members if m.name == case.loop)
+            lanes = next(m.factor for m in loops_below(tree) if m.name == case.loop)
             yield _lockstep(new, case.loop, lanes)
         yield _backwards(new, case.rule, case.loop)
         yield _race(new, w, case.loop)

@@ -78,7 +78,7 @@ def _cycles(schedule: Schedule, stmt: str, target: Target, machine: Machine) -> 
 
 def _outermost(schedule: Schedule) -> list[Member]:
     """Parallel loops that no other one is around."""
-    members = [m for m in loops_below(schedule.tree).members if m.kind == "parallel"]
+    members = [m for m in loops_below(schedule.tree) if m.kind == "parallel"]
     inside = {
         m.name for m in members for x in outer_members(locate(schedule.tree, m.name).path) if x.kind == "parallel"
     }

@@ -40,7 +40,7 @@ def work_of(
     sizes = {a.name: _bytes(scop, a) for a in scop.arrays.values()}
     if None in sizes.values():
         return None
-    members = loops_below(scop.tree).members
+    members = loops_below(scop.tree)
     total, seen = Work(), set[tuple[str, Load]]()
     for s in scop.statements.values():
         points = _points(s, scop)
@@ -54,7 +54,7 @@ def work_of(
 def statement_work(scop: Scop, s: Statement, target: Target) -> Work | None:
     """Arithmetic and accesses of L1 of one statement; None where sizes are not fixed."""
     points = _points(s, scop)
-    members = loops_below(scop.tree).members
+    members = loops_below(scop.tree)
     return None if points is None else _statement(scop, s, points, members, target, set(), True)
 
 

@@ -40,7 +40,7 @@ class Program(Core):
         """
         loop = self._one(loop)
         if self._deferred:  # the new program order is taken from the tree, so that must be legal
-            replace(self, _deferred=False)._verify(f"the schedule before rfactor(loop={loop!r})", "all", None)
+            replace(self, _deferred=False)._verify(lambda: f"the schedule before rfactor(loop={loop!r})", "all", None)
         done = rfactoring.rfactor(self.scop, self.tree, loop)
         if done.violation is not None:
             raise IllegalSchedule(f"rfactor(loop={loop!r}) is illegal", done.violation, terse=self.terse)

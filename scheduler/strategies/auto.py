@@ -130,5 +130,5 @@ GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
 
 def marked(schedule: Schedule, kind: str) -> tuple[str, ...]:
     """Names of the loops of one kind (for reports and tests)."""
-    found = {m.name for m in loops_below(schedule.tree).members if m.kind == kind}
+    found = {m.name for m in loops_below(schedule.tree) if m.kind == kind}
     return tuple(n for n in loop_names(schedule.tree) if n in found)

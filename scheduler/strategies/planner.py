@@ -159,7 +159,7 @@ def _fixed_by_program(schedule: Schedule) -> tuple[frozenset[str], tuple[str, ..
     serial = {m.loop for m in schedule.scop.marks if m.kind == "serial"}
     if not schedule.scop.marks:
         return frozenset(), ()
-    members = loops_below(schedule.tree).members
+    members = loops_below(schedule.tree)
     fixed = frozenset(m.name for m in members if m.name in serial or m.kind != "serial")
     if not fixed:
         return fixed, ()
@@ -172,7 +172,7 @@ def _fixed_by_program(schedule: Schedule) -> tuple[frozenset[str], tuple[str, ..
 
 def _shape(tree: Node) -> list[tuple[str, int]]:
     """The loops in order with the identities of their schedules (alive as long as the tree is)."""
-    return [(m.name, id(m.schedule)) for m in loops_below(tree).members]
+    return [(m.name, id(m.schedule)) for m in loops_below(tree)]
 
 
 def first_loops(node: Node) -> list[str]:

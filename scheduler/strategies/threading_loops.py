@@ -80,6 +80,6 @@ def _inside(tree: Node, loop: str) -> list[Member]:
         if isinstance(node, Band):
             names = [m.name for m in node.members]
             if loop in names:
-                below = loops_below(node.child).members
+                below = loops_below(node.child)
                 return [*node.members[names.index(loop) + 1 :], *below]
     return []

@@ -150,7 +150,7 @@ def _float_reduction(plan: Planner, stmts: tuple[str, ...]) -> bool:
 
 def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
     """The loop of `outer` to run in lanes with all loops of the body inside, if that pays."""
-    inner = loops_below(body).members
+    inner = loops_below(body)
     serial = kept = _cost_of_parts(plan, [], body)
     best: Choice | None = None
     for m in reversed(outer):
@@ -192,7 +192,7 @@ def uniform(plan: Planner, inner: Member, loop: Member) -> bool:
 def _short(plan: Planner, body: Node) -> bool:
     """All loops of the body together run a small constant number of times, or their parts share
     local arrays (scalars of the source), which stay in registers if the nest stays whole."""
-    inner = loops_below(body).members
+    inner = loops_below(body)
     groups = [set(f.domain) for f in parts(body)]
     for array in plan.scop.arrays.values():
         who = users(plan.scop, array.name)

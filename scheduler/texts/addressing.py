@@ -77,11 +77,14 @@ def unknown(tree: Node, name: str) -> ScheduleError:
 def each_loop(method: Method) -> Method:
     """Let a transformation of one `loop` take a pattern: it is applied to each match in turn."""
     signature = inspect.signature(method)
+    names = tuple(signature.parameters)[1:]
+    needed = {n for n in names if signature.parameters[n].default is inspect.Parameter.empty}
 
     @wraps(method)
     def apply(self: Core, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(self, *args, **kwargs).arguments
-        del given["self"]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if len(given) != len(args) + len(kwargs) or not needed <= given.keys() <= set(names):
+            signature.bind(self, *args, **kwargs)  # raises `TypeError`, with what is wrong
         for loop in matching(self.scop, self.tree, given["loop"]):
             self = method(self, **{**given, "loop": loop})
         return self

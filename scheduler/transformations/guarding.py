@@ -12,7 +12,7 @@ from polyc.poly.forms.conditions import Condition
 from polyc.poly.legality import legal_sizes
 from polyc.poly.ordering.coverage import check_coverage
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, walk
+from polyc.poly.tree import Band, Filter, Node, Promote, Sequence, loop_names, promotions_below
 
 PREFIX = "else."
 AGAIN = "next."
@@ -48,9 +48,9 @@ def _under(domain: Mapping[str, isl.Set], sizes: isl.Set, tree: Node) -> Filter:
 
 def _renamed(old: Node, new: Node) -> Node:
     """`old` with loops named `else.<loop>`, and buffers that `new` does not have; suffixes as `.out` stay."""
-    taken = {*loop_names(new), *(n.buffer for n in walk(new) if isinstance(n, Promote))}
+    taken = {*loop_names(new), *(n.buffer for n in promotions_below(new))}
     loops = {name: _free(PREFIX + name, taken, PREFIX) for name in loop_names(old)}
-    buffers = {n.buffer: _free(n.buffer, taken, "else_") for n in walk(old) if isinstance(n, Promote)}
+    buffers = {n.buffer: _free(n.buffer, taken, "else_") for n in promotions_below(old)}
     return _rename(old, loops, buffers)
 
 
@@ -58,7 +58,7 @@ def renamed(tree: Node, taken: Iterable[str]) -> Node:
     """The tree with its loops named so that none has a name that is taken; buffers keep theirs."""
     used = set(taken)
     loops = {name: _free(name, used, AGAIN) for name in loop_names(tree)}
-    return _rename(tree, loops, {n.buffer: n.buffer for n in walk(tree) if isinstance(n, Promote)})
+    return _rename(tree, loops, {n.buffer: n.buffer for n in promotions_below(tree)})
 
 
 def _free(name: str, taken: set[str], prefix: str) -> str:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import get_args
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.tree import Band, GpuAxis, LoopKind, Node, is_bound, walk
+from polyc.poly.tree import GpuAxis, LoopKind, Node, is_bound, loops_below
 from polyc.scheduler.arguments import positive
-from polyc.scheduler.transformations.tree_edit import locate, map_member, outer_members
+from polyc.scheduler.transformations.tree_edit import locate, outer_members, put_member
 
 AXES: tuple[GpuAxis, ...] = get_args(GpuAxis)
 
@@ -22,8 +22,7 @@ def mark(tree: Node, loop: str, kind: LoopKind, factor: int | None) -> Node:
     if spot.member.kind not in ("serial", kind):
         raise ScheduleError(f"loop '{loop}' is already {said(spot.member.kind)}")
     around = [*outer_members(spot.path), *spot.band.members[: spot.index]]
-    below = [m for node in walk(spot.band.child) if isinstance(node, Band) for m in node.members]
-    below = [*spot.band.members[spot.index + 1 :], *below]
+    below = [*spot.band.members[spot.index + 1 :], *loops_below(spot.band.child)]
     for m in (*around, *below):
         if m.kind == kind and kind != "unroll" and kind != "serial":
             raise ScheduleError(f"loop '{loop}' cannot be {said(kind)}: loop '{m.name}' of the nest is already")
@@ -36,7 +35,7 @@ def mark(tree: Node, loop: str, kind: LoopKind, factor: int | None) -> Node:
             f"loop '{loop}' cannot be {said(kind)}: loop '{wrong[0].name}' is {said(wrong[0].kind)}, "
             f"and loops over blocks go outside loops over threads"
         )
-    return map_member(tree, loop, replace(spot.member, kind=kind, factor=factor))
+    return put_member(spot, replace(spot.member, kind=kind, factor=factor))
 
 
 def bind(tree: Node, loop: str, axis: GpuAxis) -> Node:
@@ -48,7 +47,8 @@ def bind(tree: Node, loop: str, axis: GpuAxis) -> Node:
 
 def unmark(tree: Node, loop: str) -> Node:
     """The loop without a mark."""
-    return map_member(tree, loop, replace(locate(tree, loop).member, kind="serial", factor=None))
+    spot = locate(tree, loop)
+    return put_member(spot, replace(spot.member, kind="serial", factor=None))
 
 
 def said(kind: LoopKind) -> str:

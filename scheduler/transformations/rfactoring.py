@@ -29,7 +29,7 @@ from polyc.poly.ordering.order import in_order
 from polyc.poly.reduction import identity
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Array, Scop, Statement
-from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, walk
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, promotions_below
 from polyc.poly.witnesses.violation import Violation
 from polyc.scheduler.transformations.tree_edit import (
     Spot,
@@ -108,7 +108,7 @@ class _Stage:
             ScheduleError: the tree keeps the array or the updates in several places.
         """
         name, array = self.update.name, self.update.array
-        if any(isinstance(n, Promote) and n.array == array for n in walk(self.tree)):
+        if any(n.array == array for n in promotions_below(self.tree)):
             raise ScheduleError(f"array '{array}' is promoted already: rfactor first")
         if self.update.dynamic:
             raise ScheduleError(f"rfactor: {name} runs in a loop whose bounds depend on data")
@@ -268,7 +268,7 @@ class _Stage:
     @property
     def taken(self) -> set[str]:
         """Names that no iterator may have."""
-        buffers = {n.buffer for n in walk(self.tree) if isinstance(n, Promote)}
+        buffers = {n.buffer for n in promotions_below(self.tree)}
         return {*self.scop.arrays, *self.scop.params, *self.scop.statements, *buffers}
 
     def name(self, wanted: str) -> str:

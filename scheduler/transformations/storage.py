@@ -9,17 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from typing import Literal
 
 import islpy as isl
 
-from polyc.poly.access import accesses, array_elements
+from polyc.poly.access import accesses, array_elements, element_map
 from polyc.poly.cache import per_scop
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Const, Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Filter, Layout, Member, Node, Promote, Sequence, Space, time_map, walk
+from polyc.poly.tree import (
+    Band,
+    Filter,
+    Layout,
+    Member,
+    Node,
+    Promote,
+    Sequence,
+    Space,
+    promotions_below,
+    time_map,
+)
 from polyc.scheduler.transformations.tree_edit import (
     Path,
     Spot,
@@ -163,7 +175,7 @@ def check_bounded(scop: Scop, stmts: SequenceOf[Statement], array: str, loops: l
                 f"'{min(inside & used)}' decides which elements are touched"
             )
     dynamic = next((s for s in stmts if s.dynamic), None)
-    if dynamic and not spread(scop, array, loops).is_equal(spread(scop, array, loops, within=True)):
+    if dynamic and not spread(scop, array, loops).is_equal(spread(scop, array, loops, "array")):
         raise ScheduleError(
             f"array '{array}' cannot get a buffer here: in {dynamic.name} the data-dependent loop "
             f"'{dynamic.dynamic[0].iter}' decides how far apart its elements are"
@@ -175,6 +187,8 @@ def check_shared(scop: Scop, tree: Node) -> None:
 
     All threads of a block hold one buffer together, so each would copy out what others write.
     """
+    if not any(p.space == "shared" for p in promotions_below(tree)):
+        return
     for path, node in paths(tree):
         if not isinstance(node, Promote) or node.space != "shared":
             continue
@@ -190,9 +204,7 @@ def check_shared(scop: Scop, tree: Node) -> None:
 def check_buffers(scop: Scop, tree: Node) -> None:
     """Refuse a tree in which the name of a buffer is none, or an array's, or stands for two arrays."""
     holds: dict[str, str] = {}
-    for node in walk(tree):
-        if not isinstance(node, Promote):
-            continue
+    for node in promotions_below(tree):
         wrong = f"the buffer of '{node.array}' cannot be called '{node.buffer}': "
         if not node.buffer.isidentifier():
             raise ScheduleError(f"{wrong}that is no name")
@@ -204,27 +216,41 @@ def check_buffers(scop: Scop, tree: Node) -> None:
 
 def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
     """Extent of the box that one iteration of `loops` touches, per dimension; None when unbounded."""
-    apart = spread(scop, array, loops)
-    extents: list[int | None] = []
-    for d in range(len(scop.arrays[array].shape)):
-        top = apart.dim_max_val(d)
-        extents.append(int(top.to_python()) + 1 if top.is_int() else None)
-    return extents
+    return _extents(spread(scop, array, loops))
 
 
-def spread(scop: Scop, array: str, loops: list[Member], within: bool = False) -> isl.Set:
+def has_constant_box(scop: Scop, array: str, loops: list[Member]) -> bool:
+    """Whether the box that one iteration of `loops` touches has a constant extent in each dimension.
+
+    Most times the loops alone bound it; without the statements' domains isl sees that in half the time.
+    """
+    return None not in _extents(spread(scop, array, loops, "anywhere")) or None not in footprint(scop, array, loops)
+
+
+def _extents(apart: isl.Set) -> list[int | None]:
+    tops = [apart.dim_max_val(d) for d in range(apart.dim(isl.dim_type.set))]
+    return [int(top.to_python()) + 1 if top.is_int() else None for top in tops]
+
+
+def spread(
+    scop: Scop, array: str, loops: list[Member], where: Literal["domain", "array", "anywhere"] = "domain"
+) -> isl.Set:
     """Distances between two elements that one iteration of `loops` touches.
 
-    `within` leaves out what is outside the array: data-dependent loops do not get there.
+    `where`: "array" leaves out what is outside the array (data-dependent loops do not get there), "anywhere" takes
+    instances outside of the statements' domains, too.
     """
-    real = array_elements(scop.arrays[array], scop.params)
     touched: isl.Map | None = None
     for a in accesses(scop):
         if a.array != array or any(a.stmt not in m.schedule for m in loops):
             continue
-        domain = scop.statements[a.stmt].domain
-        time = time_map(domain, [m.schedule[a.stmt] for m in loops])
-        part = time.reverse().apply_range(a.map.intersect_range(real) if within else a.map)
+        domain, elements = scop.statements[a.stmt].domain, a.map
+        if where == "anywhere":
+            domain = isl.Set.universe(domain.get_space())
+            elements = element_map(a.load, scop.arrays[array], domain.get_space())[0]
+        elif where == "array":
+            elements = elements.intersect_range(array_elements(scop.arrays[array], scop.params))
+        part = time_map(domain, [m.schedule[a.stmt] for m in loops]).reverse().apply_range(elements)
         touched = part if touched is None else touched.union(part)
     assert touched is not None
     touched = touched.intersect_params(scop.context).coalesce()
@@ -270,7 +296,7 @@ def promote(
     place = _around(spot) if around else Place(spot.path, spot.band, spot.index + 1)
     check_bounded(scop, below, array, place.loops())
     known = all(isinstance(size, Const) for size in scop.arrays[array].shape)  # then it bounds every box
-    if space == "register" and not known and None in footprint(scop, array, place.loops()):
+    if space == "register" and not known and not has_constant_box(scop, array, place.loops()):
         where = "around" if around else "inside"
         raise ScheduleError(f"array '{array}' has no constant extent {where} loop '{at}', as registers need")
     if buffer is not None and (not buffer.isidentifier() or buffer in used_names(scop, tree)):
@@ -292,7 +318,7 @@ def promote(
 def _check_handed_on(array: str, place: Place, copy_out: bool) -> None:
     """Refuse a buffer that is copied out around or inside another one of a written array, where one inside is not."""
     around = [n for n, _ in place.path if isinstance(n, Promote) and n.array == array]
-    below = [n for n in walk(place.node) if isinstance(n, Promote) and n.array == array]
+    below = [n for n in promotions_below(place.node) if n.array == array]
     dropped = [n.buffer for n in below if copy_out and not n.copy_out]
     if dropped or (not copy_out and any(n.copy_out for n in around)):
         inner = f"'{dropped[0]}', inside of it," if dropped else "this one, inside of it,"
@@ -333,7 +359,7 @@ def full_layout(scop: Scop, array: str, layout: SequenceOf[int] | SequenceOf[Seq
 
 def promoted_below(node: Node, array: str) -> bool:
     """Whether the subtree holds a promotion of the array."""
-    return any(isinstance(n, Promote) and n.array == array for n in walk(node))
+    return any(n.array == array for n in promotions_below(node))
 
 
 def contractions(scop: Scop, tree: Node, array: str, space: Space | None) -> Iterator[tuple[Node, Place]]:

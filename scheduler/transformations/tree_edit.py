@@ -15,7 +15,19 @@ import islpy as isl
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import const_int
 from polyc.poly.scop import ENDLESS, Scop, Statement
-from polyc.poly.tree import Band, Filter, Leaf, LoopKind, Member, Node, Promote, concurrency, loop_names, walk
+from polyc.poly.tree import (
+    Band,
+    Filter,
+    Leaf,
+    LoopKind,
+    Member,
+    Node,
+    Promote,
+    concurrency,
+    loop_names,
+    loops_below,
+    promotions_below,
+)
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.scheduler.arguments import LARGEST
 from polyc.scheduler.texts.addressing import unknown
@@ -97,7 +109,11 @@ def put(path: Path, node: Node) -> Node:
 
 def map_member(tree: Node, loop: str, new: Member) -> Node:
     """The tree with one loop replaced."""
-    spot = locate(tree, loop)
+    return put_member(locate(tree, loop), new)
+
+
+def put_member(spot: Spot, new: Member) -> Node:
+    """The tree with the loop at `spot` replaced."""
     members = (*spot.band.members[: spot.index], new, *spot.band.members[spot.index + 1 :])
     return put(spot.path, replace(spot.band, members=members))
 
@@ -164,7 +180,7 @@ def fresh(tree: Node, name: str) -> str:
 def used_names(scop: Scop, tree: Node) -> set[str]:
     """Names of arrays, buffers, sizes, statements and iterators."""
     used = {*scop.arrays, *scop.params, *scop.statements, *(i for s in scop.statements.values() for i in s.iters)}
-    return used | {n.buffer for n in walk(tree) if isinstance(n, Promote)}
+    return used | {n.buffer for n in promotions_below(tree)}
 
 
 def reaching(scop: Scop, path: Path) -> dict[str, isl.Set]:
@@ -282,15 +298,14 @@ _LONG = re.compile(r"(?<!\w)\d{10,}")
 
 def check_numbers(tree: Node) -> None:
     """Raise `ScheduleError` for more lanes than any vector has, and for numbers in times that overflow 64 bits."""
-    for node in walk(tree):
-        for member in node.members if isinstance(node, Band) else ():
-            if member.kind == "vector" and (member.factor or 0) > MOST_LANES:
-                raise ScheduleError(f"loop '{member.name}' has {member.factor} lanes: at most {MOST_LANES} make sense")
-            for stmt, time in member.schedule.items():
-                if any(int(number) > LARGEST for number in _LONG.findall(time.to_str())):
-                    raise ScheduleError(
-                        f"loop '{member.name}' runs {stmt} at times with numbers beyond {LARGEST}: 64 bits overflow"
-                    )
+    for member in loops_below(tree):
+        if member.kind == "vector" and (member.factor or 0) > MOST_LANES:
+            raise ScheduleError(f"loop '{member.name}' has {member.factor} lanes: at most {MOST_LANES} make sense")
+        for stmt, time in member.schedule.items():
+            if any(int(number) > LARGEST for number in _LONG.findall(time.to_str())):
+                raise ScheduleError(
+                    f"loop '{member.name}' runs {stmt} at times with numbers beyond {LARGEST}: 64 bits overflow"
+                )
 
 
 def check_dynamic(scop: Scop, tree: Node) -> None:
@@ -440,6 +455,8 @@ def _embedding(
 def together(scop: Scop, tree: Node, loops: Sequence[str]) -> Node:
     """Sink statements until all the loops are in one chain. Raises `ScheduleError` if not nested."""
     spots = {name: locate(tree, name) for name in loops}
+    if set(loops) <= set(chain_of(tree, loops[0]).names()):
+        return tree
     inner = max(loops, key=lambda n: (len(spots[n].path), spots[n].index))
     while True:
         deepest = locate(tree, inner)

@@ -70,7 +70,7 @@ def proposals(scop: Scop, r: random.Random) -> list[Schedule]:
 def accepted(s: Schedule) -> bool:
     """What the transformations' own check says about the same tree."""
     try:
-        replace(s, _deferred=False)._verify("proposal", "all", None)
+        replace(s, _deferred=False)._verify(lambda: "proposal", "all", None)
     except IllegalSchedule:
         return False
     return True

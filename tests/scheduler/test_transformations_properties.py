@@ -104,7 +104,7 @@ def check_order(name: str, seed: int) -> set[bool]:
             continue
         verdict = True
         try:
-            replace(s, _deferred=False)._verify("proposal", "all", None)
+            replace(s, _deferred=False)._verify(lambda: "proposal", "all", None)
         except IllegalSchedule:
             verdict = False
         assert verdict == brute_order.legal(scop, s.tree, pairs), f"{s.save()}\n{scop}\n{s}"

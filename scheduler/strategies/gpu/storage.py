@@ -42,5 +42,5 @@ def _keep(plan: GpuPlan, array: Array) -> bool:
 def _threads_inside(place: Place) -> bool:
     """Whether loops over threads lie below the place."""
     above = {m.name for m in place.loops()}
-    below = [m for m in loops_below(place.node).members if m.name not in above]
+    below = [m for m in loops_below(place.node) if m.name not in above]
     return any(m.kind.startswith("thread.") for m in below)
