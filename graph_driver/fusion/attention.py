@@ -1,7 +1,7 @@
 """Attention: a product, a softmax over its rows and a product of what that made become one group.
 
 Each has its own cluster so far, with pointwise nodes (scale, mask) after it and prologues in front. Where the
-scheduler of the machine, a CPU (`scheduler.strategies.attention`) or a GPU (`scheduler.strategies.gpu.attention`),
+scheduler of the machine, a CPU (`scheduler.strategies.chains`) or a GPU (`scheduler.strategies.gpu.chains`),
 would run the three a block of rows at a time, so that the scores of all heads are never stored, they are joined;
 everything else stays as it was, and the decision says why.
 """

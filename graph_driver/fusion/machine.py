@@ -38,9 +38,9 @@ def rows_at_a_time(machine: Any) -> Chain:
     """What the scheduler's own strategies for a machine make of attention; they know what scores in memory cost."""
 
     def rows(scop: Scop) -> tuple[int | None, str]:
-        made = propose(scop, machine, ["attention"])
+        made = propose(scop, machine, ["chains"])
         nothing = "they are no chain of two products with passes over rows between them"
-        return (made.chains[0].rows, "") if made.chains else (None, made.reasons.get("attention", nothing))
+        return (made.chains[0].rows, "") if made.chains else (None, made.reasons.get("chains", nothing))
 
     return rows
 

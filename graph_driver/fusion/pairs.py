@@ -1,7 +1,7 @@
 """Pairs: a depthwise convolution and the 1x1 convolution that reads it (MobileNet's blocks) become one group.
 
 Each has its own cluster so far, with its activation after it. Done a block of rows at a time
-(`strategies/depthwise_pointwise.py`), what the first makes is read while it is in the L2 cache; in exchange the rows
+(`scheduler/strategies/chains.py`), what the first makes is read while it is in the L2 cache; in exchange the rows
 that neighbouring blocks both need are copied twice. The cost model weighs the two, and the decision says what it found.
 """
 
@@ -124,9 +124,9 @@ def _merged(
         return None, one_line(error)
     text = json_io.dumps(scop)
     if text not in known:
-        made = propose(scop, target, ["pairs"])
+        made = propose(scop, target, ["chains"])
         nothing = "no contraction there adds up the batches of another one"
-        known[text] = (made.chains[0].blocks, "") if made.chains else (None, made.reasons.get("pairs", nothing))
+        known[text] = (made.chains[0].blocks, "") if made.chains else (None, made.reasons.get("chains", nothing))
     blocks, why = known[text]
     if blocks is None:
         return None, f"the scheduler does not make one nest of them: {why}"

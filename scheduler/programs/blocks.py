@@ -20,12 +20,12 @@ from polyc.poly.tree import LoopKind, Space
 from polyc.scheduler.programs.tiles import Kept, TiledProduct, order_loops, outer_loops, run_loop, tiled
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.storage import users
-from polyc.scheduler.transformations.tree_edit import locate
+from polyc.scheduler.transformations.tree_edit import chain_of, locate
 
 
 @dataclass(frozen=True)
 class Nest:
-    """A nest by the names of its outermost loops, in the order that they are to have.
+    """A nest by the names of its outermost loops, in the order that they are to have; loops between them go inside.
 
     The last one may be cut into blocks of `cuts[0]` iterations, these into blocks of `cuts[1]`, ...; `runs` says how
     its parts run, outermost first.
@@ -132,7 +132,10 @@ def _made(s: Schedule, part: Nest | TiledProduct | SharedBlocks) -> tuple[Schedu
     if isinstance(part, TiledProduct):
         s = tiled(s, part)
         return s, outer_loops(s, part)
-    s = order_loops(s, part.loops)
+    nest = chain_of(s.tree, part.loops[0]).names()
+    places = [nest.index(n) for n in part.loops if n in nest]
+    between = [n for n in nest[min(places) : max(places)] if n not in part.loops]
+    s = order_loops(s, [*part.loops, *between])
     *loops, last = part.loops
     for size in part.cuts:
         s = s.split(last, size)

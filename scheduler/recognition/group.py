@@ -63,7 +63,7 @@ def examine_nests(scop: Scop, nests: list[list[str]], start: int) -> tuple[Group
         (group.before if first.index(stmt) < first.index(c.update) else group.after).append(stmt)
     while start + taken < len(nests) and len(nests[start + taken]) == 1:
         stmt = scop.statements[nests[start + taken][0]]
-        if stmt.reduction is not None or stmt.dynamic or not _reads(stmt, aligned) or not _align(stmt, aligned, group):
+        if stmt.dynamic or not _reads(stmt, aligned) or not _align(stmt, aligned, group):
             break
         group.after.append(stmt)
         taken += 1

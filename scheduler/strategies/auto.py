@@ -18,11 +18,10 @@ from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
 from polyc.poly.tree import loop_names, loops_below
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.strategies.attention import attention
 from polyc.scheduler.strategies.blocking import block
+from polyc.scheduler.strategies.chains import chains
 from polyc.scheduler.strategies.contractions.strategy import contractions
-from polyc.scheduler.strategies.depthwise_pointwise import pairs
-from polyc.scheduler.strategies.gpu.attention import attention as gpu_attention
+from polyc.scheduler.strategies.gpu.chains import gpu_chains
 from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
 from polyc.scheduler.strategies.gpu.mapping import bind_nests
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
@@ -104,8 +103,7 @@ def vector_loops(plan: Planner) -> None:
 
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
-    "attention": attention,
-    "pairs": pairs,
+    "chains": chains,
     "contraction": contractions,
     "rows": row_values,
     "vector": vector_loops,
@@ -119,7 +117,7 @@ STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
 """For a CPU, in this order; the names are the stages of the decisions."""
 
 GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
-    "attention": gpu_attention,
+    "chains": gpu_chains,
     "contraction": gpu_contractions,
     "fusion": join,
     "mapping": bind_nests,

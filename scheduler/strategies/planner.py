@@ -20,11 +20,18 @@ from polyc.scheduler.transformations.tree_edit import Path, chain_of, locate, ou
 
 @dataclass(frozen=True)
 class Chained:
-    """Contractions that run block by block in one nest: `blocks` of them, `rows` of `array` at a time stay on chip."""
+    """Contractions that run block by block in one nest: `rows` of `array` at a time stay on chip, or all of it that one
+    of `blocks` makes, `near_bytes`."""
 
     array: str
     rows: int | None = None
     blocks: int | None = None
+    near_bytes: int | None = None
+
+    def data(self) -> dict[str, int]:
+        """The figures that are known."""
+        figures = {"rows": self.rows, "blocks": self.blocks, "near_bytes": self.near_bytes}
+        return {name: n for name, n in figures.items() if n is not None}
 
 
 class Plan:

@@ -31,7 +31,7 @@ from polyc.graph_driver.running.model import Model
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.auto import automatic
-from polyc.scheduler.strategies.gpu.attention_cost import Moved
+from polyc.scheduler.strategies.gpu.chain_cost import Moved
 
 CUDA = targets.get("sm_80")
 REASON = "rows of scores at a time stay in a block"

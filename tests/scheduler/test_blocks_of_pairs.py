@@ -74,7 +74,7 @@ class Case:
 
 
 def one_nest(schedule: Schedule) -> bool:
-    return any(d.stage == "pairs" and d.outcome == "done" and "blocks" in d.figures for d in schedule.decisions)
+    return any(d.stage == "chains" and d.outcome == "done" and "blocks" in d.figures for d in schedule.decisions)
 
 
 CASES = [
@@ -115,8 +115,8 @@ def test_random_sizes() -> None:
 def test_blocks_that_leave_half_of_l2_are_declined() -> None:
     machine = targets.get(None)
     case = Case(16, 16, (32, machine.l2 // (16 * 16 * 4) + 3), 16)
-    proposal = propose(case.scop(), machine, ["pairs"])
-    assert not proposal.chains and "more than half of L2" in proposal.reasons["pairs"]
+    proposal = propose(case.scop(), machine, ["chains"])
+    assert not proposal.chains and "more than half of L2" in proposal.reasons["chains"]
     schedule = automatic(case.scop(), machine)
     assert not one_nest(schedule)
     assert any("more than half of L2" in d.reason for d in schedule.decisions)
@@ -133,7 +133,7 @@ def test_images_in_blocks_of_channels(block: int) -> None:
     for name, layout in constant_layouts(scop, frozenset("fbvd"), target).items():
         scop, stored[name] = relayout(scop, name, layout), lay_out(stored[name], layout)
     schedule = automatic(scop, target)
-    texts = [str(d) for d in schedule.decisions if d.stage == "pairs"]
+    texts = [str(d) for d in schedule.decisions if d.stage == "chains"]
     assert any(("one nest" if block else "all channels are lanes") in text for text in texts), texts
     kernel = compile_kernel(schedule.scop, schedule.tree)
     np.testing.assert_allclose(np.reshape(kernel(*stored.values()), want.shape), want, rtol=1e-4, atol=1e-4)

@@ -93,6 +93,30 @@ def test_the_epilogue_is_applied_in_registers() -> None:
     assert np.allclose(biased(a, b, v), expected, rtol=1e-5, atol=1e-5)
 
 
+@op
+def rectified(A: f32[M, K], B: f32[K, N], D: f32[M, N]) -> f32[M, N]:
+    C = empty((M, N), f32)
+    for i, j in grid(M, N):
+        C[i, j] = 0.0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+    for i, j in grid(M, N):
+        C[i, j] += D[i, j]
+    for i, j in grid(M, N):
+        C[i, j] = max(C[i, j], 0.0)
+    return C
+
+
+def test_an_epilogue_written_in_place_joins_the_tile() -> None:
+    """`C = max(C, 0)` for every element reduces nothing, though it reads what it writes."""
+    schedule = automatic(rectified.scop(), V3)
+    assert any("fused with S2, S3" in note for note in schedule.notes), schedule.notes
+    m, n, k = np.random.default_rng().integers(1, 70, 3)
+    a, b, d = draw((m, k)), draw((k, n)), draw((m, n))
+    expected = np.maximum(a.astype(np.float64) @ b + d, 0)
+    assert np.allclose(rectified(a, b, d), expected, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("channels, outputs, size, k, stride", [(3, 16, 12, 3, 1), (4, 10, 11, 3, 2), (8, 24, 7, 1, 1)])
 @pytest.mark.parametrize("packed", [False, True])
 def test_convolutions_with_and_without_packed_weights(

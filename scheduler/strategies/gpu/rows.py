@@ -74,7 +74,8 @@ def least_along(plan: GpuPlan, loops: Sequence[Member], stmts: Iterable[str]) ->
 
 def _cut_loop(plan: GpuPlan, chain: Sequence[Member]) -> Member:
     """The loop of an inner nest that is spread over the threads."""
-    return min(reversed(chain), key=lambda m: cost_along(plan.scop, plan.target.warp, m, m.schedule))
+    several = [m for m in reversed(chain) if plan.extent(m) != 1] or chain
+    return min(several, key=lambda m: cost_along(plan.scop, plan.target.warp, m, m.schedule))
 
 
 def _threads(plan: GpuPlan, inner: Sequence[tuple[list[Member], Node]]) -> int:

@@ -10,7 +10,7 @@ Which nests these are follows from the Scop: a contraction whose result is local
 result's leading subscripts, and a contraction that has what the nest wrote as an operand. Scores never reach device
 memory. In contrast to Dao et al., "FlashAttention" (2022), rows are complete before they are used, so nothing is
 rescaled, and a row of scores must fit in shared memory; where it does not, or where one kernel would move more
-(`attention_cost`), there are three. Nothing here is trusted: the caller checks legality.
+(`chain_cost.py`), there are three. Nothing here is trusted: the caller checks legality.
 """
 
 from __future__ import annotations
@@ -19,24 +19,18 @@ from collections.abc import Sequence
 from math import prod
 
 from polyc.poly.scop import Scop
-from polyc.poly.tree import GpuAxis, LoopKind, Member
+from polyc.poly.tree import GpuAxis, LoopKind, Member, Node
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_DEPTH, ATTENTION_RESERVED, ATTENTION_ROWS, LANES
 from polyc.scheduler.cost.gpu_tiles import ATTENTION_THREADS as ACROSS
 from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
 from polyc.scheduler.programs.blocks import Nest, SharedBlocks, in_blocks
 from polyc.scheduler.programs.tiles import Kept, Part
+from polyc.scheduler.recognition.chains import Chain, operands
 from polyc.scheduler.recognition.contraction import Operand, extent
 from polyc.scheduler.recognition.group import Group, used_outside
-from polyc.scheduler.strategies.contractions.chains import (
-    Chain,
-    chain_parts,
-    each_chain,
-    operands,
-    shared_loops,
-    with_rows_joined,
-)
+from polyc.scheduler.strategies.chain_nests import chain_parts, each_chain, shared_loops, with_rows_joined
 from polyc.scheduler.strategies.contractions.strategy import top_filters
-from polyc.scheduler.strategies.gpu.attention_cost import moved
+from polyc.scheduler.strategies.gpu.chain_cost import moved
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.rows import SHUFFLES, spread
 from polyc.scheduler.strategies.planner import Chained, first_loops, is_flat
@@ -49,22 +43,29 @@ class _Within(BlockTiling):
     """A contraction inside a block that others share: a serial loop over tiles of columns."""
 
     near: frozenset[str] = frozenset()  # arrays that are in shared memory already
+    shared: tuple[str, ...] = ()  # loops around blocks of rows
 
     def blocks(self) -> list[Part]:
-        heads = self.group.contraction.outputs[:-2]
-        return [*map(Part, heads), Part(self.chosen.rows), Part(self.chosen.columns)]
+        rows, columns = self.chosen.rows, self.chosen.columns
+        others = [o for o in self.group.contraction.outputs if o not in (*self.shared, rows, columns)]
+        return [*map(Part, self.shared), Part(rows), *map(Part, others), Part(columns)]
 
     def panelled(self) -> list[Operand]:
         return [op for op in super().panelled() if op.load.array not in self.near]
 
 
-def attention(plan: GpuPlan) -> None:
+def gpu_chains(plan: GpuPlan) -> None:
     """Make one kernel of each such chain."""
     each_chain(plan, _propose)
 
 
 def _propose(plan: GpuPlan, chain: Chain) -> None:
+    if chain.rows is None:
+        return  # what a block of threads shares are rows
     subject = f"contractions {chain.first.contraction.update.name}, {chain.second.contraction.update.name}"
+    if chain.middle == chain.last:
+        plan.decline(subject, "not one kernel", "there are no passes over rows between them")
+        return
     rows = _rows(plan, chain)
     if rows is None:
         plan.decline(subject, "not one kernel", "a row of what is between them does not fit in shared memory")
@@ -77,20 +78,34 @@ def _propose(plan: GpuPlan, chain: Chain) -> None:
     before = plan.schedule
     chain = with_rows_joined(plan, chain)
     members, body = plan.nest(first_loops(top_filters(plan)[chain.middle].child)[0])
-    over = shared_loops(plan, chain, members) if chain.last == chain.middle + 1 else None
-    done = over is not None and len(over) <= 1 + len(OTHER_AXES)
-    inner = [plan.nest(name) for name in first_loops(body)] if done else []
-    if done and over is not None and all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in inner):
+    found = shared_loops(plan, chain, members) if chain.last == chain.middle + 1 else None
+    done = found is not None and len(found[1]) <= 1 + len(OTHER_AXES) and _spread(plan, body)
+    if found is not None and done:
+        chain, over = found
         blocks = _blocks_of(plan, chain, rows, over)
         what = f"one kernel, {rows} rows of {chain.scores} for a block of {ACROSS} x {ACROSS} threads"
         done = plan.attempt(subject, what, lambda s: s.in_one_check(lambda p: in_blocks(p, blocks)), rows=rows)
     if done:
-        plan.claimed |= set(top_filters(plan)[chain.position].domain)
+        plan.claimed |= set(top_filters(plan)[chain.start].domain)
         plan.chains.append(Chained(chain.scores, rows=rows))
     else:
         notes = plan.schedule.notes
         plan.schedule = before
         plan.decline(subject, "not one kernel", notes[-1] if notes else "the nests between do not share their rows")
+
+
+def _spread(plan: GpuPlan, body: Node) -> bool:
+    """Spread the passes over a row over the threads that share it; False where one of them is no single loop."""
+    return all(is_flat(rest) and spread(plan, loops, ACROSS) for loops, rest in _passes(plan, body))
+
+
+def _passes(plan: GpuPlan, body: Node) -> list[tuple[list[Member], Node]]:
+    """The loops over a row, with their contents; those of one iteration around several of them do not count."""
+    found = []
+    for loops, rest in (plan.nest(name) for name in first_loops(body)):
+        around = not is_flat(rest) and all(plan.extent(m) == 1 for m in loops)
+        found += _passes(plan, rest) if around else [(loops, rest)]
+    return found
 
 
 def _rows(plan: GpuPlan, chain: Chain) -> int | None:
@@ -125,9 +140,10 @@ def _columns(group: Group) -> int:
 def _blocks_of(plan: GpuPlan, chain: Chain, rows: int, over: Sequence[Member]) -> SharedBlocks:
     """The program; the reductions over rows are spread over threads already."""
     parts = chain_parts(plan, chain)
-    near = frozenset(plan.scop.statements[n].array for n in parts[1])
-    first = _within(plan.scop, chain.first, rows, frozenset()).product()
-    second = _within(plan.scop, chain.second, rows, near).product()
+    near = frozenset(plan.scop.statements[n].array for n in parts[2])
+    shared = [tuple(link[k] for link in chain.shared) for k in (0, 1)]
+    first = _within(plan.scop, chain.first, rows, frozenset(), shared[0]).product()
+    second = _within(plan.scop, chain.second, rows, near, shared[1]).product()
     again: tuple[LoopKind, ...] = ("serial",) if rows > ACROSS else ()
     cuts = (rows, ACROSS) if rows > ACROSS else (rows,)
     passes = Nest(tuple(m.name for m in over), cuts, ("serial", *again, "thread.y"))
@@ -138,14 +154,14 @@ def _blocks_of(plan: GpuPlan, chain: Chain, rows: int, over: Sequence[Member]) -
     return SharedBlocks((first, passes, second), axes, tuple(Kept(n, None, "shared", copy_in=False) for n in kept))
 
 
-def _within(scop: Scop, group: Group, rows: int, near: frozenset[str]) -> _Within:
-    """One of the contractions for a block of rows."""
+def _within(scop: Scop, group: Group, rows: int, near: frozenset[str], shared: tuple[str, ...]) -> _Within:
+    """One of the contractions for a block of rows, inside the loops that are shared."""
     c = group.contraction
     left, right = operands(group)
     columns = _columns(group)
     tile = BlockTile(rows, columns, ATTENTION_DEPTH, rows // ACROSS, columns // ACROSS)
     tiling = _Within(scop, TiledContraction(group, left, right, c.outputs[-2], c.outputs[-1], c.inner[0], tile))
-    tiling.near = near
+    tiling.near, tiling.shared = near, shared
     return tiling
 
 

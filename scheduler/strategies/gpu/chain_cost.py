@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import prod
 
 from polyc.scheduler.cost.gpu_tiles import UNKNOWN
+from polyc.scheduler.recognition.chains import Chain, operands, row_operand
 from polyc.scheduler.recognition.contraction import extent
 from polyc.scheduler.recognition.group import Group
-from polyc.scheduler.strategies.contractions.chains import Chain, operands, row_operand
 from polyc.scheduler.strategies.gpu.contraction import choose
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 
