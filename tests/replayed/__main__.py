@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from tests.goldens.comparing import FAMILIES, subjects
@@ -29,12 +31,13 @@ TITLE = """# Automatic schedules from their texts
 Made by `python -m tests.replayed --page tests/replayed/results.md`. Each schedule that the strategies make is printed
 as a program of public steps and its Scop as exact text; a new process makes the schedule of these two, and tree and
 Scop are the same, byte by byte, or it is a failure. A step that is no documented method, or that gives a whole tree, is
-one, too. `none`: the strategies refuse the program. Seconds are the processor's: of the strategies, and of the new
-processes with start and reading.
+one, too. `none`: the strategies refuse the program. Networks are named by their files; a group that a network has
+several times counts once. Seconds are the processor's: of the strategies, and of the new processes with start and
+reading.
 
 """
-HEAD = "| programs of | machine | programs | none | steps | most | kinds | s, made | s, again | failures |"
-RULE = "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+HEAD = "| programs of | machine | programs | none | steps | most | kinds | s, made | s, again | failures | commit |"
+RULE = f"| --- | --- |{' ---: |' * 8} --- |"
 
 
 def main() -> int:
@@ -74,8 +77,15 @@ def parts(family: str, pattern: str) -> list[tuple[str, str]]:
 def row(what: str, target: str, found: Replayed) -> str:
     """The figures as a line of the page's table."""
     counts = (found.programs, found.refused, found.steps.total(), found.longest, len(found.steps))
-    cells = (what, target, *counts, f"{found.made:.0f}", f"{found.again:.0f}", len(found.failures))
+    cells = (what, target, *counts, f"{found.made:.0f}", f"{found.again:.0f}", len(found.failures), commit())
     return f"| {' | '.join(map(str, cells))} |"
+
+
+@cache
+def commit() -> str:
+    """What ran: the commit of this checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 def keep(page: Path, line: str) -> None:
