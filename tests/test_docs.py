@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from polyc.graph_driver.cli.command import parser
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver", "polyc")
 FILE = re.compile(r"(?<![\w./*<{-])[\w./*-]*\w\.(?:py|md|toml|yaml|h|c|json|sh)(?![\w(])")
@@ -51,6 +53,20 @@ def test_modules_that_a_page_runs_exist(page: str) -> None:
     scripts = re.findall(r"python ((?:benchmarks|tests|examples)/[\w./]*\w)", text)
     paths = {m.replace(".", "/").removeprefix("polyc/") for m in modules} | {s.removesuffix(".py") for s in scripts}
     assert sorted(p for p in paths if not {f"{p}.py", f"{p}/__main__.py"} & set(files)) == []
+
+
+def unknown_options(text: str) -> list[str]:
+    """Options of `polyc COMMAND ...`, in backticks or as a line of its own, that the command has not."""
+    choices = next(a.choices for a in parser()._actions if isinstance(a.choices, dict))
+    known = {name: {o for a in p._actions for o in a.option_strings} for name, p in choices.items()}
+    shown = re.findall(r"`polyc ([a-z]+\b[^`]*)`", text) + re.findall(r"(?m)^ *(?:\$ )?polyc ([a-z]+ .*)", text)
+    used = [(s.split()[0], re.findall(r"(?<![\w-])--?[a-z][\w-]*", re.split(" [#|] ", s)[0])) for s in shown]
+    return [f"{name} {o}" for name, options in used for o in options if o not in known.get(name, ())]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_options_of_the_commands_that_a_page_shows_exist(page: str) -> None:
+    assert unknown_options((ROOT / page).read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("page", pages())
@@ -100,6 +116,7 @@ def prose(path: Path) -> str:
 
 
 def test_a_name_of_nothing_is_found() -> None:
+    assert unknown_options("`polyc run x --chekc`\n    $ polyc bulid -o out") == ["run --chekc", "bulid -o"]
     files = tracked()
     assert missing_files("`nobody.py` and `scheduler/core.py`, `emit/nowhere/core.py`", files) == [
         "emit/nowhere/core.py",
