@@ -123,7 +123,11 @@ class Dim:
         return None
 
     def value(self) -> int | None:
-        """Its integer during a plain-Python run, else None."""
+        """Its integer during a plain-Python run, else None.
+
+        Raises:
+            PolycError: no argument of the run has a symbol of it in its shape.
+        """
         sizes = _bound.get()
         if sizes is None:
             return None

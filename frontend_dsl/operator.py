@@ -116,7 +116,11 @@ class Operator:
     def sorted_keywords(
         self, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Expr], dict[str, tuple[Expr, ...]]]:
-        """Keywords of `scop` by what they mean."""
+        """Keywords of `scop` by what they mean.
+
+        Raises:
+            ArgumentError: a keyword is no constant, size or array of the operator, or a constant is missing.
+        """
         constants = dict(self.signature.constants)
         sizes: dict[str, Expr] = {}
         shapes: dict[str, tuple[Expr, ...]] = {}

@@ -74,7 +74,11 @@ def _not_negative(extent: Expr, context: isl.Set, params: tuple[str, ...]) -> Ex
 
 
 def context_of(builder: Builder) -> isl.Set:
-    """Sizes are in their ranges, by default at least 1; no array has a negative extent."""
+    """Sizes are in their ranges, by default at least 1; no array has a negative extent.
+
+    Raises:
+        DslError: an extent is not affine in the sizes.
+    """
     space = set_space("size", [], builder.params)
     context = isl.Set.universe(space)
     for p in builder.params:

@@ -94,7 +94,11 @@ def read_signature(fn: FunctionType) -> Signature:
 
 
 def annotations_of(fn: FunctionType) -> dict[str, Any]:
-    """Annotations as objects; those kept as text (`from __future__ import annotations`) are evaluated."""
+    """Annotations as objects; those kept as text (`from __future__ import annotations`) are evaluated.
+
+    Raises:
+        DslError: a text cannot be evaluated.
+    """
     notes = dict(fn.__annotations__)
     texts = {k: v for k, v in notes.items() if isinstance(v, str)}
     if texts:

@@ -4,6 +4,8 @@ A value during translation is an ordinary Python object (known at specialisation
 `Sym` (a scalar known only at run time) or an `ArrayValue`. Python literals, loop
 variables and sizes are *weak*: they are computed as Python computes them (i64, f64)
 and take the dtype of the array values that they meet.
+
+What the rules do not allow is a `TypeProblem`, to which the caller adds the place.
 """
 
 from __future__ import annotations

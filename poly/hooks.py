@@ -41,7 +41,7 @@ def registered(service: str) -> bool:
 
 
 def resolve(service: str) -> Any:
-    """The object behind `service`; imports its module now."""
+    """The object behind `service`; imports its module now. Raises `PolycError`: nobody has registered it."""
     if service not in _where:
         raise PolycError(f"the service '{service}' is not wired up: write 'import polyc' first")
     module, _, attr = _where[service].partition(":")

@@ -1,14 +1,24 @@
-"""Public functions, methods and classes have docstrings."""
+"""Public functions, methods and classes have docstrings, which name the errors that they raise."""
 
 import ast
 
 import pytest
-from undocumented import FOLDERS, definitions, undocumented
+from undocumented import FOLDERS, definitions, raised, undocumented, unsaid_errors
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_is_public_is_documented(folder: str) -> None:
     assert undocumented(folder) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS[:-1])
+def test_errors_are_named(folder: str) -> None:
+    assert unsaid_errors(folder) == []
+
+
+def test_what_a_function_raises() -> None:
+    text = "def f():\n  try: raise A()\n  except E: raise B('x') from None\n  def g(): raise C()\n  if x: raise D"
+    assert raised(ast.parse(f"{text}()").body[0]) == {"B", "D"}
 
 
 def test_what_is_public() -> None:

@@ -1,11 +1,14 @@
-"""Public functions, methods and classes without a docstring: `python -m tests.undocumented [FOLDER ...]`.
+"""Public functions, methods and classes without a docstring, and errors that no docstring names:
+`python -m tests.undocumented [FOLDER ...]`.
 
-`tests/test_undocumented.py` holds the counts.
+A function that raises an error itself names it in its docstring; where all do, that of the class or the module may. Of
+steps and programs "Refused when" says it. `tests/test_undocumented.py` holds both lists empty.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("poly", "frontend_dsl", "scheduler", "emit", "graph_driver")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
+REFUSALS = ("ScheduleError", "IllegalSchedule")
+PYTHONS = ("AssertionError", "AttributeError", "TypeError", "ValueError", "KeyError", "NotImplementedError")
 
 
 def definitions(body: list[ast.stmt], folder: str, inherited: frozenset[str] = frozenset()) -> Iterator[Definition]:
@@ -59,11 +64,40 @@ def undocumented(folder: str) -> list[str]:
     ]
 
 
+def unsaid_errors(folder: str) -> list[str]:
+    """`FILE:LINE NAME ERROR` of each error that a public function raises itself and no docstring names."""
+    found = []
+    for path, tree in _parsed(folder):
+        owners = {m: node for node in tree.body if isinstance(node, ast.ClassDef) for m in node.body}
+        for node in definitions(tree.body, folder.split("/")[0]):
+            around = [node, tree, *([owners[node]] if node in owners else [])]
+            said = " ".join(ast.get_docstring(x) or "" for x in around)
+            for error in sorted(raised(node)) if isinstance(node, Function) else ():
+                refusal = error in REFUSALS and "Refused when" in said
+                if not refusal and not re.search(rf"\b{error}\b", said):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} {error}")
+    return found
+
+
+def raised(function: ast.AST) -> set[str]:
+    """Errors that a function makes and raises, but for those that it catches and those of functions inside it."""
+    found: set[str] = set()
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+            found.add(node.exc.func.id)
+        inside: list[ast.AST] = [*node.handlers, *node.orelse] if isinstance(node, ast.Try) else []
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            waiting += inside if isinstance(node, ast.Try) else ast.iter_child_nodes(node)
+    return {e for e in found if e[0].isupper() and e not in PYTHONS}
+
+
 def main(folders: list[str]) -> None:
     """Print them, and how many there are in each folder."""
     for folder in folders or FOLDERS:
-        found = undocumented(folder)
-        print(*found, f"{len(found)} in {folder}\n", sep="\n")
+        for found, what in ((undocumented(folder), "undocumented"), (unsaid_errors(folder), "unsaid errors")):
+            print(*found, f"{len(found)} {what} in {folder}\n", sep="\n")
 
 
 if __name__ == "__main__":

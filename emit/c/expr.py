@@ -3,6 +3,8 @@
 Scalars print as plain C. A vector operation that GCC's extensions lack (fma, floor, min, a
 gather, a masked load, ...) is a call of a small generated function over the lanes, which the
 C compiler turns into vector instructions. Which helpers are used is recorded in `Helpers`.
+
+What C has no text for is a `BuildError`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The same ABI as the LLVM back end, and the same symbol as far as C has it free (`names`). Built with
 `-ffp-contract=off -fwrapv` and explicit fused multiply-adds the text computes the same bits as the LLVM version.
+
+What C has no text for is a `BuildError`.
 """
 
 from __future__ import annotations

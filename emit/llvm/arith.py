@@ -2,6 +2,8 @@
 
 Every function takes and gives `Value`s, scalar or vector alike. `f16` and `bf16` are
 computed in `f32` and rounded after each operation, as NumPy and ml_dtypes do.
+
+What has no instructions here is a `BuildError`.
 """
 
 from __future__ import annotations

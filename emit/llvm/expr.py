@@ -1,4 +1,7 @@
-"""Loop-IR expressions to LLVM instructions: addresses, loads, lazy selects, vectors."""
+"""Loop-IR expressions to LLVM instructions: addresses, loads, lazy selects, vectors.
+
+What has no instructions here is a `BuildError`.
+"""
 
 from __future__ import annotations
 

@@ -58,6 +58,9 @@ def fit(job: Fit, points: int = 160) -> tuple[list[float], float]:
 
     Coefficients are rounded one after the other from the lowest; the rest is refitted
     each time, so that later coefficients make up for earlier roundings.
+
+    Raises:
+        ArithmeticError: no polynomial of up to 29 terms is good enough.
     """
     span = (job.hi - job.lo) / 2
     xs = [(job.lo + span) - span * mp.cos(mp.pi * (2 * i + 1) / (2 * points)) for i in range(points)]

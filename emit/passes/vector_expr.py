@@ -3,6 +3,8 @@
 Lane l of the vector stands for iteration `base + l * step` of the vector variable. What does
 not depend on it stays scalar and enters vectors through `Broadcast`. `Select`, `and` and `or`
 stay lazy: loads under them are masked by their conditions.
+
+What has no vector form is a `Cannot`, with the reason that the report gives.
 """
 
 from __future__ import annotations

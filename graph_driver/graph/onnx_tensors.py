@@ -89,7 +89,11 @@ def _external(tensor: TensorProto, dtype: DType, shape: tuple[int, ...], folder:
 
 
 def sparse_to_numpy(tensor: onnx.SparseTensorProto, what: str) -> np.ndarray:
-    """A dense copy of a sparse initializer (COO indices, linear or one row a value)."""
+    """A dense copy of a sparse initializer (COO indices, linear or one row a value).
+
+    Raises:
+        ModelError: an index lies outside, or there is not one for each value.
+    """
     shape = tuple(tensor.dims)
     values = to_numpy(tensor.values, None, what)
     indices = to_numpy(tensor.indices, None, what)
@@ -106,7 +110,11 @@ def sparse_to_numpy(tensor: onnx.SparseTensorProto, what: str) -> np.ndarray:
 
 
 def attributes(node: onnx.NodeProto, what: str) -> dict[str, Any]:
-    """A node's attributes as Python values; tensors as arrays, graphs stay protos."""
+    """A node's attributes as Python values; tensors as arrays, graphs stay protos.
+
+    Raises:
+        ModelError: an attribute cannot be read.
+    """
     out: dict[str, Any] = {}
     for a in node.attribute:
         if a.type == onnx.AttributeProto.TENSOR:

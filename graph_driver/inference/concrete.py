@@ -38,7 +38,11 @@ def type_proto(tensor: Tensor) -> onnx.TypeProto:
 
 
 def check_attributes(node: onnx.NodeProto, what: str) -> None:
-    """Refuse zero strides and the like, on which onnx's own inference divides by zero."""
+    """Refuse zero strides and the like, on which onnx's own inference divides by zero.
+
+    Raises:
+        ModelError: one of `POSITIVE` is below 1 or beyond 2^31.
+    """
     for a in node.attribute:
         if a.name not in POSITIVE:
             continue

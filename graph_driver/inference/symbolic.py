@@ -57,6 +57,7 @@ def infer_symbolic(
 
     Raises:
         ModelError: the operator has no rule, sizes do not fit, or a size must be a number.
+        NotSymbolic: sizes of what it reads must be numbers.
     """
     reads: Sequence[str] = [*proto.input, *node.captures]
     numbers = {n: at_typical(tensors[n], symbols) for n in reads if n}

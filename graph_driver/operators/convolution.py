@@ -1,4 +1,7 @@
-"""Conv and ConvTranspose: which of the library's forms fits."""
+"""Conv and ConvTranspose: which of the library's forms fits.
+
+What none of them fits is `Unsupported`, with the reason.
+"""
 
 from __future__ import annotations
 

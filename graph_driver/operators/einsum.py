@@ -1,4 +1,4 @@
-"""Einsum of any number of operands: one product after another."""
+"""Einsum of any number of operands: one product after another. Equations that this does not do are `Unsupported`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unary, binary and ternary elementwise operators."""
+"""Unary, binary and ternary elementwise operators. Types and forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gathering."""
+"""Gathering. Types and forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

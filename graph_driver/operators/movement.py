@@ -1,4 +1,4 @@
-"""Operators that only move elements."""
+"""Operators that only move elements. Types and forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

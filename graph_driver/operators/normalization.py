@@ -1,4 +1,4 @@
-"""Softmax and normalisations."""
+"""Softmax and normalisations. Types and forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools over windows and over whole images."""
+"""Pools over windows and over whole images. Windows without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""QuantizeLinear, DequantizeLinear, and products of quantised tensors."""
+"""QuantizeLinear, DequantizeLinear, and products of quantised tensors.
+
+Types and forms without loops are `Unsupported`, with the reason.
+"""
 
 from __future__ import annotations
 

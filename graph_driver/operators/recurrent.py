@@ -1,4 +1,7 @@
-"""LSTM, GRU and RNN: one Scop for each direction, joined."""
+"""LSTM, GRU and RNN: one Scop for each direction, joined.
+
+Activations and forms without loops are `Unsupported`, with the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions over axes, arg-max, cumulative sums."""
+"""Reductions over axes, arg-max, cumulative sums. Types and forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which function builds which ONNX operator, and the cache of library Scops."""
+"""Which function builds which ONNX operator, and the cache of library Scops.
+
+What a builder asks of a node and the node is not, is `Unsupported`; `Halves` asks for the builder's loops in f32.
+"""
 
 from __future__ import annotations
 

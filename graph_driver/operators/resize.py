@@ -1,4 +1,4 @@
-"""Resize and Upsample, as exact rational coordinates."""
+"""Resize and Upsample, as exact rational coordinates. Modes without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

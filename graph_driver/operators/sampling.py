@@ -1,4 +1,4 @@
-"""GridSample, DeformConv, RoiAlign."""
+"""GridSample, DeformConv, RoiAlign. Modes without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TopK."""
+"""TopK. Forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DFT and STFT."""
+"""DFT and STFT. Forms without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

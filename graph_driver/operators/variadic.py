@@ -1,4 +1,4 @@
-"""Operators of any number of operands: Sum, Max, Min, Mean."""
+"""Operators of any number of operands: Sum, Max, Min, Mean. Types without loops are `Unsupported`, with the reason."""
 
 from __future__ import annotations
 

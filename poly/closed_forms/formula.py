@@ -34,7 +34,7 @@ class Formula:
 
     @staticmethod
     def sum_of(parts: Iterable[Piece], names: Sequence[str], context: isl.Set) -> Formula:
-        """The sum of pieces that may overlap."""
+        """The sum of pieces that may overlap. Raises `CountingError`: the formula would have more than `MANY` cases."""
         pieces: list[Piece] = []
         for new in parts:
             pieces = added(pieces, new)

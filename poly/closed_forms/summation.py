@@ -42,7 +42,12 @@ class Budget:
 
 
 def sum_up(system: System, poly: Polynomial, names: tuple[str, ...], out: list[Piece], budget: Budget) -> None:
-    """Add the pieces of `sum of poly` over the free variables to `out`."""
+    """Add the pieces of `sum of poly` over the free variables to `out`.
+
+    Raises:
+        InfiniteError: the set has infinitely many points.
+        CountingError: it takes more chambers than the budget has, or a formula of more than `TERMS` terms.
+    """
     budget.step()
     simple = simplified(system)
     if simple is None:

@@ -1,4 +1,7 @@
-"""How much a schedule computes and touches, as formulas in the sizes."""
+"""How much a schedule computes and touches, as formulas in the sizes.
+
+Questions about what is not there (a loop, statement, array or quantity) are a `ScheduleError`.
+"""
 
 from __future__ import annotations
 

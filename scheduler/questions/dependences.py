@@ -1,4 +1,7 @@
-"""Dependences as objects that people can read."""
+"""Dependences as objects that people can read.
+
+Questions about what is not there (an array, a kind of dependence) are a `ScheduleError`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Joining and separating loops: `fuse`, `distribute`. Pure tree edits, unchecked.
 
 `smallest_shift` looks for the delay that makes a fusion legal.
+
+What makes no sense on the tree (no such loop, not side by side) is a `ScheduleError`.
 """
 
 from __future__ import annotations

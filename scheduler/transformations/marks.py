@@ -1,4 +1,7 @@
-"""Saying how a loop runs: `parallel`, `vectorize`, `unroll`, `bind`, `serial`. Pure tree edits, unchecked."""
+"""Saying how a loop runs: `parallel`, `vectorize`, `unroll`, `bind`, `serial`. Pure tree edits, unchecked.
+
+What makes no sense on the tree (no such loop or axis, a loop that has a kind already) is a `ScheduleError`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Changing the order of loops and statements: `interchange permute reverse skew shift reorder_statements`.
 
 Pure tree edits, unchecked.
+
+What makes no sense on the tree (no such loop, loops that are not nested) is a `ScheduleError`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 All put a Sequence of Filters over the same statements in the loop's place. The main part keeps
 the names of its loops and buffers; the others are copies with names of their own.
+
+What makes no sense on the tree (no such loop, nothing left on one side) is a `ScheduleError`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Both insert a `Promote` node; `contract` is for an array that no value of which lives on
 outside one iteration of the loops above it, so nothing is copied.
+
+A buffer that cannot be (no such array, an extent without a bound, a name that is taken) is a `ScheduleError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Cutting loops into blocks: `split`, `strip_mine`, `tile`. Pure tree edits, unchecked."""
+"""Cutting loops into blocks: `split`, `strip_mine`, `tile`. Pure tree edits, unchecked.
+
+What makes no sense on the tree (no such loop, not one size for each, a name that is taken) is a `ScheduleError`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`unroll_and_jam`: iterations of an outer loop side by side in the innermost ones. Unchecked."""
+"""`unroll_and_jam`: iterations of an outer loop side by side in the innermost ones. Unchecked.
+
+What makes no sense on the tree (no such loop, no loop inside, a loop that has a kind already) is a `ScheduleError`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Scalars are those of standard C (`polyc.emit.c.plain`). A vector is a struct of its lanes, aligned to its
 size: reading or writing one whole is one wide access of memory, everything else a small generated
 function that the compiler unrolls over the lanes.
+
+What a dialect has no text for is a `BuildError`.
 """
 
 from __future__ import annotations

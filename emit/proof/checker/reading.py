@@ -1,4 +1,7 @@
-"""A certificate's loops: every store with what is around it."""
+"""A certificate's loops: every store with what is around it.
+
+A text that does not say what a certificate must is `Rejected`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops at given sizes, run on version numbers."""
+"""The loops at given sizes, run on version numbers. Loops that do not do what the model does are `Rejected`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,11 @@ class Call:
         return t.shape
 
     def values(self, position: int) -> list[Extent] | None:
-        """The elements of a small operand whose value is known as numbers or formulas; None when absent."""
+        """The elements of a small operand whose value is known as numbers or formulas; None when absent.
+
+        Raises:
+            NoRule: its elements are known at run time only.
+        """
         t = self.inputs[position] if position < len(self.inputs) else None
         if t is None:
             return None
