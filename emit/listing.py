@@ -57,6 +57,11 @@ def listing(fn: Function, target: Target) -> Listing:
     return Listing(loops, texts)
 
 
+def loops_listing(fn: Function) -> Listing:
+    """The loops alone, of a kernel whose code is no text that follows them line by line."""
+    return Listing(_hub(fn)[0], {})
+
+
 def gpu_listing(fn: Function, target: GpuTarget) -> Listing:
     """The loops and the CUDA or OpenCL text of the kernels of a GPU function.
 

@@ -22,10 +22,11 @@ from polyc.emit.linking import shared_object
 from polyc.emit.lowering.checks import wanted
 from polyc.emit.standalone import SUFFIXES, Standalone, standalone
 from polyc.emit.targets import check_threads
-from polyc.graph_driver.worker.compile_operator import auto_schedule, fitting, resolve_target
+from polyc.graph_driver.backends.registry import found
+from polyc.graph_driver.worker.compile_operator import auto_schedule, fitting
 from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.scop import Scop
-from polyc.poly.target import GpuTarget, Target
+from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
@@ -103,15 +104,15 @@ def cpu_target(target: Any) -> Target:
     """The CPU that files are for.
 
     Raises:
-        BuildError: it is unknown or a GPU.
+        BuildError: it is unknown, or no CPU.
     """
-    from polyc.emit.gpu.targets import is_gpu
-
-    if isinstance(target, GpuTarget) or is_gpu(target):
-        shown = target.name if isinstance(target, GpuTarget) else target
-        raise BuildError(f"files of an operator are for CPUs, and {shown} is a GPU: polyc inspect --stage cuda|opencl "
-                         "prints its kernels")  # fmt: skip
-    return resolve_target(target)
+    backend, machine = found(target)
+    cpu = backend.costed(machine)
+    if cpu is None:
+        texts = "|".join(stage for stage in backend.stages if stage != "loops")
+        raise BuildError(f"files of an operator are for CPUs, and {backend.shown(machine)} is none: "
+                         f"polyc inspect --stage {texts} prints its kernels")  # fmt: skip
+    return cpu
 
 
 def write_operator(code: Standalone, folder: Path, kinds: Sequence[str]) -> Built:

@@ -15,6 +15,8 @@ from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
+    from polyc.emit.listing import Listing
+    from polyc.emit.loop_ir.loops import Function
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.planning.plan import Plan
@@ -36,6 +38,7 @@ class C99Backend(Backend):
     chooses_layouts = True
     runs_bodies = True
     runs = False
+    stages = ("c",)
 
     def targets(self) -> tuple[str, ...]:
         """Its one name, for `inspect`, `explain` and `build`."""
@@ -90,6 +93,31 @@ class C99Backend(Backend):
     def kernel(self, schedule: Schedule, machine: Target, threads: int, checks: bool | None) -> Kernel:
         """Raises `BuildError`: sources are not called."""
         raise BuildError("C sources do not run here: polyc build writes them, target c runs code of a C compiler")
+
+    def stage(
+        self, schedule: Schedule, machine: Target, threads: int, stage: str, sizes: Mapping[str, int],
+        checks: bool | None = None, symbol: str | None = None,
+    ) -> str:  # fmt: skip
+        """The C source of a kernel, as it stands in the files."""
+        from polyc.emit.c import c99
+        from polyc.emit.lowering.checks import wanted
+
+        name = symbol or schedule.scop.name
+        return c99.portable_kernel(schedule.scop, schedule.tree, name, machine, wanted(checks)).text
+
+    def facts(self, machine: Target) -> dict[str, Any]:
+        """Those that schedules assume."""
+        return LLVM.facts(machine)
+
+    def headline(self, machine: Target) -> dict[str, Any]:
+        """As of a CPU."""
+        return LLVM.headline(machine)
+
+    def listing(
+        self, schedule: Schedule, machine: Target, symbol: str
+    ) -> tuple[Function, Listing, list[dict[str, Any]]]:
+        """As of a CPU."""
+        return LLVM.listing(schedule, machine, symbol)
 
     def link(
         self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report

@@ -17,6 +17,8 @@ from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
+    from polyc.emit.listing import Listing
+    from polyc.emit.loop_ir.loops import Function
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.planning.plan import Plan
@@ -32,6 +34,7 @@ class _Cpu(Backend):
     """What both compilers have in common."""
 
     numbers_because = ""
+    stages = ("loops", "c", "llvm", "asm")
     chooses_layouts = True
     runs_bodies = True
     takes_tuned = True
@@ -85,6 +88,26 @@ class _Cpu(Backend):
         return compile_kernel(
             schedule.scop, schedule.tree, machine, self.name, threads, notes=schedule.notes, checks=checks
         )
+
+    def facts(self, machine: Target) -> dict[str, Any]:
+        """Vectors and caches."""
+        names = ("name", "cpu", "vector_bits", "fma_units", "l1", "l2", "l3")
+        return {name: getattr(machine, name) for name in names}
+
+    def headline(self, machine: Target) -> dict[str, Any]:
+        """Its vectors."""
+        return {"name": machine.name, "cpu": machine.cpu, "vectorBits": machine.vector_bits}
+
+    def listing(
+        self, schedule: Schedule, machine: Target, symbol: str
+    ) -> tuple[Function, Listing, list[dict[str, Any]]]:
+        """Loops, C, LLVM IR and assembly."""
+        from polyc.emit.listing import listing
+        from polyc.emit.lowering.lower import lower
+        from polyc.emit.mathlib import expand_function
+
+        function = expand_function(lower(schedule.scop, schedule.tree, symbol, machine))
+        return function, listing(function, machine), []
 
     def link(
         self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polyc.emit.kernel import Kernel
+    from polyc.emit.listing import Listing
+    from polyc.emit.loop_ir.loops import Function
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.fusion.joined import Group
@@ -57,6 +59,8 @@ class Backend(ABC):
     faster: for kernels with vectors along the last dimension.
     `runs`: models can be run after compiling; if not, `polyc.compile_model` does not know the target.
     `takes_tuned`: code may be made of schedules that `polyc tune` has found; `tunes`: it finds them by this one.
+    `stages`: the texts of one kernel that `polyc inspect` shows, besides its Scop, its dependences and its schedule.
+    `checks_first`: accesses may be checked before the loops that do them, which then run without checks.
     `runs_bodies`: the bodies of control flow are compiled for it, too; else for the CPU beside it, whose steps they are
     among.
     `has_program_order`: where the automatic schedule takes too long, the program's own order has code, too.
@@ -68,6 +72,8 @@ class Backend(ABC):
     abilities: frozenset[str] = frozenset()
     chooses_layouts: bool = False
     runs: bool = True
+    stages: tuple[str, ...] = ("loops",)
+    checks_first: bool = True
     takes_tuned: bool = False
     tunes: bool = False
     runs_bodies: bool = False
@@ -156,6 +162,37 @@ class Backend(ABC):
 
         Raises:
             BuildError: this schedule has no code here.
+        """
+
+    # ---- to be looked at ----
+
+    def stage(
+        self, schedule: Schedule, machine: Any, threads: int, stage: str, sizes: Mapping[str, int],
+        checks: bool | None = None, symbol: str | None = None,
+    ) -> str:  # fmt: skip
+        """One of `stages` of a kernel, as text. `sizes`: those to show numbers for where some are free; `symbol`: the
+        function's name (None: the operator's).
+
+        Raises:
+            BuildError: there is no such text, or no code for the schedule.
+        """
+        return str(self.kernel(schedule, machine, threads, checks).source(stage))
+
+    def facts(self, machine: Any) -> dict[str, Any]:
+        """What `polyc explain` says of the machine, `name` first."""
+        return self.data_of(machine)
+
+    def headline(self, machine: Any) -> dict[str, Any]:
+        """What the page of an operator says of it."""
+        return {"name": self.shown(machine), "language": self.name}
+
+    @abstractmethod
+    def listing(self, schedule: Schedule, machine: Any, symbol: str) -> tuple[Function, Listing, list[dict[str, Any]]]:
+        """For the page of an operator: its loops, the texts made of them, and what each kernel maps to (JSON values;
+        empty where loops are just loops).
+
+        Raises:
+            BuildError: the schedule has no code here.
         """
 
     # ---- a model ----

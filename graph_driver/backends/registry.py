@@ -108,6 +108,19 @@ def platform_of(target: object, threads: int | None = None, runs: bool = True) -
     return Platform(backend, machine, backend.threads(machine, threads))
 
 
+def for_stage(target: object, stage: str | None, runs: bool = True) -> object:
+    """The target that a text of `polyc inspect` is about: the one given, or for a text that is none of a CPU's the
+    machine of another back end that is called so (`cuda`, `opencl`).
+
+    Raises:
+        BuildError: there is no such target.
+    """
+    backend, machine = found(target, runs)
+    if stage is None or stage in backend.stages or backend.costed(machine) is None:
+        return target
+    return next((stage for b in OWN if stage in b.stages and stage in b.targets()), target)
+
+
 def for_bodies(platform: Platform) -> Platform:
     """Where the bodies of control flow run: with the host's steps."""
     return platform if platform.backend.runs_bodies else Platform(LLVM, platform.host)

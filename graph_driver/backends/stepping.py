@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.emit.kernel import Kernel, Report
+from polyc.emit.listing import Listing, loops_listing
 from polyc.emit.loop_ir.loops import Block, Function
 from polyc.emit.loop_ir.printer import to_text
 from polyc.emit.lowering.checks import self_describing, wanted
+from polyc.emit.passes.workspace import constant_bytes
 from polyc.emit.recipe import Recipe
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.protocol import CODE, Backend, Code, Platform, Read, Saved
@@ -54,12 +56,18 @@ class SteppingBackend(Backend):
         """What runs the image of a kernel. Raises `BuildError`, `ValueError`: it is damaged."""
 
     def text_of(self, image: bytes) -> str:
-        """An image as text for people: its file in a compiled directory, and the source `name` of an operator."""
+        """An image as text for people: the file of a kernel in a compiled directory, and the stage that has the back
+        end's name (if `stages` says so)."""
         return ""
 
     def kernel(self, schedule: Schedule, machine: Any, threads: int, checks: bool | None) -> SteppingKernel:
         """An operator whose code is made for the sizes of each call, and kept."""
         return SteppingKernel(self, schedule, machine, threads, checks)
+
+    def listing(self, schedule: Schedule, machine: Any, symbol: str) -> tuple[Function, Listing, list[dict[str, Any]]]:
+        """The loops that code is made of."""
+        function = lowered(schedule, symbol, False)
+        return function, loops_listing(function), []
 
     def link(
         self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled],
@@ -269,5 +277,17 @@ def lowered(schedule: Schedule, symbol: str, checks: bool) -> Function:
     from polyc.emit.c import c99
     from polyc.emit.lowering.lower import lower
 
+    scalar = replace(c99.target(), vector_bits=8)
+
     name = "".join(c if c.isalnum() else "_" for c in symbol)
-    return self_describing(lower(schedule.scop, schedule.tree, name, c99.target(), checks=checks))
+    return self_describing(lower(schedule.scop, schedule.tree, name, scalar, checks=checks))
+
+
+def scratch_of(function: Function) -> tuple[tuple[str, int], ...]:
+    """The record of violated accesses of such a function, as `Compiled.scratch` has it; nothing without checks."""
+    if not function.checks:
+        return ()
+    record = function.buffers[-1]
+    size = constant_bytes(record)
+    assert size is not None
+    return ((record.name, size),)

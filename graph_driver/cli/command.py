@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from polyc.graph_driver import wiring
-from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, UsageError, run_registrations
+from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, Stages, UsageError, run_registrations
 from polyc.graph_driver.layouts.formats import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
 from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError, ScheduleError
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
     look = commands.add_parser("inspect", help="look at a stage of the compiler", allow_abbrev=False)
     look.add_argument("what", metavar="FILE.py:OP|MODEL")
-    look.add_argument("--stage", choices=MODEL_STAGES, metavar="STAGE", help=", ".join(MODEL_STAGES))
+    look.add_argument("--stage", choices=Stages(), metavar="STAGE", help=", ".join(MODEL_STAGES))
     look.add_argument("--html", type=Path, metavar="FILE", help="write a page instead of printing")
     look.add_argument("--schedule", type=Path, metavar="FILE", help="of an operator: a saved schedule")
     look.add_argument(

@@ -16,8 +16,8 @@ def examine(measure: bool = False) -> dict[str, Any]:
     from polyc.emit import cache, cpus, targets
     from polyc.emit.c.cc import find_compiler
     from polyc.emit.gpu import devices
-    from polyc.emit.gpu import targets as gpu_targets
     from polyc.emit.gpu.devices import nvidia, shim
+    from polyc.graph_driver.backends.registry import OWN, backends, named, problems
     from polyc.graph_driver.bench.calibration import machine
 
     host = targets.host()
@@ -39,7 +39,10 @@ def examine(measure: bool = False) -> dict[str, Any]:
         },
         "targets": targets.names(),
         "cpus": {isa: list(found) for isa, found in cpus.table().items()},
-        "gpu_targets": gpu_targets.names(),
+        "gpu_targets": list(named("gpu").targets()),
+        "backends": {b.name: list(b.targets()) for b in backends()},
+        "installed_backends": [b.name for b in backends() if b not in OWN],
+        "broken_backends": list(problems()),
         "c_compiler": None if compiler is None else _first_line([compiler, "--version"]),
         "nvcc": _tool("nvcc"),
         "cuda_driver": _has_library("libcuda.so.1"),
@@ -57,6 +60,11 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
     yes = {True: "yes", False: "no"}
     m = found["measured"]
     rates = ", ".join(f"{n} {m['read'][n]:.1f} read {m['write'][n]:.1f} written" for n in m["read"])
+
+    def shown(name: str) -> str:
+        """A back end, with its targets if it is installed beside polyc."""
+        return f"{name} ({', '.join(found['backends'][name])})" if name in found["installed_backends"] else name
+
     lines = [
         f"system        {found['system']}, Python {found['python']}",
         f"CPU           {found['cpu']}: {found['vector_bits']}-bit vectors, {found['vector_registers']} registers, "
@@ -70,6 +78,8 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
         "(--json lists them); files of your own: NAME.toml",
         f"C compiler    {found['c_compiler'] or 'none (not needed; only target c uses one)'}",
         f"GPU targets   {', '.join(found['gpu_targets'])}",
+        f"back ends     {', '.join(map(shown, found['backends']))}",
+        *(f"              {line}" for line in found["broken_backends"]),
         f"CUDA          compiler: {found['cuda_compiler'] or 'none'}; nvcc: {found['nvcc'] or 'none'}; "
         f"driver: {yes[found['cuda_driver']]}; g++ to run CUDA text here: {found['cxx'] or 'none'}",
         *(f"              {interface}: {text}" for interface, text in found["devices"].items()),

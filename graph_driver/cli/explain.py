@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.cli.inspect import (
     UsageError,
-    backend_of,
     is_operator,
     load_operator,
     operator_schedule,
@@ -37,25 +36,22 @@ def explain_command(arguments: argparse.Namespace) -> int:
 def _operator(arguments: argparse.Namespace) -> dict[str, Any]:
     refuse_model_options(arguments, checks=True, measure=True)
     from polyc.emit import targets
-    from polyc.emit.gpu import targets as gpu_targets
+    from polyc.graph_driver.backends.registry import found
     from polyc.graph_driver.bench.calibration import this_machine
     from polyc.graph_driver.bench.operator_time import OperatorTime, time_of
     from polyc.graph_driver.explaining.explain import explain_schedule
-    from polyc.graph_driver.worker.compile_operator import resolve_target
 
     scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
     checks = False if arguments.no_checks else None
-    if gpu_targets.is_gpu(arguments.target):
-        on_gpu = operator_schedule(scop, arguments.target, sizes, None)
-        none = OperatorTime(None, None, 1)
-        return explain_schedule(on_gpu, gpu_targets.get(arguments.target), sizes, none, checks=checks)
-    machine = resolve_target(arguments.target if arguments.target != "c" else None)
-    threads = machine.threads if arguments.threads is None else arguments.threads
+    backend, machine = found(arguments.target)
+    threads = backend.threads(machine, arguments.threads)
     with use.tuned(arguments.tuned):
-        found = operator_schedule(scop, arguments.target, sizes, None, threads)
+        schedule = operator_schedule(scop, arguments.target, sizes, None, threads)
+    if backend.costed(machine) is None:
+        return explain_schedule(schedule, machine, sizes, OperatorTime(None, None, 1), checks=checks)
     here = this_machine(machine) if targets.obstacle(machine) is None else None
-    times = time_of(found, machine, threads, arguments.measure, backend_of(arguments.target), checks)
-    return explain_schedule(found, machine, sizes, times, here, checks)
+    times = time_of(schedule, machine, threads, arguments.measure, backend.name, checks)
+    return explain_schedule(schedule, machine, sizes, times, here, checks)
 
 
 def _operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
@@ -121,8 +117,8 @@ def diff_command(arguments: argparse.Namespace) -> int:
 
 def bisect_command(arguments: argparse.Namespace) -> int:
     """The first step of a trace that is refused, or that makes the operator slower."""
+    from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.explaining.bisecting import first_refused, first_slower
-    from polyc.graph_driver.worker.compile_operator import resolve_target
     from polyc.poly.rewriting.specialise import specialise
 
     if not is_operator(arguments.what):
@@ -136,7 +132,7 @@ def bisect_command(arguments: argparse.Namespace) -> int:
     if arguments.slower is None:
         data = first_refused(scop, text)
     else:
-        machine = resolve_target(arguments.target if arguments.target != "c" else None)
+        machine = platform_of(arguments.target).machine
         data = first_slower(scop, text, machine, arguments.slower, arguments.threads)
     return _show(data, arguments.json, lambda: data["lines"])
 

@@ -8,16 +8,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyc.emit import targets
-from polyc.emit.gpu import targets as gpu_targets
-from polyc.emit.gpu.targets import is_gpu
 from polyc.frontend_dsl import Operator
-from polyc.graph_driver.backends.c99 import C99
-from polyc.graph_driver.explaining.looking import gpu_stage, gpu_target
+from polyc.graph_driver.backends.registry import backends, for_stage, found, platform_of
 from polyc.graph_driver.worker import tuned as use
 from polyc.poly.errors import ArgumentError, BuildError, PolycError
 from polyc.poly.scop import Scop
@@ -28,6 +24,22 @@ if TYPE_CHECKING:
 
 OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm", "cuda", "opencl")
 MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
+
+
+class Stages:
+    """The choices of `--stage`: those of polyc, and texts of back ends that are installed, which are asked for others
+    only."""
+
+    def __contains__(self, stage: object) -> bool:
+        return stage in MODEL_STAGES or stage in operator_stages()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODEL_STAGES)
+
+
+def operator_stages() -> tuple[str, ...]:
+    """What there is to look at of an operator, with the texts of back ends that are installed."""
+    return tuple(dict.fromkeys((*OPERATOR_STAGES, *(stage for b in backends() for stage in b.stages))))
 
 
 class UsageError(PolycError):
@@ -52,16 +64,16 @@ def refuse_model_options(arguments: argparse.Namespace, checks: bool = False, me
     `checks`: whether the command shows code, in which `--no-checks` can be seen; `measure`: whether it can run it.
     """
     check_target(arguments)
-    if is_gpu(arguments.target):
-        for name in ("threads", "tuned"):
-            if vars(arguments).get(name) is not None:
-                raise UsageError(f"--{name} is of a CPU, and {arguments.target} is none")
+    backend, machine = found(arguments.target)
+    for name in ("threads", "tuned"):
+        if name in backend.ignored and vars(arguments).get(name) is not None:
+            raise UsageError(f"--{name} is of a CPU, and {arguments.target} is none")
     if vars(arguments).get("no_checks") and not checks:
         raise UsageError(f"--no-checks has no effect on polyc {arguments.command} of an operator")
     if vars(arguments).get("measure"):
         if not measure:
             raise UsageError("--measure is of an operator's page: give --html or --json, and no stage")
-        if is_gpu(arguments.target):
+        if backend.costed(machine) is None:
             raise UsageError(f"--measure runs operators on this machine's CPU, not for '{arguments.target}'")
     for name, absent in OF_MODELS.items():
         if vars(arguments).get(name, absent) != absent:
@@ -71,18 +83,12 @@ def refuse_model_options(arguments: argparse.Namespace, checks: bool = False, me
 def check_target(arguments: argparse.Namespace) -> None:
     """Refuse a target that does not exist, or that this command has nothing to do with. Raises `UsageError`."""
     what = vars(arguments).get("what")
-    if arguments.target == C99.name and arguments.command in ("inspect", "explain") and not is_operator(str(what)):
-        return  # what `compile --target c` writes can be looked at
+    # what `compile --target c` writes can be looked at
+    looked_at = arguments.command in ("inspect", "explain") and not is_operator(str(what))
     try:
-        if arguments.target != "c" and not is_gpu(arguments.target):
-            targets.get(arguments.target)
+        found(arguments.target, runs=not looked_at)
     except BuildError as error:
         raise UsageError(str(error)) from None
-
-
-def backend_of(target: str | None) -> str:
-    """What makes code for a CPU of this name: `c`, or `llvm`."""
-    return "c" if target == "c" else "llvm"
 
 
 def is_operator(what: str) -> bool:
@@ -226,7 +232,7 @@ def operator_scop(op: Operator, given: Mapping[str, int | float]) -> tuple[Scop,
 
 
 def operator_schedule(
-    scop: Scop, target: str | None, sizes: Mapping[str, int], file: Path | None, threads: int | None = None
+    scop: Scop, target: object, sizes: Mapping[str, int], file: Path | None, threads: int | None = None
 ) -> Schedule:
     """The automatic schedule (within `use.tuned`: a tuned one if there is), or the one saved in `file` by
     `Schedule.save` or `Schedule.to_yaml`. `threads`: None is all cores.
@@ -235,17 +241,14 @@ def operator_schedule(
         UsageError: the file cannot be read; ScheduleError, IllegalSchedule: it does not fit.
     """
     from polyc.graph_driver.backends.sizes import specialised
-    from polyc.graph_driver.worker.compile_operator import auto_schedule, resolve_target
     from polyc.poly.rewriting.specialise import specialise
     from polyc.scheduler.schedule import Schedule
 
-    if file is None and is_gpu(target):
-        return auto_schedule(scop, target, sizes)
     if file is None:
-        machine = resolve_target(target if target != "c" else None)
-        workers = machine.threads if threads is None else threads
-        tuned = use.schedule_for(specialise(scop, sizes), machine, workers) if use.asked() else None
-        return auto_schedule(scop, machine, sizes, workers) if tuned is None else tuned
+        backend, machine = found(target)
+        fixed, workers = specialise(scop, sizes), backend.threads(machine, threads)
+        tuned = use.schedule_for(fixed, machine, workers) if backend.takes_tuned and use.asked() else None
+        return backend.schedule(fixed, machine, workers) if tuned is None else tuned
     text = text_of(file, "the schedule")
     read = Schedule.replay if text.lstrip().startswith("{") else Schedule.from_yaml
     return specialised(read(scop, text), sizes)
@@ -271,27 +274,25 @@ def operator_stage(
     Raises:
         UsageError: the stage does not exist for operators, or a size is unknown.
     """
-    from polyc.graph_driver.worker.compile_operator import compile_operator
     from polyc.poly.rewriting.specialise import specialise
 
-    if stage not in OPERATOR_STAGES:
-        raise UsageError(f"an operator has no stage '{stage}' (it has {', '.join(OPERATOR_STAGES)})")
+    if stage not in operator_stages():
+        raise UsageError(f"an operator has no stage '{stage}' (it has {', '.join(operator_stages())})")
     scop, sizes = operator_scop(op, given)
     if stage == "scop":
         return str(specialise(scop, sizes))
     if stage == "deps":
         return dependences_text(specialise(scop, sizes))
-    gpu = gpu_target(target, stage)
-    schedule = operator_schedule(scop, gpu or target, sizes, file, threads)
+    chosen = for_stage(target, stage)
+    schedule = operator_schedule(scop, chosen, sizes, file, threads)
     if stage == "schedule" and yaml:
         return schedule.to_yaml().rstrip("\n")
-    if gpu is not None:
-        return gpu_stage(scop, stage, gpu, sizes, schedule)
     if stage == "schedule":
         from polyc.poly.text import print_tree
 
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    return str(compile_operator(schedule.original, target, schedule, threads, checks=checks).source(stage))
+    platform = platform_of(chosen, threads)
+    return platform.backend.stage(schedule, platform.machine, platform.threads, stage, sizes, checks)
 
 
 def document_of(
@@ -304,15 +305,14 @@ def document_of(
     """
     from polyc.graph_driver.bench.operator_time import time_of
     from polyc.graph_driver.html.operator_page import operator_document
-    from polyc.graph_driver.worker.compile_operator import resolve_target
 
     scop, sizes = operator_scop(op, given)
     schedule = operator_schedule(scop, target, sizes, file, threads)
     origin = "automatic" if file is None else file.name
-    if is_gpu(target):
-        return operator_document(schedule, gpu_targets.get(str(target)), origin, given)
-    machine = resolve_target(target if target != "c" else None)
-    times = time_of(schedule, machine, threads or machine.threads, measure, backend_of(target), checks)
+    backend, machine = found(target)
+    times = None
+    if backend.costed(machine) is not None:
+        times = time_of(schedule, machine, backend.threads(machine, threads), measure, backend.name, checks)
     return operator_document(schedule, machine, origin, given, times)
 
 

@@ -8,20 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.emit import targets
-from polyc.emit.c.c99 import portable_kernel
 from polyc.emit.lowering.checks import wanted as checks_wanted
 from polyc.graph_driver.artifacts.package import is_package, load
-from polyc.graph_driver.backends.c99 import C99
-from polyc.graph_driver.backends.gpu.backend import GPU
 from polyc.graph_driver.backends.protocol import Platform
-from polyc.graph_driver.backends.registry import platform_of
+from polyc.graph_driver.backends.registry import for_stage, platform_of
 from polyc.graph_driver.bench.calibration import this_machine
-from polyc.graph_driver.cli.inspect import DIGITS, OPERATOR_STAGES, UsageError, dependences_text
+from polyc.graph_driver.cli.inspect import DIGITS, UsageError, dependences_text, operator_stages
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with, import_with
 from polyc.graph_driver.compiling import symbolic
 from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimise, placed, symbol_of
-from polyc.graph_driver.explaining.looking import gpu_stage, gpu_target
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
 
 def _platform(options: CompileOptions, stage: str | None = None) -> Platform:
     """What a stage is about: the target, the GPU in whose language the stage is, or C sources."""
-    return platform_of(gpu_target(str(options.target), stage) or options.target, options.threads, runs=False)
+    return platform_of(for_stage(options.target, stage, runs=False), options.threads, runs=False)
 
 
 def optimised(path: Path, options: CompileOptions, platform: Platform) -> tuple[Graph, list[str]]:
@@ -100,10 +96,7 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
         template = _template(graph, groups, platform, options)
         text = _plan_stage(template.typical, stage)
         return [("", "\n".join([*template.lines(), "at the representative sizes:", text]))]
-    assert stage in OPERATOR_STAGES
-    if platform.backend is GPU and stage not in ("scop", "deps"):
-        name = gpu_target(str(options.target), stage) or platform.name
-        return [(t, gpu_stage(g.scop, stage, name)) for t, g in _chosen(groups, kernel) if g.scop is not None]
+    assert stage in operator_stages()
     with use.tuned(options.tuned):
         return [(t, _kernel_stage(g, stage, platform)) for t, g in _chosen(groups, kernel)]
 
@@ -126,8 +119,8 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
         return model_document(path.name, packed.plan, target, seconds=step_seconds(packed) if measure else None)
     platform = _platform(options)
     machine, threads = platform.machine, platform.threads
-    if measure and platform.backend is C99:
-        raise UsageError("C sources do not run here: leave out --measure")
+    if measure and not platform.backend.runs:
+        raise UsageError(f"{platform.meant} do not run here: leave out --measure")
     if measure:
         options = _imported(path, platform, options)[1]
     model = compile_with(path, options) if measure else None
@@ -141,7 +134,8 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     moves = [m.described() for m in moved]
     predicted: Sequence[Prediction | None] = ()
     roofs = None
-    if graph.symbols is None and platform.backend is not GPU and targets.obstacle(machine) is None:
+    costed = platform.backend.costed(machine)
+    if graph.symbols is None and costed is not None and targets.obstacle(costed) is None:
         roofs = this_machine(machine)
         predicted = predict_steps(plan, groups, machine, roofs, threads)
     return model_document(path.stem, plan, target, graph, groups, records, moves, seconds, predicted, roofs, threads)
@@ -183,9 +177,10 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
     name = {"name": f"{path.stem}, {title}"}
     if measure and schedule.original.params:
         raise UsageError("a kernel is measured at sizes that are numbers (--dim NAME=V)")
-    if measure and (platform.backend is GPU or platform.backend is C99):
+    costed = platform.backend.costed(platform.machine)
+    if measure and (costed is None or not platform.backend.runs):
         raise UsageError(f"one kernel alone is run on this machine's CPU, not for '{options.target}'")
-    if platform.backend is GPU:
+    if costed is None:
         return operator_document(schedule, platform.machine, "automatic", {}) | name
     machine, threads = platform.machine, platform.threads
     times = time_of(schedule, machine, threads, measure, platform.backend.name, checks_wanted(options.checks))
@@ -194,13 +189,10 @@ def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure
 
 def schedule_of(group: Group, platform: Platform) -> Schedule:
     """The schedule that a kernel of a model is compiled with (within `use.tuned`: a tuned one if there is)."""
-    from polyc.graph_driver.worker.compile_operator import auto_schedule
-
     assert group.scop is not None
-    if platform.backend is GPU:
-        return auto_schedule(group.scop, platform.machine)
-    tuned = use.schedule_for(group.scop, platform.machine, platform.threads)
-    return auto_schedule(group.scop, platform.machine, None, platform.threads) if tuned is None else tuned
+    machine, threads = platform.machine, platform.threads
+    tuned = use.schedule_for(group.scop, machine, threads) if platform.backend.takes_tuned else None
+    return platform.backend.schedule(group.scop, machine, threads) if tuned is None else tuned
 
 
 def _planned(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Plan:
@@ -253,7 +245,6 @@ def _named(every: Sequence[tuple[str, Group]], kernel: str) -> list[tuple[str, G
 
 
 def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
-    from polyc.graph_driver.worker.compile_operator import compile_operator
     from polyc.poly.text import print_tree
 
     assert group.scop is not None
@@ -264,10 +255,8 @@ def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
     schedule = schedule_of(group, platform)
     if stage == "schedule":
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
-    if platform.backend is C99:
-        if stage != "c":
-            raise UsageError(f"C sources have no stage '{stage}' (but c, and those before it)")
-        symbol, checks = symbol_of(group.key), checks_wanted(None)
-        return portable_kernel(schedule.scop, schedule.tree, symbol, platform.machine, checks).text
-    machine, threads = platform.machine, platform.threads
-    return compile_operator(group.scop, machine, schedule, threads, backend=platform.backend.name).source(stage)
+    if stage not in platform.backend.stages:
+        known = ", ".join(platform.backend.stages)
+        raise UsageError(f"{platform.meant}: there is no stage '{stage}' (but {known}, and those before it)")
+    symbol = symbol_of(group.key)
+    return platform.backend.stage(schedule, platform.machine, platform.threads, stage, {}, None, symbol)

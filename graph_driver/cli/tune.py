@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polyc.emit import targets
-from polyc.emit.gpu.targets import is_gpu
+from polyc.graph_driver.backends.registry import found
 from polyc.graph_driver.cli.compile import options_of
 from polyc.graph_driver.cli.inspect import (
     UsageError,
@@ -41,9 +41,10 @@ def tune_command(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--limit must be positive, not {arguments.limit:g}")
     check_target(arguments)
     refused = f"kernels are tuned by running them on this machine's CPU, not for '{arguments.target}'"
-    if arguments.target == "c" or is_gpu(arguments.target):
+    backend, machine = found(arguments.target)
+    if not backend.tunes:
         raise UsageError(refused)
-    if reason := targets.obstacle(targets.get(arguments.target)):
+    if reason := targets.obstacle(machine):
         raise UsageError(f"{refused}: {reason}")
     for name in ("planner", "tasks", "tuned"):
         if vars(arguments)[name]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from polyc.graph_driver.backends.registry import found
 from polyc.poly.errors import PolycError
-from polyc.poly.target import GpuTarget, Target
+from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ SLOWEST = 12  # kernels whose times are listed
 
 
 def explain_schedule(
-    schedule: Schedule, target: Target | GpuTarget, sizes: Mapping[str, int], times: OperatorTime,
+    schedule: Schedule, target: object, sizes: Mapping[str, int], times: OperatorTime,
     machine: Machine | None = None, checks: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The work of an operator, what the automatic schedule decided and declined, and what its loops touch.
@@ -31,15 +32,18 @@ def explain_schedule(
     `sizes` are those fixed on the command line. Numbers that cannot be counted are None, with the reason.
     `times` are predicted, and measured if that was asked for, with so many threads; `machine` has the figures that
     say what these get (None: those of the target's data). `checks` of accesses that are not proven: None is unless
-    `POLYC_CHECK=0`. Loops for a GPU share no threads, and fit no caches.
+    `POLYC_CHECK=0`. `target`: a machine, or its name; loops for a GPU share no threads, and fit no
+    caches.
     """
     scop = schedule.scop
     steps = [str(s) for s in schedule.trace]
-    shared = [] if isinstance(target, GpuTarget) else _shared(schedule, target, times.threads, machine)
+    backend, made_for = found(target)
+    cpu = backend.costed(made_for)
+    shared = [] if cpu is None else _shared(schedule, cpu, times.threads, machine)
     return {
         "format": "polyc-explain", "version": VERSION, "kind": "operator", "name": scop.name,
         "sizes": dict(sizes), "free_sizes": list(scop.params), "threads": times.threads,
-        "target": _target(target),
+        "target": backend.facts(made_for),
         "work": {
             "flops": _formula(lambda: schedule.count("flops")),
             "bytes": _formula(lambda: schedule.count("bytes")),
@@ -52,19 +56,9 @@ def explain_schedule(
         "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
         "parallel_loops": list(schedule.parallel_loops()),
         "shared_loops": shared,
-        "loops": _loops(schedule, target),
-        "accesses": _accesses(schedule.original, checks, isinstance(target, GpuTarget)),
+        "loops": _loops(schedule, cpu),
+        "accesses": _accesses(schedule.original, checks, not backend.checks_first),
     }  # fmt: skip
-
-
-def _target(target: Target | GpuTarget) -> dict[str, Any]:
-    """What the schedule is made for."""
-    names: tuple[str, ...]
-    if isinstance(target, GpuTarget):
-        names = ("name", "kind", "arch", "warp", "max_threads", "shared", "registers")
-    else:
-        names = ("name", "cpu", "vector_bits", "fma_units", "l1", "l2", "l3")
-    return {n: getattr(target, n) for n in names}
 
 
 def _shared(schedule: Schedule, target: Target, threads: int, machine: Machine | None) -> list[dict[str, Any]]:
@@ -105,13 +99,13 @@ def _ratio(schedule: Schedule) -> dict[str, Any]:
     return {"text": str(r), "value": r() if not r.over.names else None, "exact": r.exact, "why": ""}
 
 
-def _loops(schedule: Schedule, target: Target | GpuTarget) -> list[dict[str, Any]]:
+def _loops(schedule: Schedule, cpu: Target | None) -> list[dict[str, Any]]:
     """What one iteration of each of the first loops touches, and the cache that holds it."""
     members = [m for n in walk(schedule.tree) if isinstance(n, Band) for m in n.members]
-    return [_loop(schedule, m, target) for m in members[:MOST_LOOPS]]
+    return [_loop(schedule, m, cpu) for m in members[:MOST_LOOPS]]
 
 
-def _loop(schedule: Schedule, member: Member, target: Target | GpuTarget) -> dict[str, Any]:
+def _loop(schedule: Schedule, member: Member, cpu: Target | None) -> dict[str, Any]:
     scop = schedule.scop
     arrays: dict[str, Any] = {}
     total: int | None = 0
@@ -129,7 +123,7 @@ def _loop(schedule: Schedule, member: Member, target: Target | GpuTarget) -> dic
     return {
         "name": member.name, "kind": member.kind, "factor": member.factor, "arrays": arrays,
         "bytes": total,
-        "fits": None if total is None or isinstance(target, GpuTarget) else _level(total, target),
+        "fits": None if total is None or cpu is None else _level(total, cpu),
     }  # fmt: skip
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from polyc.emit.listing import gpu_listing, listing
 from polyc.emit.loop_ir.loops import Function
-from polyc.emit.lowering.lower import lower
-from polyc.emit.mathlib import expand_function
+from polyc.graph_driver.backends.protocol import Backend
+from polyc.graph_driver.backends.registry import found
 from polyc.graph_driver.html.code import code_data
 from polyc.graph_driver.html.cost import cost_data
 from polyc.graph_driver.html.source import source_data
@@ -17,7 +16,6 @@ from polyc.graph_driver.html.space import space_data
 from polyc.graph_driver.html.tree import tree_data
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.scop import Scop
-from polyc.poly.target import GpuTarget, Target
 from polyc.poly.text import print_array, print_statement
 from polyc.poly.tree import loop_names
 
@@ -31,23 +29,25 @@ LONG = 200  # characters of a step's argument
 
 
 def operator_document(
-    schedule: Schedule, target: Target | GpuTarget, origin: str, sizes: Mapping[str, object],
+    schedule: Schedule, target: object, origin: str, sizes: Mapping[str, object],
     times: OperatorTime | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything about `schedule` as JSON values. For a GPU `mapping` says what each kernel maps to.
+    """Everything about `schedule` as JSON values. `target`: a machine, or its name. For a GPU `mapping` says what each
+    kernel maps to.
 
     `origin` says where the schedule comes from ("automatic", a file's name), `sizes` what was fixed, `times` what
     is known of how long it takes.
     """
+    backend, machine = found(target)
     scop = schedule.scop
     loops = frozenset(loop_names(schedule.tree))
-    function, code, mapping = _code(schedule, target, loops)
+    function, code, mapping = _code(schedule, backend, machine, loops)
     return {
         "format": "polyc-inspect",
         "version": VERSION,
         "kind": "operator",
         "name": scop.name,
-        "target": _target(target),
+        "target": backend.headline(machine),
         "schedule": {
             "origin": origin,
             "steps": [_step(s) for s in schedule.trace],
@@ -72,34 +72,15 @@ def operator_document(
     }
 
 
-def _target(target: Target | GpuTarget) -> dict[str, Any]:
-    if isinstance(target, GpuTarget):
-        return {"name": target.name, "language": target.kind}
-    return {"name": target.name, "cpu": target.cpu, "vectorBits": target.vector_bits}
-
-
 def _code(
-    schedule: Schedule, target: Target | GpuTarget, loops: frozenset[str]
+    schedule: Schedule, backend: Backend, machine: Any, loops: frozenset[str]
 ) -> tuple[Function | None, dict[str, Any], list[dict[str, Any]]]:
     """The function, its texts, and what its kernels map to (nothing on a CPU)."""
     try:
-        if isinstance(target, GpuTarget):
-            return _gpu_code(schedule, target, loops)
-        function = expand_function(lower(schedule.scop, schedule.tree, symbol(schedule.scop), target))
-        return function, code_data(function, listing(function, target), loops), []
+        function, listing, mapping = backend.listing(schedule, machine, symbol(schedule.scop))
     except BuildError as error:  # the page shows the schedule all the same, and says why it has no code
         return None, {"error": str(error)}, []
-
-
-def _gpu_code(
-    schedule: Schedule, target: GpuTarget, loops: frozenset[str]
-) -> tuple[Function, dict[str, Any], list[dict[str, Any]]]:
-    from polyc.emit.gpu.kernel import compile_gpu
-    from polyc.graph_driver.explaining.kernel_maps import kernel_maps
-
-    kernel = compile_gpu(schedule.scop, schedule.tree, target, notes=schedule.notes)
-    maps = [k.data() for k in kernel_maps(kernel, schedule.tree)]
-    return kernel.function, code_data(kernel.function, gpu_listing(kernel.function, target), loops), maps
+    return function, code_data(function, listing, loops), mapping
 
 
 def free_data(schedule: Schedule) -> dict[str, Any]:

@@ -7,10 +7,8 @@ for a single operator; groups of a model take the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from polyc.emit import targets
 from polyc.graph_driver.backends.cpu import COMPILERS
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import found, platform_of
@@ -20,18 +18,12 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
-from polyc.poly.target import Target
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
     from polyc.scheduler.schedule import Schedule
 
 Made = TypeVar("Made")
-
-
-def resolve_target(target: str | Path | Target | None) -> Target:
-    """A CPU by name or file (None = this machine), or the CPU itself."""
-    return target if isinstance(target, Target) else targets.get(target)
 
 
 def auto_schedule(

@@ -282,7 +282,7 @@ def test_c_sources_can_be_looked_at(
     assert cli.main(["explain", str(path), "--target", "c99"]) == 0
     capsys.readouterr()
     for given, said in (
-        (["inspect", str(path), "--target", "c99", "--stage", "llvm"], "C sources have no stage 'llvm'"),
+        (["inspect", str(path), "--target", "c99", "--stage", "llvm"], "C sources: there is no stage 'llvm'"),
         (["explain", str(path), "--target", "c99", "--measure"], "C sources do not run here"),
         (["inspect", str(path), "--target", "c99", "--threads", "2"], "threads has no effect for C sources"),
         (["run", str(path), "--target", "c99"], "unknown target 'c99'"),

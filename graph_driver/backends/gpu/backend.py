@@ -22,6 +22,8 @@ from polyc.poly.target import GpuTarget
 
 if TYPE_CHECKING:
     from polyc.emit.kernel import Kernel
+    from polyc.emit.listing import Listing
+    from polyc.emit.loop_ir.loops import Function
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.planning.plan import Plan
@@ -42,6 +44,8 @@ class GpuBackend(Backend):
         "layouts": "its kernels read images as the model has them",
     }
     abilities = frozenset(("known machine",))
+    stages = ("loops", "cuda", "opencl")
+    checks_first = False
     has_program_order = False  # loops that nothing maps to threads have no kernel
 
     def targets(self) -> tuple[str, ...]:
@@ -86,6 +90,42 @@ class GpuBackend(Backend):
         from polyc.emit.gpu.kernel import compile_gpu
 
         return compile_gpu(schedule.scop, schedule.tree, machine, notes=schedule.notes, checks=checks)
+
+    def stage(
+        self, schedule: Schedule, machine: GpuTarget, threads: int, stage: str, sizes: Mapping[str, int],
+        checks: bool | None = None, symbol: str | None = None,
+    ) -> str:  # fmt: skip
+        """Loops; or CUDA or OpenCL text, with what maps to what in each kernel as a comment before it."""
+        from polyc.emit.gpu.kernel import compile_gpu
+        from polyc.graph_driver.backends.gpu.kernel_maps import kernel_maps, lines
+
+        kernel = compile_gpu(schedule.scop, schedule.tree, machine, symbol, schedule.notes, checks=checks)
+        text = kernel.source(stage)
+        if stage == "loops":
+            return text
+        out = [line for k in kernel_maps(kernel, schedule.tree, sizes) for line in lines(k)]
+        return "/* " + "\n   ".join(out) + " */\n" + text
+
+    def facts(self, machine: GpuTarget) -> dict[str, Any]:
+        """Language, and what a block may have."""
+        names = ("name", "kind", "arch", "warp", "max_threads", "shared", "registers")
+        return {name: getattr(machine, name) for name in names}
+
+    def headline(self, machine: GpuTarget) -> dict[str, Any]:
+        """Its language."""
+        return {"name": machine.name, "language": machine.kind}
+
+    def listing(
+        self, schedule: Schedule, machine: GpuTarget, symbol: str
+    ) -> tuple[Function, Listing, list[dict[str, Any]]]:
+        """Loops and the text of the kernels, with what they map to."""
+        from polyc.emit.gpu.kernel import compile_gpu
+        from polyc.emit.listing import gpu_listing
+        from polyc.graph_driver.backends.gpu.kernel_maps import kernel_maps
+
+        kernel = compile_gpu(schedule.scop, schedule.tree, machine, notes=schedule.notes)
+        maps = [k.data() for k in kernel_maps(kernel, schedule.tree)]
+        return kernel.function, gpu_listing(kernel.function, machine), maps
 
     def link(
         self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report

@@ -1,0 +1,60 @@
+"""The back end: what polyc asks, answered for the toy accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyc.graph_driver.backends.compiled import Compiled
+from polyc.graph_driver.backends.stepping import Run, SteppingBackend, lowered, scratch_of
+from polyc.poly.scop import Scop
+from polyc.scheduler.schedule import Schedule
+from polyc_toy.codegen import instructions
+from polyc_toy.machine import MACHINES, Toy
+from polyc_toy.scheduling import schedule_for
+from polyc_toy.simulator import Program
+
+
+class ToyBackend(SteppingBackend):
+    """`target="toy"`: products on the matrix unit, the rest on the scalar unit, nothing on the CPU beside it."""
+
+    name = "toy"
+    numbers_because = "the toy accelerator's instructions are for sizes that are numbers"
+    stages = ("loops", "toy")
+    ignored = {
+        "threads": "it has one thread",
+        "tasks": "it has one thread",
+        "tuned": "schedules are tuned for CPUs",
+        "layouts": "it reads images as the model has them",
+    }
+
+    def targets(self) -> tuple[str, ...]:
+        """Its machines."""
+        return tuple(MACHINES)
+
+    def find(self, target: object) -> Toy | None:
+        """A machine by name, or itself."""
+        return target if isinstance(target, Toy) else MACHINES.get(target) if isinstance(target, str) else None
+
+    def machine_from(self, data: Mapping[str, Any]) -> Toy:
+        """A machine back from its numbers."""
+        return Toy(**data)
+
+    def schedule(self, scop: Scop, machine: Toy, threads: int) -> Schedule:
+        """Products in tiles, their operands in the scratchpad."""
+        return schedule_for(scop, machine)
+
+    def compile(self, schedule: Schedule, machine: Toy, threads: int, symbol: str, checks: bool) -> Compiled:
+        """Instruction text."""
+        function = lowered(schedule, symbol, checks)
+        text = instructions(function, machine)
+        order, scratch = tuple(b.name for b in function.buffers), scratch_of(function)
+        return Compiled(symbol, order, text.encode(), tuple(schedule.notes), {}, False, scratch)
+
+    def function(self, image: bytes, machine: Toy) -> Run:
+        """The simulator, with the program loaded."""
+        return Program(image.decode(), machine)
+
+    def text_of(self, image: bytes) -> str:
+        """The instructions."""
+        return image.decode()
