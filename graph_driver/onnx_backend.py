@@ -27,7 +27,7 @@ def _value(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, (np.generic, int, float, bool)) else x
 
 
-class PolycRep(BackendRep):  # type: ignore[misc]
+class PolycRep(BackendRep):
     """A model that is compiled when the shapes of its inputs are known.
 
     Small inputs that decide shapes (`polyc.graph_driver.importing.shape_operands`) count as shapes: there is
@@ -68,7 +68,7 @@ class PolycRep(BackendRep):  # type: ignore[misc]
         return tuple(namedtupledict("Outputs", names)(*[results[n] for n in names]))
 
 
-class PolycBackend(Backend):  # type: ignore[misc]
+class PolycBackend(Backend):
     """The CPU of this machine."""
 
     @classmethod

@@ -73,7 +73,7 @@ def to_c_lines(fn: loops.Function, target: Target) -> list[tuple[str, loops.Stmt
     return plain + [(text, None if stmt is None else origin[id(stmt)]) for text, stmt in traced]
 
 
-class _Traced(Generable):  # type: ignore[misc]
+class _Traced(Generable):
     """A node whose lines say which statement they come from."""
 
     def __init__(self, node: Generable, number: int) -> None:

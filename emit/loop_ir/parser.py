@@ -287,7 +287,7 @@ def _joined(stmts: list[Stmt]) -> Stmt:
 
 
 def _marks(text: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in text.split(", ") if "=" in part)  # type: ignore[misc]
+    return dict(part.split("=", 1) for part in text.split(", ") if "=" in part)
 
 
 def _split(text: str, separator: str) -> list[str]:

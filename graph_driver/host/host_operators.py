@@ -9,7 +9,7 @@ import numpy as np
 from onnx.reference.op_run import OpRun
 
 
-class GatherElements(OpRun):  # type: ignore[misc]
+class GatherElements(OpRun):
     """onnx.reference reads the data along the wrong axis when the indices have one row and more columns."""
 
     op_domain = ""
@@ -19,7 +19,7 @@ class GatherElements(OpRun):  # type: ignore[misc]
         return (np.take_along_axis(data[part], indices, axis),)
 
 
-class DequantizeLinear(OpRun):  # type: ignore[misc]
+class DequantizeLinear(OpRun):
     """The form of opsets 10 and 13, which onnx.reference lacks: one scale, or one for each index of an axis."""
 
     op_domain = ""

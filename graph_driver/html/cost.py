@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def cost_data(schedule: Schedule) -> dict[str, Any]:
     return {
         "sizes": list(scop.params),
         "bytes": {a.name: a.dtype.bytes for a in scop.arrays.values()},
-        "totals": {what: _formula(lambda w=what: schedule.count(w)) for what in TOTALS},  # type: ignore[misc]
+        "totals": {what: _formula(partial(schedule.count, what)) for what in TOTALS},
         "intensity": _text(lambda: str(schedule.intensity())),
         "statements": [_statement(schedule, s) for s in scop.statements],
         "loops": loops,

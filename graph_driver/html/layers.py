@@ -88,7 +88,7 @@ def _order(rows: list[list[int]], above: Mapping[int, list[int]], below: Mapping
             place = {n: p for p, n in enumerate(rows[k - 1 if down else k + 1])}
             found = {n: [place[m] for m in near[n] if m in place] for n in rows[k]}
             mean = {n: sum(f) / len(f) if f else float(p) for p, (n, f) in enumerate(found.items())}
-            rows[k].sort(key=lambda n, mean=mean: mean[n])  # type: ignore[misc]
+            rows[k].sort(key=mean.__getitem__)
 
 
 def _positions(

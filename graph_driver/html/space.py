@@ -113,7 +113,7 @@ def _questions(scop: Scop, array: str) -> Iterator[tuple[Kind, list[Access]]]:
     writes = [a for a in touching if a.write]
     for kind in ("RAW", "WAR"):
         for read in (a for a in touching if not a.write):
-            yield kind, [*writes, read]  # type: ignore[misc]
+            yield kind, [*writes, read]
     yield "WAW", writes
 
 

@@ -365,9 +365,9 @@ def _listed(order: tuple[Entry, ...]) -> str:
         if isinstance(e, str):
             text = f'"{e}"'
         elif isinstance(e[0], str):
-            text = _entry(e)  # type: ignore[arg-type]
+            text = _entry(e)
         else:
-            text = f"[{', '.join(_entry(x) for x in e)}]"  # type: ignore[arg-type]
+            text = f"[{', '.join(_entry(x) for x in e)}]"
         if len(line) + len(text) > 100:
             lines.append(line)
             line = ""

@@ -176,7 +176,7 @@ class _Trees:
                 raise _wrong(keys["layout"], "'layout' is a list of [dimension, divisor, modulus]")
             layout = tuple((r[0], r[1], r[2]) for r in rows)
         buffer = _text(keys["to"]) if "to" in keys else f"{array}_buf"
-        return Promote(array, buffer, space, child, layout, "in" in copies, "out" in copies)  # type: ignore[arg-type]
+        return Promote(array, buffer, space, child, layout, "in" in copies, "out" in copies)
 
     def statement(self, at: yaml.Node, active: tuple[str, ...]) -> str:
         name = _text(at)

@@ -95,7 +95,7 @@ class Loops:
             elif isinstance(node, ast.Assign):
                 text = self.instances[id(node)]
                 instance = None if text is None else ast.parse(text.replace("[]", "[()]"), mode="eval").body
-                yield Line(node, instance, here, points, conditions, dict(allocated))  # type: ignore[arg-type]
+                yield Line(node, instance, here, points, conditions, dict(allocated))
             elif not isinstance(node, ast.Pass):
                 raise Rejected(f"a statement that I do not know: {ast.unparse(node)}")
 

@@ -62,7 +62,7 @@ def value(e: ast.expr, env: Mapping[str, int]) -> int | bool:
         a, b = value(e.left, env), value(e.right, env)
         if b == 0 and isinstance(e.op, (ast.FloorDiv, ast.Mod)):
             raise Opaque
-        return _COMPUTE[type(e.op)](a, b)  # type: ignore[no-any-return]
+        return _COMPUTE[type(e.op)](a, b)
     if isinstance(e, ast.Compare) and len(e.ops) == 1:
         return bool(_COMPUTE[type(e.ops[0])](value(e.left, env), value(e.comparators[0], env)))
     if isinstance(e, ast.IfExp):
