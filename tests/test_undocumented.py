@@ -11,7 +11,7 @@ def test_what_is_public_is_documented(folder: str) -> None:
     assert undocumented(folder) == []
 
 
-@pytest.mark.parametrize("folder", FOLDERS[:-1])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_errors_are_named(folder: str) -> None:
     assert unsaid_errors(folder) == []
 

@@ -113,7 +113,7 @@ def _not_compiled(arguments: argparse.Namespace) -> None:
 
 
 def compile_command(arguments: argparse.Namespace) -> int:
-    """Compile, save, print the report."""
+    """Compile, save, print the report. Raises `UsageError`: it is an operator, which `polyc build` takes."""
     if is_operator(str(arguments.model)):
         raise UsageError(
             f"polyc compile takes an ONNX model; {arguments.model} is an operator: polyc build makes files of it"

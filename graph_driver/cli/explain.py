@@ -102,7 +102,11 @@ def _model_lines(data: Mapping[str, Any], verbose: bool) -> Iterable[str]:
 
 
 def diff_command(arguments: argparse.Namespace) -> int:
-    """The changes from one schedule to another, a line each."""
+    """The changes from one schedule to another, a line each.
+
+    Raises:
+        UsageError: it is a model, or options of models are given.
+    """
     if not is_operator(arguments.what):
         raise UsageError("diff is for operators (FILE.py:OP)")
     refuse_model_options(arguments)
@@ -116,7 +120,11 @@ def diff_command(arguments: argparse.Namespace) -> int:
 
 
 def bisect_command(arguments: argparse.Namespace) -> int:
-    """The first step of a trace that is refused, or that makes the operator slower."""
+    """The first step of a trace that is refused, or that makes the operator slower.
+
+    Raises:
+        UsageError: it is a model, or options of models or `--tuned` are given.
+    """
     from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.explaining.bisecting import first_refused, first_slower
     from polyc.poly.rewriting.specialise import specialise

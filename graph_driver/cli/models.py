@@ -109,6 +109,7 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
 
     Raises:
         ModelError: the model cannot be read or sizes are missing; BuildError: no such target.
+        UsageError: it is to be measured for a machine that is not here.
     """
     from polyc.graph_driver.html.measure import step_seconds
     from polyc.graph_driver.html.model_page import model_document

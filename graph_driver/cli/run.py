@@ -47,7 +47,12 @@ def read_inputs(pairs: list[str]) -> dict[str, np.ndarray]:
 
 
 def run_command(arguments: argparse.Namespace) -> int:
-    """Run once; exit code 1 when `--check` finds too large an error."""
+    """Run once; exit code 1 when `--check` finds too large an error.
+
+    Raises:
+        UsageError: options that do not go together, or a tolerance that is no bound.
+        ArgumentError: an input that is no tensor of numbers is not given.
+    """
     inputs = read_inputs(arguments.input)
     packaged = is_package(arguments.model)
     if arguments.differential:

@@ -23,7 +23,11 @@ from polyc.graph_driver.worker import tuned as use
 
 
 def inspect_command(arguments: argparse.Namespace) -> int:
-    """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page."""
+    """Print one stage (or as JSON `{"stage": ..., "text": ...}`), or without a stage make the page.
+
+    Raises:
+        UsageError: options that do not go together, or with this stage.
+    """
     if is_operator(arguments.what):
         whole = arguments.stage is None and (arguments.html is not None or arguments.json)
         refuse_model_options(arguments, checks=True, measure=whole)

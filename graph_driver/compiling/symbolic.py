@@ -99,7 +99,7 @@ def check_limit(template: Template, limit: int) -> None:
 
 
 def largest_arena(template: Template) -> tuple[int, dict[str, int]]:
-    """The bytes of the arena at the upper ends of all sizes, and these. Raises `ModelError` when one has no end."""
+    """The bytes of the arena at the upper ends of all sizes, and these. Raises `SizesMissing` when one has no end."""
     symbols = template.symbols
     free = [n for n, r in symbols.ranges.items() if r.high is None]
     if free:

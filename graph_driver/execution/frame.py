@@ -95,7 +95,11 @@ class Frame:
         return self.array(name)
 
     def host(self, step: Step, hosts: Sequence[HostNode | ControlNode]) -> None:
-        """Run one step that needs Python; results with known shapes are stored in their place."""
+        """Run one step that needs Python; results with known shapes are stored in their place.
+
+        Raises:
+            ModelError: a result has another shape than the plan says.
+        """
         results = hosts[step.index]([self.value(a) for a in step.args], Captured(self, step.captures))
         for name, result in zip(step.results, results, strict=True):
             slot = self.plan.slots.get(name)

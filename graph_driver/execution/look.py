@@ -40,7 +40,11 @@ class Inspected(Protocol):
 
 
 def inspect_tensors(model: Inspected, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Values of `names`; those inside a fused kernel are recomputed from the kernel's inputs."""
+    """Values of `names`; those inside a fused kernel are recomputed from the kernel's inputs.
+
+    Raises:
+        ModelError: a name that is in no memory and in no kernel.
+    """
     inside = {t: g.nodes for g in model.groups for n in g.nodes[:-1] for t in n.writes()}
     by_first = {g.nodes[0].name: g.nodes for g in model.groups}
     for name in names:

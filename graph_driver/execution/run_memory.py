@@ -93,7 +93,11 @@ class Results:
         self._places: list[int] = []
 
     def take(self) -> tuple[np.ndarray, int]:
-        """An array that nobody else refers to, and where its data start (the lock of the caller is held)."""
+        """An array that nobody else refers to, and where its data start (the lock of the caller is held).
+
+        Raises:
+            ModelError: there is not enough memory.
+        """
         kept = self._arrays
         for k in range(len(kept)):
             if sys.getrefcount(kept[k]) == self.ALONE:

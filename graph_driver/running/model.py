@@ -107,7 +107,7 @@ class Running(ABC):
         return {n: (plan.slots[n].dtype or "", plan.slots[n].shape or ()) for n in plan.inputs}
 
     def inputs_for(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> Inputs:
-        """As `Model.inputs_for`."""
+        """As `Model.inputs_for`. Raises `ArgumentError`: a size is given although all are fixed."""
         if sizes:
             raise ArgumentError(f"size {next(iter(sizes))} is fixed: the model was compiled for {self.shapes_text()}")
         return self.inputs

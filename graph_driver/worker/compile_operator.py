@@ -99,7 +99,11 @@ def _tuned(scop: Scop, platform: Platform) -> Schedule | None:
 
 
 def fitting(scop: Scop, schedule: Schedule, sizes: Mapping[str, int] | None) -> Schedule:
-    """A schedule given by the user, with sizes fixed."""
+    """A schedule given by the user, with sizes fixed.
+
+    Raises:
+        ScheduleError: it is no schedule, or that of another operator.
+    """
     if not hasattr(schedule, "original"):
         raise ScheduleError(
             f"schedule= takes a Schedule, as {scop.name}.scop().schedule() makes it, not {schedule!r:.80}"
