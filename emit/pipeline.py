@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import unique_names
-from polyc.emit.loop_ir.verify import verify
+from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.fma import contract
 from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
@@ -48,9 +48,10 @@ def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function
         BuildError: a pass broke a rule of the loop IR (the message names the pass).
     """
     fn = unique_names(fn)  # isl may copy a subtree, and with it the buffers inside
-    verify(fn, "loop generation")
+    known = Known()
+    verify(fn, "loop generation", known)
     for name, step in passes(vectorise):
         check_time(f"the pass '{name}'")
         fn = unique_names(step(fn, target))
-        verify(fn, name)
+        verify(fn, name, known)
     return fn

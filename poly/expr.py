@@ -43,7 +43,8 @@ class Span:
 class Expr:
     """Base of all expressions; every one has a `dtype`. Vectors (loop IR) have `lanes` > 1."""
 
-    __slots__ = ("_hash", "_lanes", "_loads")  # kept once computed: they go down the whole tree
+    __slots__ = ("_form", "_hash", "_lanes", "_loads")  # kept once computed: they go down the whole tree
+    _form: Any  # (the loop IR's linear form)
     _hash: int
     _lanes: int
     _loads: tuple[Load, ...]

@@ -21,7 +21,7 @@ from polyc.emit.gpu.passes.unguard_registers import unguard_registers
 from polyc.emit.gpu.passes.wide_accesses import widen
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import unique_names
-from polyc.emit.loop_ir.verify import verify
+from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.lowering.lower import proven_loops
 from polyc.emit.names import symbol
 from polyc.emit.passes.fma import contract
@@ -50,10 +50,11 @@ def lower_gpu(scop: Scop, tree: Node, name: str, target: GpuTarget, checks: bool
             lies where no barrier can stand, or a launch exceeds the target.
     """
     fn = unique_names(proven_loops(scop, tree, symbol(name), gpu=True, checks=checks))
-    verify(fn, "loop generation")
+    known = Known()
+    verify(fn, "loop generation", known)
     for step, run in passes(scop, target):
         fn = unique_names(run(fn))
-        verify(fn, step)
+        verify(fn, step, known)
     return fn
 
 

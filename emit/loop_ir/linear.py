@@ -58,6 +58,20 @@ def linear(expr: Expr) -> Linear:
     """The normal form of an i64 expression (its non-linear parts become atoms as they stand)."""
     if isinstance(expr, Const):
         return Linear((), int(expr.value))
+    try:
+        form: Linear = expr._form
+        return form
+    except AttributeError:
+        pass
+    found = _sum(expr)
+    if found is None:
+        return Linear(((expr, 1),), 0)  # (not kept: it would hold the expression, which would hold it)
+    object.__setattr__(expr, "_form", found)
+    return found
+
+
+def _sum(expr: Expr) -> Linear | None:
+    """The form of a sum, difference or multiple; None for an atom."""
     if isinstance(expr, Unary) and expr.op == "neg":
         return linear(expr.a).scale(-1)
     if isinstance(expr, Binary):
@@ -71,7 +85,7 @@ def linear(expr: Expr) -> Linear:
                 return b.scale(a.const)
             if b.is_const:
                 return a.scale(b.const)
-    return Linear(((expr, 1),), 0)
+    return None
 
 
 def rebuild(form: Linear) -> Expr:

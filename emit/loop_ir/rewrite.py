@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
+from operator import is_
 
 from polyc.emit.loop_ir.loops import (
     Alloc,
@@ -25,7 +27,9 @@ from polyc.poly.expr import Expr, Load, Var, rewrite, substitute
 
 
 def with_bodies(stmt: Stmt, bodies: tuple[Stmt, ...]) -> Stmt:
-    """The same statement over other bodies (as many as `stmt.bodies()`)."""
+    """The same statement over other bodies (as many as `stmt.bodies()`); itself where they are its own."""
+    if all(map(is_, bodies, stmt.bodies())):
+        return stmt
     if isinstance(stmt, Block):
         return Block(bodies)
     if isinstance(stmt, If):
@@ -109,6 +113,7 @@ class Names:
     def __init__(self, taken: set[str]) -> None:
         self.taken = set(taken)
         self.stems: set[str] = set()
+        self.seen: set[int] = set()  # identities of the statements handed on as they were (all alive meanwhile)
         self._last: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
@@ -124,7 +129,10 @@ class Names:
 
 
 def unique_names(fn: Function) -> Function:
-    """Rename binders so that every name of a function is bound once."""
+    """Rename binders so that every name of a function is bound once, and no statement stands in two places.
+
+    What needs no other name stays the very same statement.
+    """
     names = Names({*fn.params, *(b.name for b in fn.buffers)})
     names.stems = names.taken | binders(fn.body)
     return replace(fn, body=_unique(fn.body, {}, {}, names))
@@ -167,23 +175,32 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
     def fix(e: Expr) -> Expr:
         return _renamed(e, vars, arrays) if vars or arrays else e
 
+    first = id(stmt) not in names.seen
+    names.seen.add(id(stmt))
+    same = first and not vars and not arrays  # nothing in it has another name, and it stands nowhere else
     if isinstance(stmt, For):
         name = names.fresh(_stem(stmt.var, names))
         inner = _bound(vars, stmt.var, Var(name))
-        until = None if stmt.until is None else fix(stmt.until)
         body = _unique(stmt.body, inner, arrays, names)
+        if same and name == stmt.var:
+            return with_bodies(stmt, (body,))
+        until = None if stmt.until is None else fix(stmt.until)
         return replace(stmt, var=name, lo=fix(stmt.lo), hi=fix(stmt.hi), until=until, body=body)
     if isinstance(stmt, Let):
         name = names.fresh(_stem(stmt.name, names))
         inner = _bound(vars, stmt.name, Var(name))
-        return Let(name, fix(stmt.value), _unique(stmt.body, inner, arrays, names))
+        body = _unique(stmt.body, inner, arrays, names)
+        return with_bodies(stmt, (body,)) if same and name == stmt.name else Let(name, fix(stmt.value), body)
     if isinstance(stmt, Alloc):
         name = names.fresh(_stem(stmt.buffer.name, names))
-        buffer = replace(stmt.buffer, name=name, shape=tuple(fix(e) for e in stmt.buffer.shape))
         here = {k: v for k, v in arrays.items() if k != stmt.buffer.name}
         if name != stmt.buffer.name:
             here[stmt.buffer.name] = name
-        return Alloc(buffer, _unique(stmt.body, vars, here, names))
+        body = _unique(stmt.body, vars, here, names)
+        if same and name == stmt.buffer.name:
+            return with_bodies(stmt, (body,))
+        buffer = replace(stmt.buffer, name=name, shape=tuple(fix(e) for e in stmt.buffer.shape))
+        return Alloc(buffer, body)
     if isinstance(stmt, Launch):
         fresh = {v: names.fresh(_stem(v, names)) for v, _ in (*stmt.grid, *stmt.threads)}
         inner = vars
@@ -200,7 +217,11 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
     if isinstance(stmt, If):
         then = _unique(stmt.then, vars, arrays, names)  # first: in the order of the text
         orelse = None if stmt.orelse is None else _unique(stmt.orelse, vars, arrays, names)
+        if same:
+            return with_bodies(stmt, (then,) if orelse is None else (then, orelse))
         return If(fix(stmt.cond), then, orelse)
+    if same and not stmt.bodies():
+        return stmt
     if isinstance(stmt, Store):
         new = map_exprs(stmt, fix)
         assert isinstance(new, Store)
@@ -214,7 +235,8 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         moved = map_exprs(stmt, fix)
         assert isinstance(moved, (WarpReduce, Prefetch))
         return replace(moved, array=arrays.get(moved.array, moved.array))
-    return with_bodies(stmt, tuple(_unique(b, vars, arrays, names) for b in stmt.bodies()))
+    bodies = tuple(_unique(b, vars, arrays, names) for b in stmt.bodies())
+    return with_bodies(stmt if first else copy(stmt), bodies)
 
 
 def _stem(name: str, names: Names) -> str:

@@ -60,14 +60,30 @@ from polyc.poly.words import counted
 Type = tuple[DType, int]  # element type and lanes
 
 
-def verify(fn: Function, after: str = "lowering") -> None:
-    """Check `fn`.
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What an expression is, whatever is around it: its type, its variables and the arrays that it reads."""
+
+    type: Type
+    vars: frozenset[tuple[str, Type]] = frozenset()
+    arrays: frozenset[tuple[str, int, DType]] = frozenset()
+
+
+class Known:
+    """Expressions that are checked already but for what is in scope. Passes leave most of them as they are."""
+
+    def __init__(self) -> None:
+        self.facts: dict[int, tuple[Expr, _Facts]] = {}  # by identity; the expression is kept, so its id stays its own
+
+
+def verify(fn: Function, after: str = "lowering", known: Known | None = None) -> None:
+    """Check `fn`; `known` remembers expressions from one pass to the next.
 
     Raises:
         BuildError: the first rule that is broken; `after` names the pass to blame.
     """
     try:
-        _Checker().function(fn)
+        _Checker(known or Known()).function(fn)
     except Broken as e:
         raise BuildError(f"loop IR of '{fn.name}' is wrong after {after}: {e}") from None
 
@@ -100,8 +116,9 @@ class _Env:
 
 
 class _Checker:
-    def __init__(self) -> None:
+    def __init__(self, known: Known) -> None:
         self.names: set[str] = set()
+        self.known = known.facts
 
     def function(self, fn: Function) -> None:
         for p in fn.params:
@@ -263,60 +280,71 @@ class _Checker:
         return env.buffers[name]
 
     def subscripts(self, array: str, index: tuple[Expr, ...], env: _Env) -> int:
-        kinds = [self.expr(e, env) for e in index]
-        if any(d != i64 for d, _ in kinds):
-            raise Broken(f"a subscript of '{array}' is not i64: {index}")
-        wide = [n for _, n in kinds if n > 1]
-        if len(wide) > 1:
-            raise Broken(f"an access of '{array}' has two vector subscripts")
-        return wide[0] if wide else 1
+        return _wide(array, index, [self.expr(e, env) for e in index])
 
     def mask(self, mask: Expr | None, lanes: int, env: _Env) -> None:
         if mask is not None and (lanes == 1 or self.expr(mask, env) != (bool_, lanes)):
-            raise Broken(f"a mask of a {lanes}-lane access is wrong: {mask}")
+            raise _wrong_mask(mask, lanes)
 
     def expr(self, e: Expr, env: _Env) -> Type:
-        if isinstance(e, Const):
-            return e.dtype, 1
-        if isinstance(e, Var):
-            if e.name not in env.vars:
-                raise Broken(f"variable '{e.name}' is not bound")
-            if env.vars[e.name] != (e.dtype, e.count):
-                raise Broken(f"variable '{e.name}' is bound as {env.vars[e.name]}, used as {(e.dtype, e.count)}")
-            return e.dtype, e.count
-        if isinstance(e, Load):
-            return self.load(e, e.array, e.index, 1, None, env)
-        if isinstance(e, VLoad):
-            return self.load(e, e.array, e.index, e.count, e.mask, env)
-        if isinstance(e, (Ramp, Broadcast, HReduce)):
-            return self.vector(e, env)
-        return self.operation(e, env)
+        facts = self.facts(e)
+        for name, kind in facts.vars:
+            if env.vars.get(name) != kind:
+                if name not in env.vars:
+                    raise Broken(f"variable '{name}' is not bound")
+                raise Broken(f"variable '{name}' is bound as {env.vars[name]}, used as {kind}")
+        for array, rank, dtype in facts.arrays:
+            buffer = self.buffer(array, rank, env)
+            if dtype != buffer.dtype:
+                raise Broken(f"load of {dtype} from '{array}' of {buffer.dtype}")
+        return facts.type
 
-    def load(self, e: Expr, array: str, index: tuple[Expr, ...], lanes: int, mask: Expr | None, env: _Env) -> Type:
-        buffer = self.buffer(array, len(index), env)
-        if e.dtype != buffer.dtype:
-            raise Broken(f"load of {e.dtype} from '{array}' of {buffer.dtype}")
-        if self.subscripts(array, index, env) != lanes:
-            raise Broken(f"load from '{array}' has {lanes} lanes, its subscripts not: {index}")
-        self.mask(mask, lanes, env)
+    def facts(self, e: Expr) -> _Facts:
+        entry = self.known.get(id(e))
+        if entry is None:
+            entry = self.known[id(e)] = (e, self._facts(e))
+        return entry[1]
+
+    def _facts(self, e: Expr) -> _Facts:
+        if isinstance(e, Const):
+            return _Facts((e.dtype, 1))
+        if isinstance(e, Var):
+            kind = e.dtype, e.count
+            return _Facts(kind, frozenset({(e.name, kind)}))
+        parts = [self.facts(c) for c in e.children()]
+        variables = frozenset().union(*[p.vars for p in parts])
+        arrays = frozenset().union(*[p.arrays for p in parts])
+        if isinstance(e, (Load, VLoad)):
+            kind = self.load(e, parts)
+            return _Facts(kind, variables, arrays | {(e.array, len(e.index), e.dtype)})
+        if isinstance(e, (Ramp, Broadcast, HReduce)):
+            return _Facts(self.vector(e, parts[0].type), variables, arrays)
+        return _Facts(self.operation(e, [p.type for p in parts]), variables, arrays)
+
+    def load(self, e: Load | VLoad, parts: list[_Facts]) -> Type:
+        lanes, mask = (1, None) if isinstance(e, Load) else (e.count, e.mask)
+        if _wide(e.array, e.index, [p.type for p in parts[: len(e.index)]]) != lanes:
+            raise Broken(f"load from '{e.array}' has {lanes} lanes, its subscripts not: {e.index}")
+        if mask is not None and (lanes == 1 or self.facts(mask).type != (bool_, lanes)):
+            raise _wrong_mask(mask, lanes)
         return e.dtype, lanes
 
-    def vector(self, e: Ramp | Broadcast | HReduce, env: _Env) -> Type:
+    def vector(self, e: Ramp | Broadcast | HReduce, operand: Type) -> Type:
+        dtype, lanes = operand
         if isinstance(e, HReduce):
-            dtype, lanes = self.expr(e.a, env)
             if dtype != e.dtype or lanes & (lanes - 1) or lanes == 1:
                 raise Broken(f"horizontal reduction of {lanes} lanes of {dtype} to {e.dtype}")
             return e.dtype, 1
         if e.count < 2:
             raise Broken(f"a vector of {e.count} lanes")
-        inner = e.base if isinstance(e, Ramp) else e.a
-        self.scalar(inner, i64 if isinstance(e, Ramp) else e.dtype, env, f"the operand of a {type(e).__name__}")
+        wanted = i64 if isinstance(e, Ramp) else e.dtype
+        if operand != (wanted, 1):
+            raise Broken(f"the operand of a {type(e).__name__} is no scalar {wanted}: {e.children()[0]}")
         if isinstance(e, Ramp) and e.dtype != i64:
             raise Broken("a Ramp is not i64")
         return e.dtype, e.count
 
-    def operation(self, e: Expr, env: _Env) -> Type:
-        kids = [self.expr(c, env) for c in e.children()]
+    def operation(self, e: Expr, kids: list[Type]) -> Type:
         if not kids:
             raise Broken(f"unknown expression {type(e).__name__}")
         lanes = kids[0][1]
@@ -348,3 +376,17 @@ class _Checker:
         if not good:
             what = getattr(e, "op", getattr(e, "fn", ""))
             raise Broken(f"{type(e).__name__} {what} of {kids} cannot give {e.dtype}")
+
+
+def _wide(array: str, index: tuple[Expr, ...], kinds: list[Type]) -> int:
+    """Lanes of subscripts of these types: one of them at most is a vector."""
+    if any(d != i64 for d, _ in kinds):
+        raise Broken(f"a subscript of '{array}' is not i64: {index}")
+    wide = [n for _, n in kinds if n > 1]
+    if len(wide) > 1:
+        raise Broken(f"an access of '{array}' has two vector subscripts")
+    return wide[0] if wide else 1
+
+
+def _wrong_mask(mask: Expr, lanes: int) -> Broken:
+    return Broken(f"a mask of a {lanes}-lane access is wrong: {mask}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_
 
 from polyc.emit.loop_ir.linear import Interval, Linear, interval, is_index, linear, operands, rebuild
 from polyc.emit.loop_ir.loops import (
@@ -55,6 +56,8 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         for s in stmt.stmts:
             new = simplify_stmt(s, ranges)
             out.extend(new.stmts if isinstance(new, Block) else (new,))
+        if len(out) == len(stmt.stmts) and all(map(is_, out, stmt.stmts)):
+            return stmt if len(out) != 1 else out[0]
         return out[0] if len(out) == 1 else Block(tuple(out))
     if isinstance(stmt, For):
         return _for(stmt, ranges)
@@ -68,11 +71,17 @@ def simplify_stmt(stmt: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
         if value.dtype == i64 and value.lanes == 1:
             inner = {**ranges, stmt.name: interval(linear(value), ranges)}
         body = simplify_stmt(stmt.body, inner)
-        return EMPTY if body == EMPTY else Let(stmt.name, value, body)
+        if body == EMPTY:
+            return EMPTY
+        same = body is stmt.body and value is stmt.value
+        return stmt if same else Let(stmt.name, value, body)
     if isinstance(stmt, Alloc):
         body = simplify_stmt(stmt.body, ranges)
-        buffer = replace(stmt.buffer, shape=tuple(ex(e) for e in stmt.buffer.shape))
-        return EMPTY if body == EMPTY else Alloc(buffer, body)
+        shape = ex.each(stmt.buffer.shape)
+        if body == EMPTY:
+            return EMPTY
+        same = body is stmt.body and shape is stmt.buffer.shape
+        return stmt if same else Alloc(replace(stmt.buffer, shape=shape), body)
     if isinstance(stmt, Launch):
         return _launch(stmt, ranges)
     if isinstance(stmt, Barrier | EndCopies):
@@ -104,8 +113,12 @@ def _store(stmt: Store, ex: _Exprs) -> Stmt:
         mask = None
     instance = stmt.instance
     if instance is not None:
-        instance = (instance[0], tuple(ex(e) for e in instance[1]))
-    return replace(stmt, index=tuple(ex(e) for e in stmt.index), value=ex(stmt.value), mask=mask, instance=instance)
+        iters = ex.each(instance[1])
+        instance = instance if iters is instance[1] else (instance[0], iters)
+    index, value = ex.each(stmt.index), ex(stmt.value)
+    if index is stmt.index and value is stmt.value and mask is stmt.mask and instance is stmt.instance:
+        return stmt
+    return replace(stmt, index=index, value=value, mask=mask, instance=instance)
 
 
 def _for(stmt: For, ranges: Mapping[str, Interval]) -> Stmt:
@@ -120,7 +133,10 @@ def _for(stmt: For, ranges: Mapping[str, Interval]) -> Stmt:
     inner = {**ranges, stmt.var: (first, None if last is None else last - 1)}
     body = simplify_stmt(stmt.body, inner)
     until = None if stmt.until is None else simplify_expr(stmt.until, ranges)
-    return EMPTY if body == EMPTY else replace(stmt, lo=lo, hi=hi, until=until, body=body)
+    if body == EMPTY:
+        return EMPTY
+    same = body is stmt.body and lo is stmt.lo and hi is stmt.hi and until is stmt.until
+    return stmt if same else replace(stmt, lo=lo, hi=hi, until=until, body=body)
 
 
 def _trip(lo: Expr, hi: Expr, step: int, ranges: Mapping[str, Interval]) -> int | None:
@@ -145,6 +161,8 @@ def _if(stmt: If, ranges: Mapping[str, Interval]) -> Stmt:
         orelse = None
     if then == EMPTY:
         return EMPTY if orelse is None else If(Unary("not", cond, bool_), orelse)
+    if cond is stmt.cond and then is stmt.then and orelse is stmt.orelse:
+        return stmt
     return If(cond, then, orelse)
 
 
@@ -156,6 +174,11 @@ class _Exprs:
 
     def __call__(self, expr: Expr) -> Expr:
         return self.run(expr)[0]
+
+    def each(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """All of them; the very tuple where none changes."""
+        new = tuple([self.run(e)[0] for e in exprs])
+        return exprs if all(map(is_, new, exprs)) else new
 
     def run(self, expr: Expr) -> tuple[Expr, bool]:
         if isinstance(expr, (Const, Var)):
@@ -170,9 +193,9 @@ class _Exprs:
         if isinstance(expr, VLoad) or expr.lanes > 1:
             return self.vector(expr), False
         if isinstance(expr, Binary) and expr.lanes == 1:
-            return self.binary(expr, pure), pure and expr.dtype == i64
+            return _kept(expr, self.binary(expr, pure)), pure and expr.dtype == i64
         if isinstance(expr, Unary) and expr.lanes == 1:
-            return self.unary(expr, pure), pure and expr.dtype == i64
+            return _kept(expr, self.unary(expr, pure)), pure and expr.dtype == i64
         if isinstance(expr, Select) and isinstance(expr.cond, Const):
             return (expr.a if expr.cond.value else expr.b), False
         if isinstance(expr, Cast) and expr.a.dtype == expr.dtype:
@@ -280,6 +303,11 @@ class _Exprs:
         if op == "%":
             return Binary("%", rebuild(rest), const_int(d), i64)
         return rebuild(whole + Linear(((Binary("//", rebuild(rest), const_int(d), i64), 1),), 0))
+
+
+def _kept(old: Expr, new: Expr) -> Expr:
+    """The old expression where the new one is equal: what does not change stays what later passes know already."""
+    return old if new == old and new.dtype == i64 else new
 
 
 def _uniform(mask: Expr) -> bool | None:

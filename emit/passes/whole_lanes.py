@@ -57,13 +57,13 @@ def _read(body: Stmt, registers: set[str]) -> dict[str, set[Element] | None]:
     A lane that goes into another buffer counts if that lane of it is read: the least solution, from nothing upwards.
     """
     read: dict[str, set[Element] | None] = {name: set() for name in registers}
-    statements = [(s, list(stmt_exprs(s))) for s in walk(body)]
+    statements = [(s, [e for e in stmt_exprs(s) if _reads(e, registers)]) for s in walk(body)]
     grown = True
     while grown:
         grown = False
         for s, expressions in statements:
             own, needed = None, None
-            if isinstance(s, Store):
+            if expressions and isinstance(s, Store):
                 own = (s.array, s.index)
                 needed = _needed(s, read)
             for e in expressions:
@@ -78,6 +78,10 @@ def _read(body: Stmt, registers: set[str]) -> dict[str, set[Element] | None]:
                     known |= more
                     grown = grown or bool(more)
     return read
+
+
+def _reads(e: Expr, arrays: set[str]) -> bool:
+    return any(isinstance(x, Load | VLoad) and x.array in arrays for x in walk_expr(e))
 
 
 def _needed(s: Store, read: Mapping[str, set[Element] | None]) -> Lanes | None:
