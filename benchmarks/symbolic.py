@@ -96,7 +96,7 @@ def random_sizes(model: Any, case: Case, rng: np.random.Generator) -> dict[str, 
     """
     from polyc.poly.errors import ArgumentError
 
-    symbols, most = model.running.template.symbols, largest_sizes(model, case.make(rng))
+    symbols, most = model.running.symbols, largest_sizes(model, case.make(rng))
     for k in range(TRIES):
         step = 32 if k % 2 and rng.random() < 0.9 else 1
         values = {}
@@ -127,8 +127,8 @@ def equal_sizes(symbols: Any) -> list[tuple[str, str]]:
 def largest_sizes(model: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
     """The largest size to try for each symbol."""
     most: dict[str, int] = {}
-    for name, shape in model.running.template.shapes.items():
-        for axis, n in enumerate(shape if name in feeds else ()):
+    for name, slot in model.running.formulas.slots.items():
+        for axis, n in enumerate(slot.shape or () if name in feeds else ()):
             if not isinstance(n, int):
                 seen = np.asarray(feeds[name]).shape[axis]
                 limit = (
@@ -217,14 +217,14 @@ def tried(case: Case, runs: int, rng: np.random.Generator) -> Outcome:
     except PolycError as error:
         return Outcome(case, f"refused: {error}. {alone(case)}")
     assert isinstance(model.running, AllSizes)
-    symbols = model.running.template.symbols
+    symbols = model.running.symbols
     outcome = Outcome(case, described(symbols), len(symbols.guards), tuple(sorted({h[0] for h in model.report().host})))
     for _ in range(runs):
         values = random_sizes(model, case, rng)
         if values is None:
             break
-        slots = model.running.template.bind(values).plan.slots
-        shapes = {n: slots[n].shape or () for n in model.running.template.typical.inputs}
+        plan = model.running.formulas.at(values)
+        shapes = {n: plan.slots[n].shape or () for n in plan.inputs}
         try:
             check(outcome, model, random_feeds(case, shapes, rng))
         except PolycError as error:  # what runs on the host learns in a run which sizes it takes

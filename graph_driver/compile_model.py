@@ -11,7 +11,6 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import for_bodies, platform_of
 from polyc.graph_driver.compiling.sensible import some_sizes_fit
 from polyc.graph_driver.compiling.stages import plan_graph
-from polyc.graph_driver.compiling.symbolic import compile_symbolic
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
@@ -29,6 +28,7 @@ from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.inference.symbolic import NotSymbolic
 from polyc.graph_driver.options import CompileOptions, NeedsNumbers
 from polyc.graph_driver.planning.contiguous import Groups
+from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.graph_driver.running.fixed import FixedSizes
 from polyc.graph_driver.running.model import Built, Model
 from polyc.graph_driver.running.per_call import PerCall
@@ -147,7 +147,7 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
             running = PerCall(Specialiser(Source(source), options, report, compile_with), why)
             report.sizes = [running.sizes]
             return Model(running.name, running, report)
-        symbols = model.running.symbols
+        symbols = None if model.running.formulas is None else model.running.formulas.symbols
         if symbols is not None:
             model.running.specialiser = Specialiser(Source(source), options, report, compile_with)
             if symbols.narrowed and _may_have_numbers(options):
@@ -240,8 +240,6 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
 
 def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> Model:
     """The stages after import: passes, groups, kernels, plan, program."""
-    if graph.symbols is not None:
-        return compile_symbolic(graph, platform, options, report)
 
     def compile_body(body: Graph, inner: Report) -> Model:
         return compile_graph(body, for_bodies(platform), options.for_bodies(), inner)
@@ -254,7 +252,8 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
         code = platform.backend.link(platform, plan, found, compiled, report)
         weights = weights_segment(graph, plan)
     hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
-    running = FixedSizes(Built(plan, weights, hosts, graph, found), code, report.notes)
+    runs = FixedSizes if plan.symbols is None else AllSizes
+    running = runs(Built(plan, weights, hosts, graph, found), code, report.notes)
     return Model(graph.name, running, report)
 
 

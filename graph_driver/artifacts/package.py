@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyc.graph_driver.artifacts.recompiling import recompiled
-from polyc.graph_driver.backends.cpu_code import NativeCode
 from polyc.graph_driver.backends.registry import named
 from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.run_memory import aligned_bytes
@@ -143,11 +142,10 @@ def _write(model: Model, folder: Path) -> str:
 
 def _formulas(model: Model) -> dict[str, Any]:
     """What a model with symbolic sizes has besides its plan."""
-    from polyc.graph_driver.planning.symbolic.file import template_to_data
-    from polyc.graph_driver.running.all_sizes import AllSizes
+    from polyc.graph_driver.planning.formulas import formulas_to_data
 
-    running = model.running
-    return {"symbolic": template_to_data(running.template)} if isinstance(running, AllSizes) else {}
+    formulas = model.running.formulas
+    return {} if formulas is None else {"symbolic": formulas_to_data(formulas)}
 
 
 def _put(path: Path, parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
@@ -237,7 +235,8 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
     plan = Plan.from_json(json.dumps(data["plan"]))
     for symbol, name in plan.external.items():
         check_registered(symbol, name)
-    check_plan(plan, {*symbols, *plan.external}, len(hosts))
+    formulas, table = _read_formulas(data, plan)
+    check_plan(plan, {*symbols, *plan.external}, len(hosts), table)
     name, weights = str(data["name"]), _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
 
     def read(file: str, sizes: Sequence[int] | None) -> list[bytes]:
@@ -255,15 +254,22 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
             code, plan = recompiled(code, symbols, plan, len(hosts))
         report.peak, report.bound = plan.peak, plan.bound
         report.notes.append(f"{misfit}: its kernels were compiled again")
-    if "symbolic" in data:
-        from polyc.graph_driver.planning.symbolic.file import template_from_data
+    if formulas is not None:
         from polyc.graph_driver.running.all_sizes import AllSizes
 
-        if not isinstance(code, NativeCode):
-            raise ValueError("symbolic sizes")
-        template = template_from_data(data["symbolic"], plan)
-        return Model(name, AllSizes(template, Built(plan, weights, hosts), code, report.notes), report)
+        return Model(name, AllSizes(Built(formulas, weights, hosts), code, report.notes), report)
     return Model(name, FixedSizes(Built(plan, weights, hosts), code, report.notes), report)
+
+
+def _read_formulas(data: dict[str, Any], plan: Plan[int]) -> tuple[Plan | None, int]:
+    """The plan of formulas behind `plan`, and the bytes of a run's table."""
+    if "symbolic" not in data:
+        return None, 0
+    from polyc.graph_driver.planning.formulas import formulas_from_data
+    from polyc.graph_driver.planning.table import Table
+
+    formulas = formulas_from_data(data["symbolic"], plan)
+    return formulas, 8 * Table(formulas).entries
 
 
 def _restore(report: Report, data: dict[str, Any]) -> None:

@@ -114,7 +114,7 @@ class _Cpu(Backend):
     ) -> NativeCode:
         """The kernels' machine code, and one native program that calls them."""
         code = link_program(entry.entry_text(plan, platform.machine.triple), plan, compiled, platform)
-        code.sources = sources_of(groups, compiled)
+        code.sources = "" if plan.symbols is not None else sources_of(groups, compiled)
         return code
 
     def save(self, code: NativeCode, plan: Plan) -> Saved:

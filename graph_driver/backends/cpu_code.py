@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # compiled models start without isl
     from polyc.emit.llvm.jit import Library
     from polyc.graph_driver.backends.compiled import Compiled
     from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.execution.parts import Native
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.host.reference import HostNode
@@ -62,13 +63,17 @@ class NativeCode(Code):
         """The loaded program. Raises `BuildError`: this machine does not run it."""
         return NativeExecutor(plan, weights, hosts, *self.linked(), notes=notes)
 
+    def start_at(
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str],
+        table: np.ndarray, beside: Executor | None,
+    ) -> NativeExecutor:  # fmt: skip
+        """The loaded program at the sizes of a call. Raises `BuildError`."""
+        shared = beside.shared if isinstance(beside, NativeExecutor) else None
+        return NativeExecutor(plan, weights, hosts, *self.linked(), table, shared, notes)
+
     def parts(self, plan: Plan, alone: frozenset[int]) -> Parts:
         """The plan cut around the steps `alone`, with the code of its parts."""
-        return self.parts_of(plan, alone, entry.entry_text(plan, self.target.triple, alone))
-
-    def parts_of(self, plan: Plan, alone: frozenset[int], text: str) -> Parts:
-        """The same, of a program in LLVM IR."""
-        parts = cut(plan, alone)
+        parts, text = cut(plan, alone), entry.entry_text(plan, self.target.triple, alone)
         return replace(parts, native=native_parts(text, self.target, len(parts.segments), self.linked()[0]))
 
     def linked(self) -> tuple[dict[str, int], int]:

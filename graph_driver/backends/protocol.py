@@ -20,6 +20,7 @@ from polyc.emit import targets
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.fusion.machine import Fusing
+from polyc.poly.errors import BuildError
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:
@@ -248,6 +249,18 @@ class Code(ABC):
         Raises:
             BuildError: it does not run here; one line says what was looked for.
         """
+
+    def start_at(
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str],
+        table: np.ndarray, beside: Executor | None,
+    ) -> Executor:  # fmt: skip
+        """As `start`, where the code is that of a plan of formulas: `plan` is at the sizes of a call, `table` has what
+        the code reads of them (`polyc.graph_driver.planning.table`), `beside` runs other sizes and shares its memory.
+
+        Raises:
+            BuildError: the code is that of one plan of numbers.
+        """
+        raise BuildError(f"code of {self.platform.name} is for one plan: {self.platform.backend.numbers_because}")
 
     def parts(self, plan: Plan, alone: frozenset[int]) -> Parts:
         """The plan cut around the steps `alone`, with code for what lies between them if that is other code."""

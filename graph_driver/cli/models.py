@@ -16,7 +16,6 @@ from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.cli.inspect import DIGITS, UsageError, dependences_text, operator_stages
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with, import_with
-from polyc.graph_driver.compiling import symbolic
 from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimise, placed, symbol_of
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
@@ -25,8 +24,8 @@ from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.inference.symbolic import NotSymbolic
 from polyc.graph_driver.options import CompileOptions, NeedsNumbers
+from polyc.graph_driver.planning.formulas import lines
 from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
-from polyc.graph_driver.planning.symbolic.template import Template
 from polyc.graph_driver.worker import tuned as use
 from polyc.scheduler.cost.model import Prediction
 
@@ -91,11 +90,11 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
         return [("", "\n".join([str(graph), *notes]))]
     groups, _ = _formed(graph, platform, options)
     if stage in ("plan", "memory"):
-        if graph.symbols is None:
-            return [("", _plan_stage(_planned(graph, groups, platform, options), stage))]
-        template = _template(graph, groups, platform, options)
-        text = _plan_stage(template.typical, stage)
-        return [("", "\n".join([*template.lines(), "at the representative sizes:", text]))]
+        plan = _planned(graph, groups, platform, options)
+        if plan.symbols is None:
+            return [("", _plan_stage(plan, stage))]
+        text = _plan_stage(plan.at(plan.symbols.typical), stage)
+        return [("", "\n".join([*lines(plan), "at the representative sizes:", text]))]
     assert stage in operator_stages()
     with use.tuned(options.tuned):
         return [(t, _kernel_stage(g, stage, platform)) for t, g in _chosen(groups, kernel)]
@@ -127,7 +126,8 @@ def document_of_model(path: Path, options: CompileOptions, measure: bool = False
     model = compile_with(path, options) if measure else None
     graph, records = optimised(path, options, platform)
     groups, moved = _formed(graph, platform, options)
-    plan, seconds = _planned(graph, groups, platform, options), None
+    planned, seconds = _planned(graph, groups, platform, options), None
+    plan = planned if planned.symbols is None else planned.at(planned.symbols.typical)
     if model is not None:
         plan, seconds = model.plan, step_seconds(model)
         scops = {tuple(n.name for n in g.nodes): g for g in groups if g.scop is not None}
@@ -197,15 +197,8 @@ def schedule_of(group: Group, platform: Platform) -> Schedule:
 
 
 def _planned(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Plan:
-    """The plan without compiling anything; with symbolic sizes the one at the representative sizes."""
-    if graph.symbols is not None:
-        return _template(graph, groups, platform, options).typical
+    """The plan without compiling anything."""
     return placed(graph, groups, _abis(groups), platform, options, graph.notes)
-
-
-def _template(graph: Graph, groups: Sequence[Group], platform: Platform, options: CompileOptions) -> Template:
-    """The plan of a graph with symbolic sizes."""
-    return symbolic.placed(graph, groups, _abis(groups), platform, options, graph.notes)
 
 
 def _abis(groups: Sequence[Group]) -> dict[str, Abi]:

@@ -10,6 +10,7 @@ from polyc.emit.lowering.checks import wanted as checks_wanted
 from polyc.graph_driver import memory
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.compiling.assumed import assume
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.fusion.collapsing import collapse_groups
 from polyc.graph_driver.fusion.joined import Group, on_host, split
@@ -20,6 +21,7 @@ from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.limits import check_memory
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.wording import human
+from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.layouts.choose import choose_formats
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import Piece
@@ -27,6 +29,7 @@ from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.planning.build import build_plan
 from polyc.graph_driver.planning.contiguous import kept_apart
+from polyc.graph_driver.planning.formulas import lines
 from polyc.graph_driver.planning.overwriting import overwrite
 from polyc.graph_driver.planning.plan import Abi, Plan
 from polyc.graph_driver.planning.tasks import with_tasks
@@ -65,21 +68,27 @@ def formed(
 def plan_graph(
     graph: Graph, platform: Platform, options: CompileOptions, report: Report
 ) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
-    """The stages from passes to plan: groups in order, their code by key, and a place for everything.
+    """The stages from passes to plan: groups in order, their code by key, and a place for everything; with symbolic
+    sizes for all of them.
 
     Raises:
-        ModelError: the memory limit cannot be kept, or the machine has not the memory.
+        ModelError: the memory limit cannot be kept, the machine has not the memory, or a kernel's sizes contradict the
+            guards.
     """
     with kept_apart(graph, options.contiguous):
         with report.stage("passes"):
             report.passes = optimise(graph, platform, options)
         found, compiled = _kernels(graph, platform, options, report)
+    assume(graph, found)
     with report.stage("plan"):
         plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
-    if options.memory_limit is not None and plan.peak > options.memory_limit:
-        raise ModelError(_too_large(plan, options.memory_limit))
-    outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
-    check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
+    if options.memory_limit is not None:
+        _check_limit(plan, options.memory_limit)
+    if plan.symbols is None:
+        outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
+        check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
+    else:
+        report.sizes = lines(plan)
     summarise(report, graph, plan, compiled)
     return found, compiled, plan
 
@@ -88,7 +97,7 @@ def placed(
     graph: Graph, found: Sequence[Group], abis: Mapping[str, Abi], platform: Platform, options: CompileOptions,
     notes: list[str],
 ) -> Plan:  # fmt: skip
-    """The plan of a graph whose sizes are numbers, as tasks where the options ask for that and it fits."""
+    """The plan of a graph, as tasks where the options ask for that and it fits."""
 
     def plan(window: int) -> Plan:
         return build_plan(graph, found, abis, options.planner, window, options.contiguous)
@@ -96,7 +105,7 @@ def placed(
     in_order = plan(0)
     if not options.tasks or platform.threads < 2:
         return in_order
-    return with_tasks(in_order, plan, lambda p: p.after, lambda p: p.peak, options.memory_limit, notes)
+    return with_tasks(in_order, plan, lambda p: _largest(p)[0].peak, options.memory_limit, notes)
 
 
 def summarise(report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, Compiled]) -> None:
@@ -115,9 +124,11 @@ def _kernels(
 ) -> tuple[list[Group], Mapping[str, Compiled]]:
     """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
     report.nodes = len(graph.nodes)
-    with report.stage("key"):
-        key = _memo_key(graph, platform, options)
-        known = memo.find(key, graph)
+    known = None
+    if graph.symbols is None:  # a cache entry does not know formulas
+        with report.stage("key"):
+            key = _memo_key(graph, platform, options)
+            known = memo.find(key, graph)
     if known is not None:
         report.notes += known.notes
         report.decisions = list(known.decisions)
@@ -139,7 +150,8 @@ def _kernels(
             pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"))
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     report.decisions = [str(d) for d in graph.decisions]
-    memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
+    if graph.symbols is None:
+        memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
     return found, compiled
 
 
@@ -214,7 +226,31 @@ class LayoutRefused(Exception):
     """A kernel cannot be compiled with its images stored by their layouts."""
 
 
-def _too_large(plan: Plan, limit: int) -> str:
+def _check_limit(plan: Plan, limit: int) -> None:
+    """Refuse a memory limit that some sizes break. Raises `ModelError`."""
+    largest, most = _largest(plan)
+    if largest.peak <= limit:
+        return
+    if not most:
+        raise ModelError(_too_large(largest, limit))
+    given = ", ".join(f"{n} = {v}" for n, v in most.items())
+    raise ModelError(f"the arena needs {human(largest.peak)} at {given}, more than the memory limit of {human(limit)}")
+
+
+def _largest(plan: Plan) -> tuple[Plan[int], dict[str, int]]:
+    """The plan at the upper ends of all sizes, and these. Raises `SizesMissing` when one has no end."""
+    ranges = {} if plan.symbols is None else plan.symbols.ranges
+    free = [n for n, r in ranges.items() if r.high is None]
+    if free:
+        raise SizesMissing(
+            f"a memory limit needs an upper end of the sizes {', '.join(free)} (--dim {free[0]}=1..N): "
+            f"the arena grows with them"
+        )
+    most = {n: r.high for n, r in ranges.items() if r.high is not None}
+    return plan.at(most), most
+
+
+def _too_large(plan: Plan[int], limit: int) -> str:
     """Why the memory limit cannot be kept: what is alive when most is."""
     live = memory.live_at_peak(plan.lifetimes)
     named = ", ".join(f"'{t.name}' {human(t.size)}" for t in live[:6])

@@ -2,7 +2,9 @@
 
 Host steps cut the plan into segments; segment `k` is `void polyc_segment_k(void **bases)`
 with `bases = [runtime, arena, weights, stop, inputs..., outputs...]`. Every pointer that a kernel
-gets is one of the bases plus a constant. Where the word at `stop` is not zero, no further step begins
+gets is one of the bases plus a constant. With symbolic sizes there is one base more, the run's table
+(`polyc.graph_driver.planning.table`): offsets in the arena, sizes of copies and the kernels' parameters are read from
+it. Where the word at `stop` is not zero, no further step begins
 (`polyc.graph_driver.execution.stopping`).
 
 Where steps may run at the same time (`Plan.after`), a segment of several hands a function with one case a step
@@ -15,6 +17,7 @@ from collections.abc import Collection, Sequence
 
 from polyc.emit.run_time.task_runner import TASKS_AT, graph_words
 from polyc.graph_driver.planning.plan import Place, Plan, Step
+from polyc.graph_driver.planning.table import Table, any_formula
 
 RUNTIME, ARENA, WEIGHTS, STOP, FIRST_INPUT = 0, 1, 2, 3, 4
 
@@ -45,8 +48,15 @@ def base_index(plan: Plan, place: Place) -> int:
         return WEIGHTS
     if place.kind == "input":
         return FIRST_INPUT + place.index
+    if place.kind == "table":
+        return table_index(plan)
     assert place.kind == "output", place
     return FIRST_INPUT + len(plan.inputs) + place.index
+
+
+def table_index(plan: Plan) -> int:
+    """Which entry of `bases` is the table."""
+    return FIRST_INPUT + len(plan.inputs) + len(plan.outputs)
 
 
 def entry_text(plan: Plan, triple: str, alone: Collection[int] = ()) -> str:
@@ -54,16 +64,13 @@ def entry_text(plan: Plan, triple: str, alone: Collection[int] = ()) -> str:
     symbols = dict.fromkeys(s.symbol for s in plan.steps if s.kind == "kernel")
     lines = [f'target triple = "{triple}"', *(f"declare void @{s}(ptr, ptr, ptr)" for s in symbols)]
     lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    for step in {s.sizes: s for s in plan.steps if s.sizes}.values():
+    for step in {s.sizes: s for s in plan.steps if s.sizes and not any_formula(s.sizes)}.values():
         numbers = ", ".join(f"i64 {n}" for n in step.sizes)
         lines.append(f"@{sizes_name(step)} = internal constant [{len(step.sizes)} x i64] [{numbers}]")
+    calls = _Calls(plan)
     for number, steps in enumerate(segments(plan, alone)):
-        name = segment_name(number)
-        after = waits(plan, steps)
-        if after:
-            lines += _task_graph(plan, name, steps, after)
-        else:
-            lines += _segment(plan, name, [plan.steps[k] for k in steps])
+        name, after = segment_name(number), waits(plan, steps)
+        lines += calls.task_graph(name, steps, after) if after else calls.segment(name, steps)
     return "\n".join(lines) + "\n"
 
 
@@ -76,14 +83,6 @@ def waits(plan: Plan, steps: Sequence[int]) -> list[tuple[int, ...]]:
         return []
     after = [tuple(e - steps[0] for e in plan.after[k] if e >= steps[0]) for k in steps]
     return after if any(len(e) != 1 or e[0] != k for k, e in enumerate(after[1:])) else []
-
-
-def _segment(plan: Plan, name: str, steps: list[Step]) -> list[str]:
-    lines = [f"define void @{name}(ptr %bases) {{", "entry:", *_frame(steps), *_bases(plan, steps, "")]
-    lines += [f"  %b{RUNTIME} = load ptr, ptr %bases, align 8", *stop_word()]
-    for n, step in enumerate(steps):
-        lines += [*unless_stopped(n, "end"), *_call(plan, step, str(n), "", f"%b{RUNTIME}")]
-    return [*lines, "  br label %end", "end:", "  ret void", "}"]
 
 
 def stop_word() -> list[str]:
@@ -99,13 +98,6 @@ def unless_stopped(number: int, end: str) -> list[str]:
         f"  br i1 %going.{number}, label %step.{number}, label %{end}",
         f"step.{number}:",
     ]
-
-
-def _task_graph(plan: Plan, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
-    """A segment whose steps the threads of the pool share out; without a pool they run in order."""
-    chosen = [plan.steps[k] for k in steps]
-    cases = [[*_bases(plan, [s], f"{n}."), *_call(plan, s, str(n), f"{n}.", "%runtime")] for n, s in enumerate(chosen)]
-    return task_function(name, after, _frame(chosen), cases)
 
 
 def task_function(
@@ -142,37 +134,94 @@ def task_function(
     ]
 
 
-def _frame(steps: list[Step]) -> list[str]:
-    """Room for the pointers that a kernel gets."""
-    width = max(len(s.args) for s in steps)
-    slots = [f"  %slot{k} = getelementptr ptr, ptr %args, i64 {k}" for k in range(width)]
-    return [f"  %args = alloca [{width} x ptr], align 8", *slots]
+class _Calls:
+    """The text of a plan's segments."""
 
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.table = None if plan.arena is None else Table(plan)
+        self.loaded: set[int] = set()
 
-def _bases(plan: Plan, steps: list[Step], prefix: str) -> list[str]:
-    """Load what the arguments of these steps are relative to."""
-    lines = []
-    for b in sorted({base_index(plan, plan.slots[a].place) for s in steps for a in s.args}):
-        lines.append(f"  %b{prefix}{b}.at = getelementptr ptr, ptr %bases, i64 {b}")
-        lines.append(f"  %b{prefix}{b} = load ptr, ptr %b{prefix}{b}.at, align 8")
-    return lines
+    def segment(self, name: str, steps: list[int]) -> list[str]:
+        """A segment as a function that runs its steps in order."""
+        self.loaded = set()
+        lines = [f"define void @{name}(ptr %bases) {{", "entry:", *self.frame(steps), *self.bases(steps, "")]
+        lines += [f"  %b{RUNTIME} = load ptr, ptr %bases, align 8", *stop_word()]
+        for n, k in enumerate(steps):
+            lines += [*unless_stopped(n, "end"), *self.call(k, str(n), "", f"%b{RUNTIME}")]
+        return [*lines, "  br label %end", "end:", "  ret void", "}"]
 
+    def task_graph(self, name: str, steps: list[int], after: list[tuple[int, ...]]) -> list[str]:
+        """A segment whose steps the threads of the pool share out; without a pool they run in order."""
+        cases = []
+        for n, k in enumerate(steps):
+            self.loaded = set()
+            cases.append([*self.bases([k], f"{n}."), *self.call(k, str(n), f"{n}.", "%runtime")])
+        return task_function(name, after, self.frame(steps), cases)
 
-def _call(plan: Plan, step: Step, number: str, prefix: str, runtime: str) -> list[str]:
-    """One step."""
-    lines, pointers = [], []
-    for k, arg in enumerate(step.args):
-        place = plan.slots[arg].place
-        base = f"%b{prefix}{base_index(plan, place)}"
-        lines.append(f"  %p{number}.{k} = getelementptr i8, ptr {base}, i64 {place.offset}")
-        pointers.append(f"%p{number}.{k}")
-    if step.kind == "copy":
-        size = plan.slots[step.args[0]].nbytes
-        operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
-        return [*lines, f"  call void @llvm.memcpy.p0.p0.i64({operands})"]
-    lines += [f"  store ptr {p}, ptr %slot{k}, align 8" for k, p in enumerate(pointers)]
-    sizes = f"@{sizes_name(step)}" if step.sizes else "null"
-    return [*lines, f"  call void @{step.symbol}(ptr %args, ptr {sizes}, ptr {runtime})"]
+    def frame(self, steps: list[int]) -> list[str]:
+        """Room for the pointers that a kernel gets."""
+        width = max(len(self.plan.steps[k].args) for k in steps)
+        slots = [f"  %slot{k} = getelementptr ptr, ptr %args, i64 {k}" for k in range(width)]
+        return [f"  %args = alloca [{width} x ptr], align 8", *slots]
+
+    def bases(self, steps: list[int], prefix: str) -> list[str]:
+        """Load what the arguments of these steps are relative to."""
+        lines = []
+        needed = {base_index(self.plan, self.plan.slots[a].place) for k in steps for a in self.plan.steps[k].args}
+        if self.table is not None:
+            needed.add(table_index(self.plan))
+        for b in sorted(needed):
+            lines.append(f"  %b{prefix}{b}.at = getelementptr ptr, ptr %bases, i64 {b}")
+            lines.append(f"  %b{prefix}{b} = load ptr, ptr %b{prefix}{b}.at, align 8")
+        return lines
+
+    def call(self, k: int, number: str, prefix: str, runtime: str) -> list[str]:
+        """One step."""
+        step, lines, pointers = self.plan.steps[k], [], []
+        for a, arg in enumerate(step.args):
+            place = self.plan.slots[arg].place
+            name, base = f"%p{number}.{a}", f"%b{prefix}{base_index(self.plan, place)}"
+            lines += self.loads(place, prefix)
+            lines.append(f"  {name} = getelementptr i8, ptr {base}, i64 {self.offset(place, prefix)}")
+            if self.table is not None and place.kind == "arena" and place.offset:
+                lines.append(f"  {name}.in = getelementptr i8, ptr {name}, i64 {place.offset}")
+                name = f"{name}.in"
+            pointers.append(name)
+        if step.kind == "copy":
+            size = str(self.plan.slots[step.args[0]].nbytes)
+            if self.table is not None:
+                lines += self.entry(self.table.sizes[k], prefix)
+                size = f"%e{prefix}{self.table.sizes[k]}"
+            operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
+            return [*lines, f"  call void @llvm.memcpy.p0.p0.i64({operands})"]
+        lines += [f"  store ptr {p}, ptr %slot{n}, align 8" for n, p in enumerate(pointers)]
+        sizes = f"@{sizes_name(step)}" if step.sizes else "null"
+        if self.table is not None and k in self.table.sizes:
+            sizes, table = f"%n{number}", f"%b{prefix}{table_index(self.plan)}"
+            lines.append(f"  {sizes} = getelementptr i64, ptr {table}, i64 {self.table.sizes[k]}")
+        return [*lines, f"  call void @{step.symbol}(ptr %args, ptr {sizes}, ptr {runtime})"]
+
+    def offset(self, place: Place, prefix: str) -> str:
+        """Where a memory begins, counted from its base."""
+        if self.table is None or place.kind != "arena":
+            return str(place.offset)
+        return f"%e{prefix}{self.table.offsets + place.index}"
+
+    def loads(self, place: Place, prefix: str) -> list[str]:
+        """Load what `offset` names."""
+        if self.table is None or place.kind != "arena":
+            return []
+        return self.entry(self.table.offsets + place.index, prefix)
+
+    def entry(self, number: int, prefix: str) -> list[str]:
+        """Load an entry of the table as `%eNUMBER`, unless an earlier step has."""
+        if number in self.loaded:
+            return []
+        self.loaded.add(number)
+        name, table = f"%e{prefix}{number}", f"%b{prefix}{table_index(self.plan)}"
+        place = f"  {name}.at = getelementptr i64, ptr {table}, i64 {number}"
+        return [place, f"  {name} = load i64, ptr {name}.at, align 8"]
 
 
 def sizes_name(step: Step) -> str:

@@ -39,18 +39,16 @@ class NativeExecutor:
 
     def __init__(
         self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], symbols: Mapping[str, int],
-        runtime: int,
-        table: np.ndarray | None = None, params: Sequence[int] = (), shared: Shared | None = None,
-        notes: list[str] | None = None,
+        runtime: int, table: np.ndarray | None = None, shared: Shared | None = None, notes: list[str] | None = None,
     ) -> None:  # fmt: skip
         """`weights` is the weights segment; `symbols` has addresses of all kernels and segments; what a run had to do
         beside the plan is added to `notes`.
 
-        With symbolic sizes: `table` has what the program reads of them, `params` where in it the parameters
-        of each step begin, and `shared` is common to the executors of all sizes.
+        With symbolic sizes: `table` has what the program reads of them, and `shared` is common to the executors of all
+        sizes.
         """
         self.plan, self.addresses = plan, symbols
-        self.table, self._params = table, params
+        self.table = table
         self._table_address = None if table is None else address(table)
         self.weights = weights
         check_memory("the model's arena", plan.peak)
@@ -59,16 +57,14 @@ class NativeExecutor:
         self._runtime = runtime
         self._notes = [] if notes is None else notes
         self._dead: dict[tuple[int, int], bool] | None = None
-        shared = shared or Shared(runtime)
+        self.shared = shared = shared or Shared(runtime)
         self._lock, self._turn, self._idle = shared.lock, shared.turn, shared.idle
         if not self._idle:
             self._idle.append(RunMemory(plan, weights, runtime))
         self._segments = entry.segments(plan)
         self._native = [SEGMENT(symbols[entry.segment_name(k)]) for k in range(len(self._segments))]
         self._kernels = {s.symbol: KERNEL(symbols[s.symbol]) for s in plan.steps if s.kind == "kernel"}
-        self._external_sizes = {
-            k: (ctypes.c_int64 * len(s.sizes))(*s.sizes) for k, s in enumerate(plan.steps) if s.sizes
-        }
+        self._step_sizes: dict[int, ctypes.Array[ctypes.c_int64]] = {}
         self._records = Records(plan)
         self._schedule = cut(plan, frozenset()).order
         slots = [plan.slots[n] for n in (*plan.inputs, *plan.outputs) if n in plan.slots]
@@ -228,9 +224,10 @@ class NativeExecutor:
         return Frame(self.plan, memory.arena, self.weights, arrays, outputs, self.table)
 
     def _sizes(self, step: int) -> int | None:
-        """Where the parameters of a kernel are."""
-        if self.plan.steps[step].sizes:
-            return ctypes.addressof(self._external_sizes[step])
-        if self._table_address is None or self._params[step] < 0:
+        """Where the sizes are that a step's code gets."""
+        sizes = self.plan.steps[step].sizes
+        if not sizes:
             return None
-        return self._table_address + 8 * self._params[step]
+        if step not in self._step_sizes:
+            self._step_sizes[step] = (ctypes.c_int64 * len(sizes))(*sizes)
+        return ctypes.addressof(self._step_sizes[step])

@@ -39,7 +39,7 @@ class RunMemory:
     """What one run at a time needs: an arena and the addresses that the program gets."""
 
     def __init__(self, plan: Plan, weights: np.ndarray, runtime: int) -> None:
-        self.table_at = entry.FIRST_INPUT + len(plan.inputs) + len(plan.outputs)
+        self.table_at = entry.table_index(plan)
         self.bases = (ctypes.c_void_p * (self.table_at + 1))()
         self.bases[entry.RUNTIME] = runtime or None
         self.bases[entry.WEIGHTS] = address(weights)

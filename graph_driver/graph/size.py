@@ -206,6 +206,18 @@ class Size(Dim):
 
     # ---- values ----------------------------------------------------------------------------
 
+    def at(self, values: Mapping[str, int]) -> int:
+        """The number for these values of the symbols. Raises `KeyError` for a symbol without one."""
+        total = 0
+        for monomial, factor in self.terms:
+            for atom, power in monomial:
+                if isinstance(atom, str):
+                    factor *= values[atom] ** power
+                else:
+                    factor *= (evaluate(atom.above, values) // evaluate(atom.below, values)) ** power
+            total += factor
+        return total
+
     def symbols(self) -> set[str]:
         """Names of the symbols in it."""
         found: set[str] = set()
@@ -237,17 +249,7 @@ def symbol(home: Home, name: str) -> Size:
 
 def evaluate(size: Extent, values: Mapping[str, int]) -> int:
     """The number for these values of the symbols. Raises `KeyError` for a symbol without one."""
-    if isinstance(size, int):
-        return size
-    total = 0
-    for monomial, factor in size.terms:
-        for atom, power in monomial:
-            if isinstance(atom, str):
-                factor *= values[atom] ** power
-            else:
-                factor *= (evaluate(atom.above, values) // evaluate(atom.below, values)) ** power
-        total += factor
-    return total
+    return size if isinstance(size, int) else size.at(values)
 
 
 def size_of(home: Home, expr: Expr) -> Extent:

@@ -11,30 +11,92 @@ from polyc.graph_driver.graph.aliases import storage
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Graph, Tensor
+from polyc.graph_driver.graph.size import Extent, evaluate, size_of
+from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.planning import tasks
+from polyc.graph_driver.planning.arena import Arena, stacked
 from polyc.graph_driver.planning.contiguous import Groups, gathered, offsets_of
 from polyc.graph_driver.planning.index_limits import index_limits
 from polyc.graph_driver.planning.plan import Abi, Place, Plan, Slot, Step, is_record
+from polyc.graph_driver.planning.table import with_table
+from polyc.poly.json_io import load_expr
+
+QUICK_PLANNERS = ("greedy-by-size", "best-fit", "two-cursor")
+"""Those that are tried for formulas when none is named: what is best at the representative sizes need not be so at
+others."""
 
 
 def build_plan(
-    graph: Graph, groups: Sequence[Group], symbols: Mapping[str, Abi],
+    graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi],
     planner: str | None = None, window: int = 0, contiguous: Groups = (),
 ) -> Plan:  # fmt: skip
     """Places and steps for `groups` (in execution order).
 
-    `symbols` maps a group's key to its kernel's symbol, the names of its arguments in ABI order (the Scop's
+    `abis` maps a group's key to its kernel's symbol, the names of its arguments in ABI order (the Scop's
     arrays and its scratch), and name and bytes of its scratch.
-    `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound,
-    the exact search last). The placement is proved free of overlaps before it is returned.
+    `planner` names one of `memory.PLANNERS` (None: the cheapest that reaches the lower bound, the exact search last;
+    of formulas one of `QUICK_PLANNERS`). The placement is proved free of overlaps before it is returned.
     `window`: independent steps may run at the same time, and those up to so many steps apart get memory apart for
     that (`polyc.graph_driver.planning.tasks`); 0: all run in order.
-    `contiguous`: groups of tensors that lie one behind the other.
+    `contiguous`: groups of tensors that lie one behind the other; not where sizes are formulas.
+
+    Of a graph with symbolic sizes the placement is made at the representative ones, and says which of two tensors lies
+    below at all sizes (`polyc.graph_driver.planning.arena`).
     """
+    symbols = graph.symbols
+    usual: Mapping[str, int] = {} if symbols is None else symbols.typical
     inside = memory_of(graph, groups)
     root = {name: where for name, (where, _) in inside.items()}
+    steps, scratch, external = _steps(graph, groups, abis)
+    places, copies = _fixed_places(graph, root)
+    steps += (step for _, step in copies)
+    used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
+    weight_bytes = _place_constants(graph, used, places)
+    times = [(k, k) for k in range(len(steps))]
+    sizes = {n: evaluate(t.nbytes, usual) for n, t in graph.tensors.items() if t.static}
+    own = {n: evaluate(size, usual) for n, size in scratch.items()}
+    if window:
+        times = tasks.times(steps, inside, own | sizes, window)
+    shapes = _lifetimes(sizes, inside, steps, places, times) + _scratch(steps, own, times)
+    shapes, members = gathered(shapes, contiguous)
+    planned = _planned(shapes, planner, symbols)
+    placement, lifetimes = planned.placement, tuple([t for s in shapes for _, t in s.runs])
+    alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}
+    offsets = alone | offsets_of(members, placement.offsets)
+    arena = None if symbols is None else stacked(offsets, [s.hull for s in shapes])
+    for k, name in enumerate(offsets if arena is None else arena.order):
+        places[name] = Place("arena", 0, offsets[name]) if arena is None else Place("arena", k)
+    slots = {n: _slot(graph.tensors[n], _at(places[r], at)) for n, (r, at) in inside.items() if r in places}
+    slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
+    for k, step in copies:
+        slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
+    plan: Plan = Plan(
+        tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
+        placement.peak, memory.lower_bound(lifetimes), weight_bytes, lifetimes,
+        {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
+        planned.planner, planned.peaks, index_limits(graph, usual), external=external,
+    )  # fmt: skip
+    if symbols is not None:
+        plan = _of_formulas(plan, graph, symbols, arena)
+    return replace(plan, after=tasks.dependences(plan)) if window else plan
+
+
+def _of_formulas(plan: Plan, graph: Graph, symbols: Symbols, arena: Arena | None) -> Plan:
+    """The plan of a graph with symbolic sizes with all that one of numbers has not."""
+    known = {n: t.sizes for n, t in graph.tensors.items() if t.sizes is not None}
+    values = {n: tuple(known[n].reshape(-1)) for n in plan.slots if n in known}
+    plan = replace(plan, lifetimes=(), symbols=symbols, arena=arena, values=values)
+    plan = replace(plan, slots=with_table(plan))
+    usual = plan.at(symbols.typical)
+    return replace(plan, peak=usual.peak, bound=usual.bound)
+
+
+def _steps(
+    graph: Graph, groups: Sequence[Group], abis: Mapping[str, Abi]
+) -> tuple[list[Step], dict[str, Extent], dict[str, str]]:
+    """A step for each group; the bytes of their scratch; the names of registered functions by symbol."""
     steps: list[Step] = []
-    scratch: dict[str, int] = {}
+    scratch: dict[str, Extent] = {}
     external: dict[str, str] = {}
     hosts = 0
     for g in groups:
@@ -55,38 +117,37 @@ def build_plan(
                 steps.append(Step("host", g.label, args, g.outputs, names, "", hosts, node.captures, g.reason))
             hosts += 1
         else:
-            symbol, order, needs = symbols[g.key]
+            symbol, order, needs = abis[g.key]
             own = {name: f"{name}@step{len(steps)}" for name, _ in needs}
-            scratch |= {own[name]: int(size) for name, size in needs}
+            scratch |= {own[name]: _extent(graph.symbols, size) for name, size in needs}
             by_array = dict(zip(g.arrays, (*g.inputs, *g.kept), strict=True)) | own
             args = tuple(by_array[a] for a in order)
-            steps.append(Step("kernel", g.label, args, g.outputs, names, symbol, scratch=tuple(own.values())))
-    places, copies = _fixed_places(graph, root)
-    steps += (step for _, step in copies)
-    used = {root[n] for s in steps for n in (*s.args, *s.captures) if n in root} | {root[o] for o in graph.outputs}
-    weight_bytes = _place_weights(graph, used, places)
-    times = [(k, k) for k in range(len(steps))]
-    if window:
-        sizes = scratch | {n: t.nbytes for n, t in graph.tensors.items() if isinstance(t.nbytes, int)}
-        times = tasks.times(steps, inside, sizes, window)
-    shapes = _lifetimes(graph, inside, steps, places, times) + _scratch(steps, scratch, times)
-    shapes, members = gathered(shapes, contiguous)
-    planned = memory.plan_shapes(shapes, planner)
-    placement, lifetimes = planned.placement, [t for s in shapes for _, t in s.runs]
-    alone = {n: o for n, o in placement.offsets.items() if n not in {group for group, _ in members.values()}}
-    for name, offset in (alone | offsets_of(members, placement.offsets)).items():
-        places[name] = Place("arena", 0, offset)
-    slots = {n: _slot(graph.tensors[n], _at(places[r], at)) for n, (r, at) in inside.items() if r in places}
-    slots |= {n: Slot(n, "u8", (size,), places[n], size) for n, size in scratch.items()}
-    for k, step in copies:
-        slots[step.args[1]] = replace(slots[step.args[0]], name=step.args[1], place=Place("output", k))
-    plan = Plan(
-        tuple(graph.inputs), tuple(graph.outputs), slots, tuple(steps),
-        placement.peak, memory.lower_bound(lifetimes), weight_bytes, tuple(lifetimes),
-        {n: where for n, where in storage(graph).items() if n in slots and where != (n, 0)},
-        planned.planner, planned.peaks, index_limits(graph), external=external,
-    )  # fmt: skip
-    return replace(plan, after=tasks.dependences(plan)) if window else plan
+            sizes = _parameters(graph.symbols, g)
+            steps.append(
+                Step("kernel", g.label, args, g.outputs, names, symbol, scratch=tuple(own.values()), sizes=sizes)
+            )
+    return steps, scratch, external
+
+
+def _extent(symbols: Symbols | None, size: int | str) -> Extent:
+    """Bytes of a kernel's scratch, a number or a formula."""
+    return int(size) if symbols is None or isinstance(size, int) else size_of(symbols, load_expr(size))
+
+
+def _parameters(symbols: Symbols | None, group: Group) -> tuple[Extent, ...]:
+    """What a kernel gets of the model's sizes."""
+    if symbols is None or group.scop is None:
+        return ()
+    return tuple(symbols.formula(p) for p in group.scop.params)
+
+
+def _planned(shapes: Sequence[memory.Shape], planner: str | None, symbols: Symbols | None) -> memory.Planned:
+    """The placement by the planner that is named, else by the best."""
+    if symbols is None or planner is not None:
+        return memory.plan_shapes(shapes, planner)
+    found = [memory.plan_shapes(shapes, name) for name in QUICK_PLANNERS]
+    best = min(found, key=lambda p: p.placement.peak)
+    return replace(best, peaks={p.planner: p.placement.peak for p in found})
 
 
 def memory_of(graph: Graph, groups: Sequence[Group]) -> dict[str, tuple[str, int]]:
@@ -121,30 +182,35 @@ def _fixed_places(graph: Graph, root: Mapping[str, str]) -> tuple[dict[str, Plac
     for name, tensor in graph.tensors.items():
         if not tensor.static and root[name] == name:
             places[name] = Place("host")
-    copies = []
+    copies: list[tuple[int, Step]] = []
     for k, name in enumerate(graph.outputs):
         r = root[name]
         if r in places and places[r].kind == "host":
             continue
-        if r not in places and graph.tensors[r].const is None:
+        if r not in places and graph.tensors[r].const is None and graph.tensors[r].sizes is None:
             places[r] = Place("output", k)
             continue
         copies.append((k, Step("copy", "Copy", (name, f"{name}@output{k}"), (f"{name}@output{k}",))))
     return places, copies
 
 
-def _place_weights(graph: Graph, used: set[str], places: dict[str, Place]) -> int:
+def _place_constants(graph: Graph, used: set[str], places: dict[str, Place]) -> int:
+    """Weights, and tensors that follow from sizes (where in the table, is known when the steps are); the weights'
+    bytes."""
     end = 0
     for name, tensor in graph.tensors.items():
-        if tensor.const is None or name not in used or name in places:
+        if name not in used or name in places:
             continue
-        places[name] = Place("weight", 0, end)
-        end += memory.aligned(tensor.nbytes)
+        if tensor.sizes is not None:
+            places[name] = Place("table")
+        elif tensor.const is not None:
+            places[name] = Place("weight", 0, end)
+            end += memory.aligned(tensor.nbytes)
     return end
 
 
 def _lifetimes(
-    graph: Graph,
+    sizes: Mapping[str, int],
     inside: Mapping[str, tuple[str, int]],
     steps: Sequence[Step],
     places: Mapping[str, Place],
@@ -161,7 +227,7 @@ def _lifetimes(
             root, at = inside.get(name, ("", 0))
             if not root or root in places:
                 continue
-            begin, end = at, at + graph.tensors[name].nbytes
+            begin, end = at, at + sizes[name]
             made = sum(min(e, end) - max(b, begin) for b, e in _union(uses.get(root, [])) if b < end and begin < e)
             if name not in step.results and made < end - begin:
                 raise GraphError(f"step {k} ({step.label}) reads '{name}' before it is made")

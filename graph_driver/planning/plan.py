@@ -1,5 +1,9 @@
 """The execution plan: which memory every tensor lives in, and the steps in order. Plain data.
 
+Its sizes are numbers, or formulas of symbolic sizes; `Plan.at` puts numbers in. Offsets in the arena follow from the
+sizes then: such a plan has the order of what lies there (`polyc.graph_driver.planning.arena`), and the program reads
+sizes and offsets from a table that each run has (`polyc.graph_driver.planning.table`).
+
 Memory classes (`Place.kind`):
 
     input    a caller's array, used where it lies
@@ -15,20 +19,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from math import prod
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.graph.wording import human
+from polyc.poly.dtypes import BY_NAME
 from polyc.poly.rewriting.relayout import Layout
 from polyc.poly.violations import RECORD
 
+if TYPE_CHECKING:  # compiled models of numbers start without formulas
+    from polyc.graph_driver.graph.size import Extent
+    from polyc.graph_driver.graph.symbols import Symbols
+    from polyc.graph_driver.planning.arena import Arena
+
 Abi = tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]
+N = TypeVar("N", bound="Extent")
 PlaceKind = Literal["input", "weight", "arena", "output", "host", "table"]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor lives. `index` counts inputs and outputs; `offset` is in bytes."""
+    """Where a tensor lives. `index` counts inputs and outputs; `offset` is in bytes. In the arena of a plan of formulas
+    `index` is the number of the memory in the arena's order, `offset` counts from where that begins."""
 
     kind: PlaceKind
     index: int = 0
@@ -36,25 +49,25 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Generic[N]):
     """One tensor of the plan; dtype and shape are None for values of the host. `layout`: how kernels store it, where
     that is not by rows; `nbytes` counts its padding."""
 
     name: str
     dtype: str | None
-    shape: tuple[int, ...] | None
+    shape: tuple[N, ...] | None
     place: Place
-    nbytes: int = 0
+    nbytes: N
     layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Generic[N]):
     """`kernel`: machine code `symbol` over `args` (in ABI order); `copy`: args[0] to args[1];
     `host`: host node number `index` reads `args` and writes `results`; `control`: the same, but the node
     is control flow whose bodies are compiled models. `nodes` and `label`
     say where it comes from, `reason` why it is on the host; `scratch` are those of `args` that hold
-    no tensor: memory that the code uses while it runs. `sizes` are what a registered function gets."""
+    no tensor: memory that the code uses while it runs. `sizes` are what the code gets of the model's sizes."""
 
     kind: Literal["kernel", "copy", "host", "control"]
     label: str
@@ -66,11 +79,18 @@ class Step:
     captures: tuple[str, ...] = ()
     reason: str = ""
     scratch: tuple[str, ...] = ()
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[N, ...] = ()
+
+    def of(self, sizes: tuple[int, ...]) -> Step[int]:
+        """The step with these sizes."""  # `dataclasses.replace` takes several times as long
+        return Step(
+            self.kind, self.label, self.args, self.results, self.nodes, self.symbol, self.index, self.captures,
+            self.reason, self.scratch, sizes,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Generic[N]):
     """`peak` is the arena's size, `bound` what no plan can go below, both in bytes.
 
     `inside` has, for each tensor that shows another's memory (views, parts), that tensor and the
@@ -78,12 +98,16 @@ class Plan:
     `index_limits`: values of these inputs are positions below that number.
     `after` has for each step those that it waits for in a run on several threads (empty: all run in order).
     `external` are the names of registered functions by symbol.
+
+    Of formulas: `symbols` are the sizes that they are made of, `arena` is the order of what lies in the arena, and
+    `values` has the elements of the tensors in the table. `peak`, `bound` and `peaks` are those at the representative
+    sizes; there are no `lifetimes`.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    slots: Mapping[str, Slot]
-    steps: tuple[Step, ...]
+    slots: Mapping[str, Slot[N]]
+    steps: tuple[Step[N], ...]
     peak: int
     bound: int
     weight_bytes: int
@@ -94,6 +118,32 @@ class Plan:
     index_limits: Mapping[str, int] = field(default_factory=dict)
     after: tuple[tuple[int, ...], ...] = ()
     external: Mapping[str, str] = field(default_factory=dict)
+    symbols: Symbols | None = None
+    arena: Arena | None = None
+    values: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)
+
+    def at(self, values: Mapping[str, int]) -> Plan[int]:
+        """The plan for these values of the symbols (checked by the caller); one of numbers as it is."""
+        if self.symbols is None or self.arena is None:
+            return cast("Plan[int]", self)
+        shapes = {n: _numbers(s.shape, values) for n, s in self.slots.items() if s.shape is not None}
+        sizes = {n: _bytes(s, shapes.get(n, ())) for n, s in self.slots.items()}
+        offsets, peak = self.arena.place(sizes)
+        starts = list(offsets.values())
+        slots: dict[str, Slot[int]] = {}
+        for name, slot in self.slots.items():
+            place = slot.place
+            if place.kind == "arena":
+                place = Place("arena", 0, starts[place.index] + place.offset)
+            slots[name] = Slot(name, slot.dtype, shapes.get(name), place, sizes[name], slot.layout)
+        lifetimes = self.arena.lifetimes(sizes)
+        unsized: tuple[Step[Any], ...] = self.steps
+        steps = tuple([s.of(_numbers(s.sizes, values)) if s.sizes else s for s in unsized])
+        return Plan(
+            self.inputs, self.outputs, slots, steps, peak,
+            memory.lower_bound(lifetimes), self.weight_bytes, lifetimes, self.inside, self.planner,
+            self.peaks if values == self.symbols.typical else {}, self.index_limits, self.after, self.external,
+        )  # fmt: skip
 
     def offset_of(self, lifetime: str) -> int:
         """Where one of `lifetimes` lies in the arena: a tensor, or a run of its bytes (`NAME+BYTES`)."""
@@ -108,17 +158,17 @@ class Plan:
         return self.peak / self.bound - 1.0 if self.bound else 0.0
 
     @property
-    def host_steps(self) -> tuple[Step, ...]:
+    def host_steps(self) -> tuple[Step[N], ...]:
         """Operators that run in Python."""
         return tuple(s for s in self.steps if s.kind == "host")
 
     @property
-    def python_steps(self) -> tuple[Step, ...]:
+    def python_steps(self) -> tuple[Step[N], ...]:
         """Steps that need Python: operators of the host, and control flow around compiled bodies."""
         return tuple(s for s in self.steps if s.kind in ("host", "control"))
 
     def to_json(self) -> str:
-        """Stable text of the whole plan."""
+        """Stable text of the whole plan, of numbers."""
         data = {
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
@@ -138,7 +188,7 @@ class Plan:
         return json.dumps(data, separators=(",", ":"), sort_keys=True)
 
     @staticmethod
-    def from_json(text: str) -> Plan:
+    def from_json(text: str) -> Plan[int]:
         """The plan back. Raises `ValueError`, `KeyError` or `TypeError` when the text is not one."""
         data = json.loads(text)
         slots = {}
@@ -168,6 +218,17 @@ class Plan:
 
     def __str__(self) -> str:
         return plan_text(self)
+
+
+def _numbers(sizes: tuple[Extent, ...], values: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple([n if isinstance(n, int) else n.at(values) for n in sizes])
+
+
+def _bytes(slot: Slot[Any], shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor of this shape."""
+    if slot.dtype is None or isinstance(slot.nbytes, int):
+        return int(slot.nbytes)
+    return BY_NAME[slot.dtype].bytes * prod(shape)
 
 
 def is_record(scratch: str) -> bool:

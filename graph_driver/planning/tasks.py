@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from polyc.graph_driver.graph.wording import human
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.planning.arena import Arena
     from polyc.graph_driver.planning.plan import Plan, Step
 
 WINDOWS = (12, 4, 1)
@@ -27,7 +28,6 @@ Region = tuple[str, int, int, int]  # kind of memory, which one, begin, end (byt
 Uses = tuple[frozenset[Region], frozenset[Region]]  # read, written
 After = tuple[tuple[int, ...], ...]
 Where = TypeVar("Where", bound=Hashable)
-Planned = TypeVar("Planned")
 
 
 def segments_of(steps: Sequence[Step]) -> list[int]:
@@ -83,7 +83,27 @@ def spread(before: Sequence[int], segments: Sequence[int], window: int) -> list[
 
 def dependences(plan: Plan) -> After:
     """For each step those before it that it waits for directly; what follows from others is left out."""
-    return direct(ordered([uses_of(plan, s) for s in plan.steps], segments_of(plan.steps), _meet))
+    return direct(before(plan))
+
+
+def before(plan: Plan) -> list[int]:
+    """For each step a bit mask of the earlier ones of its segment that must be done before it, at any sizes."""
+    meet = _meet if plan.arena is None else _may_meet(plan.arena)
+    return ordered([uses_of(plan, s) for s in plan.steps], segments_of(plan.steps), meet)
+
+
+def _may_meet(arena: Arena) -> Callable[[Region, Region], bool]:
+    """Whether two memories may share bytes at some sizes: in the arena only two that are alive together are apart at
+    all of them, because one is stacked on the other."""
+    steps = [arena.steps[name] for name in arena.order]
+
+    def meet(a: Region, b: Region) -> bool:
+        if a[:2] == b[:2] or a[0] != "arena" or b[0] != "arena":
+            return a[:2] == b[:2]
+        (first, last), (begin, end) = steps[a[1]], steps[b[1]]
+        return last < begin or end < first
+
+    return meet
 
 
 def direct(before: Sequence[int]) -> After:
@@ -100,7 +120,7 @@ def direct(before: Sequence[int]) -> After:
 
 
 def uses_of(plan: Plan, step: Step) -> Uses:
-    """The memory that a step reads and writes; weights are never written and left out."""
+    """The memory that a step reads and writes; weights and the table are never written and left out."""
     written = {*step.results, *step.scratch}
 
     def regions(names: Sequence[str]) -> frozenset[Region]:
@@ -111,23 +131,26 @@ def uses_of(plan: Plan, step: Step) -> Uses:
 
 def _region(plan: Plan, name: str) -> Region | None:
     slot = plan.slots.get(name)
-    if slot is None or slot.place.kind not in ("arena", "input", "output") or not slot.nbytes:
+    if slot is None or slot.place.kind not in ("arena", "input", "output"):
+        return None
+    if plan.arena is not None:
+        return slot.place.kind, slot.place.index, 0, 0  # all of the memory
+    if not slot.nbytes:
         return None
     return slot.place.kind, slot.place.index, slot.place.offset, slot.place.offset + slot.nbytes
 
 
 def with_tasks(
-    in_order: Planned, make: Callable[[int], Planned], after: Callable[[Planned], After],
-    peak: Callable[[Planned], int], limit: int | None, notes: list[str],
-) -> Planned:  # fmt: skip
-    """What `make` gives for tasks in place of the plan `in_order`, where independent steps are in it.
+    in_order: Plan, make: Callable[[int], Plan], peak: Callable[[Plan], int], limit: int | None, notes: list[str]
+) -> Plan:
+    """The plan that `make` gives for tasks in place of `in_order`, where independent steps are in it.
 
     `make` gets the number of steps within which they stay independent, the largest of `WINDOWS` first; the arena,
-    whose bytes are `peak` of a plan, must not become larger than `limit`. `after` says who waits for whom.
+    whose bytes are `peak` of a plan, must not become larger than `limit`.
     """
     for window in WINDOWS:
         parallel = make(window)
-        if width(after(parallel)) < 2:
+        if width(parallel.after) < 2:
             return in_order
         if limit is None or peak(parallel) <= limit:
             return parallel

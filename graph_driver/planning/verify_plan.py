@@ -11,14 +11,16 @@ from polyc.poly.dtypes import BY_NAME
 from polyc.poly.rewriting.relayout import is_layout, laid_out_shape
 
 
-def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
+def check_plan(plan: Plan[int], symbols: set[str], hosts: int, table: int = 0) -> None:
     """Every slot lies inside its memory, every step refers to what exists, nothing overlaps, in any allowed order.
+
+    `table`: bytes of the table that a run has.
 
     Raises:
         PlanError: the first violation.
     """
     for slot in plan.slots.values():
-        _check_slot(plan, slot)
+        _check_slot(plan, slot, table)
     for name in plan.inputs:
         if name not in plan.slots or plan.slots[name].place.kind not in ("input", "host"):
             raise memory.PlanError(f"input '{name}' has no place")
@@ -46,7 +48,7 @@ def check_plan(plan: Plan, symbols: set[str], hosts: int) -> None:
     check_tasks(plan)
 
 
-def _check_slot(plan: Plan, slot: Slot) -> None:
+def _check_slot(plan: Plan[int], slot: Slot[int], table: int) -> None:
     if slot.dtype is None:
         return
     if slot.dtype not in BY_NAME or slot.shape is None or any(n < 0 for n in slot.shape):
@@ -58,10 +60,11 @@ def _check_slot(plan: Plan, slot: Slot) -> None:
         size *= extent
     if size != slot.nbytes or size > MAX_TENSOR_BYTES:
         raise memory.PlanError(f"'{slot.name}' has {slot.nbytes} bytes, its shape needs {size}")
-    limits = {"arena": plan.peak, "weight": plan.weight_bytes}
+    limits = {"arena": plan.peak, "weight": plan.weight_bytes, "table": table}
     place = slot.place
     if place.kind in limits:
-        if place.offset < 0 or place.offset % memory.ALIGNMENT or place.offset + size > limits[place.kind]:
+        grain = 8 if place.kind == "table" else memory.ALIGNMENT
+        if place.offset < 0 or place.offset % grain or place.offset + size > limits[place.kind]:
             raise memory.PlanError(f"'{slot.name}' lies outside the {place.kind} memory")
     elif place.kind in ("input", "output"):
         count = len(plan.inputs) if place.kind == "input" else len(plan.outputs)

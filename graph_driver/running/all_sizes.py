@@ -5,22 +5,20 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyc.graph_driver.backends.cpu_code import NativeCode
-from polyc.graph_driver.execution import symbolic_entry as entry
-from polyc.graph_driver.execution.execute import NativeExecutor
 from polyc.graph_driver.execution.parts import Parts
-from polyc.graph_driver.execution.run_memory import Shared
 from polyc.graph_driver.graph.size import Extent, Size, evaluate
-from polyc.graph_driver.planning.symbolic.template import Template
+from polyc.graph_driver.planning.table import Table
 from polyc.graph_driver.running.model import Built, Inputs, Model, Running
-from polyc.graph_driver.running.specialising import Shapes, Specialiser
+from polyc.graph_driver.running.specialising import Shapes
 from polyc.poly.errors import ArgumentError, BuildError
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.backends.protocol import Code
     from polyc.graph_driver.execution.executor import Executor
 
 KEPT_SIZES = 64
@@ -34,15 +32,16 @@ class AllSizes(Running):
     combinations are remembered. All share one set of arenas, which grow to the largest.
     """
 
-    def __init__(
-        self, template: Template, built: Built, code: NativeCode, notes: list[str],
-        specialiser: Specialiser[Model] | None = None,
-    ) -> None:  # fmt: skip
-        self.template, self.symbols, self.specialiser = template, template.symbols, specialiser
-        self._built, self._code, self._notes = built, code, notes
-        self._bound: OrderedDict[Shapes, NativeExecutor] = OrderedDict()
+    def __init__(self, built: Built, code: Code, notes: list[str]) -> None:
+        """`built` has the plan of formulas."""
+        assert built.plan.symbols is not None
+        self.formulas = self._plan = built.plan
+        self.symbols, self._table = built.plan.symbols, Table(built.plan)
+        self._built = replace(built, plan=built.plan.at(self.symbols.typical))
+        self._code, self._notes = code, notes
+        self._bound: OrderedDict[Shapes, Executor] = OrderedDict()
         self._binding = threading.Lock()
-        self._shared: Shared | None = None
+        self._latest: Executor | None = None
 
     @property
     def built(self) -> Built:
@@ -50,13 +49,13 @@ class AllSizes(Running):
         return self._built
 
     @property
-    def code(self) -> NativeCode:
-        """Machine code for a CPU."""
+    def code(self) -> Code:
+        """That of the plan."""
         return self._code
 
     def executor(self) -> Executor:
         """The program at the representative sizes."""
-        return self.at(self.template.symbols.typical)
+        return self.at(self.symbols.typical)
 
     def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
         """The program for the sizes of these inputs; those that a guard excludes have one compiled for them, which is
@@ -104,7 +103,7 @@ class AllSizes(Running):
         key = self._shapes_at(sizes)
         why = "asked for"
         try:
-            self.template.symbols.check(sizes)
+            self.symbols.check(sizes)
         except ArgumentError as refusal:
             if not self.specialiser.allows(key):
                 raise
@@ -113,55 +112,54 @@ class AllSizes(Running):
 
     def parts(self, alone: frozenset[int]) -> Parts:
         """The plan cut around the steps `alone`, with the code of its parts: the same at all sizes."""
-        text = entry.entry_text(self.template, self._code.target.triple, alone)
-        return self._code.parts_of(self._built.plan, alone, text)
+        return self._code.parts(self._plan, alone)
 
     def shapes_text(self) -> str:
         """The inputs with their sizes, symbolic ones by name."""
-        return ", ".join(f"{n}[{', '.join(map(str, self._shape(n)))}]" for n in self._built.plan.inputs)
+        return ", ".join(f"{n}[{', '.join(map(str, self._shape(n)))}]" for n in self._plan.inputs)
 
     def shape_of(self, name: str) -> tuple[int | str | None, ...] | None:
         """As `Model.shape_of`."""
-        keys = {n: r.key for n, r in self.template.symbols.ranges.items()}
-        shape = self._shape(name) if name in self._built.plan.slots else ()
+        keys = {n: r.key for n, r in self.symbols.ranges.items()}
+        shape = self._shape(name) if name in self._plan.slots else ()
         return tuple(n if isinstance(n, int) else keys.get(str(n)) for n in shape)
 
     def _shape(self, name: str) -> tuple[Extent, ...]:
         """A tensor's shape as formulas."""
-        return self.template.shapes.get(name, self._built.plan.slots[name].shape or ())
+        return self._plan.slots[name].shape or ()
 
     def _key(self, inputs: Mapping[str, Any]) -> Shapes:
         """The inputs' shapes in the plan's order."""
         try:
-            return tuple([inputs[n].shape for n in self._built.plan.inputs])
+            return tuple([inputs[n].shape for n in self._plan.inputs])
         except (KeyError, AttributeError):
             return self._shapes(inputs)
 
-    def at(self, values: Mapping[str, int]) -> NativeExecutor:
+    def at(self, values: Mapping[str, int]) -> Executor:
         """The program for these values of the symbols. Raises `ArgumentError`."""
         key = self._shapes_at(values)
         return self._bound.get(key) or self._bind(key, values)
 
     def _shapes_at(self, values: Mapping[str, int]) -> Shapes:
         """The inputs' shapes for these values of the symbols. Raises `ArgumentError` when one is not given."""
-        missing = [n for n in self.template.symbols.ranges if n not in values]
+        missing = [n for n in self.symbols.ranges if n not in values]
         if missing:
             raise ArgumentError(f"size {missing[0]} is not given")
-        return tuple(tuple(evaluate(n, values) for n in self._shape(name)) for name in self._built.plan.inputs)
+        return tuple(tuple(evaluate(n, values) for n in self._shape(name)) for name in self._plan.inputs)
 
     def inputs_for(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> Inputs:
         """As `Model.inputs_for`: sizes that neither an array nor `sizes` fixes are the representative ones."""
-        plan, values = self._built.plan, self.template.symbols.typical | self._fixed(given, sizes)
+        plan, values = self._built.plan, self.symbols.typical | self._fixed(given, sizes)
         return {n: (plan.slots[n].dtype or "", tuple(evaluate(e, values) for e in self._shape(n))) for n in plan.inputs}
 
     def chosen_sizes(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes by their names in the model that `inputs_for` chooses because nothing fixes them."""
         fixed = self._fixed(given, sizes)
-        return {r.key: r.typical for n, r in self.template.symbols.ranges.items() if n not in fixed}
+        return {r.key: r.typical for n, r in self.symbols.ranges.items() if n not in fixed}
 
     def _fixed(self, given: Mapping[str, Sequence[int]], sizes: Mapping[str, int]) -> dict[str, int]:
         """Values of the symbols that arrays of the shapes `given`, or `sizes`, fix. Raises `ArgumentError`."""
-        ranges = self.template.symbols.ranges
+        ranges = self.symbols.ranges
         names = {r.key: n for n, r in ranges.items()} | {n: n for n in ranges}
         unknown = [n for n in sizes if n not in names]
         if unknown:
@@ -169,22 +167,22 @@ class AllSizes(Running):
             raise ArgumentError(f"the model has no symbolic size '{unknown[0]}'; it has {known}")
         values = {}
         for name, shape in given.items():
-            for want, n in zip(self.template.shapes.get(name, ()), shape):
+            for want, n in zip(self._shape(name) if name in self._plan.inputs else (), shape):
                 if isinstance(want, Size):
                     values[str(want)] = int(n)
         return values | {names[n]: v for n, v in sizes.items()}
 
     def _shapes(self, inputs: Mapping[str, Any]) -> Shapes:
-        missing = [n for n in self._built.plan.inputs if n not in inputs]
+        missing = [n for n in self._plan.inputs if n not in inputs]
         if missing:
             raise ArgumentError(f"input '{missing[0]}' is missing")
-        return tuple(np.shape(inputs[n]) if self._built.plan.slots[n].dtype else () for n in self._built.plan.inputs)
+        return tuple(np.shape(inputs[n]) if self._plan.slots[n].dtype else () for n in self._plan.inputs)
 
     def _check(self, key: Shapes) -> None:
         """Refuse shapes that contradict the model or each other."""
         values: dict[str, tuple[int, str]] = {}
-        for name, shape in zip(self._built.plan.inputs, key, strict=True):
-            if self._built.plan.slots[name].dtype is None:
+        for name, shape in zip(self._plan.inputs, key, strict=True):
+            if self._plan.slots[name].dtype is None:
                 continue
             wanted = self._shape(name)
             text = f"[{', '.join(map(str, wanted))}]"
@@ -200,23 +198,24 @@ class AllSizes(Running):
                 if not isinstance(want, int):
                     values.setdefault(str(want), (given, name))
 
-    def _new(self, key: Shapes) -> NativeExecutor:
+    def _new(self, key: Shapes) -> Executor:
         """The program for these shapes of the inputs. Raises `ArgumentError`."""
         self._check(key)
-        return self._bind(key, self.template.values_of(dict(zip(self._built.plan.inputs, key, strict=True))))
+        sizes = {
+            str(want): int(given)
+            for name, shape in zip(self._plan.inputs, key, strict=True)
+            for want, given in zip(self._shape(name), shape)
+            if isinstance(want, Size)
+        }
+        return self._bind(key, sizes)
 
-    def _bind(self, key: Shapes, values: Mapping[str, int]) -> NativeExecutor:
-        self.template.symbols.check(values)
-        bound, built = self.template.bind(values), self._built
+    def _bind(self, key: Shapes, values: Mapping[str, int]) -> Executor:
+        self.symbols.check(values)
+        plan, built = self._plan.at(values), self._built
+        table = self._table.filled(plan, values)
         with self._binding:
-            addresses, runtime = self._code.linked()
-            if self._shared is None:
-                self._shared = Shared(runtime)
-            made = NativeExecutor(
-                bound.plan, built.weights, built.hosts, addresses, runtime, bound.table, self.template.params,
-                self._shared, self._notes,
-            )  # fmt: skip
-            self._bound[key] = made
+            made = self._code.start_at(plan, built.weights, built.hosts, self._notes, table, self._latest)
+            self._latest = self._bound[key] = made
             while len(self._bound) > KEPT_SIZES:
                 self._bound.popitem(last=False)
         return made

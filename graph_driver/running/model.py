@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.executor import Executor, Observer
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.ir import Graph
-    from polyc.graph_driver.graph.symbols import Symbols
     from polyc.graph_driver.host.reference import HostNode
 
 MODES = ("graph", "eager", "mixed")
@@ -52,13 +51,13 @@ class Built:
 class Running(ABC):
     """What runs the calls of a model: it has an executor for the shapes of each.
 
-    `only` is the executor of all calls once it is there, where one runs all of them. `symbols` are sizes that are not
-    numbers, `specialiser` compiles for the shapes of calls that nothing else runs. `unsaved` says why there is no
-    directory of it.
+    `only` is the executor of all calls once it is there, where one runs all of them. `formulas` is the plan of sizes
+    that are not numbers, `specialiser` compiles for the shapes of calls that nothing else runs. `unsaved` says why
+    there is no directory of it.
     """
 
     only: Executor | None = None
-    symbols: Symbols | None = None
+    formulas: Plan | None = None
     specialiser: Specialiser[Model] | None = None
     unsaved = ""
 

@@ -181,7 +181,7 @@ def test_an_input_of_unknown_rank() -> None:
 def test_names_of_sizes_are_those_of_the_file(name: str) -> None:
     compiled = polyc.compile_model(perceptron(name), threads=1)
     assert isinstance(compiled.running, AllSizes)
-    assert [r.key for r in compiled.running.template.symbols.ranges.values()] == [name]
+    assert [r.key for r in compiled.running.symbols.ranges.values()] == [name]
     assert f"size {name} >= 1" in str(compiled.report())
     assert type(polyc.compile_model(perceptron(name), threads=1, dims={name: 2})) is Model
 

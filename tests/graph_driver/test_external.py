@@ -105,6 +105,25 @@ def test_a_blas_is_called_where_it_fits(threads: int, tmp_path: Path) -> None:
 
 
 @needs_compiler
+@needs_compiler
+def test_beside_sizes_that_stay_symbolic(tmp_path: Path) -> None:
+    """A function for numbers, in a model whose other sizes a run decides."""
+    proto = two_products()
+    proto.graph.input.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["rows", 5]))
+    proto.graph.node.append(helper.make_node("Softmax", ["z"], ["s"], "other"))
+    proto.graph.output.append(helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, ["rows", 5]))
+    plain = compile_model(proto, threads=1)
+    blas(shapes="n mod 8 = 0 and m >= 4")
+    model = compile_model(proto, threads=1, symbolic=True)
+    assert [s.sizes for s in model.plan.steps if s.nodes == ("first",)] == [(8, 12, 16)]
+    model.save(tmp_path / "out")
+    for rows in (1, 7):
+        feeds = x_of() | {"z": np.random.default_rng().standard_normal((rows, 5)).astype(np.float32)}
+        for run in (model, model.eager, load(tmp_path / "out")):
+            for name, value in plain(feeds).items():
+                np.testing.assert_allclose(run(feeds)[name], value, rtol=1e-5, atol=1e-5)
+
+
 def test_every_refusal_has_its_reason() -> None:
     blas(shapes="n mod 8 = 0 and m >= 4")
     blas("whole", operands=["f32[m, m]", "f32[m, n]"])

@@ -129,7 +129,7 @@ def test_sizes_that_must_be_equal_are_one() -> None:
     """The usual representative values of `n` and `m` differ; the others are found, and one symbol is left."""
     model = compile_model(lstm()[0], threads=1, symbolic=True)
     assert isinstance(model.running, AllSizes)
-    assert list(model.running.template.symbols.ranges) == ["t", "n"] and model.running.template.symbols.guards == []
+    assert list(model.running.symbols.ranges) == ["t", "n"] and model.running.symbols.guards == []
     inputs = lstm()[1](np.random.default_rng(0))
     with pytest.raises(ArgumentError, match="input 'h' has size 6 on axis 1"):
         model(inputs | {"h": np.zeros((2, 6, 4), np.float32)})
@@ -141,7 +141,7 @@ def test_a_size_that_can_only_be_one_number_is_no_symbol() -> None:
     node = helper.make_node("LSTM", ["x", "w", "r", "", "", "h"], ["y"], "layer", hidden_size=4)
     proto = model_of([node], {"x": ["t", "n", 3], "h": [1, 2, 4]}, {"y": None}, weights)
     model = compile_model(proto, threads=1, symbolic=True)
-    assert isinstance(model.running, AllSizes) and list(model.running.template.symbols.ranges) == ["t"]
+    assert isinstance(model.running, AllSizes) and list(model.running.symbols.ranges) == ["t"]
     assert model.report().host == []
     assert any(n.startswith("size n can only be 2 (LSTM 'layer')") for n in model.report().notes)
 

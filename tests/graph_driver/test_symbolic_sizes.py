@@ -18,6 +18,7 @@ from tiny_models import model_of
 import polyc
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.planning.table import Table
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.graph_driver.running.all_sizes import KEPT_SIZES, AllSizes
 from polyc.graph_driver.running.model import Model
@@ -80,13 +81,12 @@ def test_one_compile_is_right_at_random_sizes(
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_of_any_size_passes_the_independent_check(compiled: dict[str, Model], name: str) -> None:
-    template, rng = compiled[name].running.template, np.random.default_rng(5)
+    formulas, rng = compiled[name].running.formulas, np.random.default_rng(5)
     for sizes in some_sizes(name, rng, 4):
-        values = dict(zip(template.symbols.ranges, sizes, strict=True))
-        plan = template.bind(values).plan
-        if not template.values:  # their memory is the run's table, which a plan file has not
-            check_plan(plan, {s.symbol for s in plan.steps}, 0)
-        assert plan.peak <= template.bind({n: s + 3 for n, s in values.items()}).plan.peak
+        values = dict(zip(formulas.symbols.ranges, sizes, strict=True))
+        plan = formulas.at(values)
+        check_plan(plan, {s.symbol for s in plan.steps}, 0, 8 * Table(formulas).entries)
+        assert plan.peak <= formulas.at({n: s + 3 for n, s in values.items()}).peak
 
 
 def test_a_run_is_one_native_call(compiled: dict[str, Model]) -> None:
@@ -99,7 +99,7 @@ def test_sizes_are_remembered_up_to_a_bound(compiled: dict[str, Model]) -> None:
     for batch in range(1, KEPT_SIZES + 20):
         model(feeds("perceptron", rng, batch))
     assert len(model.running._bound) == KEPT_SIZES
-    assert len(model.running._shared.idle) == 1
+    assert len(model.for_inputs(feeds("perceptron", rng, 3)).shared.idle) == 1
 
 
 def test_guards_are_printed_and_kept(compiled: dict[str, Model]) -> None:
@@ -197,7 +197,7 @@ def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, Model], tmp
 
 def test_numbers_specialise_and_ranges_stay() -> None:
     part = compile_model(table(), threads=1, dims={"batch": 2, "length": (3, 9)})
-    assert isinstance(part.running, AllSizes) and list(part.running.template.symbols.ranges) == ["length"]
+    assert isinstance(part.running, AllSizes) and list(part.running.symbols.ranges) == ["length"]
     assert np.array_equal(part({"x": np.ones((2, 5), np.float32)})["y"], 1 + np.arange(5.0)[None].repeat(2, 0))
     with pytest.raises(ArgumentError, match="3 <= length <= 9"):
         part({"x": np.ones((2, 10), np.float32)})
@@ -226,7 +226,7 @@ def test_specialised_models_are_kept_up_to_a_bound() -> None:
 def test_an_unnamed_size_goes_by_its_input_and_axis() -> None:
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [None, 3, None]}, {"y": None}, {})
     dynamic = compile_model(model, threads=1, dims={"x.0": (2, 5)})
-    assert isinstance(dynamic.running, AllSizes) and list(dynamic.running.template.symbols.ranges) == ["x.0", "x.2"]
+    assert isinstance(dynamic.running, AllSizes) and list(dynamic.running.symbols.ranges) == ["x.0", "x.2"]
     assert dynamic({"x": -np.ones((3, 3, 9), np.float32)})["y"].shape == (3, 3, 9)
     with pytest.raises(ArgumentError, match=r"size x\.0 is 6, the model was compiled for 2 <= x\.0 <= 5"):
         dynamic({"x": np.ones((6, 3, 9), np.float32)})
@@ -351,7 +351,7 @@ def test_two_sizes_that_must_agree_are_one() -> None:
     node = helper.make_node("Add", ["x", "z"], ["y"], "sum")
     model = model_of([node], {"x": ["n", 4], "z": ["m", 4]}, {"y": [None, 4]}, {})
     both = compile_model(model, threads=1, symbolic=True)
-    assert isinstance(both.running, AllSizes) and list(both.running.template.symbols.ranges) == ["n"]
+    assert isinstance(both.running, AllSizes) and list(both.running.symbols.ranges) == ["n"]
     x = np.ones((3, 4), np.float32)
     assert np.array_equal(both({"x": x, "z": x})["y"], 2 * x)
     with pytest.raises(ArgumentError, match=r"input 'z' has size 2 on axis 0.*n = 3 in input 'x'"):

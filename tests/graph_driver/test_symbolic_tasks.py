@@ -12,12 +12,12 @@ from tiny_models import branching
 from polyc.graph_driver.artifacts.package import load
 from polyc.graph_driver.checking.poison import differs
 from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.execution.entry import entry_text
 from polyc.graph_driver.execution.execute import NativeExecutor
-from polyc.graph_driver.execution.symbolic_entry import entry_text
 from polyc.graph_driver.memory import PlanError
+from polyc.graph_driver.planning.formulas import check_formulas
 from polyc.graph_driver.planning.plan import Plan
-from polyc.graph_driver.planning.symbolic.file import check_template
-from polyc.graph_driver.planning.symbolic.template import Template
+from polyc.graph_driver.planning.table import Table
 from polyc.graph_driver.planning.tasks import width
 from polyc.graph_driver.planning.verify_plan import check_tasks
 from polyc.graph_driver.running.all_sizes import AllSizes
@@ -55,7 +55,7 @@ def check(plain: Model, model: Model, sizes: list[int]) -> None:
         expected = plain(x)
         assert not differs(model(x), expected), rows
         assert not differs(model.eager(x), expected), rows
-        check_tasks(model.running.template.bind({"rows": rows}).plan)
+        check_tasks(model.running.formulas.at({"rows": rows}))
 
 
 SIZES = [1, 2, 7, 16, 33, 100]
@@ -67,7 +67,7 @@ def test_runs_give_the_same_bits_at_any_size(pair: Drawn) -> None:
 
 
 def _program(model: Model) -> str:
-    return entry_text(model.running.template, model.code.target.triple)
+    return entry_text(model.running.formulas, model.code.target.triple)
 
 
 @pytest.mark.long
@@ -78,11 +78,11 @@ def test_many_drawn_graphs_of_any_size(part: int) -> None:
 
 def in_order(model: Model, rows: int, order: list[int]) -> NativeExecutor:
     """The program at a size with its steps in another order."""
-    template = model.running.template
-    bound = template.bind({"rows": rows})
-    turned = replace(bound.plan, steps=tuple(bound.plan.steps[k] for k in order), after=())
-    params = [template.params[k] for k in order]
-    made = NativeExecutor(turned, model.weights, model.hosts, model.code.link(), 0, bound.table, params)
+    formulas = model.running.formulas
+    plan = formulas.at({"rows": rows})
+    table = Table(formulas).filled(plan, {"rows": rows})
+    turned = replace(plan, steps=tuple(plan.steps[k] for k in order), after=())
+    made = NativeExecutor(turned, model.weights, model.hosts, model.code.link(), 0, table)
     made.arena[...] = 0xFF
     return made
 
@@ -107,20 +107,20 @@ def test_every_drawn_order_gives_the_same_bits(pair: Drawn) -> None:
             assert not differs(in_order(model, rows, order).run_eager(x), expected), (rows, order)
 
 
-def without(template: Template, step: int, waits_for: int) -> Template:
-    """The template with one dependence left out."""
-    after = list(template.typical.after)
+def without(plan: Plan, step: int, waits_for: int) -> Plan:
+    """The plan with one dependence left out."""
+    after = list(plan.after)
     after[step] = tuple(e for e in after[step] if e != waits_for)
-    return replace(template, typical=replace(template.typical, after=tuple(after)))
+    return replace(plan, after=tuple(after))
 
 
 def test_no_dependence_can_be_left_out(pair: Drawn) -> None:
-    template = pair[1].running.template
-    check_template(template)
-    for k, earlier in enumerate(template.typical.after):
+    plan = pair[1].running.formulas
+    check_formulas(plan)
+    for k, earlier in enumerate(plan.after):
         for e in earlier:
             with pytest.raises(PlanError, match=f"steps {e} and {k} may run together, but share memory at some sizes"):
-                check_template(without(template, k, e))
+                check_formulas(without(plan, k, e))
 
 
 def test_a_directory_keeps_the_tasks(pair: Drawn, tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_tasks_keep_the_memory_limit(pair: Drawn) -> None:
     dims = {"rows": (1, 64)}
     plain = compile_model(proto, threads=2, dims=dims)
     assert isinstance(plain.running, AllSizes)
-    least = plain.running.template.arena.place({"rows": 64})[1]
+    least = plain.running.formulas.at({"rows": 64}).peak
     model = compile_model(proto, threads=2, dims=dims, tasks=True, memory_limit=least)
     assert isinstance(model.running, AllSizes)
-    assert model.running.template.arena.place({"rows": 64})[1] <= least
+    assert model.running.formulas.at({"rows": 64}).peak <= least
     if not model.plan.after:
         assert any("steps run in order: as tasks" in n for n in model.report().notes)

@@ -20,50 +20,47 @@ MAX_TERMS = 12  # of a maximum that is printed
 
 @dataclass(frozen=True)
 class Arena:
-    """`order` lists the tensors bottom up, `below` which ones a tensor rests on, `sizes` their bytes.
-
-    `steps` are first and last step of each.
-    """
+    """`order` lists the tensors bottom up, `below` which ones a tensor rests on, `steps` are first and last step of
+    each. Their bytes are numbers or formulas, by name."""
 
     order: tuple[str, ...]
     below: Mapping[str, tuple[str, ...]]
-    sizes: Mapping[str, Extent]
     steps: Mapping[str, tuple[int, int]]
 
-    def place(self, values: Mapping[str, int]) -> tuple[dict[str, int], int]:
-        """Offsets and the arena's size for these values of the symbols."""
+    def place(self, sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+        """Offsets, in the order of the tensors, and the arena's size."""
         offsets: dict[str, int] = {}
         ends: dict[str, int] = {}
         for name in self.order:
-            offsets[name] = max((ends[s] for s in self.below[name]), default=0)
-            ends[name] = offsets[name] + aligned(evaluate(self.sizes[name], values))
+            offsets[name] = max([ends[s] for s in self.below[name]], default=0)
+            ends[name] = offsets[name] + aligned(sizes[name])
         return offsets, max(ends.values(), default=0)
 
-    def lifetimes(self, values: Mapping[str, int]) -> list[Lifetime]:
-        """The tensors with their sizes as numbers."""
-        return [Lifetime(n, evaluate(self.sizes[n], values), *self.steps[n]) for n in self.order]
+    def lifetimes(self, sizes: Mapping[str, int]) -> tuple[Lifetime, ...]:
+        """The tensors with their sizes."""
+        return tuple([Lifetime(n, sizes[n], *self.steps[n]) for n in self.order])
 
-    def peak(self, symbols: Symbols) -> list[Extent]:
+    def peak(self, symbols: Symbols, sizes: Mapping[str, Extent]) -> list[Extent]:
         """The arena's size is the largest of these (up to the alignment of each tensor)."""
         ends: dict[str, list[Extent]] = {}
         for name in self.order:
             under = largest(symbols, [e for s in self.below[name] for e in ends[s]] or [0])
-            ends[name] = [e + self.sizes[name] for e in under]
+            ends[name] = [e + sizes[name] for e in under]
         return largest(symbols, [e for found in ends.values() for e in found])
 
-    def bound(self, symbols: Symbols) -> list[Extent]:
+    def bound(self, symbols: Symbols, sizes: Mapping[str, Extent]) -> list[Extent]:
         """The bytes alive at once are the largest of these."""
         totals: list[Extent] = []
         for step in sorted({first for first, _ in self.steps.values()}):
             total: Extent = 0
             for name, (first, last) in self.steps.items():
                 if first <= step <= last:
-                    total = total + self.sizes[name]
+                    total = total + sizes[name]
             totals.append(total)
         return largest(symbols, totals)
 
 
-def stacked(placed: Mapping[str, int], tensors: Sequence[Lifetime], sizes: Mapping[str, Extent]) -> Arena:
+def stacked(placed: Mapping[str, int], tensors: Sequence[Lifetime]) -> Arena:
     """The order of a placement at the representative sizes, without what follows from the rest."""
     order = sorted(tensors, key=lambda t: (placed[t.name], t.size, t.first, t.name))
     below: dict[str, tuple[str, ...]] = {}
@@ -77,7 +74,7 @@ def stacked(placed: Mapping[str, int], tensors: Sequence[Lifetime], sizes: Mappi
                 known |= reach[s.name] | {s.name}
         below[t.name], reach[t.name] = tuple(direct), known
     steps = {t.name: (t.first, t.last) for t in order}
-    return Arena(tuple(t.name for t in order), below, dict(sizes), steps)
+    return Arena(tuple(t.name for t in order), below, steps)
 
 
 def largest(symbols: Symbols, sizes: Sequence[Extent]) -> list[Extent]:
