@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyc.graph_driver.fusion.attention import join_attention
+from polyc.graph_driver.fusion.chains import join_chains
 from polyc.graph_driver.fusion.joined import Cluster, Group, joined_scop, make_group, on_host, split
 from polyc.graph_driver.fusion.machine import Fusing
 from polyc.graph_driver.fusion.pairs import join_pairs
@@ -42,7 +42,7 @@ def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True, machin
         machine = machine or Fusing()
         clusters = join_prologues(graph, clusters, machine)
         if machine.chain is not None:
-            clusters = join_attention(graph, clusters, machine, machine.chain)
+            clusters = join_chains(graph, clusters, machine, machine.chain)
         if machine.cpu is not None:
             clusters = join_rows(graph, clusters, machine.cpu)
             clusters = join_pairs(graph, clusters, machine.cpu)

@@ -1,13 +1,15 @@
-"""Pairs: a depthwise convolution and the 1x1 convolution that reads it (MobileNet's blocks) become one group.
+"""Pairs: a convolution that adds up no channels and the one of single pixels that reads it (MobileNet's blocks:
+depthwise and 1x1) become one group.
 
-Each has its own cluster so far, with its activation after it. Done a block of rows at a time
+Which these are is said by their forms in blocks of rows (`operators.context.RowBlocks`), not by their names. Each has
+its own cluster so far, with its activation after it. Done a block of rows at a time
 (`scheduler/strategies/chains.py`), what the first makes is read while it is in the L2 cache; in exchange the rows
 that neighbouring blocks both need are copied twice. The cost model weighs the two, and the decision says what it found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
 from polyc.graph_driver.fusion.prologues import label, only_reader
@@ -15,15 +17,7 @@ from polyc.graph_driver.fusion.reshaping import array_shape, stored_as
 from polyc.graph_driver.graph.decisions import Decision
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.wording import one_line
-from polyc.graph_driver.operators.context import NodeContext, OperatorScop
-from polyc.graph_driver.operators.convolution_rows import (
-    copied_rows,
-    depthwise_rows,
-    image,
-    is_depthwise,
-    is_pointwise,
-    pointwise_rows,
-)
+from polyc.graph_driver.operators.context import OperatorScop, RowBlocks
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
@@ -44,18 +38,20 @@ def join_pairs(graph: Graph, clusters: Sequence[Cluster], target: Target) -> lis
     known: dict[str, tuple[int | None, str]] = {}
     done: set[int] = set()
     for first in clusters:
-        fits = id(first) not in done and _starts_with(first, is_depthwise)
-        way = only_reader(graph, first, consumers, home) if fits else None
-        if way is None:
+        blocks = None if id(first) in done else _in_rows(first)
+        way = only_reader(graph, first, consumers, home) if blocks is not None and blocks.copies is not None else None
+        if blocks is None or way is None:
             continue
         last, views = way
+        then = _in_rows(last)
         tensor = next(first.members[-1].node.writes())
-        if views or not _starts_with(last, is_pointwise) or last.members[0].node.inputs[0] != tensor:
+        if views or then is None or then.copies is not None or last.members[0].node.inputs[0] != tensor:
             continue
-        rows, reason = _rows(first.members[0], target)
+        rows, reason = _rows(first.members[0], blocks, target)
         merged = None
         if rows is not None:
-            merged, reason = _merged(graph, first, last, rows, target, known, reason)
+            parts = _over_blocks(first, blocks.of(rows)), _over_blocks(last, then.of(rows))
+            merged, reason = _merged(graph, parts, target, known, reason)
         graph.decisions.append(Decision(tensor, label(first), label(last), merged is not None, reason))
         if merged is not None:
             last.members = merged.members
@@ -65,22 +61,22 @@ def join_pairs(graph: Graph, clusters: Sequence[Cluster], target: Target) -> lis
     return [c for c in clusters if id(c) not in gone]
 
 
-def _starts_with(cluster: Cluster, form: Callable[[NodeContext], bool]) -> bool:
-    """Whether the cluster is a convolution of this form and what is pointwise after it."""
+def _in_rows(cluster: Cluster) -> RowBlocks | None:
+    """The form of a cluster's first operator in blocks of rows; only what is pointwise comes after it."""
     head = cluster.members[0]
-    if cluster.views or cluster.forwarded or cluster.panels or head.operator is None or head.context is None:
-        return False
-    return head.node.op_type == "Conv" and not head.node.domain and form(head.context)
+    if cluster.views or cluster.forwarded or cluster.panels or head.operator is None:
+        return None
+    return head.operator.in_rows
 
 
-def _rows(depthwise: Piece, target: Target) -> tuple[int | None, str]:
+def _rows(first: Piece, blocks: RowBlocks, target: Target) -> tuple[int | None, str]:
     """Rows of a block, and what the model expects of them; None where it expects nothing.
 
     Saved: what stands in between is written to and read from L3 once less. Lost: rows of the image that blocks copy
     again, from L3 to L1. Where all of it stays in L2 anyway nothing is saved.
     """
-    ctx = depthwise.context
-    assert ctx is not None
+    ctx = first.context
+    assert ctx is not None and ctx.inputs[0] is not None and blocks.copies is not None
     (batch, channels, height, width), bytes_each = ctx.outputs[0].shape, ctx.outputs[0].dtype.bytes
     row = channels * width * bytes_each
     between = batch * height * row
@@ -90,8 +86,8 @@ def _rows(depthwise: Piece, target: Target) -> tuple[int | None, str]:
     rows = max((r for r in range(LEAST_ROWS, min(near, most) + 1) if height % r == 0), default=None)
     if rows is None:
         return None, f"no block of {LEAST_ROWS} to {near} rows, which half of L2 holds, divides {height} rows"
-    machine, (size, _) = nominal(target), image(ctx)
-    again = batch * (copied_rows(ctx, rows) - copied_rows(ctx, height)) * channels * size[1] * bytes_each
+    machine, wide = nominal(target), ctx.inputs[0].shape[-1]
+    again = batch * (blocks.copies(rows) - blocks.copies(height)) * channels * wide * bytes_each
     lost = again * (1 / machine.read["l3"] + 1 / machine.write["l2"])
     saved = between * (1 / machine.read["l3"] + 1 / machine.write["l3"])
     weighed = f"saves {saved / 1e3:.0f} thousand cycles of L3, costs {lost / 1e3:.0f} of copying rows twice"
@@ -100,18 +96,13 @@ def _rows(depthwise: Piece, target: Target) -> tuple[int | None, str]:
 
 def _merged(
     graph: Graph,
-    first: Cluster,
-    last: Cluster,
-    rows: int,
+    parts: tuple[list[Piece] | None, list[Piece] | None],
     target: Target,
     known: dict[str, tuple[int | None, str]],
     reason: str,
 ) -> tuple[Cluster | None, str]:
     """Both as one cluster, None where the scheduler does not make one nest of it; and the reason."""
-    head, product = first.members[0], last.members[0]
-    assert head.context is not None and product.context is not None
-    one = _over_blocks(first, depthwise_rows(head.context, rows))
-    two = _over_blocks(last, pointwise_rows(product.context, rows))
+    one, two = parts
     if one is None or two is None:
         return None, "what follows them cannot be seen as blocks of rows"
     merged = Cluster([*one, *two])

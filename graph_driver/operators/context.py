@@ -7,7 +7,7 @@ for a form of the operator that it cannot turn into loops, and the node then run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,16 @@ class NodeContext:
 
 
 @dataclass(frozen=True)
+class RowBlocks:
+    """A convolution of images in blocks of rows: its form with `of(n)` rows of the result in a block, and how many
+    rows of each channel it `copies` then, as each block has padded rows of its own (None: it reads its image as it is).
+    """
+
+    of: Callable[[int], OperatorScop]
+    copies: Callable[[int], int] | None = None
+
+
+@dataclass(frozen=True)
 class OperatorScop:
     """The node as loops over concrete sizes.
 
@@ -72,7 +82,9 @@ class OperatorScop:
     baked into the loops is left out); `outputs` names the Scop's results in node output
     order. `pointwise`: one statement nest over the output's shape whose instance reads only
     elements that may be produced just before (it can be joined to a producer). `symbols`: what the
-    Scop's parameters stand for, None without parameters.
+    Scop's parameters stand for, None without parameters. `over`: the Scop with all of its arrays as tensors of this
+    shape, a loop for each dimension; None where the operator has no such form, or not of this shape. `in_rows`: the
+    operator with its images stored as blocks of rows.
     """
 
     scop: Scop
@@ -80,6 +92,8 @@ class OperatorScop:
     outputs: tuple[str, ...]
     pointwise: bool
     symbols: Home | None = None
+    over: Callable[[tuple[Any, ...]], Scop | None] | None = field(default=None, compare=False)
+    in_rows: RowBlocks | None = field(default=None, compare=False)
 
 
 Builder = Callable[[NodeContext], OperatorScop]

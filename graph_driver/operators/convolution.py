@@ -5,6 +5,8 @@ What none of them fits is `Unsupported`, with the reason.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from polyc.frontend_dsl.library.convolution import (
     Times,
     make_conv2d,
@@ -22,6 +24,7 @@ from polyc.frontend_dsl.library.depthwise_strided import make_depthwise_strided
 from polyc.frontend_dsl.library.transposed import make_conv_transpose
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
+from polyc.graph_driver.operators.convolution_rows import row_blocks
 from polyc.graph_driver.operators.registry import (
     data,
     integers,
@@ -50,7 +53,7 @@ def _wired(scop: Scop, bias: bool) -> OperatorScop:
 def conv(ctx: NodeContext) -> OperatorScop:
     """Floats only: the quantised forms are operators of their own."""
     need_float(ctx)
-    return any_conv(ctx)
+    return replace(any_conv(ctx), in_rows=row_blocks(ctx))
 
 
 def any_conv(ctx: NodeContext, by: Times = times) -> OperatorScop:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polyc.frontend_dsl.library import normalization as lib
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
@@ -16,6 +18,7 @@ from polyc.graph_driver.operators.registry import (
     same_types,
     scop_of,
 )  # fmt: skip
+from polyc.poly.scop import Scop
 
 
 @onnx_operator("Softmax", "LogSoftmax")
@@ -29,18 +32,13 @@ def softmax(ctx: NodeContext) -> OperatorScop:
     n = product(x.shape[axis:]) if old else x.shape[axis]
     if inner == 1 and ctx.op_type == "Softmax":
         scop = scop_of(lib.make_softmax_rows, x.dtype, (outer,), n)
-    else:
-        scop = scop_of(lib.make_softmax, x.dtype, outer, n, inner, ctx.op_type == "LogSoftmax")
-    return OperatorScop(scop, ((0, "X"),), scop.results, False)
 
+        def over(shape: tuple[Any, ...]) -> Scop | None:
+            fits = shape[-1] == n and product(shape[:-1]) == outer
+            return scop_of(lib.make_softmax_rows, x.dtype, shape[:-1], n) if fits else None
 
-def softmax_of_rows(ctx: NodeContext) -> OperatorScop | None:
-    """Softmax along the last axis with a loop for each dimension in front of it; None when it is along others."""
-    x = data(ctx, 0)
-    axis = axis_of(ctx, len(x.shape), 1 if ctx.opset < 13 else -1)
-    if ctx.op_type != "Softmax" or axis != len(x.shape) - 1:
-        return None
-    scop = scop_of(lib.make_softmax_rows, x.dtype, x.shape[:-1], x.shape[-1])
+        return OperatorScop(scop, ((0, "X"),), scop.results, False, over=over)
+    scop = scop_of(lib.make_softmax, x.dtype, outer, n, inner, ctx.op_type == "LogSoftmax")
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
 
 
