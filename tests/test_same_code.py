@@ -80,18 +80,20 @@ def made_up(name: str, **other: Any) -> dict[str, Any]:
 
 
 def test_what_is_slower_and_how_it_is_told() -> None:
-    rows = [made_up(f"case {k}") for k in range(9)]
+    rows = [made_up(f"case {k}") for k in range(40)]
     assert slower(rows) == []
-    rows.append(made_up("slow", same=False, equal=0, runs=[(0.8, 0.7), (0.85, 0.8), (0.7, 0.9)], launches=[1, 2]))
-    assert slower(rows) == ["slow: 0.85"]
-    rows.append(made_up("busy", same=False, equal=0, runs=[(0.5, 0.7), (1.0, 0.9), (0.7, 0.9)]))
-    assert slower(rows) == ["slow: 0.85"]
+    rows.append(made_up("slow", same=False, equal=0, runs=[(0.8, 0.7), (0.85, 0.8), (0.7, 0.9)], unchecked=False))
+    assert slower(rows) == ["slow: 0.80"]
+    rows.append(made_up("busy", same=False, equal=0, runs=[(0.95, 0.7), (1.0, 0.9), (0.7, 0.9)], unchecked=True,
+                        launches=[1, 2]))  # fmt: skip
+    assert slower(rows) == ["slow: 0.80"]
     refused = {"case": "gone", "family": "gemm", "commits": ["old1", "new2"], "errors": ["", "BuildError: no"]}
-    assert slower([*rows, refused]) == ["gone: BuildError: no", "slow: 0.85"]
+    assert slower([*rows, refused]) == ["gone: BuildError: no", "slow: 0.80"]
     text = page([*rows, refused])
     assert "old1 (old) beside new1, new2 (new)" in text
-    assert "| gemm | 11 | 9 | 11 | 9 | 0.985 | 11.0 | 11.0 | 1.00 |" in text
-    assert "| slow | 1 | 0 | 1 -> 2 | 1 | 0.80 / 0.70, 0.85 / 0.80, 0.70 / 0.90 |" in text
+    assert "| gemm | 42 | 40 | 42 | 40 | 0.993 | 42.0 | 42.0 | 1.00 |" in text
+    assert "| slow | 1 | 0 | 1 | 1 | 0.80 / 0.70, 0.85 / 0.80, 0.70 / 0.90 | no |" in text
+    assert "| busy | 1 | 0 | 1 -> 2 | 1 | 0.95 / 0.70, 1.00 / 0.90, 0.70 / 0.90 | yes |" in text
     assert "| gone | compiles | BuildError: no |" in text
-    several = [made_up(f"case {k}", same=False, runs=[(0.95, 0.9)]) for k in range(3)]
+    several = [made_up(f"case {k}", same=False, runs=[(0.95, 0.9)], unchecked=False) for k in range(3)]
     assert slower(several) == ["geometric mean of gemm: 0.950"]

@@ -38,12 +38,14 @@ class Side:
         """The file of the package that runs."""
         return {"file": polyc.__file__}
 
-    def compile(self, model: str, feeds: str, bind: Mapping[str, Any], cache: str) -> Answer:
+    def compile(self, model: str, feeds: str, bind: Mapping[str, Any], cache: str, checks: bool = True) -> Answer:
         """Compile a file for one thread and for the shapes of the inputs in the file `feeds`, with an empty cache.
+
+        `checks`: of accesses that are not proven, where the version has them.
 
         `seconds` of processors in all, `schedule` for each kernel's automatic schedule.
         """
-        os.environ["POLYC_CACHE"] = cache
+        os.environ |= {"POLYC_CACHE": cache, "POLYC_CHECK": str(int(checks))}
         inputs = dict(np.load(feeds))
         fixed = {n: np.asarray(v) for n, v in bind.items()}
         self.seconds = []

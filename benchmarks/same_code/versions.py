@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,8 @@ from polyc.graph_driver.worker.jobs import COMPILER_PACKAGES
 
 RUNS, ROUNDS = 3, 15
 TURN = 5e-3  # seconds: shorter runs are repeated in a turn
-NEITHER = "neither version compiles it"
+ALIKE = ("launches", "host", "arena")
+"""What is the same besides the kernels where the code is."""
 
 
 class Version:
@@ -83,33 +84,50 @@ class Task:
     bind: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def compared(task: Task, old: Version, new: Version, timed: bool = True) -> dict[str, Any]:
+def compared(task: Task, old: Version, new: Version) -> dict[str, Any]:
     """A row: kernels, launches and seconds of both versions (old, new), and how fast they run if their code differs.
 
-    `runs`: for each of three runs the ratios of old to new, by minimum and by median of its rounds.
+    `runs`: for each of three runs the ratios of old to new, by minimum and by median of its rounds. `unchecked`:
+    whether the code is the same when neither checks accesses.
     """
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        path = task.model if isinstance(task.model, Path) else folder / "case.onnx"
-        if isinstance(task.model, ModelProto):
-            onnx.save(task.model, path)
-        np.savez(folder / "feeds.npz", **task.inputs)
-        bind = {n: v.tolist() for n, v in task.bind.items()}
-        given = {"model": str(path), "feeds": str(folder / "feeds.npz"), "bind": bind}
-        answers = [v.ask("compile", **given, cache=str(folder / k)) for v, k in ((old, "old"), (new, "new"))]
-        codes = [kernels(folder / k) for k in ("old", "new")]
-    row: dict[str, Any] = {"case": task.name, "family": task.family, "commits": [old.commit, new.commit]}
-    errors = [a.get("error", "") for a in answers]
-    if any(errors):
-        return row | {"errors": errors}
-    alike = ("launches", "host", "arena")
-    row |= {n: [a[n] for a in answers] for n in (*alike, "seconds")}
-    row |= {"schedule": [round(sum(a["schedule"]), 4) for a in answers], "kernels": [c.total() for c in codes]}
-    row |= {"equal": (codes[0] & codes[1]).total()}
-    row["same"] = codes[0] == codes[1] and all(a == b for a, b in (row[n] for n in alike))
-    if timed and not row["same"]:
-        row["runs"] = [ratios(old, new) for _ in range(RUNS)]
+        given = _written(task, Path(name))
+        answers, codes = _compiled(given, Path(name) / "checked", old, new)
+        row: dict[str, Any] = {"case": task.name, "family": task.family, "commits": [old.commit, new.commit]}
+        errors = [a.get("error", "") for a in answers]
+        if any(errors):
+            return row | {"errors": errors}
+        row |= {n: [a[n] for a in answers] for n in (*ALIKE, "seconds")}
+        row |= {"schedule": [round(sum(a["schedule"]), 4) for a in answers], "kernels": [c.total() for c in codes]}
+        row |= {"equal": (codes[0] & codes[1]).total(), "same": _same(answers, codes)}
+        if not row["same"]:
+            row["runs"] = [ratios(old, new) for _ in range(RUNS)]
+            row["unchecked"] = _same(*_compiled({**given, "checks": False}, Path(name) / "unchecked", old, new))
     return row
+
+
+def _written(task: Task, folder: Path) -> dict[str, Any]:
+    """The case as files: what a version is asked to compile."""
+    path = task.model if isinstance(task.model, Path) else folder / "case.onnx"
+    if isinstance(task.model, ModelProto):
+        onnx.save(task.model, path)
+    np.savez(folder / "feeds.npz", **task.inputs)
+    bind = {n: v.tolist() for n, v in task.bind.items()}
+    return {"model": str(path), "feeds": str(folder / "feeds.npz"), "bind": bind}
+
+
+def _compiled(
+    given: Mapping[str, Any], folder: Path, old: Version, new: Version
+) -> tuple[list[dict[str, Any]], list[Counter[str]]]:
+    """Both versions' answers, and their kernels."""
+    caches = [folder / "old", folder / "new"]
+    answers = [v.ask("compile", **given, cache=str(c)) for v, c in zip((old, new), caches, strict=True)]
+    return answers, [kernels(c) for c in caches]
+
+
+def _same(answers: Sequence[Mapping[str, Any]], codes: Sequence[Counter[str]]) -> bool:
+    old, new = answers
+    return codes[0] == codes[1] and all(old.get(n) == new.get(n) for n in ALIKE)
 
 
 def kernels(cache: Path) -> Counter[str]:
