@@ -55,7 +55,8 @@ class Backend(ABC):
     `name`: what manifests, cache keys and the list of `polyc doctor` call it.
     `numbers_because`: why sizes must be numbers; empty: kernels take sizes that a run decides.
     `ignored`: options of `CompileOptions` that have no effect here, and why.
-    `abilities`: what graph passes may rely on (`polyc.graph_driver.passes.manager.Pass.needs`).
+    `abilities`: what graph passes may rely on (`polyc.graph_driver.passes.manager.Pass.needs`): `calls` of functions of
+    this process, a `known machine` whose memory is not short, `pairs` of products in one instruction, `fma` in one.
     `chooses_layouts`: images are stored in blocks of channels or channels last, and weights in panels, where that is
     faster: for kernels with vectors along the last dimension.
     `runs`: models can be run after compiling; if not, `polyc.compile_model` does not know the target.

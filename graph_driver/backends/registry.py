@@ -17,7 +17,7 @@ from polyc.graph_driver.backends.cpu import LLVM, C
 from polyc.graph_driver.backends.gpu.backend import GPU
 from polyc.graph_driver.backends.protocol import Backend, Platform
 from polyc.graph_driver.graph.wording import one_line
-from polyc.poly.errors import BuildError
+from polyc.poly.errors import BuildError, PolycError
 
 GROUP = "polyc.backends"
 OWN: tuple[Backend, ...] = (LLVM, C, C99, GPU)
@@ -78,14 +78,27 @@ def found(target: object, runs: bool = True) -> tuple[Backend, Any]:
     Raises:
         BuildError: there is none; the line lists the names that there are.
     """
-    known = [b for b in OWN if b is not LLVM and (b.runs or not runs)]
-    for backend in known if targets.is_known(target) else (*known, *_installed()[0]):
+    for backend in [b for b in OWN if b is not LLVM and (b.runs or not runs)]:
         machine = backend.find(target)
+        if machine is not None:
+            return backend, machine
+    for backend in () if targets.is_known(target) else _installed()[0]:
+        machine = _asked(backend, target)
         if machine is not None:
             return backend, machine
     if isinstance(target, str) and not targets.is_known(target):
         raise BuildError(_unknown(target))
     return LLVM, LLVM.find(target)
+
+
+def _asked(backend: Backend, target: object) -> Any:
+    """The machine of a back end of another package. Raises `BuildError`: it is wrong, or the package is."""
+    try:
+        return backend.find(target)
+    except PolycError:
+        raise
+    except Exception as error:
+        raise BuildError(f"the back end '{backend.name}' fails on target '{target}': {one_line(error)}") from None
 
 
 def _unknown(target: str) -> str:

@@ -277,10 +277,8 @@ def lowered(schedule: Schedule, symbol: str, checks: bool) -> Function:
     from polyc.emit.c import c99
     from polyc.emit.lowering.lower import lower
 
-    scalar = replace(c99.target(), vector_bits=8)
-
     name = "".join(c if c.isalnum() else "_" for c in symbol)
-    return self_describing(lower(schedule.scop, schedule.tree, name, scalar, checks=checks))
+    return self_describing(lower(schedule.scop, schedule.tree, name, c99.target(), False, checks))
 
 
 def scratch_of(function: Function) -> tuple[tuple[str, int], ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -197,6 +198,20 @@ def test_the_commands_know_it(site: Path, network: Path, tmp_path: Path) -> None
         assert done.stderr.count("\n") == 1
     done = process(tmp_path, "-m", "polyc.graph_driver.cli", "run", str(folder))  # where it is not installed
     assert done.returncode == 1 and done.stderr.startswith("polyc: the back end 'toy' is not installed; here are llvm")
+
+
+def test_the_page_shows_what_is_there(site: Path, tmp_path: Path) -> None:
+    """Code of files that it quotes stands there; its script prints what it says."""
+    page = (ROOT / "docs" / "back-ends.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python|toml|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    quoted = [text.split("\n", 1) for _, text in blocks if text.startswith("# examples/")]
+    assert len(quoted) == 3
+    for where, text in quoted:
+        assert text in (ROOT / where.removeprefix("# ")).read_text(encoding="utf-8"), where
+    (script, printed) = (text for _, text in blocks if not text.startswith("# examples/"))
+    (tmp_path / "script.py").write_text(script)
+    done = process(site, "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
 
 
 BROKEN = {
