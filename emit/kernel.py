@@ -11,7 +11,6 @@ import numpy as np
 from numpy import ndarray
 
 from polyc.emit import targets
-from polyc.emit.interpreter import interp
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.run_time import threadpool
 from polyc.poly.aliasing import separate
@@ -186,6 +185,8 @@ class Kernel:
             arrays = [*arrays, record]
         if self.native is None:
             names = [b.name for b in self.function.buffers]
+            from polyc.emit.interpreter import interp
+
             interp.run(self.function, {n: arrays[k] for n, k in zip(names, self._order)}, bound.values)
         else:
             if not self.native.address:

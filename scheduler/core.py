@@ -8,19 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyc.poly.errors import IllegalSchedule
 from polyc.poly.json_io import dump_tree, load_tree
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, loop_names, of_scop
-from polyc.scheduler import repair
 from polyc.scheduler.decision import Decision
 from polyc.scheduler.step import Step
 from polyc.scheduler.texts import addressing
 from polyc.scheduler.transformations import guarding
 from polyc.scheduler.transformations.storage import check_buffers, check_shared
 from polyc.scheduler.transformations.tree_edit import check_dynamic, check_numbers, locate
+
+if TYPE_CHECKING:
+    from polyc.scheduler.repair import Repair
 
 Changes = Literal["all", "mark", "storage", "none"]
 
@@ -144,11 +146,11 @@ class Core:
         else:
             new = replace(self, tree=tree, trace=trace, scop=scop, _original=self.original)
         if not self._deferred:
-            new._verify(lambda: str(step), changes, loop, lambda: repair.find(self, step))
+            new._verify(lambda: str(step), changes, loop, lambda: _repair(self, step))
         return new
 
     def _verify(self, what: Callable[[], str], changes: Changes, loop: str | None,
-                remedy: Callable[[], repair.Repair | None] | None = None) -> None:  # fmt: skip
+                remedy: Callable[[], Repair | None] | None = None) -> None:  # fmt: skip
         """Raise `IllegalSchedule` or `ScheduleError` unless the tree is legal."""
         from polyc.poly import legality
 
@@ -167,6 +169,13 @@ class Core:
             violation = legality.first_violation(self.scop, self.tree)
         if violation is not None:
             raise IllegalSchedule(f"{what()} is illegal", violation, remedy, self.terse)
+
+
+def _repair(schedule: Any, step: Step) -> Repair | None:
+    """The smallest repair of a refused step."""
+    from polyc.scheduler import repair
+
+    return repair.find(schedule, step)
 
 
 def as_list(names: Sequence[str] | str) -> list[str]:

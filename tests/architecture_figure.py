@@ -19,7 +19,8 @@ from polyc.emit.gpu import targets
 from polyc.emit.gpu.lower import passes as gpu_passes
 from polyc.emit.pipeline import passes as loop_passes
 from polyc.graph_driver.passes.manager import PASSES, PLACING, REWRITING
-from polyc.scheduler.strategies.auto import GPU_STRATEGIES, STRATEGIES
+from polyc.scheduler.strategies.auto import STRATEGIES
+from polyc.scheduler.strategies.gpu.stages import GPU_STRATEGIES
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURE = ROOT / "docs" / "pictures" / "architecture.svg"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.scop import Scop
 from polyc.scheduler.core import Core
-from polyc.scheduler.texts.diff import Difference, compare
+
+if TYPE_CHECKING:
+    from polyc.scheduler.texts.diff import Difference
 
 
 class Files(Core):
@@ -64,4 +66,6 @@ class Files(Core):
 
         `print(s.diff(t))`: one line a change, such as `tile of i 32 -> 64`; iterating gives `Change`s.
         """
+        from polyc.scheduler.texts.diff import compare
+
         return compare(self.scop, self.tree, other.scop, other.tree)

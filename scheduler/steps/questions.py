@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from polyc.poly.closed_forms.formula import Formula, Ratio
 from polyc.poly.rewriting.specialise import specialise, specialise_tree
 from polyc.scheduler.core import Core, as_list
-from polyc.scheduler.questions import counts as questions_counts
-from polyc.scheduler.questions import dependences as questions_dependences
-from polyc.scheduler.questions import loops as questions_loops
-from polyc.scheduler.questions import misses as questions_misses
-from polyc.scheduler.questions.dependences import Dependence
+
+if TYPE_CHECKING:
+    from polyc.poly.closed_forms.formula import Formula, Ratio
+    from polyc.scheduler.questions.dependences import Dependence
 
 
 class Questions(Core):
@@ -30,20 +29,26 @@ class Questions(Core):
         write certainly happens (False: all pairs that touch one element); `arrays`, some only.
         Raises: `ScheduleError` for an unknown kind or array, `QuotaExceeded` for a program too large.
         """
+        from polyc.scheduler.questions import dependences
+
         chosen = None if arrays is None else as_list(arrays)
-        return questions_dependences.dependences(self.scop, kind, value_based, chosen)
+        return dependences.dependences(self.scop, kind, value_based, chosen)
 
     def parallel_loops(self, reductions: bool = False) -> tuple[str, ...]:
         """Loops of the tree that carry no conflict, outermost first.
 
         `reductions`: also those that only carry a reduction's own updates.
         """
-        return questions_loops.parallel_loops(self.scop, self.tree, reductions)
+        from polyc.scheduler.questions import loops
+
+        return loops.parallel_loops(self.scop, self.tree, reductions)
 
     def permutable_bands(self) -> tuple[tuple[str, ...], ...]:
         """The longest groups of directly nested loops (two or more) that may be put in any order
         and tiled: no conflict runs backwards in any of them."""
-        return questions_loops.permutable_bands(self.scop, self.tree)
+        from polyc.scheduler.questions import loops
+
+        return loops.permutable_bands(self.scop, self.tree)
 
     def count(self, what: str, at: str | None = None, statements: Sequence[str] | str | None = None) -> Formula:
         """An exact number as a formula in the sizes.
@@ -59,8 +64,10 @@ class Questions(Core):
         `statements`: of these only.
         Raises: `CountingError` when it is too hard, or depends on data; `ScheduleError` for unknown names.
         """
+        from polyc.scheduler.questions import counts
+
         chosen = None if statements is None else as_list(statements)
-        return questions_counts.count(self.scop, self.tree, what, at, chosen)
+        return counts.count(self.scop, self.tree, what, at, chosen)
 
     def footprint(self, array: str, at: str | None = None, reads: bool = True, writes: bool = True) -> Formula:
         """Distinct elements of `array` that one iteration of the loop `at` touches (all iterations
@@ -69,11 +76,15 @@ class Questions(Core):
         `reads`, `writes`: only those elements. `formula.largest(M=..., ...)` is the maximum over the
         loops' values. Raises: as `count`.
         """
-        return questions_counts.footprint(self.scop, self.tree, array, at, reads, writes)
+        from polyc.scheduler.questions import counts
+
+        return counts.footprint(self.scop, self.tree, array, at, reads, writes)
 
     def reuse(self, array: str, at: str | None = None) -> Ratio:
         """How often an element of `array` is touched, on average, in one iteration of `at`."""
-        return questions_counts.touches(self.scop, self.tree, array, at) / self.footprint(array, at)
+        from polyc.scheduler.questions import counts
+
+        return counts.touches(self.scop, self.tree, array, at) / self.footprint(array, at)
 
     def intensity(self, at: str | None = None) -> Ratio:
         """Flops per byte when every element is moved once."""
@@ -86,6 +97,8 @@ class Questions(Core):
         Raises: `ScheduleError` when a size has no number, or depends on data; `ArgumentError` for an unknown size;
         `CountingError` where a footprint is too hard.
         """
+        from polyc.scheduler.questions import misses
+
         scop, tree = specialise(self.scop, sizes), specialise_tree(self.tree, sizes)
-        found = questions_misses.predicted_misses(scop, tree, capacity, line)
+        found = misses.predicted_misses(scop, tree, capacity, line)
         return {array: round(n) for array, n in found.items()}

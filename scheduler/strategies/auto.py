@@ -21,12 +21,6 @@ from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.blocking import block
 from polyc.scheduler.strategies.chains import chains
 from polyc.scheduler.strategies.contractions.strategy import contractions
-from polyc.scheduler.strategies.gpu.chains import gpu_chains
-from polyc.scheduler.strategies.gpu.contraction import gpu_contractions
-from polyc.scheduler.strategies.gpu.mapping import bind_nests
-from polyc.scheduler.strategies.gpu.plan import GpuPlan
-from polyc.scheduler.strategies.gpu.row_residency import hold_rows
-from polyc.scheduler.strategies.gpu.storage import keep_near
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
 from polyc.scheduler.strategies.row_values import row_values
@@ -75,9 +69,14 @@ def propose(scop: Scop, target: Target | GpuTarget, stages: Collection[str] = ()
 def _planned(scop: Scop, target: Target | GpuTarget, threads: int, only: Collection[str] = ()) -> Plan:
     """The plan after all strategies of the machine, or after some of them."""
     start = replace(Schedule.of(scop, gpu=isinstance(target, GpuTarget)), terse=True)
-    plan: Any = GpuPlan(start, target) if isinstance(target, GpuTarget) else Planner(start, target, threads)
-    operations = scaled(AUTOMATIC_GPU if isinstance(target, GpuTarget) else AUTOMATIC)
-    strategies = GPU_STRATEGIES if isinstance(target, GpuTarget) else STRATEGIES
+    plan: Any
+    strategies: Mapping[str, Callable[[Any], None]]
+    if isinstance(target, GpuTarget):
+        from polyc.scheduler.strategies.gpu.stages import GPU_STRATEGIES, GpuPlan
+
+        plan, strategies, operations = GpuPlan(start, target), GPU_STRATEGIES, scaled(AUTOMATIC_GPU)
+    else:
+        plan, strategies, operations = Planner(start, target, threads), STRATEGIES, scaled(AUTOMATIC)
     try:
         with interruptible(), quota(operations), nested(scop.name):
             for plan.stage, strategy in strategies.items():
@@ -115,15 +114,6 @@ STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "threads": parallelise,
 }
 """For a CPU, in this order; the names are the stages of the decisions."""
-
-GPU_STRATEGIES: Mapping[str, Callable[[GpuPlan], None]] = {
-    "chains": gpu_chains,
-    "contraction": gpu_contractions,
-    "fusion": join,
-    "mapping": bind_nests,
-    "storage": keep_near,
-    "rows": hold_rows,
-}
 
 
 def marked(schedule: Schedule, kind: str) -> tuple[str, ...]:
