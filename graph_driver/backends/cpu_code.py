@@ -50,7 +50,7 @@ class NativeCode(Code):
     @property
     def target(self) -> Target:
         """The CPU."""
-        return self.platform.machine  # type: ignore[no-any-return]
+        return self.platform.machine
 
     @property
     def threads(self) -> int:

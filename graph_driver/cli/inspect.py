@@ -323,6 +323,6 @@ def dependences_text(scop: Any) -> str:
     lines = []
     for kind in ("RAW", "WAR", "WAW"):
         maps: list[str] = []
-        flow(scop, kind).foreach_map(lambda m, out=maps: out.append(m.to_str()))  # type: ignore[misc]
+        flow(scop, kind).foreach_map(lambda m, out=maps: out.append(m.to_str()))
         lines += [f"{kind} {m}" for m in sorted(maps)] or [f"{kind} none"]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from polyc.graph_driver.backends.registry import found
 from polyc.poly.errors import PolycError
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
+from polyc.poly.words import first_line
 
 if TYPE_CHECKING:
     from polyc.graph_driver.bench.operator_time import OperatorTime
@@ -87,7 +88,7 @@ def _formula(make: Callable[[], Any]) -> dict[str, Any]:
     try:
         f = make()
     except PolycError as error:
-        return {"text": None, "value": None, "exact": False, "why": str(error).splitlines()[0]}
+        return {"text": None, "value": None, "exact": False, "why": first_line(error)}
     return {"text": str(f), "value": f() if not f.names else None, "exact": f.exact, "why": f.why}
 
 
@@ -95,7 +96,7 @@ def _ratio(schedule: Schedule) -> dict[str, Any]:
     try:
         r = schedule.intensity()
     except PolycError as error:
-        return {"text": None, "value": None, "exact": False, "why": str(error).splitlines()[0]}
+        return {"text": None, "value": None, "exact": False, "why": first_line(error)}
     return {"text": str(r), "value": r() if not r.over.names else None, "exact": r.exact, "why": ""}
 
 
@@ -118,7 +119,7 @@ def _loop(schedule: Schedule, member: Member, cpu: Target | None) -> dict[str, A
             arrays[array.name] = {"elements": str(formula), "bytes": most}
         except PolycError as error:
             most = None
-            arrays[array.name] = {"elements": None, "bytes": None, "why": str(error).splitlines()[0]}
+            arrays[array.name] = {"elements": None, "bytes": None, "why": first_line(error)}
         total = None if most is None or total is None else total + most
     return {
         "name": member.name, "kind": member.kind, "factor": member.factor, "arrays": arrays,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.tree import LoopKind, Space
@@ -85,7 +86,7 @@ def share_blocks(
         near = tuple(Kept(a, None, space, copy_in=fill, copy_out=_used_elsewhere(s, a, inside)) for a in arrays)
         blocks = SharedBlocks(tuple(Nest(p, cuts) for p in parts), kinds, near)
         try:
-            return s.in_one_check(lambda one, b=blocks: in_blocks(one, b), what)  # type: ignore[misc]
+            return s.in_one_check(partial(in_blocks, blocks=blocks), what)
         except IllegalSchedule as error:
             refusal = error
     assert refusal is not None

@@ -86,7 +86,7 @@ def _planned(scop: Scop, target: Target | GpuTarget, threads: int, only: Collect
         _stands(plan, "isl quota used up", str(error), operations=operations)
     except OverBudget as error:
         _stands(plan, "nested too deeply", str(error))
-    return plan  # type: ignore[no-any-return]
+    return plan
 
 
 def _stands(plan: Plan, subject: str, why: str, **figures: Any) -> None:

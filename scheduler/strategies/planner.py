@@ -10,6 +10,7 @@ from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, loops_around, loops_below
+from polyc.poly.words import first_line
 from polyc.scheduler.cost.cache_blocks import SHARED
 from polyc.scheduler.cost.vector_loops import constant_extent
 from polyc.scheduler.decision import Decision, Outcome
@@ -88,10 +89,10 @@ class Plan:
                 return False
             self.schedule = proposed
         except IllegalSchedule as error:
-            self._record(subject, what, "refused", _first_line(error), figures)
+            self._record(subject, what, "refused", first_line(error), figures)
             return False
         except ScheduleError as error:
-            self._record(subject, what, "impossible", _first_line(error), figures)
+            self._record(subject, what, "impossible", first_line(error), figures)
             return False
         self._record(subject, what, "done", "", figures)
         return True
@@ -182,6 +183,15 @@ def _shape(tree: Node) -> list[tuple[str, int]]:
     return [(m.name, id(m.schedule)) for m in loops_below(tree)]
 
 
+def as_one(steps: Iterable[tuple[str, dict[str, Any]]]) -> Callable[[Schedule], Schedule]:
+    """A proposal of several steps that are checked together."""
+
+    def proposal(s: Schedule) -> Schedule:
+        return s.batch(*steps)
+
+    return proposal
+
+
 def first_loops(node: Node) -> list[str]:
     """The first loop of each part of a subtree (parts without loops give none)."""
     if isinstance(node, Band):
@@ -197,7 +207,3 @@ def is_flat(node: Node) -> bool:
 def parts(node: Node) -> list[Filter]:
     """The children of a Sequence; none for other nodes."""
     return list(node.filters) if isinstance(node, Sequence) else []
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Plan
 from polyc.scheduler.transformations.storage import covering_places, footprint, promoted_below, users
 
@@ -18,7 +20,7 @@ def shrink(plan: Plan) -> None:
     ):
         return
     for name in names:
-        plan.attempt(f"local {name}", f"local {name} contracted", lambda s, n=name: s.contract(n))  # type: ignore[misc]
+        plan.attempt(f"local {name}", f"local {name} contracted", partial(Schedule.contract, array=name))
 
 
 def _worthwhile(plan: Plan, name: str) -> bool:

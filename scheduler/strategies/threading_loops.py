@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from polyc.poly.tree import Band, Member, Node, loops_below, walk
 from polyc.scheduler.cost.sharing import CHUNK_VECTORS, WORTH
 from polyc.scheduler.cost.vector_loops import operations
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner, first_loops
 
 
@@ -32,7 +34,7 @@ def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
         elif m.kind != "vector":
             name = m.name
             plan.attempt(
-                f"loop {name}", f"parallel loop {name}", lambda s, n=name: s.parallel(n),  # type: ignore[misc]
+                f"loop {name}", f"parallel loop {name}", partial(Schedule.parallel, loop=name),
                 operations=amount, threads=plan.threads,
             )  # fmt: skip
         elif depth == 0:

@@ -33,7 +33,7 @@ class GpuCode(Code):
     @property
     def target(self) -> GpuTarget:
         """The GPU."""
-        return self.platform.machine  # type: ignore[no-any-return]
+        return self.platform.machine
 
     def start(
         self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]

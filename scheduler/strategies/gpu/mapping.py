@@ -7,6 +7,7 @@ neighbouring elements. Serial loops that cannot move inwards stay on the host, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import islpy as isl
@@ -17,11 +18,12 @@ from polyc.scheduler.cost.gpu_accesses import cost_along
 from polyc.scheduler.cost.gpu_rows import MOST, TILE_THREADS, TRANSPOSED_ROWS
 from polyc.scheduler.cost.vector_loops import access_cost, iterator
 from polyc.scheduler.recognition.contraction import variables
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.reduction import bind_reduction
 from polyc.scheduler.strategies.gpu.rows import bind_rows
 from polyc.scheduler.strategies.gpu.scan import bind_scan
-from polyc.scheduler.strategies.planner import first_loops, is_flat
+from polyc.scheduler.strategies.planner import as_one, first_loops, is_flat
 from polyc.scheduler.transformations.tree_edit import is_dynamic, is_endless
 
 Step = tuple[str, dict[str, Any]]
@@ -53,7 +55,7 @@ def bind_nest(plan: GpuPlan, loop: str) -> None:
             return
     for chosen in (free, _leading(members, free)):
         steps = _steps(plan, members, chosen)
-        if plan.attempt(f"nest {loop}", _said(steps), lambda s, steps=steps: s.batch(*steps)):  # type: ignore[misc]
+        if plan.attempt(f"nest {loop}", _said(steps), as_one(steps)):
             if is_flat(body):
                 stage_transposed(plan, chosen)
             return
@@ -67,7 +69,7 @@ def stage_transposed(plan: GpuPlan, free: Sequence[Member]) -> None:
     for array in transposed_reads(plan, x, y):
         plan.attempt(
             f"array {array}", f"tile of {array} in shared memory: contiguous along {y.name}",
-            lambda s, a=array: s.promote(a, f"{x.name}.in", space="shared", layout=_across(plan, a, x)),  # type: ignore[misc]
+            partial(Schedule.promote, array=array, at=f"{x.name}.in", space="shared", layout=_across(plan, array, x)),
         )  # fmt: skip
 
 

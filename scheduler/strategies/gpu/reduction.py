@@ -15,7 +15,7 @@ from polyc.poly.tree import Member, Node
 from polyc.scheduler.cost.gpu_rows import FEWEST_REDUCED, MOST, STRETCH
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.rows import bind_nested, spread
-from polyc.scheduler.strategies.planner import is_flat
+from polyc.scheduler.strategies.planner import as_one, is_flat
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 
@@ -56,7 +56,7 @@ def _bound(plan: GpuPlan, parts: str, new: Sequence[str]) -> bool:
         if plan.carried()[name].parallel:
             steps = (("split", {"loop": name, "size": MOST}), ("bind", {"loop": f"{name}.out", "axis": "block.x"}),
                      ("bind", {"loop": f"{name}.in", "axis": "thread.x"}))  # fmt: skip
-            if not plan.attempt(f"loop {name}", "a thread for each part", lambda s, x=steps: s.batch(*x)):  # type: ignore[misc]
+            if not plan.attempt(f"loop {name}", "a thread for each part", as_one(steps)):
                 return False
         elif not is_flat(inside) or not spread(plan, loops, MOST):
             return False

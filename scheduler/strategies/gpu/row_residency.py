@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import islpy as isl
@@ -21,6 +22,7 @@ from polyc.poly.tree import Band, Member, Node, Promote
 from polyc.poly.tree import Sequence as InOrder
 from polyc.scheduler.cost.gpu_rows import LARGEST, RESERVED
 from polyc.scheduler.programs.rows import keep_rows
+from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.planner import is_flat
 from polyc.scheduler.transformations.storage import check_affine, promoted_below, spread, touches
@@ -90,7 +92,10 @@ def _keep(plan: GpuPlan, path: Path, band: Band) -> None:
     for fill in (False, True):
         if plan.attempt(
             subject, what,
-            lambda s, f=fill: s.in_one_check(lambda one: keep_rows(one, block, arrays, f, where, nest)),  # type: ignore[misc]
+            partial(
+                Schedule.in_one_check,
+                program=partial(keep_rows, loop=block, arrays=arrays, fill=fill, where=where, nest=nest),
+            ),
             most=most or None,
         ):  # fmt: skip
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from polyc.poly.scop import Array
@@ -15,7 +16,7 @@ def keep_near(plan: GpuPlan) -> None:
     """Contract the local arrays that are used inside one launch only."""
     for name, array in plan.scop.arrays.items():
         if array.kind == "local" and users(plan.scop, name) and not promoted_below(plan.tree, name):
-            plan.bounded(f"local {name}", "contraction", lambda a=array: _keep(plan, a))  # type: ignore[misc]
+            plan.bounded(f"local {name}", "contraction", partial(_keep, plan, array))
 
 
 def _keep(plan: GpuPlan, array: Array) -> bool:
