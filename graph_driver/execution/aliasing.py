@@ -41,7 +41,7 @@ def check_apart(given: Mapping[str, np.ndarray], weights: np.ndarray) -> None:
             )
 
 
-def dead_before(plan: Plan) -> dict[tuple[int, int], bool]:
+def dead_before(plan: Plan[int]) -> dict[tuple[int, int], bool]:
     """For each input and output, by number, whether all that reads the input is done before the output is written."""
     reads: dict[int, int] = {}  # masks of steps
     writes: dict[int, int] = {}
@@ -68,7 +68,7 @@ def dead_before(plan: Plan) -> dict[tuple[int, int], bool]:
 
 
 def separated(
-    plan: Plan, arrays: Sequence[Any], given: Mapping[str, np.ndarray], dead: Dead, notes: list[str]
+    plan: Plan[int], arrays: Sequence[Any], given: Mapping[str, np.ndarray], dead: Dead, notes: list[str]
 ) -> list[Any]:
     """The inputs, those copied that an array of `out=` would change while they are needed; a note for each pair."""
     out = list(arrays)

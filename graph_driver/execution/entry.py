@@ -180,19 +180,13 @@ class _Calls:
         """One step."""
         step, lines, pointers = self.plan.steps[k], [], []
         for a, arg in enumerate(step.args):
-            place = self.plan.slots[arg].place
-            name, base = f"%p{number}.{a}", f"%b{prefix}{base_index(self.plan, place)}"
-            lines += self.loads(place, prefix)
-            lines.append(f"  {name} = getelementptr i8, ptr {base}, i64 {self.offset(place, prefix)}")
-            if self.table is not None and place.kind == "arena" and place.offset:
-                lines.append(f"  {name}.in = getelementptr i8, ptr {name}, i64 {place.offset}")
-                name = f"{name}.in"
-            pointers.append(name)
+            pointers.append(f"%p{number}.{a}")
+            lines += self.pointer(pointers[-1], self.plan.slots[arg].place, prefix)
         if step.kind == "copy":
             size = str(self.plan.slots[step.args[0]].nbytes)
             if self.table is not None:
-                lines += self.entry(self.table.sizes[k], prefix)
-                size = f"%e{prefix}{self.table.sizes[k]}"
+                size, loads = self.entry(self.table.sizes[k], prefix)
+                lines += loads
             operands = f"ptr {pointers[1]}, ptr {pointers[0]}, i64 {size}, i1 false"
             return [*lines, f"  call void @llvm.memcpy.p0.p0.i64({operands})"]
         lines += [f"  store ptr {p}, ptr %slot{n}, align 8" for n, p in enumerate(pointers)]
@@ -202,26 +196,28 @@ class _Calls:
             lines.append(f"  {sizes} = getelementptr i64, ptr {table}, i64 {self.table.sizes[k]}")
         return [*lines, f"  call void @{step.symbol}(ptr %args, ptr {sizes}, ptr {runtime})"]
 
-    def offset(self, place: Place, prefix: str) -> str:
-        """Where a memory begins, counted from its base."""
-        if self.table is None or place.kind != "arena":
-            return str(place.offset)
-        return f"%e{prefix}{self.table.offsets + place.index}"
+    def pointer(self, name: str, place: Place, prefix: str) -> list[str]:
+        """Where a tensor lies: a constant from what its place is relative to. In the arena of a plan of formulas that
+        is the beginning of a memory, which the table has."""
+        base, offset = f"%b{prefix}{base_index(self.plan, place)}", str(place.offset)
+        lines: list[str] = []
+        if self.table is not None and place.kind == "arena":
+            start, lines = self.entry(self.table.offsets + place.index, prefix)
+            if place.offset:
+                lines = [*lines, f"  {name}.home = getelementptr i8, ptr {base}, i64 {start}"]
+                base = f"{name}.home"
+            else:
+                offset = start
+        return [*lines, f"  {name} = getelementptr i8, ptr {base}, i64 {offset}"]
 
-    def loads(self, place: Place, prefix: str) -> list[str]:
-        """Load what `offset` names."""
-        if self.table is None or place.kind != "arena":
-            return []
-        return self.entry(self.table.offsets + place.index, prefix)
-
-    def entry(self, number: int, prefix: str) -> list[str]:
-        """Load an entry of the table as `%eNUMBER`, unless an earlier step has."""
-        if number in self.loaded:
-            return []
-        self.loaded.add(number)
+    def entry(self, number: int, prefix: str) -> tuple[str, list[str]]:
+        """The value of an entry of the table, and what loads it, unless an earlier step has."""
         name, table = f"%e{prefix}{number}", f"%b{prefix}{table_index(self.plan)}"
+        if number in self.loaded:
+            return name, []
+        self.loaded.add(number)
         place = f"  {name}.at = getelementptr i64, ptr {table}, i64 {number}"
-        return [place, f"  {name} = load i64, ptr {name}.at, align 8"]
+        return name, [place, f"  {name} = load i64, ptr {name}.at, align 8"]
 
 
 def sizes_name(step: Step) -> str:

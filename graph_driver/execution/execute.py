@@ -38,7 +38,7 @@ class NativeExecutor:
     """
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], symbols: Mapping[str, int],
+        self, plan: Plan[int], weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], symbols: Mapping[str, int],
         runtime: int, table: np.ndarray | None = None, shared: Shared | None = None, notes: list[str] | None = None,
     ) -> None:  # fmt: skip
         """`weights` is the weights segment; `symbols` has addresses of all kernels and segments; what a run had to do

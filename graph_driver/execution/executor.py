@@ -20,7 +20,7 @@ class Executor(Protocol):
     """A plan with its memory and code, ready to run from any number of threads."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Plan[int]:
         """What it runs."""
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.host.reference import HostNode
 
 
-def output_array(slot: Slot, array: np.ndarray) -> np.ndarray:
+def output_array(slot: Slot[int], array: np.ndarray) -> np.ndarray:
     """An array given for an output, checked.
 
     Raises:
@@ -38,7 +38,7 @@ def output_array(slot: Slot, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def output_bytes(slot: Slot) -> int:
+def output_bytes(slot: Slot[int]) -> int:
     """Bytes of the array for an output: one without elements has an address, too."""
     return max(slot.nbytes, 1)
 
@@ -47,7 +47,7 @@ class Frame:
     """One run's memory: where each slot's bytes are now, and the host's values."""
 
     def __init__(
-        self, plan: Plan, arena: np.ndarray, weights: np.ndarray,
+        self, plan: Plan[int], arena: np.ndarray, weights: np.ndarray,
         inputs: Sequence[Any], outputs: Sequence[np.ndarray], table: np.ndarray | None,
     ) -> None:  # fmt: skip
         self.plan, self.arena, self.weights = plan, arena, weights
@@ -94,7 +94,7 @@ class Frame:
             return self.host_values[name]
         return self.array(name)
 
-    def host(self, step: Step, hosts: Sequence[HostNode | ControlNode]) -> None:
+    def host(self, step: Step[int], hosts: Sequence[HostNode | ControlNode]) -> None:
         """Run one step that needs Python; results with known shapes are stored in their place.
 
         Raises:
@@ -149,7 +149,7 @@ class Captured(Mapping[str, Any]):
         return len(self._names)
 
 
-def check_outputs(plan: Plan, out: Mapping[str, np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+def check_outputs(plan: Plan[int], out: Mapping[str, np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
     """The arrays given for outputs, checked before anything is written.
 
     Raises:
@@ -166,7 +166,7 @@ def check_outputs(plan: Plan, out: Mapping[str, np.ndarray], weights: np.ndarray
     return given
 
 
-def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
+def check_inputs(plan: Plan[int], inputs: Mapping[str, Any]) -> list[Any]:
     """Inputs in the plan's order, as contiguous arrays; values of the host (strings,
     sequences) as they are.
 
@@ -185,7 +185,7 @@ def check_inputs(plan: Plan, inputs: Mapping[str, Any]) -> list[Any]:
     return [checked(plan.slots[name], inputs[name]) for name in plan.inputs]
 
 
-def checked(slot: Slot, value: Any) -> Any:
+def checked(slot: Slot[int], value: Any) -> Any:
     """One input as a contiguous array; a value of the host as it is. Raises `ArgumentError`."""
     if slot.dtype is None:
         return value

@@ -32,7 +32,7 @@ class Inspected(Protocol):
         """Its nodes as kernels, while they are at hand."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Plan[int]:
         """Which tensors are in memory, and the steps."""
 
     def for_inputs(self, inputs: Mapping[str, Any]) -> Executor:
@@ -54,12 +54,12 @@ def inspect_tensors(model: Inspected, inputs: Mapping[str, Any], names: Sequence
             raise ModelError(f"the optimised graph has no tensor '{name}' (see polyc inspect --stage graph)")
     found: dict[str, np.ndarray] = {}
 
-    def observe(_: int, step: Step, look: Look) -> None:
+    def observe(_: int, step: Step[int], look: Look) -> None:
         for name in names:
             if name in step.results or (name not in found and name in step.args):
                 found[name] = look(name)
 
-    def before(_: int, step: Step, look: Look) -> None:  # after the step an operand may be overwritten
+    def before(_: int, step: Step[int], look: Look) -> None:  # after the step an operand may be overwritten
         wanted = [n for n in names if n in inside and step.nodes and inside[n] is by_first.get(step.nodes[0])]
         if wanted:
             found.update(_recompute(model, inside[wanted[0]], wanted, look))

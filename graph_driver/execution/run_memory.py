@@ -38,7 +38,7 @@ def address(array: np.ndarray) -> int:
 class RunMemory:
     """What one run at a time needs: an arena and the addresses that the program gets."""
 
-    def __init__(self, plan: Plan, weights: np.ndarray, runtime: int) -> None:
+    def __init__(self, plan: Plan[int], weights: np.ndarray, runtime: int) -> None:
         self.table_at = entry.table_index(plan)
         self.bases = (ctypes.c_void_p * (self.table_at + 1))()
         self.bases[entry.RUNTIME] = runtime or None
@@ -86,7 +86,7 @@ class Results:
     KEPT = 4
     ALONE = 2  # the list's reference and `getrefcount`'s own
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Slot[int]) -> None:
         assert slot.dtype is not None and slot.shape is not None
         self.shape, self.dtype, self.size = slot.shape, BY_NAME[slot.dtype].np, slot.nbytes
         self._arrays: list[np.ndarray] = []

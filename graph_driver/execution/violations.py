@@ -12,7 +12,7 @@ from polyc.poly.violations import DESCRIBED, Violation, described
 class Records:
     """The records in the arena of one plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan[int]) -> None:
         self.plan = plan
         self.places = []
         for step in plan.steps:
@@ -31,7 +31,7 @@ class Records:
                 raise bounds_error(self.plan, step, found)
 
 
-def bounds_error(plan: Plan, step: Step, found: Violation) -> BoundsError:
+def bounds_error(plan: Plan[int], step: Step[int], found: Violation) -> BoundsError:
     """The error about an access of a step, in the words of the model."""
     array = "" if found.argument is None else step.args[found.argument]
     slot = plan.slots.get(array)

@@ -57,7 +57,7 @@ class Watch:
     seen: list[Seen] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, number: int, step: Step, look: Look) -> None:
+    def __call__(self, number: int, step: Step[int], look: Look) -> None:
         """Take down the results of a step that has just run."""
         for name in step.results:
             value = look(name)
@@ -72,7 +72,7 @@ class Watch:
         return next((s for s in self.seen if not s.finite), None)
 
 
-def _seen(number: int, step: Step, name: str, value: Any) -> Seen:
+def _seen(number: int, step: Step[int], name: str, value: Any) -> Seen:
     array = np.asarray(value)
     about: Mapping[str, Any] = {
         "step": number, "label": step.label, "nodes": step.nodes, "name": name, "dtype": str(array.dtype),

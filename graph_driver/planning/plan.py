@@ -82,8 +82,8 @@ class Step(Generic[N]):
     sizes: tuple[N, ...] = ()
 
     def of(self, sizes: tuple[int, ...]) -> Step[int]:
-        """The step with these sizes."""  # `dataclasses.replace` takes several times as long
-        return Step(
+        """The step with these sizes."""
+        return Step(  # `dataclasses.replace` takes several times as long
             self.kind, self.label, self.args, self.results, self.nodes, self.symbol, self.index, self.captures,
             self.reason, self.scratch, sizes,
         )  # fmt: skip

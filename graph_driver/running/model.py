@@ -264,7 +264,7 @@ class Model:
     # ---- what it is ----
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Plan[int]:
         """Steps and memory; with symbolic sizes at the representative ones. Where each call has numbers of its own,
         this and the like are those of the model that was used last (`BuildError` before the first call)."""
         return self.running.built.plan

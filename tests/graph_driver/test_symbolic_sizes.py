@@ -163,6 +163,7 @@ def test_a_directory_keeps_which_sizes_a_tensor_has(tmp_path: Path) -> None:
     outs = [helper.make_tensor_value_info(n, onnx.TensorProto.INT64, [2]) for n in ("second", "first")]
     proto = helper.make_model(helper.make_graph(nodes, "g", [x], outs), opset_imports=[helper.make_opsetid("", 17)])
     model = compile_model(proto, threads=1, symbolic=True)
+    assert model.plan.weight_bytes == 0
     model.save(tmp_path / "m")
     for some in (model, polyc.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
         found = some({"x": np.zeros((3, 5), np.float32)})
