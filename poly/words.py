@@ -25,3 +25,13 @@ def article(word: str) -> str:
 def between(low: int, high: int) -> str:
     """`low to high`, or the one number that they are."""
     return str(low) if low == high else f"{low} to {high}"
+
+
+def kilobytes(number: int) -> str:
+    """A number of bytes in KB of 1024, rounded down: `12 KB`."""
+    return f"{number >> 10} KB"
+
+
+def thousands(number: float) -> str:
+    """A number in thousands, rounded: `12 thousand`."""
+    return f"{number / 1000:.0f} thousand"

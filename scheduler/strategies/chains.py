@@ -23,6 +23,7 @@ from math import lcm, prod
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import LoopKind, Member, loop_dim
+from polyc.poly.words import kilobytes, thousands
 from polyc.scheduler.cost.cache_blocks import FEW_SCORES
 from polyc.scheduler.cost.chain_traffic import traffic
 from polyc.scheduler.cost.sharing import shared_loop
@@ -127,12 +128,12 @@ def _nothing_gained(plan: Planner, chain: Chain, rows: int) -> str:
     if moved is None:
         return "what they move depends on sizes"
     if not moved.saved:
-        return f"the {moved.handed >> 10} KB in between stay in L2 anyway"
+        return f"the {kilobytes(moved.handed)} in between stay in L2 anyway"
     if moved.saved > moved.lost:
         return ""
     return (
-        f"{moved.blocks} blocks of {rows} rows save {moved.saved / 1e3:.0f} thousand cycles of L3 and cost "
-        f"{moved.lost / 1e3:.0f} of reading {moved.right >> 10} KB of right operands again"
+        f"{moved.blocks} blocks of {rows} rows save {thousands(moved.saved)} cycles of L3 and cost "
+        f"{thousands(moved.lost)} of reading {kilobytes(moved.right)} of right operands again"
     )
 
 
