@@ -222,21 +222,19 @@ def _unique(stmt: Stmt, vars: dict[str, Var], arrays: dict[str, str], names: Nam
         return If(fix(stmt.cond), then, orelse)
     if same and not stmt.bodies():
         return stmt
-    if isinstance(stmt, Store):
-        new = map_exprs(stmt, fix)
-        assert isinstance(new, Store)
-        return replace(new, array=arrays.get(new.array, new.array))
-    if isinstance(stmt, PanelProduct):
-        made = map_exprs(stmt, fix)
-        assert isinstance(made, PanelProduct)
-        acc, left, right = (arrays.get(a, a) for a in (made.acc, made.left, made.right))
-        return replace(made, acc=acc, left=left, right=right)
-    if isinstance(stmt, (WarpReduce, Prefetch)):
-        moved = map_exprs(stmt, fix)
-        assert isinstance(moved, (WarpReduce, Prefetch))
-        return replace(moved, array=arrays.get(moved.array, moved.array))
+    if isinstance(stmt, (Store, PanelProduct, WarpReduce, Prefetch)):
+        return _with_arrays(map_exprs(stmt, fix), arrays)
     bodies = tuple(_unique(b, vars, arrays, names) for b in stmt.bodies())
     return with_bodies(stmt if first else copy(stmt), bodies)
+
+
+def _with_arrays(stmt: Stmt, arrays: Mapping[str, str]) -> Stmt:
+    """A statement without bodies whose arrays have other names; its expressions have theirs already."""
+    if isinstance(stmt, PanelProduct):
+        acc, left, right = (arrays.get(a, a) for a in (stmt.acc, stmt.left, stmt.right))
+        return replace(stmt, acc=acc, left=left, right=right)
+    assert isinstance(stmt, (Store, WarpReduce, Prefetch))
+    return replace(stmt, array=arrays.get(stmt.array, stmt.array))
 
 
 def _stem(name: str, names: Names) -> str:

@@ -20,6 +20,7 @@ from polyc.graph_driver.cli.inspect import UsageError
 from polyc.graph_driver.cli.run import read_inputs
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.words import counted
 
 SLOWEST = 8  # steps of each model that are listed
 SHARES = ("GFLOP/s", "% of peak", "GB/s", "% of memory bandwidth")
@@ -98,7 +99,7 @@ def _print(rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], threads: in
     from rich.table import Table
 
     console = Console()
-    caption = f"minimum of {rounds} interleaved rounds, {threads} thread(s); ratio = best peer / polyc"
+    caption = f"minimum of {rounds} interleaved rounds, {counted(threads, 'thread')}; ratio = best peer / polyc"
     table = Table("model", "polyc ms", *(f"{p} ms" for p in rivals), "ratio", "difference", caption=caption)
     for r in rows:
         times = [f"{r['ms'][who][0]:.3f}" for who in ("polyc", *rivals)]

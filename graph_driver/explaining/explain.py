@@ -11,7 +11,7 @@ from polyc.graph_driver.backends.registry import found
 from polyc.poly.errors import PolycError
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk
-from polyc.poly.words import first_line
+from polyc.poly.words import counted, first_line
 
 if TYPE_CHECKING:
     from polyc.graph_driver.bench.operator_time import OperatorTime
@@ -206,7 +206,7 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
     if "kind" in machine:
         yield f"  for {machine['name']} ({machine['kind']}), blocks of up to {machine['max_threads']} threads"
     else:
-        yield f"  for {machine['cpu']}, {machine['vector_bits']}-bit vectors, {data['threads']} thread(s)"
+        yield f"  for {machine['cpu']}, {machine['vector_bits']}-bit vectors, {counted(data['threads'], 'thread')}"
     yield f"  computes   {_number(work['flops'])} flops"
     yield f"  moves      {_number(work['bytes'])} bytes at least, {_number(work['traffic'])} without caches"
     yield f"  intensity  {_number(work['flops_per_byte'])} flops per byte"
