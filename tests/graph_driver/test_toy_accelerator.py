@@ -106,6 +106,32 @@ def test_a_model_runs_on_it(site: Path, network: Path, tmp_path: Path) -> None:
     assert len(texts) == 3 and sum("mma " in t.read_text() for t in texts) == 2
 
 
+CONVOLUTIONS = """
+import numpy as np, onnx, polyc
+from onnx import TensorProto, helper as h, numpy_helper
+from polyc_toy import counting
+rng = np.random.default_rng(4)
+for stride, padding, groups in ((1, 0, 1), (1, 1, 1), (2, 1, 1), (1, 1, 2)):
+    w = rng.standard_normal((8, 6 // groups, 3, 3)).astype(np.float32)
+    node = h.make_node("Conv", ["x", "w"], ["a"], strides=[stride] * 2, pads=[padding] * 4, group=groups)
+    x, y = h.make_tensor_value_info("x", 1, [1, 6, 9, 20]), h.make_tensor_value_info("y", 1, None)
+    graph = h.make_graph([node, h.make_node("Relu", ["a"], ["y"])], "net", [x], [y], [numpy_helper.from_array(w, "w")])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+    given = {"x": rng.standard_normal((1, 6, 9, 20)).astype(np.float32)}
+    toy = polyc.compile_model(model, target="toy")
+    with counting() as counts:
+        got = toy(given)["y"]
+    assert abs(got - polyc.compile_model(model, threads=1)(given)["y"]).max() < 1e-4 and not toy.report().host
+    assert counts.products == got.size * w[0].size, (stride, padding, groups, counts)
+"""
+
+
+def test_convolutions_are_products_too(site: Path) -> None:
+    """With padding, steps and groups, all of their products on the matrix unit: nothing names a convolution."""
+    done = process(site, "-c", CONVOLUTIONS)
+    assert done.returncode == 0, done.stderr
+
+
 OPERATOR = """
 import numpy as np, pickle, polyc
 from polyc import dims, empty, f32, grid, op

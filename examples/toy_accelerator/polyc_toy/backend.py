@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.stepping import Run, SteppingBackend, lowered, scratch_of
+from polyc.poly.errors import BuildError
 from polyc.poly.scop import Scop
 from polyc.scheduler.schedule import Schedule
 from polyc_toy.codegen import instructions
@@ -46,10 +48,14 @@ class ToyBackend(SteppingBackend):
 
     def compile(self, schedule: Schedule, machine: Toy, threads: int, symbol: str, checks: bool) -> Compiled:
         """Instruction text."""
-        function = lowered(schedule, symbol, checks)
-        text = instructions(function, machine)
+        function, notes = lowered(schedule, symbol, checks), tuple(schedule.notes)
+        try:
+            text = instructions(function, machine)
+        except BuildError as error:  # the program's own order needs the scalar unit alone
+            function = lowered(replace(schedule, tree=schedule.scop.tree), symbol, checks)
+            text, notes = instructions(function, machine), (*notes, f"all of it runs on the scalar unit: {error}")
         order, scratch = tuple(b.name for b in function.buffers), scratch_of(function)
-        return Compiled(symbol, order, text.encode(), tuple(schedule.notes), {}, False, scratch)
+        return Compiled(symbol, order, text.encode(), notes, {}, False, scratch)
 
     def function(self, image: bytes, machine: Toy) -> Run:
         """The simulator, with the program loaded."""

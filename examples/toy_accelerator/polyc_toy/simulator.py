@@ -267,7 +267,8 @@ def _mma(text: str) -> Step:
     head, body = text.split(":", 1)
     ranges, names = _ranges(head), [t.split(" in ")[0].strip() for t in _commas(head)]
     result, product = body.split(" += ")
-    target, left, right = (Tile(t, names) for t in (result, *product.split(" * ", 1)))
+    factor, other = product.split("] * ")  # subscripts may have products, too
+    target, left, right = (Tile(t, names) for t in (result, f"{factor}]", other))
 
     def run(state: State) -> None:
         over = ranges(state)
