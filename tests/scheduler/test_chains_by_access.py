@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,60 @@ def test_on_a_gpu(spelling: Any) -> None:
     assert one_nest(schedule), schedule.notes
     args, expected = data(spelling, ON_GPU)
     assert simt.agree(schedule, args, [expected.astype(np.float32)], 1e-4) == ""
+
+
+def said(sizes: Sizes, scale: str, mask: str, softmax: str) -> Any:
+    """Attention of some heads in the words of several authors; arrays are named by the words, too."""
+    H, N, M, D, E = sizes
+
+    def scaled(x: Any) -> Any:
+        return x * 0.25 if scale == "product" else x / 4.0
+
+    def masked(x: Any, at: Any, allowed: Any) -> Any:
+        return x + at if mask == "sum" else where(allowed, x, f32(LOWEST))
+
+    @op
+    def said(Q: f32[H, N, D], K: f32[H, M, D], V: f32[H, M, E], B: f32[N, M]) -> f32[H, N, E]:
+        S = zeros((H, N, M), f32)
+        P = empty((H, N, M), f32)
+        T = empty((H, N), f32)
+        O = zeros((H, N, E), f32)
+        for b, i, j, k in grid(H, N, M, D):
+            S[b, i, j] += Q[b, i, k] * K[b, j, k]
+        for b, i in grid(H, N):
+            T[b, i] = f32(LOWEST)
+            for j in range(M):
+                P[b, i, j] = masked(scaled(S[b, i, j]), B[i, j], j <= i)
+                T[b, i] = max(T[b, i], P[b, i, j])
+            for j in range(M):
+                P[b, i, j] = exp(P[b, i, j] - T[b, i])
+            T[b, i] = 0.0
+            for j in range(M):
+                T[b, i] += P[b, i, j]
+            T[b, i] = 1.0 / T[b, i] if softmax == "product" else T[b, i] / 1.0
+            for j in range(M):
+                P[b, i, j] = P[b, i, j] * T[b, i] if softmax == "product" else P[b, i, j] / T[b, i]
+        for b, i, j, k in grid(H, N, E, M):
+            O[b, i, j] += P[b, i, k] * V[b, k, j]
+        return O
+
+    return said
+
+
+def in_numbers(program: str) -> str:
+    """A program of steps with loops, arrays and statements called by the order in which they appear."""
+    names: dict[str, str] = {}
+    return re.sub(r'"([^"]*)"', lambda m: names.setdefault(m[1], f"name {len(names)}"), program)
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v3", "sm_80"])
+def test_one_program_whatever_the_words(machine: str) -> None:
+    """Products with a reciprocal, masks that are chosen or added."""
+    sizes, target = (ON_GPU, get_gpu(machine)) if machine == "sm_80" else (ON_CPU, get(machine))
+    words = product(("product", "quotient"), ("sum", "choice"), ("product", "quotient"))
+    schedules = [automatic(said(sizes, *w).scop(), target) for w in words]
+    assert all(map(one_nest, schedules))
+    assert len({in_numbers(s.program()) for s in schedules}) == 1
 
 
 def several_numbers(sizes: Sizes) -> Any:
