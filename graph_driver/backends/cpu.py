@@ -7,7 +7,6 @@ from dataclasses import asdict, astuple, fields
 from typing import TYPE_CHECKING, Any
 
 from polyc.emit import targets
-from polyc.emit.c import cc
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.cpu_code import NativeCode, link_program, program_digest, sources_of
 from polyc.graph_driver.backends.protocol import CODE, Backend, Platform, Read, Saved
@@ -199,6 +198,8 @@ class CBackend(_Cpu):
 
     def lacks(self, machine: Target) -> str:
         """A C compiler, perhaps."""
+        from polyc.emit.c import cc
+
         return "" if cc.find_compiler() else "target 'c' needs gcc or clang on PATH; target 'cpu' needs neither"
 
     def shown(self, machine: Target) -> str:

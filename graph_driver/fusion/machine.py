@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polyc.poly.scop import Scop
 from polyc.poly.target import Target
-from polyc.scheduler.strategies.auto import propose
 
-Chain = Callable[[Scop], tuple[int | None, str]]
+if TYPE_CHECKING:
+    from polyc.poly.scop import Scop
+
+Chain = Callable[["Scop"], tuple[int | None, str]]
 """How many rows at a time the schedule makes of two products with passes over rows between them; None where it does
 not, and why."""
 
@@ -38,6 +39,8 @@ def rows_at_a_time(machine: Any) -> Chain:
     """What the scheduler's own strategies for a machine make of attention; they know what scores in memory cost."""
 
     def rows(scop: Scop) -> tuple[int | None, str]:
+        from polyc.scheduler.strategies.auto import propose  # loading a compiled model needs no strategies
+
         made = propose(scop, machine, ["chains"])
         nothing = "they are no chain of two products with passes over rows between them"
         return (made.chains[0].rows, "") if made.chains else (None, made.reasons.get("chains", nothing))

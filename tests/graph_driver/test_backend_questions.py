@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +57,17 @@ def test_nobody_asks_what_a_back_end_is() -> None:
             found[name] = asked
     assert {name: asked for name, asked in found.items() if name not in LEFT} == {}
     assert set(LEFT) == set(found)  # one that is gone stays gone
+
+
+def test_back_ends_are_known_before_what_they_need_is_loaded() -> None:
+    """A compiled model starts without strategies, and one of a CPU without a GPU's devices."""
+    code = (
+        "import sys; from polyc.graph_driver.artifacts.package import load; from polyc.graph_driver.backends import "
+        "registry; registry.platform_of('cpu'); registry.found('sm_80'); print(*sorted(m for m in sys.modules if "
+        "m.startswith(('polyc.scheduler.strategies', 'polyc.emit.gpu.devices', 'polyc.emit.lowering'))))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=DRIVER.parent)
+    assert out.stdout.split() == []
 
 
 def test_questions_are_seen() -> None:

@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.emit.gpu import targets
-from polyc.emit.gpu.devices import nvidia
-from polyc.emit.gpu.program import Recorded
-from polyc.emit.gpu.resources import Resources
-from polyc.emit.gpu.resources import lines as resource_lines
 from polyc.graph_driver.backends.compiled import Compiled
-from polyc.graph_driver.backends.gpu.code import GpuCode
-from polyc.graph_driver.backends.gpu.saved import CUBINS, read_code, saved, write_for_people
 from polyc.graph_driver.backends.protocol import Backend, Platform, Read, Saved
 from polyc.graph_driver.fusion.machine import Fusing, rows_at_a_time
 from polyc.poly.errors import ModelError
 from polyc.poly.target import GpuTarget
 
 if TYPE_CHECKING:
+    from polyc.emit.gpu.program import Recorded
+    from polyc.emit.gpu.resources import Resources
     from polyc.emit.kernel import Kernel
     from polyc.emit.listing import Listing
     from polyc.emit.loop_ir.loops import Function
+    from polyc.graph_driver.backends.gpu.code import GpuCode
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.planning.plan import Plan
@@ -131,6 +128,9 @@ class GpuBackend(Backend):
         self, platform: Platform, plan: Plan, groups: Sequence[Group], compiled: Mapping[str, Compiled], report: Report
     ) -> GpuCode:
         """The kernels' launches. What a CUDA compiler that is here makes of them is noted in the report."""
+        from polyc.emit.gpu.devices import nvidia
+        from polyc.graph_driver.backends.gpu.code import GpuCode
+
         kernels = {c.symbol: (_recorded(c.image), c.order) for c in compiled.values()}
         code = GpuCode(platform, kernels)
         launches = sum(len(kernels[s.symbol][0].sequence.calls) for s in plan.steps if s.kind == "kernel")
@@ -144,18 +144,26 @@ class GpuBackend(Backend):
 
     def save(self, code: GpuCode, plan: Plan) -> Saved:
         """Launches, and machine code where a compiler is here."""
+        from polyc.graph_driver.backends.gpu.saved import saved
+
         return saved(code)
 
     def load(self, entries: Mapping[str, Any], plan: Plan, read: Read) -> GpuCode:
         """The launches back; no device is looked for."""
+        from polyc.graph_driver.backends.gpu.saved import read_code
+
         return read_code(self, entries, plan, read)
 
     def write_for_people(self, code: GpuCode, kept: Saved, folder: Path) -> None:
         """Sources and machine code, a file each."""
+        from polyc.graph_driver.backends.gpu.saved import CUBINS, write_for_people
+
         write_for_people(code, kept.files[CUBINS], folder)
 
 
 def _recorded(image: bytes) -> Recorded:
+    from polyc.emit.gpu.program import Recorded
+
     try:
         return Recorded.from_json(image.decode())
     except (ValueError, KeyError, TypeError) as error:
@@ -164,10 +172,13 @@ def _recorded(image: bytes) -> Recorded:
 
 def _resource_notes(found: list[Resources]) -> list[str]:
     """What the compiled kernels take, and each one that spills."""
+    from polyc.emit.gpu.devices import nvidia
+    from polyc.emit.gpu.resources import lines
+
     spilled = [r for r in found if r.spill_loads or r.spill_stores]
     most = max((r.registers for r in found), default=0)
     text = f"{len(found)} kernels compiled to machine code ({nvidia.compiler()}): at most {most} registers a thread, "
-    return [text + (f"{len(spilled)} spill" if spilled else "none spills"), *resource_lines(spilled)]
+    return [text + (f"{len(spilled)} spill" if spilled else "none spills"), *lines(spilled)]
 
 
 GPU = GpuBackend()
