@@ -18,6 +18,7 @@ from tiny_models import model_of
 import polyc
 from polyc.graph_driver.cli import main
 from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.table import Table
 from polyc.graph_driver.planning.verify_plan import check_plan
 from polyc.graph_driver.running.all_sizes import KEPT_SIZES, AllSizes
@@ -168,6 +169,29 @@ def test_a_directory_keeps_which_sizes_a_tensor_has(tmp_path: Path) -> None:
     for some in (model, polyc.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
         found = some({"x": np.zeros((3, 5), np.float32)})
         assert found["second"].tolist() == [3, 5] and found["first"].tolist() == [5, 3]
+
+
+def test_an_older_directory_says_the_sizes_of_kernels_only_as_formulas(
+    compiled: dict[str, Model], tmp_path: Path
+) -> None:
+    from polyc.graph_driver.artifacts import package
+    from polyc.graph_driver.backends.cpu_code import program_digest
+
+    model, rng = compiled["attention"], np.random.default_rng(10)
+    model.save(tmp_path / "m")
+    file = tmp_path / "m" / package.MANIFEST
+    data = json.loads(file.read_text())
+    data.pop("checksum")
+    for step in data["plan"]["steps"]:
+        step["sizes"] = []
+    plan = Plan.from_json(json.dumps(data["plan"]))
+    data["program"] = program_digest(plan, model.code.target.triple)
+    data["checksum"] = package._checksum(data)
+    file.write_text(json.dumps(data, sort_keys=True, separators=(",", ":")))
+    again, inputs = polyc.load(tmp_path / "m"), feeds("attention", rng, 3, 11)
+    for run in (again, again.eager):
+        for name, value in model(inputs).items():
+            assert np.array_equal(run(inputs)[name], value)
 
 
 def test_a_damaged_order_of_the_arena_is_refused(compiled: dict[str, Model], tmp_path: Path) -> None:
