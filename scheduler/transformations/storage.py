@@ -15,12 +15,13 @@ from typing import Literal
 
 import islpy as isl
 
-from polyc.poly.access import accesses, array_elements, element_map
+from polyc.poly.access import Access, accesses, array_elements, element_map
 from polyc.poly.cache import per_scop
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Const, Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
-from polyc.poly.forms.affine import is_affine
+from polyc.poly.forms.affine import is_affine, to_pw_aff
+from polyc.poly.ordering.narrowing import facts
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import (
     Band,
@@ -224,9 +225,31 @@ def footprint(scop: Scop, array: str, loops: list[Member]) -> list[int | None]:
 def has_constant_box(scop: Scop, array: str, loops: list[Member]) -> bool:
     """Whether the box that one iteration of `loops` touches has a constant extent in each dimension.
 
-    Most times the loops alone bound it; without the statements' domains isl sees that in half the time.
+    Most times blocks of one loop visibly hold each subscript, or the loops alone bound the box: without the
+    statements' domains isl sees that in half the time.
     """
+    if _held_by_blocks(scop, array, loops):
+        return True
     return None not in _extents(spread(scop, array, loops, "anywhere")) or None not in footprint(scop, array, loops)
+
+
+def _held_by_blocks(scop: Scop, array: str, loops: list[Member]) -> bool:
+    """Whether for each dimension a loop runs over blocks of `n` values of the subscript, up to a number, in all
+    accesses: then two of them in one iteration are less than `n` apart, up to a number."""
+    found = [a for a in accesses(scop) if a.array == array and all(a.stmt in m.schedule for m in loops)]
+    values = facts(scop).value
+
+    def block(a: Access, d: int, m: Member) -> int | None:
+        loop, subscript = values(m.schedule[a.stmt]), to_pw_aff(a.load.index[d], a.map.get_space().domain())
+        if loop is None or loop.kind == "remainder" or not subscript.isa_aff():
+            return None
+        return loop.block if subscript.as_aff().sub(loop.base).is_cst() else None
+
+    def held(d: int, m: Member) -> bool:
+        blocks = {block(a, d, m) for a in found}
+        return len(blocks) == 1 and None not in blocks
+
+    return all(any(held(d, m) for m in loops) for d in range(len(scop.arrays[array].shape)))
 
 
 def _extents(apart: isl.Set) -> list[int | None]:
