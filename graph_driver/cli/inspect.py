@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.importing.binding import Dim
     from polyc.scheduler.schedule import Schedule
 
-OPERATOR_STAGES = ("scop", "deps", "schedule", "loops", "c", "llvm", "asm", "cuda", "opencl")
+OPERATOR_STAGES = ("scop", "deps", "schedule", "program", "loops", "c", "llvm", "asm", "cuda", "opencl")
 MODEL_STAGES = ("graph", "memory", "plan", *OPERATOR_STAGES)
 
 
@@ -291,6 +291,8 @@ def operator_stage(
         from polyc.poly.text import print_tree
 
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
+    if stage == "program":
+        return schedule.program().rstrip("\n")
     platform = platform_of(chosen, threads)
     return platform.backend.stage(schedule, platform.machine, platform.threads, stage, sizes, checks)
 

@@ -249,6 +249,8 @@ def _kernel_stage(group: Group, stage: str, platform: Platform) -> str:
     schedule = schedule_of(group, platform)
     if stage == "schedule":
         return "\n".join([print_tree(schedule.tree, schedule.scop), *(f"# {n}" for n in schedule.notes)])
+    if stage == "program":
+        return schedule.program().rstrip("\n")
     if stage not in platform.backend.stages:
         known = ", ".join(platform.backend.stages)
         raise UsageError(f"{platform.meant}: there is no stage '{stage}' (but {known}, and those before it)")

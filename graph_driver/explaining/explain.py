@@ -55,6 +55,7 @@ def explain_schedule(
         "measured": times.measured,
         "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
         "steps": [s if len(s) < 200 else s[:200] + "..." for s in steps],
+        "program": schedule.program(),
         "parallel_loops": list(schedule.parallel_loops()),
         "shared_loops": shared,
         "loops": _loops(schedule, cpu),
@@ -226,6 +227,9 @@ def operator_lines(data: Mapping[str, Any]) -> Iterable[str]:
                 yield f"  {'':<12}   ({figures})"
     if not data["decisions"]:
         yield "nothing to decide: program order"
+    yield "the schedule as a program, to edit and to give to compile(schedule=s):"
+    for line in data["program"].splitlines():
+        yield f"  {line}"
     yield ""
     yield from _thread_lines(data)
     yield f"loops that carry nothing: {', '.join(data['parallel_loops']) or 'none'}"

@@ -50,6 +50,7 @@ def operator_document(
         "target": backend.headline(machine),
         "schedule": {
             "origin": origin,
+            "program": schedule.program(),
             "steps": [_step(s) for s in schedule.trace],
             "decisions": [d.data() | {"text": str(d)} for d in schedule.decisions],
             "codeNotes": [] if function is None else list(function.notes),

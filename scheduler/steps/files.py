@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 class Files(Core):
     """Part of `Schedule`."""
 
-    def program(self, operator: str = "op") -> str:
+    def program(self, operator: str | None = None) -> str:
         """The steps as Python: the lines, run where `operator` is the operator, make this schedule as `s`.
 
-        `operator` is what to call it in the text, with its constants if it has some: `"jacobi(tsteps=5)"` is written
-        `jacobi.scop(tsteps=5).schedule()`.
+        `operator` is what to call it in the text (None: its own name). The constants and sizes that the schedule was
+        made for are written beside it, `jacobi.scop(tsteps=5).schedule()`, unless `operator` says which:
+        `"jacobi(tsteps=5)"`, or none: `"jacobi()"`.
         """
-        from polyc.scheduler.texts.program_text import program_text
+        from polyc.scheduler.texts.program_text import operator_text, program_text
 
-        return program_text(type(self), self.trace, operator)
+        return program_text(type(self), self.trace, operator_text(self.original, operator))
 
     def to_yaml(self) -> str:
         """The schedule as YAML for people to edit: loops by name, values as expressions.

@@ -5,9 +5,39 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from itertools import pairwise
+from keyword import iskeyword
+from math import isfinite
 from typing import Any
 
+from polyc.poly.expr import Const, Expr
+from polyc.poly.scop import Scop
 from polyc.scheduler.step import Step
+
+
+def operator_text(scop: Scop, operator: str | None = None) -> str:
+    """What `program_text` calls the operator of a Scop: `operator` (None: the Scop's name), with the constants, sizes
+    and shapes that the Scop was made for, unless it has brackets already."""
+    name = operator or (scop.name if scop.name.isidentifier() and not iskeyword(scop.name) else "op")
+    if "(" in name or scop.origin is None:
+        return name if "(" in name else f"{name}()"
+    of = scop.origin
+    shapes = {n: [_number(e) for e in shape] for n, shape in of.shapes.items()}
+    given: dict[str, str | None] = {n: _constant(v) for n, v in of.constants.items()}
+    given |= {n: _number(e) for n, e in of.sizes.items()}
+    given |= {n: str(tuple(map(int, filter(None, s)))) for n, s in shapes.items() if None not in s}
+    return f"{name}({', '.join(f'{n}={v}' for n, v in given.items() if v is not None)})"
+
+
+def _constant(value: Any) -> str | None:
+    """A compile-time constant as Python; None for what has no text of its own."""
+    if isinstance(value, float):
+        return repr(float(value)) if isfinite(value) else f'float("{float(value)}")'
+    return _literal(value) if isinstance(value, (bool, int, str)) else None
+
+
+def _number(e: Expr) -> str | None:
+    """A size that is a number."""
+    return str(e.value) if isinstance(e, Const) else None
 
 
 def program_text(schedule: type, trace: Sequence[Step], operator: str) -> str:

@@ -105,7 +105,7 @@ def test_every_prefix_is_legal_and_right(said: str) -> None:
 def test_the_text_makes_it_again(said: str) -> None:
     scop = AUTOMATIC[said].scop()
     automatically = automatic(scop, simt.TARGET)
-    space: dict[str, Any] = {"operator": type("Operator", (), {"scop": staticmethod(lambda: Start(scop))})}
+    space: dict[str, Any] = {"operator": type("Operator", (), {"scop": staticmethod(lambda **_: Start(scop))})}
     exec(automatically.program("operator"), space)
     assert dump_tree(space["s"].tree) == dump_tree(automatically.tree)
 

@@ -74,7 +74,7 @@ def _compare(schedules: Mapping[str, Schedule], folder: Path, found: Replayed) -
     """Write the programs, run them in a new process, and hold what it made against the schedules."""
     files = {name: folder / f"{number}.py" for number, name in enumerate(schedules)}
     for name, s in schedules.items():
-        files[name].write_text(s.program("op"), encoding="utf-8")
+        files[name].write_text(s.program("op()"), encoding="utf-8")
         files[name].with_suffix(".scop").write_text(exact_scop(s.original), encoding="utf-8")
     before = _seconds_of_children()
     command = [sys.executable, "-m", "tests.replayed.child", str(folder)]

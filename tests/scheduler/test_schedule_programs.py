@@ -114,7 +114,7 @@ class Named:
 
     made: Scop
 
-    def scop(self) -> Named:
+    def scop(self, **given: object) -> Named:
         return self
 
     def schedule(self) -> Schedule:

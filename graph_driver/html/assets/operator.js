@@ -4,14 +4,6 @@ const DATA = JSON.parse(byId("data").textContent);
 
 function decisionsView(data, links) {
   const { schedule, space } = data;
-  const steps = schedule.steps.map((s) => el(
-    "li",
-    {},
-    [
-      el("b", {}, s.name),
-      Object.keys(s.args).length ? el("code", {}, ` ${Object.entries(s.args).map(([k, v]) => `${k}=${v}`).join(", ")}`) : null,
-    ],
-  ));
   const figure = (v) => {
     if (typeof v === "number" && !Number.isInteger(v)) return v.toPrecision(3);
     return typeof v === "object" && v !== null ? JSON.stringify(v) : String(v);
@@ -31,9 +23,9 @@ function decisionsView(data, links) {
     return row;
   });
   return el("div", { class: "view prose" }, [
-    el("h3", {}, "Steps"),
-    el("p", { class: "dim" }, `Schedule: ${schedule.origin}. Every step was checked before it was accepted.`),
-    steps.length ? el("ol", { class: "steps" }, steps) : el("p", {}, "None: the order of the program."),
+    el("h3", {}, "Program"),
+    el("p", { class: "dim" }, `Schedule: ${schedule.origin}. Every step was checked before it was accepted; edit the program and give s to compile(schedule=s).`),
+    el("pre", { class: "program" }, schedule.program),
     el("h3", {}, "Decisions"),
     decisions.length ? table(["", "Stage", "Of", "What", "Figures"], decisions) : el("p", {}, "None recorded."),
     schedule.codeNotes.length ? el("ul", { class: "steps" }, schedule.codeNotes.map((n) => el("li", {}, n))) : null,
