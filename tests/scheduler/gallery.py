@@ -209,7 +209,8 @@ is checked exactly before it is accepted, and is recorded in a trace.
 s = matmul.scop().schedule()
 s = s.tile(["i", "j"], [32, 32]).vectorize("j.in", 8).parallel("i.out")
 print(s)  # the tree
-print(s.program("matmul"))  # the steps as Python, to edit and run
+print(s.program())  # the steps as Python, to edit and run
+print(matmul.schedule().program())  # the automatic schedule is made of such steps, too
 text = s.save()  # one step a line
 polyc.Schedule.replay(matmul.scop(), text)  # the same schedule
 kernel = matmul.compile(schedule=s)
