@@ -13,6 +13,7 @@ from polyc.emit.kernel import Kernel, Native, Report, unsupported
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL
 from polyc.emit.loop_ir.loops import Buffer, Function
+from polyc.emit.loop_ir.verify import verify
 from polyc.emit.lowering.checks import self_describing, wanted
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
@@ -100,8 +101,11 @@ def optimised_function(
         function = expand_function(function, own_instructions(target) if backend == "llvm" else frozenset())
     with _stage(report, "stages"):
         function = cut_into_stages(function)
+        verify(function, "stages")
     with _stage(report, "prefetch"):
-        return prefetch_panels(function, target)
+        function = prefetch_panels(function, target)
+        verify(function, "prefetch")
+        return function
 
 
 def build(function: Function, target: Target, backend: str, report: Report) -> Native:

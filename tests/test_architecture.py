@@ -1,4 +1,4 @@
-"""The one-way flow of DESIGN section 2, and that importing polyc stays light."""
+"""The one-way flow of the five packages, and that importing polyc stays light."""
 
 import ast
 import subprocess

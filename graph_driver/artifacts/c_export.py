@@ -171,7 +171,7 @@ class CProgram:
         for names, own in ((p.inputs, self.inputs), (p.outputs, self.outputs)):
             lines += [f"#define {upper}_{c.upper()}_SIZE {_count(p.slots[n])}" for n, c in zip(names, own)]
         lines += [
-            "", "/* 0, or the number of the first node that was asked for an element outside of its array:",
+            "", "/* 0, or a number for the first node that was asked for an element outside of its array:",
             f"   {self.name}_node(number) is its name. It took the nearest element instead. */",
             f"{self._prototype()};", f"const char *{self.name}_node(int number);",
         ]  # fmt: skip

@@ -1,8 +1,8 @@
 """The back ends by name and by target: those of polyc, then those that are installed beside it.
 
 A package adds one by an entry point of the group `polyc.backends`, which names an object of a class derived from
-`polyc.graph_driver.backends.protocol.Backend` (or that class). They are looked for when a target is none of polyc's
-own, or somebody asks for all.
+`polyc.graph_driver.backends.protocol.Backend` (or that class). They are looked for when a target is no name of
+polyc's own, or somebody asks for all.
 One that cannot be loaded, or is no back end, is left out and said in one line (`problems`).
 """
 
@@ -82,7 +82,8 @@ def found(target: object, runs: bool = True) -> tuple[Backend, Any]:
         machine = backend.find(target)
         if machine is not None:
             return backend, machine
-    for backend in () if targets.is_known(target) else _installed()[0]:
+    own = targets.is_known(target) and not targets.is_file(target)
+    for backend in () if own else _installed()[0]:
         machine = _asked(backend, target)
         if machine is not None:
             return backend, machine

@@ -1,1 +1,1 @@
-"""Compiled models that run: for one shape, for all sizes, for the shapes of each call, on a GPU."""
+"""Compiled models that run: for one shape, for all sizes, for the shapes of each call."""

@@ -1,7 +1,7 @@
 """The automatic schedule: strategies in a list, each proposal checked, each decision noted; CPUs and GPUs alike.
 
-Works on the program's own tree rather than on isl's scheduler (which fuses too much, see
-DESIGN section 6). Within an isl quota; when it runs out the last legal schedule stands.
+Works on the program's own tree rather than on that of isl's scheduler, which fuses too much. Within an isl quota; when
+it runs out the last legal schedule stands.
 """
 
 from __future__ import annotations

@@ -253,6 +253,18 @@ BROKEN = {
 }  # fmt: skip
 
 
+def test_its_machines_are_files_too(site: Path, network: Path, tmp_path: Path) -> None:
+    own, wrong, cpu = (tmp_path / f"{n}.toml" for n in ("mine", "wrong", "cpu"))
+    own.write_text('base = "toy"\nscratchpad = 2048\n')
+    wrong.write_text('base = "toy"\nwings = 2\n')
+    cpu.write_text('base = "x86-64"\nl2 = 1048576\n')
+    ran = polyc(site, "run", str(network), "--target", str(own))
+    assert ran.returncode == 0 and not ran.stderr
+    refused = polyc(site, "run", str(network), "--target", str(wrong))
+    assert refused.returncode == 2 and refused.stderr.startswith("polyc: target file wrong.toml: 'wings' is none of")
+    assert polyc(site, "explain", str(network), "--target", str(cpu)).returncode == 0
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_one_is_one_line_and_breaks_nothing_else(name: str, site: Path, network: Path, tmp_path: Path) -> None:
     text, said = BROKEN[name]

@@ -103,7 +103,7 @@ def scop(
 
 
 def matmul() -> Scop:
-    """`C[i,j] = 0; for k: C[i,j] += A[i,k] * B[k,j]` as in DESIGN section 3."""
+    """`C[i,j] = 0; for k: C[i,j] += A[i,k] * B[k,j]`."""
     ps = ["M", "N", "K"]
     s0 = stmt("S0", "S0[i, j] : 0 <= i < M and 0 <= j < N", "C[i,j]", zero(), ps)
     s1 = stmt(

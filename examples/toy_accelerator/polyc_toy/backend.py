@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
+from polyc.emit import targets
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.stepping import Run, SteppingBackend, lowered, scratch_of
 from polyc.poly.errors import BuildError
@@ -15,6 +17,8 @@ from polyc_toy.codegen import instructions
 from polyc_toy.machine import MACHINES, Toy
 from polyc_toy.scheduling import schedule_for
 from polyc_toy.simulator import Program
+
+NUMBERS = [f.name for f in fields(Toy) if f.name != "name"]
 
 
 class ToyBackend(SteppingBackend):
@@ -35,8 +39,17 @@ class ToyBackend(SteppingBackend):
         return tuple(MACHINES)
 
     def find(self, target: object) -> Toy | None:
-        """A machine by name, or itself."""
-        return target if isinstance(target, Toy) else MACHINES.get(target) if isinstance(target, str) else None
+        """A machine by name, itself, or a file whose `base` is one of the names."""
+        if not targets.is_file(target):
+            return target if isinstance(target, Toy) else MACHINES.get(str(target))
+        data = targets.read_toml(path := Path(str(target)))
+        base = MACHINES.get(str(data.pop("base", "")))
+        if base is None:
+            return None  # another back end's
+        unknown = [k for k, v in data.items() if type(v) is not int or k not in NUMBERS]
+        if unknown:
+            raise BuildError(f"target file {path.name}: '{unknown[0]}' is none of the numbers {', '.join(NUMBERS)}")
+        return replace(base, name=path.stem, **data)
 
     def machine_from(self, data: Mapping[str, Any]) -> Toy:
         """A machine back from its numbers."""
