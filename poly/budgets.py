@@ -29,8 +29,6 @@ AUTOMATIC_GPU = 40_000_000
 """The same for a GPU."""
 ATTEMPT = 4_000_000
 """isl operations for one step of an automatic schedule for a GPU: half a second."""
-ATTEMPTS_SECONDS = 60
-"""Seconds of processor time for all steps of an automatic schedule for a GPU."""
 WITNESS = 200_000
 """isl operations for the instances that say why a loop stays serial; without them the reason names the loop alone."""
 TIME_LIMIT = 600.0

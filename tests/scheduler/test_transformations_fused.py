@@ -71,9 +71,9 @@ def reductions(s: Schedule) -> list[str]:
 
 
 def around(s: Schedule, statement: str) -> list[str]:
-    from polyc.scheduler.strategies.planner import loops_of
+    from polyc.poly.tree import loops_around
 
-    return [m.name for m in loops_of(s.tree, statement)]
+    return [m.name for m in loops_around(s.tree, statement)]
 
 
 def statement(s: Schedule, op: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-from polyc.poly.budgets import ATTEMPT, ATTEMPTS_SECONDS
+from polyc.poly.budgets import ATTEMPT
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Member
@@ -21,7 +20,6 @@ class GpuPlan(Plan):
     def __init__(self, schedule: Schedule, target: GpuTarget) -> None:
         super().__init__(schedule, NEAR_BYTES)
         self.target = target
-        self.began = time.thread_time()
 
     def parallel(self, member: Member) -> bool:
         """Whether the loop carries nothing and has more than one iteration."""
@@ -33,13 +31,7 @@ class GpuPlan(Plan):
         return self.bounded(subject, what, lambda: tried(subject, what, proposal, **figures), **figures)
 
     def bounded(self, subject: str, what: str, body: Callable[[], bool], **figures: Any) -> bool:
-        """What `body` says, within the budget of one step; where that ends, the schedule stays and says so.
-
-        A plan that has taken too long takes no more steps: operations measure isl's time badly where numbers get long.
-        """
-        if time.thread_time() - self.began > ATTEMPTS_SECONDS:
-            self.decline(subject, f"{what}: not tried", f"planning has taken {ATTEMPTS_SECONDS} seconds", **figures)
-            return False
+        """What `body` says, within the budget of one step; where that ends, the schedule stays and says so."""
         try:
             with quota(ATTEMPT):
                 return body()
