@@ -1,1 +1,1 @@
-"""The stages from a graph to a model: for numbers, for symbolic sizes, for a GPU."""
+"""The stages from a graph to a model, sizes being numbers or formulas."""

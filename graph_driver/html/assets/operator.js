@@ -23,7 +23,7 @@ function decisionsView(data, links) {
     return row;
   });
   return el("div", { class: "view prose" }, [
-    el("h3", {}, "Program"),
+    el("h3", {}, "The schedule as a program"),
     el("p", { class: "dim" }, `Schedule: ${schedule.origin}. Every step was checked before it was accepted; edit the program and give s to compile(schedule=s).`),
     el("pre", { class: "program" }, schedule.program),
     el("h3", {}, "Decisions"),
