@@ -89,7 +89,8 @@ def _hindered(scop: Scop, pairs: dict[tuple[str, str], isl.Map]) -> tuple[str, s
 
 def _needed(scop: Scop, ends: set[str]) -> dict[tuple[str, str], isl.Map]:
     """Pairs of instances of which the second, of a statement in `ends`, needs the value of the first, directly or
-    not."""
+    not. Ways of more steps than there are statements are left out: they go round a recurrence, which may have as many
+    rounds as a symbol says, and a pair less only means a `Clash` more."""
     readers: dict[str, list[Access]] = {}
     for r in accesses(scop):
         if not r.write:
@@ -106,7 +107,9 @@ def _needed(scop: Scop, ends: set[str]) -> dict[tuple[str, str], isl.Map]:
         into.setdefault(b, []).append((a, m))
     new = {(a, c): m for c in ends for a, m in into.get(c, ())}
     reach = dict(new)
-    while new:  # one more step backwards from what the last round has found
+    for _ in scop.statements:  # one more step backwards from what the last round has found
+        if not new:
+            break
         longer: dict[tuple[str, str], isl.Map] = {}
         for (b, c), last in new.items():
             for a, first in into.get(b, ()):

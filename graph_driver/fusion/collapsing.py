@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Group
 from polyc.poly import json_io
+from polyc.poly.budgets import STEP, scaled
 from polyc.poly.expr import loads
+from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.rewriting.collapse import collapse
 from polyc.poly.scop import Scop
 
@@ -26,11 +28,22 @@ def _collapsed(group: Group, known: dict[str, tuple[Scop, str, str] | None]) -> 
     if group.scop is None or _contracts(group.scop):
         return group
     if group.key not in known:
-        scop = collapse(group.scop)
+        scop = _within_budget(group.scop)
         text = "" if scop is group.scop else json_io.dumps(scop)
         known[group.key] = (scop, text, hashlib.sha256(text.encode()).hexdigest()) if text else None
     made = known[group.key]
     return group if made is None else replace(group, scop=made[0], text=made[1], key=made[2])
+
+
+def _within_budget(scop: Scop) -> Scop:
+    """The Scop collapsed, or as it is where that takes too long."""
+    try:
+        with quota(scaled(STEP)):
+            return collapse(scop)
+    except QuotaExceeded as error:
+        if not error.spent:
+            raise
+        return scop
 
 
 def _contracts(scop: Scop) -> bool:

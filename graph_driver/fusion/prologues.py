@@ -22,8 +22,10 @@ from polyc.graph_driver.graph.decisions import Decision
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.pieces import Piece
+from polyc.poly.budgets import STEP, scaled
 from polyc.poly.errors import PolycError, ScopError
 from polyc.poly.expr import Load, loads
+from polyc.poly.quota import quota
 from polyc.poly.rewriting.forward import forward, writer_of
 from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
 from polyc.poly.rewriting.panels import stored_in_order
@@ -119,18 +121,19 @@ def _joined(
         [*first.forwarded, *inside, *reader.forwarded], dict(reader.panels),
     )  # fmt: skip
     try:
-        scop, alias, outside = joined_scop(merged)
-        constants = frozenset(alias[n] for n in outside if graph.tensors[n].const is not None)
-        for name in [*first.forwarded, *inside]:
-            _check_cost(scop, alias[name], name)
-            scop = forward(scop, alias[name])
-        reason, layout = _place(scop, alias[tensor], tensor, constants, machine)
-        if layout is None:
-            merged.forwarded.insert(len(first.forwarded) + len(inside), tensor)
-            scop = forward(scop, alias[tensor])
-        else:
-            merged.panels[tensor] = layout
-            scop = stored_in_order(relayout(scop, alias[tensor], layout), alias[tensor], layout)
+        with quota(scaled(STEP)):
+            scop, alias, outside = joined_scop(merged)
+            constants = frozenset(alias[n] for n in outside if graph.tensors[n].const is not None)
+            for name in [*first.forwarded, *inside]:
+                _check_cost(scop, alias[name], name)
+                scop = forward(scop, alias[name])
+            reason, layout = _place(scop, alias[tensor], tensor, constants, machine)
+            if layout is None:
+                merged.forwarded.insert(len(first.forwarded) + len(inside), tensor)
+                scop = forward(scop, alias[tensor])
+            else:
+                merged.panels[tensor] = layout
+                scop = stored_in_order(relayout(scop, alias[tensor], layout), alias[tensor], layout)
     except PolycError as error:
         return decided(None, one_line(error))
     return decided(merged, reason)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.aliases import storage
 from polyc.graph_driver.graph.decisions import Overwriting
 from polyc.graph_driver.graph.ir import Graph
 from polyc.poly import json_io
+from polyc.poly.budgets import STEP, scaled
 from polyc.poly.inplace import Clash, clash, merged
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.scop import Scop
 from polyc.poly.verify import verify
 
 
@@ -28,8 +31,6 @@ def _reason(problem: Clash, output: str, source: str) -> str:
     return f"element ({at}) of '{output}' may be written while what lies there in '{source}' is still to be read"
 
 
-Known = dict[tuple[str, str], Clash | None]
-
 MINIMUM = 4096  # bytes; below that it makes no difference to the arena
 
 
@@ -40,7 +41,7 @@ def overwrite(graph: Graph, groups: Sequence[Group]) -> list[Group]:
     fixed = {where[n][0] for n in (*graph.inputs, *graph.outputs)}
     roots = {r for r, _ in where.values()}
     alone = {r: r not in fixed and graph.tensors[r].const is None and graph.tensors[r].static for r in roots}
-    known: Known = {}
+    known: dict[tuple[str, str], Shared | Clash | None] = {}
     return [_overwriting(graph, g, k, where, last, alone, known) for k, g in enumerate(groups)]
 
 
@@ -54,9 +55,38 @@ def _last_use(graph: Graph, groups: Sequence[Group], where: Mapping[str, tuple[s
     return last
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A kernel whose result lies in its operand: the Scop, its canonical text, and its key."""
+
+    scop: Scop
+    text: str
+    key: str
+
+
+def _asked(scop: Scop, source: str, target: str) -> Shared | Clash | None:
+    """The kernel with the result in the operand's memory, or what is in the way; None where the two have different
+    shapes. A question that takes too long counts as one that says no."""
+    try:
+        with quota(scaled(STEP)):
+            problem = clash(scop, source, target, every_order=True)
+            if problem is not None:
+                return problem
+            if scop.arrays[source].shape != scop.arrays[target].shape:
+                return None
+            one = merged(scop, source, target)
+            verify(one)
+    except QuotaExceeded as error:
+        if not error.spent:
+            raise
+        return Clash(source, target, f"not decided within {scaled(STEP):,} isl operations")
+    text = json_io.dumps(one)
+    return Shared(one, text, hashlib.sha256(text.encode()).hexdigest())
+
+
 def _overwriting(
     graph: Graph, group: Group, number: int, where: Mapping[str, tuple[str, int]], last: Mapping[str, int],
-    alone: Mapping[str, bool], known: Known,
+    alone: Mapping[str, bool], known: dict[tuple[str, str], Shared | Clash | None],
 ) -> Group:  # fmt: skip
     scop = group.scop
     if scop is None or len(group.outputs) != 1:
@@ -75,19 +105,14 @@ def _overwriting(
         array = scop.args[group.inputs.index(name)]
         asked = (group.key, array)  # equal kernels have equal answers
         if asked not in known:
-            known[asked] = clash(scop, array, scop.results[0], every_order=True)
-        problem = known[asked]
-        if problem is not None:
-            graph.decisions.append(Overwriting(group.label, output, name, False, _reason(problem, output, name)))
-            continue
-        if scop.arrays[array].shape != scop.arrays[scop.results[0]].shape:
-            continue
-        one = merged(scop, array, scop.results[0])
-        verify(one)
-        text = json_io.dumps(one)
-        key = hashlib.sha256(text.encode()).hexdigest()
-        arrays = (*one.args, *one.results)
-        reason = "each element is read before, or by, what writes it"
-        graph.decisions.append(Overwriting(group.label, output, name, True, reason))
-        return replace(group, scop=one, text=text, key=key, arrays=arrays, inplace=((output, name),))
+            known[asked] = _asked(scop, array, scop.results[0])
+        answer = known[asked]
+        if isinstance(answer, Clash):
+            graph.decisions.append(Overwriting(group.label, output, name, False, _reason(answer, output, name)))
+        elif answer is not None:
+            reason = "each element is read before, or by, what writes it"
+            graph.decisions.append(Overwriting(group.label, output, name, True, reason))
+            arrays = (*answer.scop.args, *answer.scop.results)
+            one = replace(group, scop=answer.scop, text=answer.text, key=answer.key, arrays=arrays)
+            return replace(one, inplace=((output, name),))
     return group

@@ -8,11 +8,14 @@ from execute import execute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyc import empty, f32, grid, op
+from polyc import dims, empty, f32, grid, op
 from polyc.poly.errors import ScopError
 from polyc.poly.inplace import clash, merged
+from polyc.poly.quota import quota
 from polyc.poly.scop import Scop
 from polyc.poly.verify import verify
+
+N = dims("N")
 
 
 def shifted(n: int, m: int, a: int, b: int, reverse: bool, flip: bool) -> Scop:
@@ -115,3 +118,25 @@ def test_every_order_allows_chains_and_refuses_what_would_bind_the_scheduler() -
     assert clash(product.scop(), "R", "Y", every_order=True) is None
     assert clash(product.scop(), "X", "Y") is None  # all products come first, as it is written
     assert "might write" in str(clash(product.scop(), "X", "Y", every_order=True))
+
+
+def test_a_recurrence_of_symbolic_length_has_an_answer() -> None:
+    """Each round needs the one before it: following those ways to their ends never ended."""
+
+    @op
+    def recurrent(X: f32[N, 4], W: f32[4, 4], H0: f32[4]) -> f32[N, 4]:
+        H = empty((N + 1, 4), f32)
+        for j in range(4):
+            H[0, j] = H0[j]
+        for t in range(N):
+            for j in range(4):
+                H[t + 1, j] = X[t, j]
+                for k in range(4):
+                    H[t + 1, j] += W[j, k] * H[t, k]
+        Y = empty((N, 4), f32)
+        for t, j in grid(N, 4):
+            Y[t, j] = H[t + 1, j]
+        return Y
+
+    with quota(200_000):  # it takes a tenth of that
+        assert clash(recurrent.scop(), "X", "Y", every_order=True) is None
