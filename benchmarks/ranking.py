@@ -28,7 +28,7 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.choosing.candidates import considered
 from polyc.graph_driver.choosing.winograd import use_winograd
-from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.host.reference import HostNode

@@ -23,7 +23,7 @@ from benchmarks.dated_page import add_outputs, publish
 from benchmarks.report import geometric_mean, machine_line
 from examples.polybench.jacobi_2d import jacobi_2d
 from polyc.graph_driver.backends.registry import platform_of
-from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.options import CompileOptions
 from polyc.poly.errors import PolycError

@@ -21,7 +21,8 @@ from benchmarks.cases import Case, all_cases
 from benchmarks.report import geometric_mean, machine_line
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.bench.timing import free_all_cores, interleave, pin_to_one_core
-from polyc.graph_driver.compile_model import compile_model, import_with
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.tuning.kernels import worth_tuning

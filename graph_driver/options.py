@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.layouts.formats import LAYOUTS
-from polyc.graph_driver.passes import manager
 from polyc.poly.errors import ArgumentError, OptionError
 from polyc.poly.target import GpuTarget, Target
 
@@ -74,6 +73,8 @@ class CompileOptions:
         Raises:
             ArgumentError: there is no such pass, or one that is asked for by name is not for this platform.
         """
+        from polyc.graph_driver.passes import manager  # a known model runs none
+
         return manager.select(
             self.passes, self.disable, self.fast_math, self.exact, self.dtype, self.keep_f32, platform.backend
         )

@@ -26,7 +26,7 @@ from polyc.emit.c.c99 import PLAIN, Argument, PortableKernel
 from polyc.emit.names import KEYWORDS, LIBRARY
 from polyc.graph_driver.artifacts.c_literals import literals, stored
 from polyc.graph_driver.backends.registry import c_sources
-from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import plan_graph
 from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.report import Report

@@ -51,7 +51,7 @@ def from_files(files: dict[str, bytes], origin: Origin | None = None) -> Model:
         BuildError: they are damaged, or name places outside.
     """
     from polyc.graph_driver.compile_model import compile_with
-    from polyc.graph_driver.importing.declared import Source
+    from polyc.graph_driver.importing.source import Source
     from polyc.graph_driver.running.specialising import Specialiser
 
     with tempfile.TemporaryDirectory(prefix="polyc-") as folder:

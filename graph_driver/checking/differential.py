@@ -110,7 +110,7 @@ def _largest(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
 
 def compiled_outputs(platform: Platform, options: CompileOptions, inputs: Mapping[str, Any]) -> Evaluate:
     """Compile a graph as it stands, without any pass, and run it on `inputs`."""
-    from polyc.graph_driver.compile_model import compile_graph
+    from polyc.graph_driver.compiling.from_source import compile_graph
 
     as_it_stands = replace(options, passes=(), dtype=None)
 

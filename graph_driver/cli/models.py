@@ -15,7 +15,8 @@ from polyc.graph_driver.backends.registry import for_stage, platform_of
 from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.cli.inspect import DIGITS, UsageError, dependences_text, operator_stages
 from polyc.graph_driver.cli.sizes import with_sizes
-from polyc.graph_driver.compile_model import compile_with, import_with
+from polyc.graph_driver.compile_model import compile_with
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimise, placed, symbol_of
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group

@@ -137,7 +137,7 @@ def _differential(arguments: argparse.Namespace, inputs: dict[str, np.ndarray], 
     """Exit code 1 when a pass changes the outputs by more than the tolerance."""
     from polyc.graph_driver.backends.registry import platform_of
     from polyc.graph_driver.checking.differential import compiled_outputs, differential
-    from polyc.graph_driver.compile_model import import_with
+    from polyc.graph_driver.compiling.from_source import import_with
 
     for name, absent in NOT_WITH_DIFFERENTIAL.items():
         if vars(arguments)[name] != absent:

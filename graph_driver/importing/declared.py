@@ -1,17 +1,14 @@
-"""What a model file says of its inputs, and a source that can be read again later."""
+"""What a model file says of its inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
 
 from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.binding import Dim, symbol_of
-from polyc.graph_driver.importing.reading import read
-from polyc.poly.errors import ModelError
 
 Shape = tuple[int, ...]
 
@@ -96,43 +93,3 @@ def declared(model: onnx.ModelProto, without: Iterable[str] = ()) -> Declared:
                 dims = i.type.tensor_type.shape.dim
                 shapes[i.name] = [symbol_of(i.name, axis, d) for axis, d in enumerate(dims)]
     return Declared(model.graph.name or "model", shapes, frozenset(tensors))
-
-
-class Source:
-    """A model that can be read again when other sizes come: a file as it was, or bytes.
-
-    A protobuf is kept as bytes, lest somebody changes it in between.
-    """
-
-    def __init__(self, source: str | Path | onnx.ModelProto | bytes) -> None:
-        self._stamp: tuple[int, int] | None = None
-        self._source: Path | bytes | onnx.ModelProto
-        if isinstance(source, onnx.ModelProto):
-            try:
-                self._source = source.SerializeToString()
-            except ValueError:  # more than 2 GB
-                self._source = source
-        elif isinstance(source, bytes):
-            self._source = source
-        else:
-            self._source = Path(source).absolute()
-            self._stamp = self._changed()
-
-    def _changed(self) -> tuple[int, int]:
-        path = self._source
-        assert isinstance(path, Path)
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-        return about.st_size, about.st_mtime_ns
-
-    def again(self) -> Path | bytes | onnx.ModelProto:
-        """What the importer takes. Raises `ModelError` when the file is no longer the one that was compiled."""
-        if isinstance(self._source, Path) and self._changed() != self._stamp:
-            raise ModelError(f"{self._source} has changed since it was compiled: compile it again")
-        return self._source
-
-    def declared(self, without: Iterable[str] = ()) -> Declared:
-        """What the file says of its inputs. Raises `ModelError`."""
-        return declared(read(self.again())[0], without)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import onnx
 
     from polyc.graph_driver.graph.report import Report
-    from polyc.graph_driver.importing.declared import Declared, Source
+    from polyc.graph_driver.importing.declared import Declared
+    from polyc.graph_driver.importing.source import Source
     from polyc.graph_driver.options import CompileOptions
     from polyc.graph_driver.planning.plan import Plan
 

@@ -15,7 +15,8 @@ from polyc.emit import targets
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.choosing.select import select
 from polyc.graph_driver.cli import main
-from polyc.graph_driver.compile_model import compile_model, import_with
+from polyc.graph_driver.compile_model import compile_model
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.fusion.blocking import blocked_pairs
 from polyc.graph_driver.options import CompileOptions

@@ -14,7 +14,7 @@ from benchmarks.cliffs import Shape, convolution
 from polyc.emit import targets
 from polyc.frontend_dsl.library.pairs import make_pair_matmul
 from polyc.graph_driver.backends.registry import platform_of
-from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.worker.compile_operator import compile_operator

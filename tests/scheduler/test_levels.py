@@ -14,7 +14,7 @@ from examples.matmul import matmul
 from examples.polybench.jacobi_2d import jacobi_2d
 from polyc.emit import targets
 from polyc.graph_driver.backends.registry import platform_of
-from polyc.graph_driver.compile_model import import_with
+from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, optimise
 from polyc.graph_driver.options import CompileOptions
 from polyc.poly.rewriting.specialise import specialise

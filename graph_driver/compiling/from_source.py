@@ -1,0 +1,183 @@
+"""A model from its source: import, then the stages that its platform and its sizes ask for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import for_bodies
+from polyc.graph_driver.compiling.sensible import some_sizes_fit
+from polyc.graph_driver.compiling.stages import plan_graph
+from polyc.graph_driver.execution.control import ControlNode
+from polyc.graph_driver.execution.weights import weights_segment
+from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.report import Report
+from polyc.graph_driver.graph.size import SizeError
+from polyc.graph_driver.graph.symbols import GuardError
+from polyc.graph_driver.graph.wording import one_line
+from polyc.graph_driver.host.reference import HostNode, NoImplementation
+from polyc.graph_driver.importing.binding import SizesMissing
+from polyc.graph_driver.importing.control_flow import needs_numbers
+from polyc.graph_driver.importing.importer import import_model
+from polyc.graph_driver.importing.source import Source
+from polyc.graph_driver.inference.symbolic import NotSymbolic
+from polyc.graph_driver.options import CompileOptions, NeedsNumbers
+from polyc.graph_driver.running.all_sizes import AllSizes
+from polyc.graph_driver.running.fixed import FixedSizes
+from polyc.graph_driver.running.model import Built, Model
+from polyc.graph_driver.running.per_call import PerCall
+from polyc.graph_driver.running.specialising import Specialiser
+from polyc.graph_driver.worker import tuned as use
+from polyc.poly.errors import ModelError, PolycError
+from polyc.poly.interrupts import interruptible
+
+if TYPE_CHECKING:
+    import onnx
+
+_COMPILING = threading.RLock()
+"""isl has one context for all threads: one model is compiled at a time."""
+
+Compiling = Callable[["Path | bytes | onnx.ModelProto", CompileOptions], Model]
+
+
+def compile_anew(
+    source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions, again: Compiling
+) -> Model:
+    """`compile_model` without a look at finished programs. `again` compiles for the shapes of calls. Raises as it
+    does."""
+    report = Report(platform.name, platform.threads)
+    with _COMPILING, interruptible():
+        try:
+            model = _compiled(source, platform, options, report)
+        except Exception as refusal:
+            why = _wants_numbers(source, options, refusal)
+            if why is None:
+                raise
+            report = Report(platform.name, platform.threads)
+            running = PerCall(Specialiser(Source(source), options, report, again), why)
+            report.sizes = [running.sizes]
+            return Model(running.name, running, report)
+        symbols = None if model.running.formulas is None else model.running.formulas.symbols
+        if symbols is not None:
+            model.running.specialiser = Specialiser(Source(source), options, report, again)
+            if symbols.narrowed and may_have_numbers(options):
+                report.specialised.append("other sizes are compiled for when a call has them")
+    return model
+
+
+def _wants_numbers(
+    source: str | Path | onnx.ModelProto | bytes, options: CompileOptions, refusal: Exception
+) -> str | None:
+    """Why the model should be compiled for the shapes of each call; None when that would not help it either, or was
+    ruled out.
+
+    A bug of polyc that only symbolic sizes meet is warned of, and costs their user no more than numbers do.
+    """
+    if not may_have_numbers(options):
+        return None
+    if isinstance(refusal, (NotSymbolic, SizesMissing, NeedsNumbers, GuardError, SizeError)):
+        return str(refusal)
+    bug = not isinstance(refusal, (PolycError, MemoryError, RecursionError))
+    if not bug and not isinstance(refusal, ModelError):
+        return None
+    if not some_sizes_fit(source, options):
+        return None
+    if bug:
+        warn_of_defects([f"sizes are numbers of each call: {INTERNAL}: {type(refusal).__name__}: {one_line(refusal)}"])
+    return str(refusal)
+
+
+def may_have_numbers(options: CompileOptions) -> bool:
+    """Whether sizes that cannot stay symbolic may be the numbers of each call."""
+    return not options.strict_shapes and not _asks_for_symbols(options)
+
+
+def _asks_for_symbols(options: CompileOptions) -> bool:
+    return options.symbolic is True or any(isinstance(value, tuple) for value in options.dims.values())
+
+
+def _compiled(
+    source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions, report: Report
+) -> Model:
+    """The model for all sizes, or those that the options give.
+
+    Raises:
+        NotSymbolic, SizesMissing, NeedsNumbers: sizes must be numbers that are none.
+    """
+    with report.stage("import"):
+        graph = import_with(source, platform, options)
+        if graph.symbols is not None and may_have_numbers(options):
+            why = needs_numbers(graph, lambda shapes: import_at(source, shapes, options))
+            if why is not None:
+                raise NotSymbolic(why, None)
+    with use.tuned(options.tuned):
+        try:
+            return compile_graph(graph, platform, options, report)
+        except NoImplementation as error:
+            if graph.symbols is None:
+                raise
+            raise NotSymbolic(str(error), None) from None  # with numbers it may have loops
+
+
+def import_at(
+    source: str | Path | onnx.ModelProto | bytes, shapes: Mapping[str, Sequence[int]], options: CompileOptions
+) -> Graph:
+    """The graph for these shapes of the inputs. Raises `ModelError`."""
+    return import_model(source, options.dims, {**shapes, **options.shapes}, False, options.bind, warn=False)
+
+
+def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions) -> Graph:
+    """The graph of a model before its passes, with the sizes that the options give.
+
+    Raises:
+        ModelError: the file is broken, sizes are missing, or the platform needs numbers for symbolic ones.
+        ArgumentError: there is no such pass.
+        OptionError: an option has no effect here.
+    """
+    options.pipeline(platform)
+    options.refuse_ignored(platform)
+    numbers = platform.backend.numbers_because
+    symbolic = bool(options.symbolic) if numbers else options.symbolic is not False
+    graph = import_model(source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations)
+    if graph.symbols is None:
+        return graph
+    if numbers:
+        sizes = ", ".join(graph.symbols.ranges)
+        raise ModelError(f"{numbers}: give the sizes {sizes} as numbers (--dim NAME=V)")
+    options.refuse_ignored(platform, symbolic=True)
+    return graph
+
+
+def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, report: Report) -> Model:
+    """The stages after import: passes, groups, kernels, plan, program."""
+
+    def compile_body(body: Graph, inner: Report) -> Model:
+        return compile_graph(body, for_bodies(platform), options.for_bodies(), inner)
+
+    def in_python(node: Node) -> HostNode | ControlNode:
+        return python_node(node, graph, compile_body, report)
+
+    found, compiled, plan = plan_graph(graph, platform, options, report)
+    with report.stage("program"):
+        code = platform.backend.link(platform, plan, found, compiled, report)
+        weights = weights_segment(graph, plan)
+    hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
+    runs = FixedSizes if plan.symbols is None else AllSizes
+    running = runs(Built(plan, weights, hosts, graph, found), code, report.notes)
+    return Model(graph.name, running, report)
+
+
+def python_node(
+    node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report
+) -> HostNode | ControlNode:
+    """What runs a node that has no kernel; the report on its bodies goes into `report`."""
+    if not node.bodies:
+        return HostNode.of(node, graph.opsets, graph.tensors)
+    reports = [Report(report.target, report.threads) for _ in node.bodies]
+    bodies = [None if b is None else compile_body(b, r) for b, r in zip(node.bodies, reports, strict=True)]
+    report.include(f"{node.op_type} '{node.name}'", [r for r, b in zip(reports, bodies, strict=True) if b is not None])
+    return ControlNode.of(node, bodies, HostNode.of(node, graph.opsets, graph.tensors) if None in bodies else None)
