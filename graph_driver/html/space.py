@@ -17,7 +17,7 @@ from polyc.poly.dependences import Kind, value_flow_among
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.text import relation_text
-from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence, time_maps
+from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
 
 FLOW_QUOTA = 20_000_000  # isl operations for all dependences: a second or two
 
@@ -93,12 +93,11 @@ def _times(
 def dependences(scop: Scop) -> tuple[list[dict[str, Any]], bool]:
     """All value-based dependences by array and kind, and whether isl found them within its quota."""
     found: list[dict[str, Any]] = []
-    order = time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()})
     try:
         with quota(FLOW_QUOTA):
             for array in scop.arrays:
                 for kind, chosen in _questions(scop, array):
-                    for pairs in _maps(value_flow_among(chosen, kind, order)):
+                    for pairs in _maps(value_flow_among(scop, chosen, kind)):
                         dependence = _dependence(scop, array, kind, pairs)
                         if dependence not in found:  # one element read twice
                             found.append(dependence)

@@ -22,7 +22,7 @@ from polyc.poly.ordering.caller import never_replaced, never_written
 from polyc.poly.ordering.one_dim import equated_dims, forms
 from polyc.poly.ordering.regions import Region, prefix_map, regions
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Node, Promote, promotions_below, time_maps
+from polyc.poly.tree import Node, Promote, promotions_below
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +192,6 @@ class Flow:
 def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
     """A function from an array's name to the flow through it (computed once each)."""
     inputs = tuple(accesses(scop))
-    order = cache(lambda: time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()}))
 
     @cache
     def of(array: str) -> list[Flow]:
@@ -200,7 +199,7 @@ def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
         if not {True, False} <= {a.write for a in touching}:
             return []
         maps: list[isl.Map] = []
-        value_flow_among(touching, "RAW", order()).foreach_map(maps.append)
+        value_flow_among(scop, touching, "RAW").foreach_map(maps.append)
         maps.sort(key=lambda m: (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out)))
         return [Flow(m, equated_dims(m)) for m in maps]
 

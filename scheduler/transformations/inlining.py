@@ -22,7 +22,7 @@ from polyc.poly.ordering.order import in_order
 from polyc.poly.reduction import identity
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Node, Promote, time_maps
+from polyc.poly.tree import Node, Promote
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.poly.witnesses.violation import Violation
 from polyc.scheduler.transformations.tree_edit import restrict
@@ -102,9 +102,8 @@ def _sources(scop: Scop, array: str, writes: Sequence[Access], reads: Sequence[A
     name = reads[0].stmt
     if any(not a.map.is_single_valued() for a in reads):
         raise ScheduleError(f"cannot inline '{array}': a subscript in {name} depends on data")
-    order = time_maps(scop.tree, {n: s.domain for n, s in scop.statements.items()})
     maps: list[isl.Map] = []
-    value_flow_among([*writes, *reads], "RAW", order).foreach_map(maps.append)
+    value_flow_among(scop, [*writes, *reads], "RAW").foreach_map(maps.append)
     maps.sort(key=lambda m: m.get_tuple_name(isl.dim_type.in_))
     sources = []
     unseen = _union([a.map.domain() for a in reads])
