@@ -1,5 +1,8 @@
 """`python -m polyc.graph_driver.worker`: serve jobs from stdin until it closes."""
 
-from polyc.graph_driver.worker.jobs import main
+from polyc.poly.collection import seldom_collected
 
-main()
+with seldom_collected():
+    from polyc.graph_driver.worker.jobs import main  # modules are many objects, too
+
+    main()

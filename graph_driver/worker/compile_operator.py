@@ -14,6 +14,7 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import found, platform_of
 from polyc.graph_driver.backends.sizes import specialised
 from polyc.poly.budgets import OverBudget
+from polyc.poly.collection import seldom_collected
 from polyc.poly.errors import ScheduleError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.rewriting.specialise import specialise
@@ -66,7 +67,7 @@ def compile_operator(
     def compiled(s: Schedule) -> Kernel:
         return maker.kernel(s, machine, workers, checks)
 
-    with interruptible():
+    with interruptible(), seldom_collected():
         if schedule is not None:
             return compiled(fitting(scop, schedule, sizes))
         fixed = specialise(scop, sizes or {})
