@@ -11,7 +11,8 @@ from typing import Any
 
 from polyc.graph_driver.graph.wording import human
 
-NAME_IN_DECISION = re.compile(r" \('.*?'\)|'[^']*' |(?<=: )\w+\[.*(?= reads what)")
+OWN_IN_DECISION = re.compile(r"'[^']*'|\([-\d, ]+\)|(?<=: )\w+\[.*(?= reads what)")
+"""What tells equal decisions apart: the tensors' names, an element, an instance."""
 
 
 @dataclass
@@ -81,14 +82,16 @@ class Report:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
         lines += [f"sizes    {line}" for line in (*self.sizes, *self.specialised)]
-        lines += [f"decision {text}" + (f" ({n} times)" if n > 1 else "") for text, n in _counted(self.decisions)]
+        lines += [
+            f"decision {first}" + (f" ({n} times like that)" if n > 1 else "") for first, n in _counted(self.decisions)
+        ]
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
 
 
 def _counted(decisions: Sequence[str]) -> list[tuple[str, int]]:
-    """Equal decisions (but for the tensors' names) once, with how often they were taken."""
-    found: dict[str, int] = {}
+    """The first of equal decisions (but for what is a tensor's own), with how often they were taken."""
+    found: dict[str, tuple[str, int]] = {}
     for text in decisions:
-        short = NAME_IN_DECISION.sub("", text)
-        found[short] = found.get(short, 0) + 1
-    return list(found.items())
+        first, number = found.get(alike := OWN_IN_DECISION.sub("", text), (text, 0))
+        found[alike] = (first, number + 1)
+    return list(found.values())

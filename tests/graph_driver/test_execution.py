@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -155,7 +154,8 @@ def test_poison_shows_a_tensor_whose_memory_is_given_away_too_early(net: Model) 
         executor.plan = plan
 
 
-def test_calls_are_quick() -> None:
+def test_a_call_is_few_calls_of_python() -> None:
+    """What a call costs beside its kernels: counted, since a clock says something else on every machine."""
     rng = np.random.default_rng(0)
     nodes: list[Any] = []
     weights: dict[str, np.ndarray] = {}
@@ -170,13 +170,13 @@ def test_calls_are_quick() -> None:
     model = compile_model(model_of(nodes, {"x": [1, 16]}, {at: [1, 16]}, weights), threads=1)
     feeds = feeds_of(model)
     model(feeds)
-    times = []
-    for _ in range(20):
-        start = time.thread_time()
-        for _ in range(200):
-            model(feeds)
-        times.append((time.thread_time() - start) / 200)
-    assert min(times) < 15e-6
+    events: list[str] = []
+    sys.setprofile(lambda frame, event, argument: events.append(event))
+    try:
+        model(feeds)
+    finally:
+        sys.setprofile(None)
+    assert events.count("call") <= 8 and events.count("c_call") <= 13
 
 
 def test_a_profile_is_a_chrome_trace_with_work_and_traffic(net: Model, tmp_path: Any) -> None:

