@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from polyc.emit.lowering.checks import plan
 from polyc.poly.access import accesses
 from polyc.poly.certificates import open_sites
 from polyc.poly.expr import Load
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.text import print_expr
 

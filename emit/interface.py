@@ -10,13 +10,14 @@ C source, header and machine code of LLVM all have this interface (`polyc.emit.s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.loop_ir.rewrite import renamed_function
 from polyc.emit.names import KEYWORDS, LIBRARY, CNames
 from polyc.poly.dtypes import DType
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, Scop
 
 Role = Literal["in", "inout", "out", "scalar"]

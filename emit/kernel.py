@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.host_arrays import as_array, given_arrays, lends, returned
+from polyc.poly.records import dataclass
 from polyc.poly.scalars import scalar
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target

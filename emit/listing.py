@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from polyc.emit.c.source import to_c_lines
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import to_llvm
 from polyc.emit.loop_ir.loops import Function, Stmt
 from polyc.emit.loop_ir.printer import Line, to_lines
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget, Target
 
 _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),")

@@ -6,7 +6,7 @@ loops without vectors, for compilers that know neither GCC's nor clang's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -28,6 +28,7 @@ from polyc.emit.passes.unread import drop_unread
 from polyc.emit.passes.workspace import hoist
 from polyc.emit.pipeline import run_passes
 from polyc.poly.expr import Expr, Var
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Node

@@ -6,13 +6,13 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
 from polyc.poly.dtypes import ArrayType, i64
 from polyc.poly.errors import PolycError
 from polyc.poly.expr import Binary, Const, Expr, Unary, Var, walk
+from polyc.poly.records import dataclass
 
 _bound: ContextVar[Mapping[str, int] | None] = ContextVar("polyc_dims", default=None)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Span, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_set
+from polyc.poly.records import dataclass
 
 from .fold import Unbounded, add, interval, sub, tidy
 from .values import ArrayValue, negate

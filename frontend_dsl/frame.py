@@ -7,12 +7,13 @@ import builtins
 import difflib
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from polyc.poly.dtypes import missing_type
 from polyc.poly.expr import Const, Expr, Load, Span, Var, substitute, walk
+from polyc.poly.records import dataclass
 
 from .annotations import Dim
 from .builder import Builder, Guard, Loop

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
+
+from polyc.poly.records import dataclass
 
 
 @dataclass(eq=False)

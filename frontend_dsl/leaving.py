@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Const, Expr, Load
+from polyc.poly.records import dataclass
 
 from .builder import Condition, Guard, Loop
 from .frame import Frame, Version

@@ -9,12 +9,13 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from operator import is_
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from polyc.poly.records import dataclass
 
 from .frozen import TooLarge, freeze, is_library, is_library_module, steady
 

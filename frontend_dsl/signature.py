@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from polyc.poly.dtypes import KNOWN_TYPES, ArrayType, DType, NoType, bool_, f64, i64, missing_type
 from polyc.poly.expr import Span
+from polyc.poly.records import dataclass
 
 from .annotations import Dim, InOut
 from .errors import DslError

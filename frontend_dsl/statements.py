@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.poly.expr import Expr, loads
+from polyc.poly.records import dataclass
 
 from .builder import Condition, Guard
 from .errors import DslError

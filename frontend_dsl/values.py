@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +20,7 @@ import numpy as np
 from polyc.poly.dtypes import DType, NoType, bf16, bool_, f32, f64, from_numpy, i64, promote
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Span, Unary, const_int, walk
 from polyc.poly.intrinsics import TABLE
+from polyc.poly.records import dataclass
 from polyc.poly.words import article, counted
 
 from .fold import difference, sub, tidy

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.layouts.formats import LAYOUTS
 from polyc.poly.errors import ArgumentError, OptionError
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget, Target
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import ctypes
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.reading import read
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
+from polyc.poly.records import dataclass
 
 PROVIDER = "CPUExecutionProvider"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import islpy as isl
 
 from polyc.poly.cache import per_scop
 from polyc.poly.expr import Binary, Call, Expr, Load, Select, Unary, Var, compare, const_int
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import time_map
 

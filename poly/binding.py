@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import islpy as isl
@@ -11,6 +10,7 @@ import islpy as isl
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 from polyc.poly.integers import ARITHMETIC, CONDITIONS
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.words import counted
 

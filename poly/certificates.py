@@ -8,7 +8,7 @@ subscript below a condition or loop bound that does. A site that ranges of value
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 import islpy as isl
@@ -18,6 +18,7 @@ from polyc.poly.cache import per_scop
 from polyc.poly.dtypes import DType, bool_, i64, u64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.violations import Check
 

@@ -9,7 +9,6 @@ but not overlap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -20,6 +19,7 @@ from polyc.poly.cache import per_scop
 from polyc.poly.expr import Const, Load
 from polyc.poly.ordering.one_dim import equated_dims
 from polyc.poly.ordering.order import in_order
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import time_maps
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.poly.dtypes import BY_NAME, DType
 from polyc.poly.errors import ArgumentError
+from polyc.poly.records import dataclass
 
 CPU, CUDA, CUDA_HOST, OPENCL, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 4, 11, 13  # DLDeviceType
 ON_HOST = (CPU, CUDA_HOST, ROCM_HOST)

@@ -7,11 +7,12 @@ A `DType` is also the DSL's annotation and cast: `f32[M, K]` makes an `ArrayType
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+
+from polyc.poly.records import dataclass
 
 NumpyDType = np.dtype[Any]
 Kind = Literal["bool", "int", "uint", "float"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import islpy as isl
 
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import specialise, specialise_tree
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence

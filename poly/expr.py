@@ -14,10 +14,11 @@ One immutable tree type serves the Scop (scalar) and, extended by `polyc.emit.lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from polyc.poly.dtypes import DType, bool_, i64
+from polyc.poly.records import dataclass
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "min", "max")

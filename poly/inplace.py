@@ -8,7 +8,7 @@ later than the element of `y` at its address is written for the first time. Then
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -16,6 +16,7 @@ from polyc.poly.access import Access, accesses
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Const
 from polyc.poly.ordering.order import in_order
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.compose import rename
 from polyc.poly.scop import Scop
 

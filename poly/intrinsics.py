@@ -7,12 +7,12 @@ in f32 and f64 (0 = correctly rounded / exact).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from polyc.poly.dtypes import DType, f32, i32
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

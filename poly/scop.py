@@ -8,13 +8,14 @@ statements' isl domains; everything else about a statement is an `Expr`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import islpy as isl
 
 from polyc.poly.dtypes import DType
 from polyc.poly.expr import Expr, Load, Span
+from polyc.poly.records import dataclass
 from polyc.poly.tree import Node
 from polyc.poly.words import counted
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_
 from typing import Any, Literal, NamedTuple
 
 import islpy as isl
+
+from polyc.poly.records import dataclass
 
 GpuAxis = Literal["block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"]
 LoopKind = Literal["serial", "parallel", "vector", "unroll"] | GpuAxis

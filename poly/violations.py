@@ -6,11 +6,11 @@ An element of the record is 0 where nothing was outside, else the largest subscr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from polyc.poly.binding import evaluate
 from polyc.poly.errors import BoundsError
 from polyc.poly.expr import Expr, Span
+from polyc.poly.records import dataclass
 
 RECORD = "bounds_record"
 """The name of the record among a kernel's arguments (with a number where it is taken)."""

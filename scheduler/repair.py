@@ -10,11 +10,12 @@ it, with its factors and shifts lowered as far as the check allows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.records import dataclass
 from polyc.poly.tree import loop_names
 from polyc.scheduler.questions.distances import Adjustment, distances, pairs_below, smallest_adjustment
 from polyc.scheduler.step import Step

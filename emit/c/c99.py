@@ -8,7 +8,7 @@ their bits, and what needs `<math.h>` goes through the few functions of `polyc.e
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from cgen import Block, Const, For, FunctionBody, FunctionDeclaration, If, Initializer, Line, Statement, Value
 
@@ -27,6 +27,7 @@ from polyc.poly.dtypes import DType
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Const as ConstExpr
 from polyc.poly.expr import Expr, walk
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Node

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from polyc.emit.c import vector as c_vector
 from polyc.emit.c.types import MASK_BITS, c_type
@@ -21,6 +21,7 @@ from polyc.emit.passes.simplify import decided_by_type, simplify_expr
 from polyc.poly.dtypes import BY_NAME, DType, f32, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, const_int
+from polyc.poly.records import dataclass
 
 _PLAIN = {"+", "-", "*", "/", "&", "|", "^"}
 _HELPER = {"//": "floordiv", "%": "mod", "<<": "shl", ">>": "shr", "min": "min", "max": "max"}

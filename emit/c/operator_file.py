@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from polyc.emit.c.c99_math import header
 from polyc.emit.c.plain import PLAIN
@@ -17,6 +16,7 @@ from polyc.emit.interface import Interface, Parameter, role_text, status_names
 from polyc.emit.loop_ir.loops import Buffer, Function
 from polyc.emit.passes.workspace import formula_bytes
 from polyc.poly.expr import Expr
+from polyc.poly.records import dataclass
 from polyc.poly.text import print_expr
 
 ALIGN = 64  # of local arrays

@@ -7,9 +7,9 @@ f16 is `_Float16`; bf16 is its bits in a `uint16_t`; both compute in `float`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from polyc.poly.dtypes import DType
+from polyc.poly.records import dataclass
 
 SCALAR = {
     "bool_": "uint8_t",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from polyc.emit.loop_ir.loops import Alloc, Function, Launch, walk
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Const
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget
 
 OWN_REGISTERS = 24  # of a thread, for addresses and loops: an estimate

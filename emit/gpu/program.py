@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Literal
 
 from polyc.emit.loop_ir.loops import Alloc, Block, For, Function, If, Launch, Let, Stmt
 from polyc.poly.binding import evaluate
 from polyc.poly.dtypes import BY_NAME, DType
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.violations import Violation
 
 

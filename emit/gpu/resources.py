@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from polyc.emit.gpu.program import KernelInfo, KernelText
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget
 
 WARP_UNIT = 4  # an SM has four schedulers, each with a quarter of the registers

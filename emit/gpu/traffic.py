@@ -8,7 +8,7 @@ computed. Iterations whose control flow is the same are counted once and multipl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from polyc.emit.loop_ir.rewrite import stmt_exprs
 from polyc.poly.binding import evaluate
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
 
 Memory = Literal["global", "shared"]
 Way = Literal["read", "written"]

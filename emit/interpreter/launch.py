@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, If, Launch, Let, Stmt, WarpReduce, walk
 from polyc.emit.loop_ir.printer import expr_text
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Var
+from polyc.poly.records import dataclass
 
 Env = dict[str, Any]
 Run = Callable[[Env], Any]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from polyc.emit.llvm import columns
 from polyc.emit.llvm.arith import Arithmetic
@@ -18,6 +17,7 @@ from polyc.emit.loop_ir.ranges import Ranges
 from polyc.poly.dtypes import bool_, i64, u8
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
+from polyc.poly.records import dataclass
 
 NEAR = 4  # elements at most this far apart are loaded contiguously and shuffled, not gathered
 

@@ -13,7 +13,7 @@ No two arrays of one call may overlap unless both are only read. A parallel loop
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from polyc.emit.llvm import columns
 from polyc.emit.llvm.code import FunctionText, ModuleText
@@ -39,6 +39,7 @@ from polyc.poly.dtypes import i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Const, Expr, Var
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 STACK_BYTES = 16384  # larger or symbolic buffers come from the heap

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from polyc.emit.interface import BAD_SIZES, NO_MEMORY, OK, OUT_OF_BOUNDS, Interface, Parameter
 from polyc.emit.llvm.code import FunctionText, ModuleText
@@ -14,6 +13,7 @@ from polyc.emit.passes.workspace import formula_bytes
 from polyc.emit.run_time import threadpool
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Expr
+from polyc.poly.records import dataclass
 
 ALIGN = 64
 

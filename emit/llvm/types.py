@@ -7,12 +7,12 @@ byte). `bf16` is kept as `i16` bits: LLVM lowers `bfloat` to library calls on mo
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from polyc.poly.dtypes import DType
+from polyc.poly.records import dataclass
 
 _REGISTER = {"bool_": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}
 _INTRINSIC_SUFFIX = {"i1": "i1", "half": "f16", "float": "f32", "double": "f64"}

@@ -8,10 +8,10 @@ of the forms has no atoms. Index arithmetic never overflows (sizes are below 2**
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Unary, Var, const_int, walk
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from polyc.poly.dtypes import DType
 from polyc.poly.expr import Expr, Span, hashed_once
+from polyc.poly.records import dataclass
 from polyc.poly.tree import GpuAxis, Space
 from polyc.poly.violations import Check
 

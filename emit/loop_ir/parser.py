@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 from polyc.emit.loop_ir.loops import (
@@ -40,6 +40,7 @@ from polyc.poly.dtypes import BY_NAME, DType, bool_, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from polyc.poly.intrinsics import TABLE
+from polyc.poly.records import dataclass
 
 _BINARY: Mapping[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

@@ -6,8 +6,6 @@ back: names of loops, what is a reduction, alignments, where the scope of a name
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Barrier,
@@ -32,6 +30,7 @@ from polyc.emit.loop_ir.loops import (
 )
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from polyc.poly.records import dataclass
 
 _LEVEL = {
     "or": 1,

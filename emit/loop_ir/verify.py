@@ -8,7 +8,7 @@ and conditions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from polyc.emit.loop_ir.linear import variables
@@ -53,6 +53,7 @@ from polyc.poly.expr import (
 )
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.intrinsics import TABLE
+from polyc.poly.records import dataclass
 from polyc.poly.scop import ENDLESS
 from polyc.poly.tree import is_bound
 from polyc.poly.words import counted

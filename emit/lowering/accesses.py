@@ -8,7 +8,7 @@ caught in the callbacks and raised again after the build.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import islpy as isl
@@ -16,6 +16,7 @@ import islpy as isl
 from polyc.emit.lowering.promotion import Copy, Promotion, accesses, copied_element, element_of, prefix_of
 from polyc.emit.lowering.schedule_to_isl import EXACT, PROMOTE, IslSchedule
 from polyc.poly.expr import Expr
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 Subscripts = tuple[str, tuple[isl.AstExpr, ...]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, Function, If, Let, Stmt, Store
@@ -36,6 +36,7 @@ from polyc.poly.expr import (
     substitute,
     walk,
 )
+from polyc.poly.records import dataclass
 from polyc.poly.scop import DynamicBound, Scop, Statement
 from polyc.poly.tree import is_bound
 from polyc.poly.violations import DESCRIBED, RECORD, Check

@@ -10,7 +10,7 @@ memory, that nothing can be outside: unused elements may be, so this test alone 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -34,6 +34,7 @@ from polyc.poly.expr import (
     walk,
 )
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, DynamicBound, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim
 from polyc.poly.tree import Sequence as SequenceNode

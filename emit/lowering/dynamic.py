@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import islpy as isl
 
@@ -22,6 +22,7 @@ from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, Var, const_int, substitute
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import constant_of, depends_on_memory
+from polyc.poly.records import dataclass
 from polyc.poly.scop import DYNAMIC_EXTENT, DynamicBound, Scop, Statement
 from polyc.poly.tree import Member, Node, loop_dim, loops_below
 

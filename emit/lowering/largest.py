@@ -7,7 +7,7 @@ the speed of memory per array. Elements that no instance reads count, too: a fai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import islpy as isl
 
@@ -15,6 +15,7 @@ from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, If, Stm
 from polyc.poly.certificates import Site, all_of, negated, type_range
 from polyc.poly.dtypes import BY_NAME, DType, bool_, i64
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Var, const_int
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, DynamicBound
 
 LIMIT = (1 << 31) - 1  # sums and multiples of numbers up to here stay within 64 bits

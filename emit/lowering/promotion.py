@@ -8,7 +8,7 @@ elements used below. The buffer holds the box from the per-dimension minimum (a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import islpy as isl
 
@@ -20,6 +20,7 @@ from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, walk
 from polyc.poly.forms.affine import NotAffine, to_pw_aff
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import LoopKind, Member, Promote, time_maps
 

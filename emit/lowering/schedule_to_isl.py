@@ -7,13 +7,14 @@ tables of `IslSchedule`, because isl ids with user objects do not compare equal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import islpy as isl
 
 from polyc.emit.lowering.promotion import Copy, Promotion, Times, copy_extension, loose_extension, plan_promotion
 from polyc.poly.errors import BuildError
 from polyc.poly.forms.affine import constant_of
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence, is_bound, promotions_below
 

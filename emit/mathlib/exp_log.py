@@ -7,11 +7,11 @@ exp < 1.5 ulp (exp_nonpositive < 3), expm1 < 3 ulp, log < 2 ulp, log1p < 2.5 ulp
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from polyc.emit.mathlib import coefficients as c
 from polyc.emit.mathlib.build import V, estrin, fma, horner, maximum, minimum, where
 from polyc.poly.dtypes import DType, f32, f64, i32, i64
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

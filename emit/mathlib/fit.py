@@ -8,11 +8,12 @@ the shortest whose weighted error is below its bound after rounding the coeffici
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import mpmath as mp
 import numpy as np
+
+from polyc.poly.records import dataclass
 
 mp.mp.dps = 60
 Number = Any  # an mpmath number

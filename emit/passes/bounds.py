@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polyc.emit.loop_ir.linear import difference, operands
 from polyc.emit.loop_ir.loops import For
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Expr
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ find that (n rows of n elements take n log2 n shuffles together).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TypeVar
 
 from polyc.emit.loop_ir.loops import Buffer, Ramp, VLoad
 from polyc.poly.expr import Const
+from polyc.poly.records import dataclass
 
 Value = TypeVar("Value")
 

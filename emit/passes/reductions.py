@@ -9,7 +9,7 @@ element after it. A store whose element changes in inner loops is combined lane 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import difference, linear, nonnegative
 from polyc.emit.loop_ir.loops import (
@@ -33,6 +33,7 @@ from polyc.emit.passes.vector_expr import Lanes, negated
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Select, Var, const_int, loads, rewrite
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
 from polyc.poly.reduction import identity
 
 PLACEHOLDER = "@acc"  # stands for the accumulator while an update is vectorised

@@ -10,7 +10,7 @@ the other version stays general.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
@@ -19,6 +19,7 @@ from polyc.emit.passes.bounds import full
 from polyc.emit.passes.simplify import simplify_stmt
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite
+from polyc.poly.records import dataclass
 
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own
 

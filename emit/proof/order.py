@@ -8,7 +8,6 @@ conflicts of the Scop are pulled back to the loop variables and followed from lo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import islpy as isl
 
@@ -16,6 +15,7 @@ from polyc.emit.loop_ir.loops import Block, For, Function
 from polyc.emit.proof.read_back import Place, WrongLoops
 from polyc.emit.proof.values import Executed
 from polyc.poly.dependences import conflicts
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import is_bound
 

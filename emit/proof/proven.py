@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.proof.buffers import prove_buffers
@@ -12,6 +12,7 @@ from polyc.emit.proof.order import prove_order
 from polyc.emit.proof.read_back import Place, read_back
 from polyc.emit.proof.values import Executed, executed
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 QUOTA = 20_000_000  # isl operations for one part of the proof, some seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import islpy as isl
@@ -15,6 +15,7 @@ from polyc.poly.dtypes import bool_
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Unary, Var, const_int, substitute
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 

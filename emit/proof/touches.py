@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import islpy as isl
 
@@ -12,6 +12,7 @@ from polyc.emit.proof.read_back import Lifetime, Place, WrongLoops
 from polyc.emit.proof.values import Executed, Use
 from polyc.poly.expr import Expr, Load, Var
 from polyc.poly.forms.affine import NotAffine
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

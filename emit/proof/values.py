@@ -10,7 +10,6 @@ element each cell stands for is the subject of `buffers.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import copysign, isnan
 
 import islpy as isl
@@ -24,6 +23,7 @@ from polyc.poly.access import guard
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, StraightLine, Temp, Unary, Var, walk
 from polyc.poly.forms.affine import NotAffine, is_affine, to_pw_aff, to_set
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 
 

@@ -3,7 +3,6 @@
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type, no-untyped-def"
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from polyc.frontend_dsl import dot_pairs, empty, grid, max, min, op, round, wide
 from polyc.frontend_dsl.library.pairs import pair
 from polyc.frontend_dsl.library.recurrent import Form
 from polyc.poly.dtypes import DType, i16, i32
+from polyc.poly.records import dataclass
 
 
 def step_size(low: Any, high: Any) -> Any:

@@ -11,11 +11,11 @@ step, and the output is zero there. Results: `Y[t,b,j]` and the last states.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type, no-untyped-def"
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.frontend_dsl import empty, grid, max, min, op, zeros
 from polyc.poly.dtypes import DType, i32
+from polyc.poly.records import dataclass
 
 Scalar = Callable[..., Any]
 

@@ -3,13 +3,13 @@
 # The annotations are the DSL's array types, which mypy reads as its own.
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
 
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.frontend_dsl import abs, empty, grid, max, min, op
 from polyc.frontend_dsl.library.sampling import cubic
 from polyc.frontend_dsl.library.subscripts import pick
 from polyc.poly.dtypes import DType, i64
+from polyc.poly.records import dataclass
 
 Shape = tuple[int, ...]
 # Where output position `i` looks: (a * i + b) / c, as integers.

@@ -13,7 +13,6 @@ Nothing of them needs Python or polyc. The interface is described in the header 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from polyc.emit.targets import check_threads
 from polyc.graph_driver.backends.registry import found
 from polyc.graph_driver.worker.compile_operator import auto_schedule, fitting
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 

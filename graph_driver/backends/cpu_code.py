@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.protocol import Code, Platform
@@ -14,6 +14,7 @@ from polyc.graph_driver.execution import entry
 from polyc.graph_driver.execution.execute import SEGMENT, NativeExecutor
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.graph.external import address_of
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:  # compiled models start without isl

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.execution.parts import Parts, cut
 from polyc.graph_driver.fusion.machine import Fusing
 from polyc.poly.errors import BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from polyc.graph_driver.execution.run_memory import aligned_bytes
 from polyc.graph_driver.execution.violations import Records
 from polyc.graph_driver.planning.plan import Plan, Step, is_record
 from polyc.poly.errors import ArgumentError, BoundsError, BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node
 from polyc.poly.violations import described

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyc.emit import targets
@@ -10,6 +9,7 @@ from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.bench.kernels import random_arguments, runner, shortest_seconds
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.errors import ArgumentError
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Prediction, predict
 from polyc.scheduler.cost.work import work_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from polyc.graph_driver.bench.calibration import this_machine
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.expr import Binary, Call, walk
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 if TYPE_CHECKING:

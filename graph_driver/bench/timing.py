@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True)

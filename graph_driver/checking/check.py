@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from polyc.graph_driver.graph.wording import one_line
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
 
 TOLERANCE = 1e-4
 

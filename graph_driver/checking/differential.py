@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.checking.check import compare
@@ -11,6 +11,7 @@ from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.passes.manager import Pass, PassRecord, run
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 
@@ -14,6 +13,7 @@ from polyc.graph_driver.graph.decisions import Considered
 from polyc.graph_driver.graph.external import External, externals_for
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.operators import lookup
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Work, at_level, nominal, predict
 

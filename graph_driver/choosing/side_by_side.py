@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.poly.dtypes import DType, i64
+from polyc.poly.records import dataclass
 
 BESIDE = frozenset(("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"))  # of two operands, broadcast from the right
 

@@ -9,8 +9,9 @@ part by part make that exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
+
+from polyc.poly.records import dataclass
 
 Format = tuple[str, str]  # element type, layout
 Score = tuple[int, int, float]  # deviations, conversions, cost

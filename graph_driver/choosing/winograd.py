@@ -7,7 +7,6 @@ Target-specific and approximate (a few bits of rounding more than the direct for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from polyc.frontend_dsl.library.winograd import TAPS, tiles, transformed_filters
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.operators.winograd import DOMAIN
 from polyc.poly.dtypes import f32
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Work, at_level, nominal
 

@@ -9,12 +9,12 @@ A run in parts does what a run in one piece does, on the same bytes in the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from polyc.graph_driver.execution import entry
 from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.errors import ArgumentError
+from polyc.poly.records import dataclass
 
 Native = Callable[[int], None]
 

@@ -11,7 +11,7 @@ clusters are joined; everything else stays as it was, and the decision says why.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
@@ -25,6 +25,7 @@ from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.scop import Scop
 from polyc.scheduler.cost.tile_plan import constant_layouts

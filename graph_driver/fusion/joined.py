@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from polyc.graph_driver.fusion.reshaping import array_shape
@@ -14,6 +14,7 @@ from polyc.graph_driver.graph.ir import Node
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.compose import compose
 from polyc.poly.rewriting.forward import forward
 from polyc.poly.rewriting.panels import stored_in_order

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.poly import json_io
 from polyc.poly.expr import Const
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
 from polyc.poly.scop import Array
 from polyc.poly.target import Target

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 if TYPE_CHECKING:

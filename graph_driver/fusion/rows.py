@@ -9,7 +9,7 @@ and the scheduler makes one nest of them; the decision says so, or why not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from polyc.graph_driver.fusion.joined import Cluster, composed
@@ -23,6 +23,7 @@ from polyc.graph_driver.operators.pieces import Piece
 from polyc.graph_driver.operators.reduction import reduced_axes
 from polyc.poly import json_io
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.strategies.auto import propose
 

@@ -12,7 +12,6 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from operator import add, floordiv, mul, sub
@@ -26,6 +25,7 @@ from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
 from polyc.graph_driver.graph.size import Size, SizeError, symbol
 from polyc.graph_driver.graph.symbols import Guard, Range, Symbols
 from polyc.poly.dtypes import BY_NAME
+from polyc.poly.records import dataclass
 from polyc.poly.text import layout_text
 from polyc.poly.texts.parser import layout_from
 from polyc.poly.texts.words import WORD, WrongTextError, unquoted, word

@@ -11,7 +11,7 @@ import ctypes
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import islpy as isl
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.words import counted
 
 DOMAIN = "polyc.external"

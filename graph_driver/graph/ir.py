@@ -9,13 +9,14 @@ A graph is mutable; passes rewrite it in place and the verifier (`polyc.graph_dr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyc.poly.dtypes import DType
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import Layout, laid_out_shape
 
 if TYPE_CHECKING:

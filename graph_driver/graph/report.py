@@ -6,10 +6,11 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from polyc.graph_driver.graph.wording import human
+from polyc.poly.records import dataclass
 
 OWN_IN_DECISION = re.compile(r"'[^']*'|\([-\d, ]+\)|(?<=: )\w+\[.*(?= reads what)")
 """What tells equal decisions apart: the tensors' names, an element, an instance."""

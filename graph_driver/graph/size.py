@@ -12,7 +12,6 @@ hold for all or for none is decided by the representative values and becomes a g
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from polyc.frontend_dsl.annotations import Dim
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Unary, Var
+from polyc.poly.records import dataclass
 
 
 class SizeError(Unsupported):

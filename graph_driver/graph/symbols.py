@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd
 
 import islpy as isl
@@ -13,6 +13,7 @@ import islpy as isl
 from polyc.graph_driver.graph.size import Extent, Quotient, Size, SizeError, evaluate, symbol
 from polyc.poly.errors import ArgumentError, PolycError
 from polyc.poly.forms.affine import set_space, to_pw_aff
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ in a layer by barycentres, then positions pulled towards the neighbours without 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from polyc.poly.records import dataclass
 
 SWEEPS = 8
 GAP = 1.0  # between boxes, in box widths from centre to centre

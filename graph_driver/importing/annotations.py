@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -19,6 +18,7 @@ from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.graph.symbols import Symbols
 from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
 
 SHOWN = 3
 """Contradicted shapes that are named; a file that is wrong in one size is often wrong in a hundred places."""

@@ -8,7 +8,6 @@ inputs are the subgraph's own, then the outer tensors it reads; captured constan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -18,6 +17,7 @@ from polyc.graph_driver.graph.subgraphs import captured
 from polyc.graph_driver.importing.unrolling import body_of
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
 
 KINDS = ("If", "Loop", "Scan")
 Walk = Callable[[onnx.GraphProto, Sequence[Tensor]], Graph]

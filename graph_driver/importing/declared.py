@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx
 
 from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.importing.binding import Dim, symbol_of
+from polyc.poly.records import dataclass
 
 Shape = tuple[int, ...]
 

@@ -7,7 +7,6 @@ The generator functions yield nodes for the importer to visit and get to see, th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from onnx import helper
 
 from polyc.graph_driver.graph.subgraphs import instantiate
 from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
 
 MAX_UNROLLED = 4096  # nodes that one loop may become
 Fresh = Callable[[str], str]

@@ -8,7 +8,7 @@ price is in the cost model's prediction for that kernel. The sum over the graph 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from polyc.graph_driver.choosing.solve import Option, Problem, Task, solve
@@ -18,6 +18,7 @@ from polyc.graph_driver.graph.aliases import is_alias, storage
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, Format, blocked
 from polyc.graph_driver.layouts.offers import Offer, Offers, applied
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 GAIN = (

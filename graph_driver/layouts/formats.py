@@ -6,10 +6,10 @@ memory in another shape knows its own subscripts, and the padding of a last bloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from polyc.poly.expr import Const
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.channels import LAST, Channels
 from polyc.poly.rewriting.relayout import Layout
 from polyc.poly.scop import Array

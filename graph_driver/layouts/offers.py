@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from polyc.graph_driver.fusion.joined import Group
@@ -14,6 +14,7 @@ from polyc.graph_driver.layouts.formats import Format, channel_dimension
 from polyc.poly import json_io
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.channels import LAST, Channels, store_channels
 from polyc.poly.rewriting.relayout import Layout, relayout
 from polyc.poly.scop import Array, Scop

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from polyc.graph_driver.memory.checker import check_placement
 from polyc.graph_driver.memory.greedy import best_fit_in_time, greedy_by_size, greedy_shapes, two_cursor
 from polyc.graph_driver.memory.lifetimes import Lifetime, Placement, Shape, lower_bound
 from polyc.graph_driver.memory.search import exact
+from polyc.poly.records import dataclass
 
 PLANNERS: dict[str, Callable[[Sequence[Lifetime]], Placement]] = {
     "greedy-by-size": greedy_by_size,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 
 ALIGNMENT = 64
 

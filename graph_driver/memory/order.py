@@ -8,7 +8,8 @@ promising sets of each size; the order that was given is kept when none is bette
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from polyc.poly.records import dataclass
 
 EXACT_STATES = 600  # sets of one size that are followed exactly
 BEAM = 24  # and how many of them once there were more

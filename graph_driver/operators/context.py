@@ -7,7 +7,7 @@ for a form of the operator that it cannot turn into loops, and the node then run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from polyc.graph_driver.graph.size import Home, Size, size_of
 from polyc.poly.dtypes import DType
 from polyc.poly.expr import Const
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from polyc.graph_driver.graph.aliases import is_alias
@@ -13,6 +13,7 @@ from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, array_shape
+from polyc.poly.records import dataclass
 
 Lookup = Callable[[str, str], Builder | None]
 

@@ -6,7 +6,7 @@ Activations and forms without loops are `Unsupported`, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import polyc.frontend_dsl as dsl
@@ -19,6 +19,7 @@ from polyc.graph_driver.operators.chain import Wiring, joined
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import data, need_float, onnx_operator, optional, same_types, scop_of
 from polyc.poly.dtypes import DType, i32
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 Scalar = Callable[..., Any]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.context import NodeContext
 from polyc.graph_driver.operators.registry import integers
+from polyc.poly.records import dataclass
 
 Sizes = tuple[int, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from polyc.graph_driver.choosing.winograd import use_winograd
@@ -27,6 +27,7 @@ from polyc.graph_driver.passes.transforms import cancel_transforms
 from polyc.graph_driver.passes.views import make_views
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.errors import ArgumentError
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph

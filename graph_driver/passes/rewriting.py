@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.poly.dtypes import from_numpy
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ orientation of the interference graph; the offsets are its longest paths.)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from polyc.graph_driver.graph.size import Extent, Size, evaluate
 from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.memory import Lifetime, aligned
+from polyc.poly.records import dataclass
 
 MAX_TERMS = 12  # of a maximum that is printed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.aliases import storage
@@ -19,6 +19,7 @@ from polyc.poly import json_io
 from polyc.poly.budgets import STEP, scaled
 from polyc.poly.inplace import Clash, clash, merged
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.verify import verify
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from polyc.graph_driver import memory
 from polyc.graph_driver.graph.wording import human
 from polyc.poly.dtypes import BY_NAME
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import Layout
 from polyc.poly.violations import RECORD
 

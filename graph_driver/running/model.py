@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.running.specialising import Specialisation, Specialiser
 from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.hooks import resolve
+from polyc.poly.records import dataclass
 
 if TYPE_CHECKING:
     from polyc.graph_driver.backends.protocol import Code

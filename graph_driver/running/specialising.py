@@ -6,12 +6,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from polyc.graph_driver.graph.progress import progress_bar
 from polyc.poly.errors import ArgumentError, ModelError
+from polyc.poly.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyc.graph_driver.fusion.joined import Group
+from polyc.poly.records import dataclass
 from polyc.scheduler.cost.model import nominal, predict
 from polyc.scheduler.cost.work import work_of
 

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
 from polyc.graph_driver.bench.kernels import random_arguments, runner
 from polyc.graph_driver.worker.child import module_command
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.poly.words import first_line
 

@@ -6,7 +6,7 @@ Convolutions and products of pairs have the shapes of ONNX's `Conv` and `MatMul`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import onnx
 from onnx import helper
@@ -17,6 +17,7 @@ from polyc.graph_driver.inference.concrete import infer
 from polyc.graph_driver.inference.symbolic import at_typical
 from polyc.poly.dtypes import DType, bf16, f32, i32
 from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
 
 TAPS = 3  # of Winograd's filters
 WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache as once
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +23,7 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import named
 from polyc.graph_driver.graph.defects import INTERNAL
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 
 if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.layouts import Rearranged
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.worker.jobs import fingerprint
+from polyc.poly.records import dataclass
 
 SUFFIX = ".model"
 

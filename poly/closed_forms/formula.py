@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +13,7 @@ from polyc.poly.closed_forms.pieces import MANY, CountingError, Piece, added, me
 from polyc.poly.closed_forms.polynomial import Polynomial
 from polyc.poly.errors import ArgumentError
 from polyc.poly.forms.canonical import set_text
+from polyc.poly.records import dataclass
 
 MOST_POINTS = 200_000
 

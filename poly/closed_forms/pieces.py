@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import islpy as isl
 
 from polyc.poly.closed_forms.polynomial import Atom, Extreme, Polynomial, affine_terms, rewritten
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 
 MANY = 48
 """Pieces after which a formula is given up: nobody could read it."""

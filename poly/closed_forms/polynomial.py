@@ -7,11 +7,12 @@ numerator is affine in sizes and in other floors. A minimum is an atom too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import comb, gcd
 from typing import TypeVar
+
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import gcd
 
 from polyc.poly.closed_forms.pieces import CountingError, InfiniteError, Piece
 from polyc.poly.closed_forms.polynomial import Atom, Floor, Polynomial, floor_of, sum_over
 from polyc.poly.closed_forms.systems import Row, System, ceil_row, combined, isl_set, simplified, substituted, without
+from polyc.poly.records import dataclass
 
 STEPS = 1000
 """Chambers visited for one set before it is given up."""

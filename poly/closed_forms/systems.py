@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import islpy as isl
 
 from polyc.poly.closed_forms.polynomial import Polynomial
+from polyc.poly.records import dataclass
 
 Row = tuple[dict[str, int], int]
 """`sum of coefficient * variable + constant`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import islpy as isl
@@ -11,6 +10,7 @@ from polyc.poly.access import accesses
 from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.canonical import value_text
 from polyc.poly.ordering.regions import Region, prefix_map
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Layout
 from polyc.poly.words import counted

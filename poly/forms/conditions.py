@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import islpy as isl
 
 from polyc.poly.forms.affine_text import condition_source
 from polyc.poly.forms.canonical import set_text
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

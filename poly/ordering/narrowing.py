@@ -11,12 +11,12 @@ the general test has to decide.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import islpy as isl
 
 from polyc.poly.cache import per_scop
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 LIMIT = 20_000  # answers kept for one Scop

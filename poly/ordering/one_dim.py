@@ -8,11 +8,10 @@ fall back to the general test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import islpy as isl
 
 from polyc.poly.cache import per_scop
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 LIMIT = 20_000  # forms kept for one Scop

@@ -9,7 +9,6 @@ for reductions too, as a chain of updates stays inside a region in every order o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import islpy as isl
@@ -21,6 +20,7 @@ from polyc.poly.forms.boxes import check_layout
 from polyc.poly.ordering.caller import never_replaced, never_written
 from polyc.poly.ordering.one_dim import equated_dims, forms
 from polyc.poly.ordering.regions import Region, prefix_map, regions
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, Promote, promotions_below
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import islpy as isl
 
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, Promote, Sequence, time_map
 

@@ -12,7 +12,7 @@ that counts. A reduction therefore never runs over padding; its iterator stays w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -20,6 +20,7 @@ from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, loads, rewrite
 from polyc.poly.forms.affine import set_space
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import Layout, laid_out_shape
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim

@@ -9,12 +9,13 @@ inner one covers its dimension, or uses neither; arrays follow, and with them al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import islpy as isl
 
 from polyc.poly.cache import per_scop
 from polyc.poly.expr import Const, Expr, Load, Var, const_int, loads, rewrite
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, walk
 

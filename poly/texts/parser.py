@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import islpy as isl
@@ -13,6 +12,7 @@ import islpy as isl
 from polyc.poly.dtypes import DType
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Expr
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.texts.expressions import Expressions, type_named
 from polyc.poly.texts.words import WORD, WrongTextError, unquoted

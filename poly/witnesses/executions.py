@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.enumeration import Instance, Time, Timeline, at_sizes, count_bound, instances, timeline
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, loops_below
 from polyc.poly.witnesses.witness import Case, Witness

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
 from typing import Any
@@ -12,6 +11,7 @@ from polyc.poly.access import accumulator_of
 from polyc.poly.binding import evaluate
 from polyc.poly.enumeration import Instance
 from polyc.poly.expr import Call, Expr, loads, walk
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, Statement
 from polyc.poly.text import print_statement
 from polyc.poly.witnesses.executions import DROP_BUFFER, NEW_BUFFER, Entry, Enumerated, Execution

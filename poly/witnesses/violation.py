@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -10,6 +9,7 @@ import islpy as isl
 
 from polyc.poly.forms.conditions import Condition
 from polyc.poly.ordering.promotion import CallerEnd
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, Promote
 from polyc.poly.witnesses.witness import Case, Witness, caller_witness, make_witness

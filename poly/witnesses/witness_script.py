@@ -15,7 +15,7 @@ import contextlib
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from polyc.poly.access import accesses
 from polyc.poly.enumeration import Instance
 from polyc.poly.expr import loads
+from polyc.poly.records import dataclass
 from polyc.poly.witnesses.executions import (
     DROP_BUFFER,
     NEW_BUFFER,

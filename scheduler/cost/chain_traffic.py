@@ -6,9 +6,9 @@ stays, but every block of rows reads both right operands again: from L2 where ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import nominal

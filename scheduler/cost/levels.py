@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 Place = Literal["registers", "L1", "L2", "L3", "memory"]

@@ -17,10 +17,11 @@ Units: cycles, bytes and bytes per cycle, of one core; `Prediction.seconds` are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
 
 from polyc.poly.dtypes import f32
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 Level = Literal["l2", "l3", "memory"]

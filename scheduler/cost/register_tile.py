@@ -8,9 +8,9 @@ Low et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.cost.ties import TIE
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import islpy as isl
 
 from polyc.poly.closed_forms.counting import count_or_bound
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.poly.tree import Member, loops_below, time_map
 from polyc.scheduler.cost.model import Machine, predict

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal
 
 from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import Layout
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target

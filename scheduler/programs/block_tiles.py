@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polyc.poly.expr import Var
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Layout
 from polyc.scheduler.cost.gpu_tiles import LANES, UNKNOWN

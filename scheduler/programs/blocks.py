@@ -13,10 +13,10 @@ their producers: Ragan-Kelley et al., "Halide", PLDI 2013, `compute_at`.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.records import dataclass
 from polyc.poly.tree import LoopKind, Space
 from polyc.scheduler.programs.tiles import Kept, TiledProduct, order_loops, outer_loops, run_loop, tiled
 from polyc.scheduler.schedule import Schedule

@@ -7,10 +7,10 @@ or go over its result point by point, which of its loops moves which operand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Load, Var
+from polyc.poly.records import dataclass
 from polyc.poly.tree import Filter, Layout, Node
 from polyc.scheduler.cost.gpu_tiles import LANES, PANEL_DEPTH
 from polyc.scheduler.cost.register_tile import HAND_COLUMNS, HAND_ROWS

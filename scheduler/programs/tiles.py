@@ -14,11 +14,11 @@ or in several that follow one another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Layout, LoopKind, Member, Space, loop_dim, loops_around
 from polyc.scheduler.schedule import Schedule

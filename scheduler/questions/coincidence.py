@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import islpy as isl
 
 from polyc.poly.dependences import conflicts
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence
 

@@ -6,7 +6,7 @@ Questions about what is not there (a loop, statement, array or quantity) are a `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import islpy as isl
@@ -17,6 +17,7 @@ from polyc.poly.closed_forms.formula import Formula
 from polyc.poly.closed_forms.operations import operations
 from polyc.poly.closed_forms.pieces import CountingError
 from polyc.poly.errors import ScheduleError
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Filter, Member, Node, time_map
 from polyc.scheduler.transformations.tree_edit import Path, locate, outer_members

@@ -6,7 +6,6 @@ Questions about what is not there (an array, a kind of dependence) are a `Schedu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import get_args
 
 import islpy as isl
@@ -16,6 +15,7 @@ from polyc.poly.errors import ArgumentError, ScheduleError
 from polyc.poly.expr import Span
 from polyc.poly.forms.canonical import map_text
 from polyc.poly.quota import quota
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import fix_params
 from polyc.poly.scop import Scop
 

@@ -12,11 +12,11 @@ et al., "A practical automatic polyhedral parallelizer" (PLDI 2008).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import islpy as isl
 
 from polyc.poly.dependences import conflicts
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Member
 

@@ -8,9 +8,10 @@ a contraction whose result is local, nests that read it, and a contraction that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.scheduler.recognition.contraction import Operand, extent
 from polyc.scheduler.recognition.group import Group, group_nests

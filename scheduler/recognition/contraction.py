@@ -12,10 +12,9 @@ the operands that they move:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
 from polyc.poly.forms.ranges import largest
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.text import print_expr
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from polyc.poly.expr import Load, Var, loads
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.scheduler.recognition.contraction import (
     Contraction,

@@ -7,13 +7,14 @@ it runs out the last legal schedule stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from polyc.poly.budgets import AUTOMATIC, AUTOMATIC_GPU, OverBudget, scaled
 from polyc.poly.depth import nested
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget, Target
 from polyc.poly.tree import loop_names, loops_below

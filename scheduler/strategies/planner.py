@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.poly.errors import IllegalSchedule, ScheduleError
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names, loops_around, loops_below

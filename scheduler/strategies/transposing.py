@@ -17,10 +17,10 @@ Which loops these are, the access relations alone say; it does not matter what e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.poly.expr import Load, loads
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member
 from polyc.scheduler.cost.cache_blocks import MOST_WORK, SHORTEST_TRANSPOSED, TRANSPOSED

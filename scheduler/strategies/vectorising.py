@@ -8,10 +8,10 @@ imperfect the body is distributed first if that pays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import islpy as isl
 
+from polyc.poly.records import dataclass
 from polyc.poly.tree import Filter, Member, Node, loops_around, loops_below
 from polyc.scheduler.cost.ties import below
 from polyc.scheduler.cost.vector_loops import (

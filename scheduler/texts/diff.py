@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import islpy as isl
 
 from polyc.poly.forms.affine_text import condition_source, value_source
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Leaf, Node, Promote, Sequence
 from polyc.scheduler.texts.yaml_form import on_instances

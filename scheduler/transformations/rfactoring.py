@@ -14,7 +14,7 @@ looks at `A` after an update: the update would not be there yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -26,6 +26,7 @@ from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
 from polyc.poly.forms.affine_expr import function_expr
 from polyc.poly.ordering.order import in_order
+from polyc.poly.records import dataclass
 from polyc.poly.reduction import identity
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Array, Scop, Statement

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
 from typing import Literal
 
 import islpy as isl
@@ -22,6 +21,7 @@ from polyc.poly.expr import Const, Expr, Var, loads
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import is_affine, to_pw_aff
 from polyc.poly.ordering.narrowing import facts
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import (
     Band,
@@ -302,8 +302,11 @@ class Moves:
     copy_out: bool | None = None
 
 
+AS_NEEDED = Moves()
+
+
 def promote(
-    scop: Scop, tree: Node, array: str, at: str, space: Space, layout: Layout | None = None, moves: Moves = Moves(),
+    scop: Scop, tree: Node, array: str, at: str, space: Space, layout: Layout | None = None, moves: Moves = AS_NEEDED,
     around: bool = False, buffer: str | None = None,
 ) -> Node:  # fmt: skip
     """Below loop `at`, accesses to the array go to a buffer that is copied in and out; `around`: once for the loop."""

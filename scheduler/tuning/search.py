@@ -7,8 +7,8 @@ before are taken as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from polyc.poly.records import dataclass
 from polyc.scheduler.tuning.space import Candidate
 
 

@@ -8,12 +8,13 @@ legal or refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from polyc.poly.budgets import AUTOMATIC
 from polyc.poly.errors import PolycError, ScheduleError
 from polyc.poly.quota import quota
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.poly.tree import Band, Member, walk

@@ -9,13 +9,13 @@ import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from polyc.emit.gpu.program import KernelInfo, KernelText
 from polyc.poly.errors import BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget
 
 

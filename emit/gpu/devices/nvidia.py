@@ -6,7 +6,6 @@ import functools
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from polyc.emit import cache
 from polyc.emit.gpu.program import KernelText
 from polyc.emit.gpu.resources import Resources, read_log
 from polyc.poly.errors import BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget
 
 LOOKED_FOR = "looked for NVRTC (packages cuda-bindings and nvidia-cuda-nvrtc) and nvcc"

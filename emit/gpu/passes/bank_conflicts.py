@@ -9,7 +9,7 @@ for 16.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -33,6 +33,7 @@ from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget
 
 WORD, WARP = 4, 32

@@ -18,7 +18,7 @@ out: any thread may store to an element of it, any of these values may stay, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -29,6 +29,7 @@ from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, EndCopies, For, Func
 from polyc.emit.loop_ir.printer import expr_text
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.errors import BuildError
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from polyc.emit.gpu.passes.guards import guarded
 from polyc.emit.gpu.passes.launch_assumptions import divisor
@@ -21,6 +20,7 @@ from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int
+from polyc.poly.records import dataclass
 from polyc.poly.target import WIDEST_ACCESS
 
 UNROLLED = 16  # accesses of one thread that are under way together: each of them holds registers

@@ -9,7 +9,7 @@ gives panels straight from the image (zero outside), and the array with the kern
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -20,6 +20,7 @@ from polyc.poly.dependences import conflicts
 from polyc.poly.expr import Const, Expr, Load, substitute
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine_expr import function_expr, set_expr
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 
 

@@ -10,7 +10,7 @@ uniform control flow around them; `polyc.emit.gpu.passes.guards` moves them out 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import get_args
 
 from polyc.emit.gpu.passes.cooperative_copies import UNROLLED, WHOLE, Crew, cooperative, copied_buffer, transposes
@@ -25,6 +25,7 @@ from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import bool_
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, const_int, loads, substitute
+from polyc.poly.records import dataclass
 from polyc.poly.scop import ENDLESS
 from polyc.poly.target import WIDEST_ACCESS, GpuTarget
 from polyc.poly.tree import GpuAxis, is_bound

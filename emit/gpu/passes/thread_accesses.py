@@ -8,7 +8,7 @@ element of its array.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import islpy as isl
@@ -21,6 +21,7 @@ from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, substitute
 from polyc.poly.expr import walk as walk_expr
 from polyc.poly.forms.affine import NotAffine, to_pw_aff, to_set
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 
 SET = isl.dim_type.set

@@ -12,7 +12,7 @@ Runs before barriers are placed, so that they see every access.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from polyc.emit.gpu.passes.extents import reads
 from polyc.emit.loop_ir.linear import Interval, interval, interval_of, linear, operands, variables
@@ -34,6 +34,7 @@ from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import bool_
 from polyc.poly.expr import Binary, Const, Expr, Load, Unary, Var, loads, substitute
+from polyc.poly.records import dataclass
 
 Key = tuple[object, ...]
 Ranges = Mapping[str, Interval]

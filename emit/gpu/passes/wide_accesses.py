@@ -9,7 +9,7 @@ base of every array is taken to be aligned to 16 bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from polyc.emit.gpu.passes.launch_assumptions import divisor, multiples
 from polyc.emit.loop_ir.linear import Linear, linear, rebuild, variables
@@ -18,6 +18,7 @@ from polyc.emit.loop_ir.rewrite import with_bodies
 from polyc.emit.passes.bounds import full
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Call, Expr, Load, Unary, Var
+from polyc.poly.records import dataclass
 from polyc.poly.target import WIDEST_ACCESS
 
 SMALLEST = 4  # bytes of an asynchronous copy

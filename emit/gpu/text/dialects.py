@@ -7,10 +7,11 @@ compute in float, so no header of a vendor is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from polyc.emit.c.types import Dialect, helper_functions
 from polyc.emit.gpu.text import tensor_texts
+from polyc.poly.records import dataclass
 
 
 @dataclass(frozen=True)

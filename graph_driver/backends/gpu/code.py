@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from polyc.emit.gpu.devices import nvidia, open_device
@@ -11,6 +11,7 @@ from polyc.emit.gpu.program import Recorded
 from polyc.emit.gpu.resources import Resources
 from polyc.graph_driver.backends.gpu.execute import GpuExecutor
 from polyc.graph_driver.backends.protocol import Code, Platform
+from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
@@ -20,6 +20,7 @@ from polyc.emit.loop_ir.printer import expr_text
 from polyc.poly.binding import evaluate
 from polyc.poly.errors import ArgumentError
 from polyc.poly.expr import Const
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import GpuTarget
 from polyc.poly.tree import Band, Node, is_bound

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.graph.size import Extent
 from polyc.graph_driver.graph.symbols import Symbols
 from polyc.poly.errors import PolycError
+from polyc.poly.records import dataclass
 
 Shape = tuple[Extent, ...]
 

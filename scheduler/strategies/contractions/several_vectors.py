@@ -8,9 +8,8 @@ several rows (a batch) they share the vectors of the other operand, too. This is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polyc.poly.expr import loads
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Band, Member, Node, loop_names, walk
 from polyc.scheduler.cost.panels import LEAST_STEPS, MOST_BATCH_ROWS

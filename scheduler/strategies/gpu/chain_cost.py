@@ -7,9 +7,9 @@ reads them. One kernel has fewer rows in a block, so it reads right operands mor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from polyc.poly.records import dataclass
 from polyc.scheduler.cost.gpu_tiles import UNKNOWN
 from polyc.scheduler.recognition.chains import Chain, operands, row_operand
 from polyc.scheduler.recognition.contraction import extent

@@ -10,10 +10,10 @@ pixels lie a multiple of the threads apart. After Chetlur et al., "cuDNN: Effici
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from polyc.poly.expr import Var
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import REGISTER_BYTES, GpuTarget
 from polyc.poly.tree import GpuAxis, Layout, LoopKind

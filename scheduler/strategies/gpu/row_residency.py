@@ -10,7 +10,6 @@ versions: one for rows that fit, and the passes over device memory for all other
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -18,6 +17,7 @@ import islpy as isl
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.forms.conditions import Condition
+from polyc.poly.records import dataclass
 from polyc.poly.tree import Band, Member, Node, Promote
 from polyc.poly.tree import Sequence as InOrder
 from polyc.scheduler.cost.gpu_rows import LARGEST, RESERVED
