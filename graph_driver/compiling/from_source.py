@@ -31,6 +31,7 @@ from polyc.graph_driver.running.fixed import FixedSizes
 from polyc.graph_driver.running.model import Built, Model
 from polyc.graph_driver.running.per_call import PerCall
 from polyc.graph_driver.running.specialising import Specialiser
+from polyc.graph_driver.worker import kernels
 from polyc.graph_driver.worker import tuned as use
 from polyc.poly.collection import seldom_collected
 from polyc.poly.errors import ModelError, PolycError
@@ -51,7 +52,7 @@ def compile_anew(
     """`compile_model` without a look at finished programs. `again` compiles for the shapes of calls. Raises as it
     does."""
     report = Report(platform.name, platform.threads)
-    with _COMPILING, interruptible(), seldom_collected():
+    with _COMPILING, interruptible(), seldom_collected(), kernels.workers():
         try:
             model = _compiled(source, platform, options, report)
         except Exception as refusal:

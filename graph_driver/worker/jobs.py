@@ -1,7 +1,7 @@
 """Compiling one Scop given as text; and a process that does so for its parent.
 
 isl contexts and LLVM are kept to one process each, so a crash or a hang in them costs one
-kernel, not the program. A worker speaks over its pipes: a JSON line in; out, a JSON line
+kernel, not the program. A worker speaks over its socket: a JSON line in; out, a JSON line
 followed by `size` bytes of machine code. Nothing is pickled.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache as once
 from hashlib import sha256
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.compiled import Compiled
@@ -171,11 +171,10 @@ def _answered(line: bytes) -> tuple[dict[str, Any], bytes]:
     return answer(job)
 
 
-def main() -> None:
-    """Serve jobs from stdin until it closes."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not mix with the replies
-    for line in sys.stdin.buffer:
-        head, body = _answered(line)
-        out.write(json.dumps(head).encode() + b"\n" + body)
-        out.flush()
+def serve(jobs: socket) -> None:
+    """Answer the jobs that come over a socket, until it closes."""
+    with jobs.makefile("rb") as lines, jobs.makefile("wb") as out:
+        for line in lines:
+            head, body = _answered(line)
+            out.write(json.dumps(head).encode() + b"\n" + body)
+            out.flush()

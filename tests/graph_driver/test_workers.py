@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.worker import jobs as worker
-from polyc.graph_driver.worker import kernels
+from polyc.graph_driver.worker import kernels, pool
 from polyc.graph_driver.worker.jobs import Job
 
 
@@ -85,17 +85,16 @@ def test_a_failure_is_one_line_and_the_others_go_on(jobs: list[Job]) -> None:
 
 
 def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
-    start = kernels._Worker._start
-    doomed: list[Any] = []
+    hear = pool.Pool._hear
+    doomed: list[int] = []
 
-    def start_and_kill_the_first(self: Any) -> Any:
-        process = start(self)
-        if not doomed:
-            doomed.append(process)
-            process.kill()
-        return process
+    def hear_and_kill_the_first(self: pool.Pool) -> None:
+        hear(self)
+        if not doomed and (pids := [c.pid for c in self._compilers.values() if c.pid]):
+            doomed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
 
-    monkeypatch.setattr(kernels._Worker, "_start", start_and_kill_the_first)
+    monkeypatch.setattr(pool.Pool, "_hear", hear_and_kill_the_first)
     results = kernels.compile_all(jobs)
     died = [r for r in results.values() if isinstance(r, str)]
     assert died == ["the compiler process died (exit code -9)"] and len(results) == len(jobs)
