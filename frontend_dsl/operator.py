@@ -50,6 +50,7 @@ class Operator:
         self.fast_math = fast_math
         self.signature = read_signature(fn)
         self._kernels: dict[Any, list[tuple[Reads, Any]]] = {}
+        self._families: dict[Any, Any] = {}  # what kernels for different sizes share, by constants
         self._quick: dict[Any, Any] = {}  # by dtypes and shapes alone, for calls without keywords
         own = (*self.signature.constants, *self.signature.dims(), *(p.name for p in self.signature.params))
         self._takes_out = "out" not in own  # else `out=` means that
@@ -206,30 +207,42 @@ class Operator:
             found = self._quick.get(quick)
             if found is not None and found[0]():
                 return found[1](*args) if out is None else found[1](*args, out=out)  # it checks its arguments itself
-        values, _, constants = self._bind(args, kwargs)
+        values, sizes, constants = self._bind(args, kwargs)
         shapes = tuple((p.name, v.shape) for p, v in zip(self.signature.params, values) if p.shape is not None)
-        reads, kernel = self._kernel(shapes, constants)
+        reads, kernel = self._kernel(shapes, sizes, constants)
         if quick is not None and all(type(a) in _QUICK for a in args):
             self._quick[quick] = reads.holds, kernel
         return kernel(*values) if out is None else kernel(*values, out=out)
 
     def _kernel(
-        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], constants: Mapping[str, Any]
+        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], sizes: Mapping[str, int], constants: Mapping[str, Any]
     ) -> tuple[Reads, Any]:
         """The kernel for these shapes and constants, and for all that the operator reads as it is now."""
+        family = None
         try:
-            key = (shapes, tuple((k, freeze(v)) for k, v in constants.items()))
-            made = self._kernels.setdefault(key, [])
+            frozen = tuple((k, freeze(v)) for k, v in constants.items())
+            made = self._kernels.setdefault((shapes, frozen), [])
+            if not any(p.any_rank for p in self.signature.params) and set(sizes) == set(self.signature.dims()):
+                family = self._families.get(frozen) or self._families.setdefault(frozen, resolve("further_sizes")())
         except TooLarge:
             made = []
         for reads, kernel in made:
             if reads.holds():
                 return reads, kernel
-        extents = {name: tuple(Const(n, i64) for n in shape) for name, shape in shapes}
-        scop, reads = self._translated(Origin(constants, {}, extents))
-        kernel = resolve("compile_operator")(scop, target="cpu", schedule=None, threads=None, sizes={})
+        numbers = {name: tuple(Const(n, i64) for n in shape) for name, shape in shapes}
+        scop, reads = self._translated(Origin(constants, {}, numbers))
+        if family is None:
+            kernel = resolve("compile_operator")(scop, target="cpu", schedule=None, threads=None, sizes={})
+        else:
+            known = dict(shapes)
+            extents = [known.get(p.name, ()) for p in self.signature.params]
+            kernel = family.kernel(scop, sizes, tuple(extents), functools.partial(self._with_symbols, constants))
         made[:] = [*made[1 - VARIANTS :], (reads, kernel)]
         return reads, kernel
+
+    def _with_symbols(self, constants: Mapping[str, Any], sizes: Mapping[str, int]) -> Scop:
+        """The Scop in which these sizes are numbers and the others symbols."""
+        return self.translated(Origin(constants, {name: Const(n, i64) for name, n in sizes.items()}, {}))
 
     def python(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function as plain Python on NumPy arrays: slow, and the meaning of the program.

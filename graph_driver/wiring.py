@@ -10,6 +10,7 @@ def connect() -> None:
     hooks.register("schedule", "polyc.scheduler.schedule:Schedule.of")
     hooks.register("auto_schedule", "polyc.graph_driver.worker.compile_operator:auto_schedule")
     hooks.register("compile_operator", "polyc.graph_driver.worker.compile_operator:compile_operator")
+    hooks.register("further_sizes", "polyc.graph_driver.worker.further_sizes:FurtherSizes")
     hooks.register("build_operator", "polyc.graph_driver.artifacts.operator_files:build_operator")
     hooks.register("save_model", "polyc.graph_driver.artifacts.package:save")
     hooks.register("pickled_model", "polyc.graph_driver.artifacts.carried:pickled")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from polyc.emit.loop_ir.loops import Function
@@ -62,11 +62,23 @@ def proven(scop: Scop, fn: Function) -> Function:
         with quota(QUOTA):
             model = read_model(scop, fn)
     except QuotaExceeded as e:
-        return replace(fn, notes=(*notes, f"the proof of the loops was given up: {e}"))
+        return replace(fn, notes=(*notes, _given_up("loops", e)))
     for name, part in PARTS:
         try:
             with quota(QUOTA):
                 part(scop, fn, model)
         except QuotaExceeded as e:
-            notes.append(f"the proof of the {name} was given up: {e}")
+            notes.append(_given_up(name, e))
     return replace(fn, notes=tuple(notes))
+
+
+def wholly(notes: Iterable[str]) -> bool:
+    """Whether no part of the proof was given up, by the notes of a kernel."""
+    return not any(n.startswith(_PROOF) and _GIVEN_UP in n for n in notes)
+
+
+_PROOF, _GIVEN_UP = "the proof of the ", " was given up: "
+
+
+def _given_up(part: str, error: QuotaExceeded) -> str:
+    return f"{_PROOF}{part}{_GIVEN_UP}{error}"

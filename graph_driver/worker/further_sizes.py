@@ -1,0 +1,197 @@
+"""One kernel for an operator's further sizes: made once with sizes as symbols, checked for each of them.
+
+An operator that is called with numbers gets a kernel for exactly these (the first `OWN` different sizes). Further ones
+share a *general* kernel, in which the sizes that have differed between calls are parameters: its analysis, schedule,
+loops, proof and machine code are made once. What a size brings itself is a certificate: its own Scop, translated anew,
+is the general one at these sizes, in every set, map, expression and literal. A size without one, or for which the model
+of costs predicts more than `SLOWER` times its own kernel's time, is compiled as the first ones are. So is one that has
+been used for `WORTH` predicted seconds: then its own kernel pays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from polyc.emit.kernel import Kernel
+from polyc.emit.lowering.checks import wanted
+from polyc.emit.proof.proven import wholly
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.registry import platform_of
+from polyc.graph_driver.worker import tuned
+from polyc.graph_driver.worker.compile_operator import compile_operator
+from polyc.poly.errors import PolycError
+from polyc.poly.expr import Const, Expr, walk
+from polyc.poly.rewriting.specialise import specialise
+from polyc.poly.scop import Scop
+from polyc.scheduler.cost.unknown_sizes import times
+
+OWN = 2  # different sizes that get kernels of their own first: few programs have more
+SLOWER = 3.0  # predicted times a kernel's own; beyond it tiles do not fit these sizes at all
+WORTH = 0.05  # predicted seconds of calls that a kernel of its own is worth: a compile takes 0.1 to 1 s, and gains half
+
+Sizes = Mapping[str, int]
+Translate = Callable[[Sizes], Scop]
+
+
+@dataclass(frozen=True)
+class General:
+    """A kernel for all values of some sizes. `scop` is what it was made from; `fixed` are the sizes that are numbers
+    in it, `setting` what else decides about its code. No kernel: there is none for these sizes."""
+
+    scop: Scop | None
+    kernel: Kernel | None
+    fixed: Sizes
+    setting: tuple[Platform, bool]
+
+
+class Shared:
+    """The general kernel for one combination of sizes, until its own kernel pays; called as a `Kernel` is."""
+
+    def __init__(self, general: Kernel, scop: Scop, sizes: Sizes, calls: int) -> None:
+        """`calls` of the general kernel, then one of `scop`, which is the same program at these `sizes`."""
+        self._kernel, self._left = general, calls
+        self._scop: Scop | None = scop
+        at = ", ".join(f"{name} = {n}" for name, n in sizes.items())
+        self._note = f"{at}: a kernel made for all values of {', '.join(sizes)}, until one for these alone pays"
+        if scop.reassociate and any(s.reduction for s in scop.statements.values()):
+            self._note += "; the two may add in another order"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run; raises what a `Kernel` does."""
+        if self._scop is not None:
+            if self._left <= 0:
+                self._kernel, self._scop, self._note = compile_operator(self._scop), None, ""
+            self._left -= 1
+        return self._kernel(*args, **named)
+
+    def report(self) -> dict[str, Any]:
+        """That of the kernel that runs now; its notes say if it is a general one."""
+        found = self._kernel.report()
+        return {**found, "notes": [*found["notes"], *([self._note] if self._note else [])]}
+
+
+class FurtherSizes:
+    """The sizes that one operator was called with, for one choice of its constants."""
+
+    def __init__(self) -> None:
+        self._seen: list[Sizes] = []
+        self._general: General | None = None
+
+    def kernel(self, scop: Scop, sizes: Sizes, shapes: tuple[tuple[int, ...], ...], translate: Translate) -> Any:
+        """What runs `scop`: its own kernel, or a shared one.
+
+        Args:
+            scop: the operator at these sizes; it has no parameters.
+            sizes: all of the operator's sizes, by name.
+            shapes: of the arguments, in the order of `scop.args`.
+            translate: makes the operator's Scop with some sizes as numbers, the others as symbols.
+        """
+        own = self._shared(scop, sizes, shapes, translate)
+        return compile_operator(scop) if own is None else own
+
+    def _shared(
+        self, scop: Scop, sizes: Sizes, shapes: tuple[tuple[int, ...], ...], translate: Translate
+    ) -> Shared | None:
+        if not self._further(sizes):
+            return None
+        general = self._general_for(scop, sizes, translate)
+        if general is None or general.scop is None or general.kernel is None:
+            return None
+        open_sizes = {name: sizes[name] for name in general.scop.params}
+        if not same_program(general.scop, open_sizes, scop) or not _binds(general.kernel, shapes, open_sizes):
+            self._seen, self._general = [sizes], None  # the operator is another one now
+            return None
+        calls = _calls(general.scop, scop, general.setting[0])
+        return None if not calls else Shared(general.kernel, scop, open_sizes, calls)
+
+    def _further(self, sizes: Sizes) -> bool:
+        """Whether sizes enough have kernels of their own; if not, these are one of them."""
+        if tuned.asked():  # schedules that were measured, for exactly these sizes
+            return False
+        if sizes in self._seen or len(self._seen) < OWN:
+            if sizes not in self._seen:
+                self._seen.append(sizes)
+            return False
+        return True
+
+    def _general_for(self, scop: Scop, sizes: Sizes, translate: Translate) -> General | None:
+        """The general kernel that covers these sizes, made where there is none and it is predicted to be quick."""
+        setting = platform_of("cpu", None), wanted(None)
+        known = self._general
+        if known is not None and known.setting == setting and _covers(known.fixed, sizes):
+            return known
+        before = [known.fixed] if known is not None and known.setting == setting else self._seen
+        fixed = {name: n for name, n in sizes.items() if all(s.get(name) == n for s in before)}
+        general = _with_symbols(translate, fixed, sizes)
+        if general is not None and not _calls(general, scop, setting[0]):
+            return None
+        self._general = General(general, _compiled(general), fixed, setting)
+        return self._general
+
+
+def _with_symbols(translate: Translate, fixed: Sizes, sizes: Sizes) -> Scop | None:
+    """The program with all sizes but `fixed` as parameters; None where it needs numbers."""
+    try:
+        general = translate(fixed)
+    except PolycError:
+        return None
+    return general if set(general.params) <= set(sizes) - set(fixed) else None
+
+
+def _compiled(general: Scop | None) -> Kernel | None:
+    """Its kernel; None where isl cannot make or prove one with sizes as symbols: with numbers it may."""
+    if general is None:
+        return None
+    try:
+        kernel = compile_operator(general)
+    except PolycError:
+        return None
+    return kernel if wholly(kernel.report()["notes"]) else None
+
+
+def _covers(fixed: Sizes, sizes: Sizes) -> bool:
+    return all(sizes[name] == n for name, n in fixed.items())
+
+
+def _calls(general: Scop, scop: Scop, platform: Platform) -> int:
+    """How often the general kernel is called at the sizes of `scop` before a kernel of their own pays."""
+    predicted = times(general, scop, platform.machine)
+    if predicted is None or predicted.unknown > SLOWER * predicted.own:
+        return 0
+    return int(WORTH / predicted.unknown)
+
+
+def _binds(kernel: Kernel, shapes: tuple[tuple[int, ...], ...], sizes: Sizes) -> bool:
+    """Whether the kernel itself finds these sizes in the shapes of its arguments."""
+    try:
+        return kernel.bind(shapes).values == sizes
+    except PolycError:
+        return False
+
+
+def same_program(general: Scop, sizes: Sizes, scop: Scop) -> bool:
+    """The certificate: whether `general` at these sizes is `scop`, so that what is proved of one holds of the other.
+
+    Sets and maps are compared as isl does, exactly; literals by their bits (0.0 is not -0.0).
+    """
+    try:
+        here = specialise(general, sizes)
+    except PolycError:  # sizes outside its context
+        return False
+    return here == scop and list(_literals(here)) == list(_literals(scop))
+
+
+def _literals(scop: Scop) -> Iterator[tuple[Any, ...]]:
+    for s in scop.statements.values():
+        bounds = [e for d in s.dynamic for e in (d.lo, d.hi)]
+        for expr in (*s.index, s.value, s.predicate, *bounds):
+            yield from map(_bits, walk(expr) if isinstance(expr, Expr) else ())
+
+
+def _bits(e: Expr) -> tuple[Any, ...]:
+    if not isinstance(e, Const):
+        return ()
+    return type(e.value), repr(e.value), math.copysign(1.0, e.value)

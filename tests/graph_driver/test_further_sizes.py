@@ -1,0 +1,275 @@
+"""Operators called with further sizes share a kernel: results, what is made once, bugs that must not get through."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from sized_operators import CASES, CHANGES, M, N, Sized, drawn, mutants
+
+from polyc import empty, f32, grid, op
+from polyc.emit import compile as compiling
+from polyc.graph_driver.backends.cpu import LLVM
+from polyc.graph_driver.worker import further_sizes
+from polyc.graph_driver.worker.further_sizes import OWN, FurtherSizes, General, Shared, same_program
+from polyc.poly import dependences
+from polyc.poly.errors import PolycError
+
+CLOSE = 1e-4  # of the largest value: sums in another order
+
+
+def running(operator: Any) -> Any:
+    """The kernel of the last call with new sizes."""
+    return [kernel for made in operator._kernels.values() for _, kernel in made][-1]
+
+
+def agrees(case: Sized, rng: np.random.Generator, sizes: dict[str, int]) -> None:
+    """The call computes what NumPy does."""
+    arguments = case.arguments(rng, sizes)
+    wanted = case.wanted(*(np.array(x) for x in arguments))
+    found = case.operator(*arguments)
+    found = arguments[0] if found is None else found
+    largest = np.abs(wanted).max() if wanted.size else 1.0
+    assert found.shape == wanted.shape and np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE * largest), sizes
+
+
+@pytest.fixture
+def fresh(request: pytest.FixtureRequest) -> Sized:
+    """A case whose operator has no kernels."""
+    case: Sized = CASES[request.param]
+    for memory in (case.operator._kernels, case.operator._quick, case.operator._families):
+        memory.clear()
+    return case
+
+
+EDGES = 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100
+
+
+@pytest.mark.parametrize("fresh", CASES, indirect=True)
+def test_results_at_random_sizes(fresh: Sized) -> None:
+    """Nothing, one element, around the widths of vectors and tiles, and larger."""
+    rng = np.random.default_rng(5)
+    names = fresh.names.split()
+    edges = [max(e, fresh.least) for e in (fresh.least, *EDGES)]
+    drawn_sizes = [{n: int(rng.choice(edges)) for n in names} for _ in range(24)]
+    shared = 0
+    for sizes in [fresh.sizes(rng, 70) for _ in range(OWN + 1)] + drawn_sizes:
+        agrees(fresh, rng, sizes)
+        shared += isinstance(running(fresh.operator), Shared)
+    assert shared > 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fresh", CASES, indirect=True)
+def test_results_at_many_sizes(fresh: Sized) -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        agrees(fresh, rng, fresh.sizes(rng, int(rng.choice((4, 20, 70, 200)))))
+
+
+@pytest.mark.parametrize("fresh", ["matmul", "norm", "softmax"], indirect=True)
+def test_twenty_further_sizes_are_analysed_scheduled_and_compiled_once(
+    fresh: Sized, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: Counter[str] = Counter()
+
+    def counted(where: Any, name: str) -> None:
+        before: Callable[..., Any] = getattr(where, name)
+
+        def count(*args: Any, **named: Any) -> Any:
+            made[name] += 1
+            return before(*args, **named)
+
+        monkeypatch.setattr(where, name, count)
+
+    counted(dependences, "conflicts")
+    counted(type(LLVM), "schedule")
+    counted(compiling, "optimised_function")
+    counted(compiling, "build")
+    rng = np.random.default_rng(7)
+    for _ in range(OWN):
+        fresh.operator(*fresh.arguments(rng, fresh.sizes(rng, 90)))
+    assert made["schedule"] == made["optimised_function"] == made["build"] == OWN
+    made.clear()
+    for _ in range(20):
+        fresh.operator(*fresh.arguments(rng, {n: k + 10 for n, k in fresh.sizes(rng, 90).items()}))
+        assert isinstance(running(fresh.operator), Shared)
+    assert made["schedule"] == made["optimised_function"] == made["build"] == 1
+    assert made["conflicts"] <= 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_seeded_bugs_of_shared_programs_are_refused(name: str) -> None:
+    """Over all operators more than 200; no kernel of theirs is ever called."""
+    case = CASES[name]
+    primes = dict(zip(case.names.split(), (37, 41, 53, 29)))
+    general, scop = case.scop({}), case.scop(primes)
+    assert same_program(general, primes, scop)
+    kinds: Counter[str] = Counter()
+    for mutant in mutants(general, Random(3)):
+        assert not same_program(mutant.scop, primes, scop), (mutant.kind, str(mutant.scop))
+        kinds[mutant.kind] += 1
+        if kinds.total() == 60:
+            break
+    assert kinds.keys() >= {"stride", "trip count", "remainder", "subscript"} and kinds.keys() <= CHANGES.keys()
+
+
+class _Never:
+    """A kernel that must not run."""
+
+    def bind(self, shapes: Any) -> Any:
+        raise AssertionError("a kernel without a certificate was asked for its sizes")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_has_no_certificate_gets_a_kernel_of_its_own(name: str) -> None:
+    case = CASES[name]
+    sizes = dict(zip(case.names.split(), (37, 41, 53, 29)))
+    scop = case.scop(sizes)
+    shapes = tuple(tuple(int(e.value) for e in scop.arrays[n].shape) for n in scop.args)
+    mutant = next(mutants(case.scop({}), Random(4)))
+    family = FurtherSizes()
+    family._seen = [{}] * OWN
+    setting = further_sizes.platform_of("cpu", None), further_sizes.wanted(None)
+    family._general = General(mutant.scop, _Never(), {}, setting)  # type: ignore[arg-type]
+    found = family.kernel(scop, sizes, shapes, case.scop)
+    assert not isinstance(found, Shared) and found.scop.params == () and family._general is None
+
+
+@pytest.mark.parametrize("fresh", ["matmul"], indirect=True)
+def test_a_kernel_that_finds_other_sizes_is_not_shared(fresh: Sized) -> None:
+    """The sizes that machine code gets come from shapes: they must be those of the certificate."""
+    sizes = {"M": 37, "N": 41, "K": 53}
+    scop = fresh.scop(sizes)
+    shapes = ((37, 53), (53, 41))
+    family = FurtherSizes()
+    family._seen = [{}] * OWN
+    assert isinstance(family.kernel(scop, sizes, shapes, fresh.scop), Shared)
+    for wrong in (((37, 54), (54, 41)), ((41, 53), (53, 37)), ((53, 37), (37, 41)), ((37, 53),)):
+        assert not isinstance(family._shared(scop, sizes, wrong, fresh.scop), Shared)
+        family._seen = [{}] * OWN
+        family._shared(scop, sizes, shapes, fresh.scop)
+
+
+box = {"by": 0.0}
+
+
+@op
+def scaled(A: f32[N]) -> f32[N]:
+    B = empty((N,), f32)
+    for i in range(N):
+        B[i] = A[i] * box["by"]
+    return B
+
+
+def test_what_the_operator_reads_may_change() -> None:
+    """Also in ways that compare as equal: the sign of zero."""
+    rng, n = np.random.default_rng(8), 20
+    for value in (0.0, -0.0, 2.0, 3.0, 0.0):
+        box["by"] = value
+        for _ in range(OWN + 2):
+            n += 1
+            X = np.abs(drawn(rng, n))
+            found, wanted = scaled(X), X * np.float32(value)
+            assert np.array_equal(found, wanted) and np.array_equal(np.signbit(found), np.signbit(wanted))
+        assert isinstance(running(scaled), Shared)
+
+
+@op
+def by_parity(A: f32[N], *, times: int = 1) -> f32[N]:
+    B = empty((N,), f32)
+    for i in range(N):
+        B[i] = A[i] * times if i % 2 == N % 2 else A[i] - 1.0
+    return B
+
+
+def test_constants_have_families_of_their_own() -> None:
+    rng = np.random.default_rng(9)
+    for times in (1, 2, 1, 2):
+        for n in rng.integers(0, 90, 6):
+            X = drawn(rng, int(n))
+            i = np.arange(n)
+            wanted = np.where(i % 2 == n % 2, X * np.float32(times), X - np.float32(1))
+            assert np.array_equal(by_parity(X, times=times), wanted)
+
+
+def test_sizes_that_stay_the_same_are_numbers() -> None:
+    @op
+    def added(A: f32[M, N]) -> f32[M, N]:
+        B = empty((M, N), f32)
+        for i, j in grid(M, N):
+            B[i, j] = A[i, j] + 1.0
+        return B
+
+    rng = np.random.default_rng(10)
+
+    def call(m: int, n: int) -> Any:
+        X = drawn(rng, m, n)
+        assert np.array_equal(added(X), X + np.float32(1))
+        return running(added)
+
+    call(5, 40), call(6, 40)
+    assert call(7, 40)._kernel.scop.params == ("M",)
+    assert call(8, 40)._kernel is call(9, 40)._kernel
+    assert call(8, 41)._kernel.scop.params == ("M", "N")  # one more
+    assert call(30, 50)._kernel is call(31, 40)._kernel
+
+
+def test_a_size_that_is_used_much_gets_its_own_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a number of calls that follows from predictions; the report says which one runs."""
+    monkeypatch.setattr(further_sizes, "_calls", lambda *_: 3)
+
+    @op
+    def less(A: f32[N]) -> f32[N]:
+        B = empty((N,), f32)
+        for i in range(N):
+            B[i] = A[i] - 1.0
+        return B
+
+    for n in (5, 6, 7):
+        less(np.ones(n, np.float32))
+    shared = running(less)
+    X = np.arange(7, dtype=np.float32)
+    for calls in range(2, 6):
+        assert np.array_equal(less(X), X - 1)
+        general = calls <= 3
+        assert bool(shared._kernel.scop.params) == general
+        assert any("for all values of N" in note for note in less.notes) == general
+        assert any("for all values of N" in note for note in shared.report()["notes"]) == general
+
+
+def test_where_the_proof_was_given_up_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyc.emit.proof import proven
+
+    monkeypatch.setattr(proven, "QUOTA", 1)
+
+    @op
+    def more(A: f32[N]) -> f32[N]:
+        B = empty((N,), f32)
+        for i in range(N):
+            B[i] = A[i] + 1.0
+        return B
+
+    for n in range(5, 10):
+        assert np.array_equal(more(np.ones(n, np.float32)), np.full(n, 2, np.float32))
+        assert not isinstance(running(more), Shared)
+
+
+def test_a_program_that_needs_numbers_gets_them() -> None:
+    @op
+    def spread(A: f32[N]) -> f32[N * N]:
+        B = empty((N * N,), f32)
+        for i, j in grid(N, N):
+            B[i * N + j] = A[i] - A[j]
+        return B
+
+    for n in range(2, 8):
+        X = np.arange(n, dtype=np.float32)
+        try:
+            assert np.array_equal(spread(X), (X[:, None] - X[None, :]).ravel())
+        except PolycError as error:
+            pytest.fail(str(error))
