@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from polyc.poly.errors import BuildError
+
 FORMAT = 1
 MAGIC = b"polyc-cache-1\n"
-LIMIT_BYTES = 1 << 30
+LIMIT_BYTES = 4 << 30
+KERNELS = 4  # one part in so many is for kernels, the others for finished programs (`polyc.graph_driver.known`)
+SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?")
 CLEAN_EVERY = 256  # writes of this process between two looks at the size
 
 _notes: list[str] = []
@@ -35,12 +40,28 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("polyc"))
 
 
+def limit_bytes() -> int:
+    """How large the cache may get: `POLYC_CACHE_SIZE` (bytes, or with K, M, G or T behind), else 4 GiB.
+
+    Raises:
+        BuildError: `POLYC_CACHE_SIZE` is no size.
+    """
+    text = os.environ.get("POLYC_CACHE_SIZE", "").strip()
+    if not text:
+        return LIMIT_BYTES
+    found = SIZE.fullmatch(text.upper())
+    if found is None:
+        raise BuildError(f"POLYC_CACHE_SIZE is '{text}': it must be a number of bytes, or one with K, M, G or T behind")
+    return int(float(found[1]) * (1 << 10 * "_KMGT".index(found[2] or "_")))
+
+
 def notes() -> tuple[str, ...]:
     """What went wrong with the cache in this process (each said once)."""
     return tuple(_notes)
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
+    """Say something that went wrong, once."""
     if text not in _notes:
         _notes.append(text)
 
@@ -78,13 +99,13 @@ def get(key: str, suffix: str = ".o") -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        _note(f"the cache folder {cache_folder()} cannot be read ({error.strerror}); compiling without it")
+        note(f"the cache folder {cache_folder()} cannot be read ({error.strerror}); compiling without it")
         return None
     head = len(MAGIC) + 32
     body = raw[head:]
     if raw[: len(MAGIC)] == MAGIC and raw[len(MAGIC) : head] == hashlib.sha256(body).digest():
         return body
-    _note(f"a damaged cache entry was rebuilt: {path.name}")
+    note(f"a damaged cache entry was rebuilt: {path.name}")
     _remove(path)
     return None
 
@@ -104,7 +125,7 @@ def put(key: str, body: bytes, suffix: str = ".o") -> None:
             _remove(Path(temporary))
             raise
     except OSError as error:
-        _note(f"the cache folder {cache_folder()} cannot be written ({error.strerror}); compiling without it")
+        note(f"the cache folder {cache_folder()} cannot be written ({error.strerror}); compiling without it")
         return
     _writes += 1
     if _writes % CLEAN_EVERY == 0:
@@ -121,8 +142,9 @@ def cached(key: str, build: Callable[[], bytes], suffix: str = ".o") -> tuple[by
     return body, False
 
 
-def clean(limit: int = LIMIT_BYTES) -> None:
-    """Remove the entries used longest ago until the cache takes at most `limit` bytes."""
+def clean(limit: int | None = None) -> None:
+    """Remove the kernels used longest ago until they take at most `limit` bytes (None: their part of the cache)."""
+    limit = limit_bytes() // KERNELS if limit is None else limit
     entries = []
     for path in cache_folder().glob("??/*"):
         try:
@@ -143,4 +165,4 @@ def _remove(path: Path) -> None:
         path.unlink()
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
-            _note(f"cannot remove {path.name} from the cache ({error.strerror})")
+            note(f"cannot remove {path.name} from the cache ({error.strerror})")

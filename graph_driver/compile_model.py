@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.options import CompileOptions
+from polyc.poly.hooks import resolve
 
 if TYPE_CHECKING:
     import onnx
@@ -106,6 +107,18 @@ def compile_model(
 
 def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> Model:
     """`compile_model` with its options as one value. Raises as it does."""
-    from polyc.graph_driver.compiling.from_source import compile_anew
+    platform = platform_of(options.target, options.threads)
+    known = resolve("known_model")(source, platform, options)
+    found: Model | None = known.find(_anew, compile_with)
+    if found is not None:
+        return found
+    with known.watching():
+        made = _anew(source, options)
+    known.keep(made)
+    return made
+
+
+def _anew(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> Model:
+    from polyc.graph_driver.compiling.from_source import compile_anew  # a known model needs none of that
 
     return compile_anew(source, platform_of(options.target, options.threads), options, compile_with)

@@ -1,8 +1,11 @@
 """Options shared by all tests."""
 
+import os
 from typing import Any
 
 import pytest
+
+os.environ.setdefault("POLYC_PROGRAMS", "0")  # tests look at what compiling does; test_known_models.py asks for them
 
 
 def pytest_addoption(parser: Any) -> None:

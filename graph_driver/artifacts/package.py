@@ -22,12 +22,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyc.emit import cache
 from polyc.graph_driver.artifacts.recompiling import recompiled
 from polyc.graph_driver.backends.registry import named
 from polyc.graph_driver.execution.control import ControlNode
@@ -50,6 +51,10 @@ MANIFEST, WEIGHTS, HOST = "manifest.json", "weights.bin", "host.bin"
 UNNAMED = "gpu"  # the back end of directories that name none: those of CPUs always did
 SYMBOL = re.compile(r"polyc_[0-9a-f]{20}")
 
+PutWeights = Callable[[Path, memoryview], dict[str, Any]]
+CheckWeights = Callable[[Path, str, memoryview, dict[str, Any]], None]
+"""Called with a folder, the name of a file in it, its content, and its entry in the manifest; raises `BuildError`."""
+
 
 def save(model: Model, folder: Path) -> None:
     """Write `model` to `folder`, which is new, empty, or an older compiled directory.
@@ -67,7 +72,7 @@ def save(model: Model, folder: Path) -> None:
     except OSError as error:
         raise BuildError(f"cannot write {folder}: {error.strerror}") from None
     try:
-        _write(model, temporary)
+        write(model, temporary)
         temporary.chmod(0o755)
         _replace(temporary, folder)
     except OSError as error:
@@ -93,7 +98,7 @@ def _replace(temporary: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> dict[str, Any]:
+def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode, put_weights: PutWeights) -> dict[str, Any]:
     """Write the bodies of control flow; what the manifest says about them."""
     if not isinstance(node, ControlNode):
         return {}
@@ -105,19 +110,24 @@ def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode) -> di
         place = folder / f"body_{number}_{k}"
         place.mkdir()
         assert isinstance(body, Model)
-        checksums.append(_write(body, place))
+        checksums.append(write(body, place, put_weights))
     return {"course": node.course, "bodies": checksums}
 
 
-def _write(model: Model, folder: Path) -> str:
-    """Write one model; the checksum of its manifest."""
+def _weights_put(path: Path, data: memoryview) -> dict[str, Any]:
+    return _put(path, [data])
+
+
+def write(model: Model, folder: Path, put_weights: PutWeights = _weights_put) -> str:
+    """Write one model into a folder that is there; the checksum of its manifest. `put_weights` writes the weights and
+    gives their size and digest. Raises `OSError`, `BuildError`."""
     nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
     backend = model.code.platform.backend
     kept = backend.save(model.code, model.plan)
     backend.write_for_people(model.code, kept, folder)
     files = {
-        WEIGHTS: _put(folder / WEIGHTS, [model.weights.data]),
+        WEIGHTS: put_weights(folder / WEIGHTS, model.weights.data),
         HOST: _put(folder / HOST, hosts),
         **{name: _put(folder / name, parts) for name, parts in kept.files.items()},
     }
@@ -127,7 +137,7 @@ def _write(model: Model, folder: Path) -> str:
         "backend": backend.name,
         **kept.entries,
         "host": [
-            {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h)
+            {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h, put_weights)
             for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
         ],
         "plan": json.loads(model.plan.to_json()),
@@ -164,8 +174,9 @@ def _kept(report: Report) -> dict[str, Any]:
     """The part of the report that stays true in another process; no times, so that
     the same model and options give the same bytes."""
     data = report.to_dict()
-    for key in ("seconds", "kernel_seconds", "cache_hits", "specialised"):
+    for key in ("seconds", "kernel_seconds", "cache_hits", "specialised", "made"):
         data.pop(key)
+    data["notes"] = [n for n in data["notes"] if n not in cache.notes()]  # of this process
     return data
 
 
@@ -186,12 +197,16 @@ def load(folder: str | Path) -> Model:
     Raises:
         BuildError: it is no compiled directory, damaged, or for another machine.
     """
-    folder = Path(folder)
+    return opened(Path(folder), _check_digest)
+
+
+def opened(folder: Path, check_weights: CheckWeights) -> Model:
+    """`load`, with a check of weights that may be another one. Raises `BuildError` as it does."""
     manifest = _manifest(folder)
     report = Report()
     try:
         with report.stage("load"):
-            return _load(folder, manifest, report)
+            return _load(folder, manifest, report, check_weights)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, PlanError) as error:
         raise BuildError(f"{folder} is damaged: {type(error).__name__} {error} in the manifest") from None
     except ModelError as error:
@@ -222,14 +237,14 @@ def _checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
+def _load(folder: Path, data: dict[str, Any], report: Report, check_weights: CheckWeights) -> Model:
     symbols = list(data["symbols"])
     if not all(isinstance(s, str) and SYMBOL.fullmatch(s) for s in symbols):
         raise ValueError("bad symbol")
     host_sizes = [int(h["size"]) for h in data["host"]]
     parts = _cut(_read(folder, HOST, data["files"][HOST]), host_sizes)
     hosts = [
-        _control(folder, k, h, blob) if "bodies" in h else _host(h, blob)
+        _control(folder, k, h, blob, check_weights) if "bodies" in h else _host(h, blob)
         for k, (h, blob) in enumerate(zip(data["host"], parts))
     ]
     plan = Plan.from_json(json.dumps(data["plan"]))
@@ -237,7 +252,7 @@ def _load(folder: Path, data: dict[str, Any], report: Report) -> Model:
         check_registered(symbol, name)
     formulas, table = _read_formulas(data, plan)
     check_plan(plan, {*symbols, *plan.external}, len(hosts), table)
-    name, weights = str(data["name"]), _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes)
+    name, weights = str(data["name"]), _map_weights(folder, data["files"][WEIGHTS], plan.weight_bytes, check_weights)
 
     def read(file: str, sizes: Sequence[int] | None) -> list[bytes]:
         content = _read(folder, file, data["files"][file])
@@ -283,7 +298,7 @@ def _restore(report: Report, data: dict[str, Any]) -> None:
     report.host = [(str(h["operator"]), str(h["node"]), str(h["reason"])) for h in data["host"]]
 
 
-def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes) -> ControlNode:
+def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes, check_weights: CheckWeights) -> ControlNode:
     """A step of control flow with its bodies, which must be those that were saved with it."""
     bodies: list[Model | None] = []
     for k, checksum in enumerate(entry["bodies"]):
@@ -294,7 +309,7 @@ def _control(folder: Path, number: int, entry: dict[str, Any], blob: bytes) -> C
         manifest = _manifest(place)
         if _checksum(manifest) != checksum:
             raise BuildError(f"{folder} is damaged: {place.name} belongs to another model")
-        bodies.append(_load(place, manifest, Report()))
+        bodies.append(_load(place, manifest, Report(), check_weights))
     return ControlNode(
         str(entry["kind"]), str(entry["name"]), entry["course"], bodies, _host(entry, blob) if blob else None
     )
@@ -339,7 +354,7 @@ def _check_digest(folder: Path, name: str, data: Any, entry: dict[str, Any]) -> 
         raise BuildError(f"{folder} is damaged: the checksum of {name} does not match")
 
 
-def _map_weights(folder: Path, entry: dict[str, Any], size: int) -> np.ndarray:
+def _map_weights(folder: Path, entry: dict[str, Any], size: int, check: CheckWeights) -> np.ndarray:
     if size != entry["bytes"] or size > MAX_TENSOR_BYTES:
         raise ValueError("size of the weights")
     if size == 0:
@@ -352,5 +367,5 @@ def _map_weights(folder: Path, entry: dict[str, Any], size: int) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise BuildError(f"{folder} is damaged: {WEIGHTS}: {error}") from None
     plain = np.asarray(weights)
-    _check_digest(folder, WEIGHTS, plain.data, entry)
+    check(folder, WEIGHTS, plain.data, entry)
     return plain

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
+
+from polyc.graph_driver.graph.watched import warn
 
 INTERNAL = "internal error"
 """What a reason holds when not the model but polyc is at fault."""
+
+
+PASSING = (INTERNAL, "took more than", "has taken more than", "process died", "not enough memory")
+"""What lines of a report hold that tell of something that need not happen again: time, memory, processes, bugs."""
 
 
 class DefectWarning(RuntimeWarning):
@@ -17,4 +22,4 @@ def warn_of_defects(lines: Iterable[str]) -> None:
     """Warn of each line of a report that tells of a bug, in models from the cache too; tests make errors of them."""
     for line in lines:
         if INTERNAL in line:
-            warnings.warn(f"{line} (please report this)", DefectWarning, stacklevel=3)
+            warn(f"{line} (please report this)", DefectWarning, stacklevel=3)

@@ -169,6 +169,11 @@ def externals_for(node: Node) -> list[External]:
     return [] if node.domain else [e for e in _registered.values() if e.operator == node.op_type]
 
 
+def all_registered() -> tuple[External, ...]:
+    """The registered functions, the one registered last at the end."""
+    return tuple(_registered.values())
+
+
 def any_registered() -> bool:
     """Whether there is a registered function."""
     return bool(_registered)

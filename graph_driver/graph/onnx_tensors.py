@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from polyc.graph_driver.graph.limits import check_shape
+from polyc.graph_driver.graph.watched import opening
 from polyc.graph_driver.graph.wording import one_line
 from polyc.poly.dtypes import DType, from_numpy
 from polyc.poly.errors import ModelError
@@ -72,6 +73,7 @@ def _external(tensor: TensorProto, dtype: DType, shape: tuple[int, ...], folder:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
         if path.exists() and not path.is_file():
             raise ModelError(f"{what}: external data file '{location}' is no ordinary file")
+        opening(location, path)
         available = path.stat().st_size
     except ValueError:
         raise ModelError(f"{what}: external data offset or length is not a number") from None

@@ -37,6 +37,7 @@ class Report:
     weight_bytes: int = 0
     sizes: list[str] = field(default_factory=list)
     specialised: list[str] = field(default_factory=list)  # a line for each model made for the shapes of a call
+    made: dict[str, Any] = field(default_factory=dict)  # of a finished program from the cache: when, and the times
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -79,6 +80,8 @@ class Report:
             f"memory   arena {human(self.peak)}, lower bound {human(self.bound)}, weights {human(self.weight_bytes)}",
             f"seconds  {total:.2f} ({stages})",
         ]
+        if self.made:
+            lines += _of_the_making(self.made)
         if self.kernel_seconds:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
@@ -87,6 +90,16 @@ class Report:
             f"decision {first}" + (f" ({n} times like that)" if n > 1 else "") for first, n in _counted(self.decisions)
         ]
         return "\n".join(lines + [f"note     {n}" for n in self.notes])
+
+
+def _of_the_making(made: dict[str, Any]) -> list[str]:
+    """That a finished program was in the cache, and what making it took."""
+    stages = ", ".join(f"{k} {v:.2f}" for k, v in made["seconds"].items())
+    lines = [f"cache    the finished program, made {made['on']} in {sum(made['seconds'].values()):.2f} s ({stages})"]
+    if made["kernel_seconds"]:
+        each = ", ".join(f"{k} {v:.2f}" for k, v in made["kernel_seconds"].items())
+        lines.append(f"         kernels, added up over processes: {each}")
+    return lines
 
 
 def _counted(decisions: Sequence[str]) -> list[tuple[str, int]]:

@@ -7,7 +7,6 @@ often those of the batch that it was exported with: the graph's own are taken, w
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.graph.symbols import Symbols
+from polyc.graph_driver.graph.watched import warn
 from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
@@ -72,7 +72,7 @@ def report(lines: list[str], graph: Graph, strict: bool) -> None:
     for k, line in enumerate(lines[:SHOWN]):
         text = line + (more if k == SHOWN - 1 else "")
         graph.notes.append(text)
-        warnings.warn(text, AnnotationWarning, stacklevel=4)
+        warn(text, AnnotationWarning, stacklevel=4)
 
 
 def _declarations(proto: onnx.GraphProto) -> Iterator[Declared]:

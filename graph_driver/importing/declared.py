@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import onnx
-
-from polyc.graph_driver.graph.onnx_tensors import dtype_of
-from polyc.graph_driver.importing.binding import Dim, symbol_of
 from polyc.poly.records import dataclass
+
+if TYPE_CHECKING:  # known models start without onnx
+    import onnx
+
+    from polyc.graph_driver.importing.binding import Dim
 
 Shape = tuple[int, ...]
 
@@ -80,6 +82,9 @@ class Declared:
 
 def declared(model: onnx.ModelProto, without: Iterable[str] = ()) -> Declared:
     """The inputs of a model that a run must give, `without` those that are bound to values."""
+    from polyc.graph_driver.graph.onnx_tensors import dtype_of
+    from polyc.graph_driver.importing.binding import symbol_of
+
     given = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
     shapes: dict[str, Sequence[int | str] | None] = {}
     tensors = set()

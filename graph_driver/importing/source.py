@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,20 @@ class Source:
         else:
             self._source = Path(source).absolute()
             self._stamp = self._changed()
+
+    @property
+    def path(self) -> Path | None:
+        """Where the file is; None: the source is none."""
+        return self._source if isinstance(self._source, Path) else None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its external data is."""
+        return None if self.path is None else self.path.parent
+
+    def digest(self) -> str | None:
+        """The SHA-256 of bytes; None of files, and of protobufs that have no bytes."""
+        return hashlib.sha256(self._source).hexdigest() if isinstance(self._source, bytes) else None
 
     def _changed(self) -> tuple[int, int]:
         path = self._source

@@ -45,6 +45,11 @@ def registered(domain: str, op_type: str) -> Builder | None:
     return _OTHERS.get(key) or _LIBRARY.get(key)
 
 
+def others() -> bool:
+    """Whether there are builders from outside of this folder."""
+    return bool(_OTHERS)
+
+
 def names() -> tuple[str, ...]:
     """All operators with a builder, sorted; those of other domains as `domain::name`."""
     return tuple(sorted(f"{d}::{n}" if d else n for d, n in {**_LIBRARY, **_OTHERS}))

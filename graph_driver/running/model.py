@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +39,19 @@ Inputs = dict[str, tuple[str, tuple[int, ...]]]
 @dataclass(frozen=True)
 class Built:
     """What compiling makes beside code: the plan, the weights segment, what runs host steps by number; the graph and
-    its groups while they are at hand."""
+    its groups while they are at hand. `anew` compiles a finished program from the cache again, once, for these two."""
 
     plan: Plan
     weights: np.ndarray
     hosts: Sequence[HostNode | ControlNode]
     graph: Graph | None = None
     groups: Sequence[Group] = ()
+    anew: Callable[[], Built] | None = None
+
+    @property
+    def whole(self) -> Built:
+        """This, with graph and groups where they can be had. Raises `ModelError`: the file has changed."""
+        return self if self.anew is None else self.anew()
 
 
 class Running(ABC):
@@ -65,6 +71,10 @@ class Running(ABC):
     @abstractmethod
     def built(self) -> Built:
         """What was compiled. Raises `BuildError`: nothing yet."""
+
+    def compiled_by(self, anew: Callable[[], Built]) -> None:
+        """Where graph and groups come from when somebody wants them."""
+        return
 
     @property
     def code(self) -> Code:
@@ -271,13 +281,14 @@ class Model:
 
     @property
     def graph(self) -> Graph | None:
-        """The optimised graph; None after `load`."""
-        return self.running.built.graph
+        """The optimised graph; None after `load`. A model from the cache is compiled for it. Raises `ModelError`: its
+        file has changed since."""
+        return self.running.built.whole.graph
 
     @property
     def groups(self) -> Sequence[Group]:
-        """The nodes of the graph as kernels, in the order of the plan's steps; none after `load`."""
-        return self.running.built.groups
+        """The nodes of the graph as kernels, in the order of the plan's steps; none after `load`. Raises as `graph`."""
+        return self.running.built.whole.groups
 
     @property
     def weights(self) -> np.ndarray:

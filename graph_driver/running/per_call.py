@@ -25,11 +25,12 @@ class PerCall(Running):
 
     def __init__(self, specialiser: Specialiser[Model], why: str) -> None:
         self.specialiser, self.why = specialiser, why
-        self._specialiser, said = specialiser, specialiser.said
-        self.name = said.name
-        self.sizes = f"{', '.join(said.free)}: numbers of each call ({why})"
+        self._specialiser, self.said = specialiser, specialiser.said
+        self.name = self.said.name
+        free = ", ".join(self.said.free)
+        self.sizes = f"{free}: numbers of each call ({why})"
         self.unsaved = (
-            f"{self.name} is compiled for the shapes of each call ({why}): give the sizes ({', '.join(said.free)}) "
+            f"{self.name} is compiled for the shapes of each call ({why}): give the sizes ({free}) "
             f"with dims=, or save the model of one of its specialisations()"
         )
 

@@ -72,11 +72,12 @@ class Specialiser(Generic[M]):
 
     def __init__(
         self, source: Source, options: CompileOptions, report: Report,
-        compiling: Callable[[Path | bytes | onnx.ModelProto, CompileOptions], M],
+        compiling: Callable[[Path | bytes | onnx.ModelProto, CompileOptions], M], said: Declared | None = None,
     ) -> None:  # fmt: skip
         self.source, self.options, self._report = source, options, report
         self.at_calls = not options.strict_shapes and options.symbolic is not True
         self.compiling = compiling
+        self._said = said
         self._kept: OrderedDict[Shapes, Specialisation[M]] = OrderedDict()
         self._lock = threading.Lock()  # held while compiling: threads that want the same shapes wait for them
         self._changing = threading.Lock()  # of what is kept
@@ -88,7 +89,7 @@ class Specialiser(Generic[M]):
     @cached_property
     def said(self) -> Declared:
         """What the file says of its inputs."""
-        return self.source.declared(self.options.bind)
+        return self._said or self.source.declared(self.options.bind)
 
     def __bool__(self) -> bool:
         return bool(self._kept)
