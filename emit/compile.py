@@ -27,6 +27,7 @@ from polyc.poly.depth import nested
 from polyc.poly.errors import BuildError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.scop import Scop
+from polyc.poly.spans import span
 from polyc.poly.target import Target
 from polyc.poly.tree import Node
 
@@ -174,5 +175,6 @@ def source_text(function: Function, target: Target, kind: str) -> str:
 def _stage(report: Report, name: str) -> Iterator[None]:
     check_time(name)
     start = time.perf_counter()
-    yield
+    with span(name):
+        yield
     report.seconds[name] = report.seconds.get(name, 0.0) + time.perf_counter() - start

@@ -32,6 +32,7 @@ from polyc.poly.expr import Binary, Expr, Load, Var, const_int, rewrite, walk
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Array, Scop
+from polyc.poly.spans import span
 from polyc.poly.target import Target
 from polyc.poly.tree import Member, Node, is_bound
 
@@ -53,13 +54,15 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
             something that has no code (a buffer of unbounded size, two loops of one name).
     """
-    fn = proven_loops(scop, tree, symbol(name), checks=checks)
+    with span("loops"):
+        fn = proven_loops(scop, tree, symbol(name), checks=checks)
     try:
         with quota(scaled(AST_QUOTA)):
             fn = sharpen(scop, fn)
     except QuotaExceeded as error:
         fn = replace(fn, notes=(*fn.notes, f"exponentials were not looked at: {error}"))
-    return run_passes(fn, target, vectorise=vectorise)
+    with span("loop passes"):
+        return run_passes(fn, target, vectorise=vectorise)
 
 
 def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: bool = False) -> Function:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from polyc.poly.records import dataclass
+from polyc.poly.spans import Span
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Compiled:
     """`image` is what the back end runs: machine code, text, data; only it reads these bytes.
 
     `order` names the Scop's arrays in ABI order, then `scratch` (name, and bytes or their formula as
-    `json_io.dump_expr` writes it): memory that the code needs while it runs. `seconds` by stage.
+    `json_io.dump_expr` writes it): memory that the code needs while it runs. `seconds` by stage; `spans`: what was done
+    when, if it was done now.
     """
 
     symbol: str
@@ -23,6 +25,7 @@ class Compiled:
     seconds: Mapping[str, float] = field(default_factory=dict)
     cache_hit: bool = False
     scratch: tuple[tuple[str, int | str], ...] = ()
+    spans: tuple[Span, ...] = ()
 
     @property
     def abi(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, int | str], ...]]:

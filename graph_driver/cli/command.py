@@ -42,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
         "--contiguous", action="append", default=[], metavar="A,B,...",
         help="these tensors lie one behind the other in the arena",
     )  # fmt: skip
+    make.add_argument("--timings", action="store_true", help="print what each stage and the slowest kernels took")
+    make.add_argument("--trace", type=Path, metavar="FILE", help="write every stage and kernel as a Chrome trace")
     _compiling(make)
 
     run = commands.add_parser("run", help="run a model or a compiled directory", allow_abbrev=False)

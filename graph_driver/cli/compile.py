@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ from polyc.graph_driver.cli.inspect import UsageError, check_target, is_operator
 from polyc.graph_driver.cli.sizes import with_sizes
 from polyc.graph_driver.compile_model import compile_with
 from polyc.graph_driver.graph.progress import Progress, progress_bar
+from polyc.graph_driver.graph.report import Report
+from polyc.graph_driver.graph.timings import chrome_trace, timings
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
+from polyc.poly.spans import Span, keep, recording
 
 
 def options_of(
@@ -118,20 +123,36 @@ def compile_command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"polyc compile takes an ONNX model; {arguments.model} is an operator: polyc build makes files of it"
         )
-    if arguments.target == "c":
-        return _compile_to_c(arguments)
+    with recording() as spans:
+        keep(_before())
+        files, report = _compile_to_c(arguments) if arguments.target == "c" else _compile_to_directory(arguments)
+    if arguments.trace is not None:
+        arguments.trace.write_text(json.dumps(chrome_trace(spans)), encoding="utf-8")
+    if arguments.json:
+        more = {"timings": [s.data() for s in spans]} if arguments.timings else {}
+        print(json.dumps(files | report.to_dict() | more, indent=2, sort_keys=True))
+    else:
+        names = f": {', '.join(files['files'])}" if "files" in files else ""
+        print(f"wrote    {files['output']}{names}\n{report}")
+        print(*timings(spans) if arguments.timings else (), sep="\n", end="\n" if arguments.timings else "")
+    return 0
+
+
+def _before() -> Span:
+    """What this process has done so far: Python's start and imports."""
+    now, spent = time.monotonic(), time.process_time()
+    return Span("start", now - spent, now, spent, os.getpid())
+
+
+def _compile_to_directory(arguments: argparse.Namespace) -> tuple[dict[str, Any], Report]:
     output: Path = arguments.output or arguments.model.with_suffix(".polyc")
     model = compile_from(arguments)
     with model.report().stage("save"):
         model.save(output)
-    if arguments.json:
-        print(json.dumps({"output": str(output)} | model.report().to_dict(), indent=2, sort_keys=True))
-    else:
-        print(f"wrote    {output}\n{model.report()}")
-    return 0
+    return {"output": str(output)}, model.report()
 
 
-def _compile_to_c(arguments: argparse.Namespace) -> int:
+def _compile_to_c(arguments: argparse.Namespace) -> tuple[dict[str, Any], Report]:
     """Write C sources instead of machine code."""
     from polyc.graph_driver.artifacts.c_export import export_c
 
@@ -139,8 +160,4 @@ def _compile_to_c(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output or arguments.model.with_name(f"{arguments.model.stem}_c")
     with progress_bar(arguments.json) as progress:
         report, files = export_c(arguments.model, output, None, options_of(arguments, progress=progress))
-    if arguments.json:
-        print(json.dumps({"output": str(output), "files": list(files)} | report.to_dict(), indent=2, sort_keys=True))
-    else:
-        print(f"wrote    {output}: {', '.join(files)}\n{report}")
-    return 0
+    return {"output": str(output), "files": list(files)}, report

@@ -36,7 +36,9 @@ from polyc.graph_driver.planning.tasks import with_tasks
 from polyc.graph_driver.worker import kernels, memo
 from polyc.graph_driver.worker import tuned as use
 from polyc.graph_driver.worker.jobs import Job
+from polyc.poly import spans
 from polyc.poly.errors import ModelError
+from polyc.poly.spans import span
 
 
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
@@ -53,15 +55,22 @@ def formed(
     graph: Graph, platform: Platform, options: CompileOptions
 ) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
     """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
-    pieces = groups.translate(graph, lookup)
-    found = groups.form_groups(graph, pieces, options.fuse, platform.backend.fusing(platform.machine))
+    with span("operators"):
+        pieces = groups.translate(graph, lookup)
+    with span("joining"):
+        found = groups.form_groups(graph, pieces, options.fuse, platform.backend.fusing(platform.machine))
     if graph.symbols is None:  # which order needs least memory depends on the sizes
         found = in_best_order(graph, found)
     if not platform.backend.chooses_layouts:
         return pieces, overwrite(graph, found), ()
-    chosen = choose_formats(graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given")
-    found = collapse_groups(overwrite(graph, chosen.groups))
-    found, rearranged = pack_constants(graph, found, platform.machine)
+    with span("layouts"):
+        chosen = choose_formats(
+            graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given"
+        )
+    with span("overwriting"):
+        found = collapse_groups(overwrite(graph, chosen.groups))
+    with span("constants"):
+        found, rearranged = pack_constants(graph, found, platform.machine)
     return pieces, found, (*chosen.stored, *rearranged)
 
 
@@ -200,6 +209,7 @@ def compile_groups(
                 continue
             compiled[key] = result
             report.cache_hits += result.cache_hit
+            spans.keep(*spans.about(result.spans, kernel=wanted[key].label, node=wanted[key].nodes[0].name))
             for stage, seconds in result.seconds.items():
                 report.kernel_seconds[stage] = report.kernel_seconds.get(stage, 0.0) + seconds
         if failed:

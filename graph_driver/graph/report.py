@@ -11,6 +11,7 @@ from typing import Any
 
 from polyc.graph_driver.graph.wording import human
 from polyc.poly.records import dataclass
+from polyc.poly.spans import span
 
 OWN_IN_DECISION = re.compile(r"'[^']*'|\([-\d, ]+\)|(?<=: )\w+\[.*(?= reads what)")
 """What tells equal decisions apart: the tensors' names, an element, an instance."""
@@ -43,7 +44,8 @@ class Report:
     def stage(self, name: str) -> Iterator[None]:
         """Time a stage."""
         start = time.perf_counter()
-        yield
+        with span(name):
+            yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def include(self, what: str, bodies: Sequence[Report]) -> None:

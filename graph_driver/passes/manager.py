@@ -28,6 +28,7 @@ from polyc.graph_driver.passes.views import make_views
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.errors import ArgumentError
 from polyc.poly.records import dataclass
+from polyc.poly.spans import span
 from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
@@ -226,7 +227,8 @@ def run(
 
     def once(step: Pass) -> bool:
         start, before = time.perf_counter(), _mark(graph)
-        counts = step.run(graph, target)
+        with span(step.name):
+            counts = step.run(graph, target)
         try:
             verify(graph)
         except GraphError as error:

@@ -1,8 +1,9 @@
 """The process that has the compiler imported, and forks the processes that compile: imports are paid once.
 
-It runs nothing but imports, so that a fork of it is safe whatever threads and locks the program has that compiles. Over
-the socket on stdin come lines `fork K` (with the socket of the process to be, as a file descriptor) and `kill K`; back
-go `ready`, `forked K PID` and `ended K CODE`. When the socket closes, all that were forked are killed.
+It runs nothing but imports, so that a fork of it is safe whatever threads and locks the program has that compiles.
+Over the socket on stdin come lines `fork K` (with the socket of the process to be, as a file descriptor) and `kill K`;
+back go `ready SECONDS` (of a processor, for importing), `forked K PID` and `ended K CODE`. When the socket closes, all
+that were forked are killed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -65,7 +67,7 @@ class _Forking:
     def run(self) -> None:
         """Serve until the socket closes; then end all."""
         try:
-            self._say("ready")
+            self._say(f"ready {time.process_time()}")
             while True:
                 for key, _ in self._selector.select():
                     if key.data is not None:

@@ -24,6 +24,7 @@ from polyc.graph_driver.backends.registry import named
 from polyc.graph_driver.graph.defects import INTERNAL
 from polyc.poly.errors import PolycError
 from polyc.poly.records import dataclass
+from polyc.poly.spans import Span, recording, span
 
 if TYPE_CHECKING:
     from polyc.scheduler.schedule import Schedule
@@ -93,11 +94,13 @@ def compile_job(job: Job) -> Compiled:
     platform = job.platform
     backend, machine, threads = platform.backend, platform.machine, platform.threads
     start = time.perf_counter()
-    scop = json_io.loads(job.text)
+    with span("read"):
+        scop = json_io.loads(job.text)
     read = time.perf_counter()
-    schedule = replayed(scop, job.trace) if job.trace else None
-    if schedule is None:
-        schedule = backend.schedule(scop, machine, threads)
+    with span("schedule"):
+        schedule = replayed(scop, job.trace) if job.trace else None
+        if schedule is None:
+            schedule = backend.schedule(scop, machine, threads)
     seconds = {"read": read - start, "schedule": time.perf_counter() - read}
 
     def compiled(schedule: Schedule) -> Compiled:
@@ -124,7 +127,8 @@ def from_head(head: Mapping[str, Any], image: bytes, seconds: Mapping[str, float
     """The result back from its parts."""
     scratch = tuple((str(name), size if isinstance(size, str) else int(size)) for name, size in head["scratch"])
     order, notes = tuple(head["order"]), tuple(head["notes"])
-    return Compiled(str(head["symbol"]), order, image, notes, seconds, cache_hit, scratch)
+    spans = tuple(Span(**data) for data in head.get("spans", ()))
+    return Compiled(str(head["symbol"]), order, image, notes, seconds, cache_hit, scratch, spans)
 
 
 def encode(job: Job) -> bytes:
@@ -149,7 +153,8 @@ def decode(line: bytes) -> Job:
 def answer(job: Job) -> tuple[dict[str, Any], bytes]:
     """Head and body of a worker's reply."""
     try:
-        done = compile_job(job)
+        with recording() as spans, span("kernel", symbol=job.symbol, size=len(job.text)):
+            done = compile_job(job)
     except PolycError as error:
         return {"error": str(error), "size": 0}, b""
     except RecursionError:
@@ -160,7 +165,8 @@ def answer(job: Job) -> tuple[dict[str, Any], bytes]:
             place = place.tb_next
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}" if place else "?"
         return {"error": f"{INTERNAL} at {where}: {type(error).__name__}: {error}", "size": 0}, b""
-    return _head(done) | {"seconds": dict(done.seconds), "size": len(done.image)}, done.image
+    head = _head(done) | {"seconds": dict(done.seconds), "spans": [s.data() for s in spans]}
+    return head | {"size": len(done.image)}, done.image
 
 
 def _answered(line: bytes) -> tuple[dict[str, Any], bytes]:

@@ -18,13 +18,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.worker.child import module_command
 from polyc.graph_driver.worker.jobs import Job, encode, from_head
 from polyc.poly.budgets import time_limit_seconds
+from polyc.poly.records import dataclass
+from polyc.poly.spans import Span, keep
 
 Result = Compiled | str
 Progress = Callable[[int, int], None]
@@ -63,6 +65,8 @@ class Pool:
         self._forking: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
+        self._opened = 0.0
+        self._spans: list[Span] = []
         self._compilers: dict[int, _Compiler] = {}
         self._rest = b""
         self._thread: threading.Thread | None = None
@@ -110,9 +114,15 @@ class Pool:
                 if progress is not None:
                     progress(done, len(wanted))
                 if done == len(wanted):
+                    self._keep_spans()
                     return {symbol: self._results[symbol] for symbol in sorted(wanted)}
         finally:
             self._allowed = self._most - 1
+
+    def _keep_spans(self) -> None:
+        """Hand on what was measured here, once."""
+        measured, self._spans = self._spans, []
+        keep(*measured)
 
     def close(self, at_once: bool = False) -> None:
         """End all processes, `at_once` also in the middle of a job."""
@@ -159,7 +169,7 @@ class Pool:
                 command, stdin=theirs.fileno(), env=environment,
                 start_new_session=True,  # Ctrl-C is for the parent, which ends its workers itself
             )  # fmt: skip
-        self._ready, self._rest = False, b""
+        self._ready, self._rest, self._opened = False, b"", time.monotonic()
         self._selector.register(self._control, selectors.EVENT_READ, self._hear)
 
     # Below here: the thread that gives jobs and takes answers.
@@ -252,12 +262,18 @@ class Pool:
             verb, *numbers = line.decode().split()
             if verb == "ready":
                 self._ready = True
+                self._imported(float(numbers[0]))
             elif verb == "forked":
                 self._compilers[int(numbers[0])].pid = int(numbers[1])
             else:
                 self._bury(int(numbers[0]), int(numbers[1]))
         if not data:
             self._begin_again()
+
+    def _imported(self, processor: float) -> None:
+        assert self._forking is not None
+        here = time.monotonic()
+        self._spans.append(Span("start of compilers", self._opened, here, processor, self._forking.pid))
 
     def _bury(self, number: int, code: int) -> None:
         """A process has died; so has its job."""
