@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver import memory
-from polyc.graph_driver.layouts.formats import LAYOUTS
+from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.poly.errors import ArgumentError, OptionError
 from polyc.poly.records import dataclass
 from polyc.poly.target import GpuTarget, Target

@@ -6,11 +6,13 @@ An element of the record is 0 where nothing was outside, else the largest subscr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from polyc.poly.binding import evaluate
 from polyc.poly.errors import BoundsError
-from polyc.poly.expr import Expr, Span
 from polyc.poly.records import dataclass
+
+if TYPE_CHECKING:  # a model that is loaded starts without expressions
+    from polyc.poly.expr import Expr, Span
 
 RECORD = "bounds_record"
 """The name of the record among a kernel's arguments (with a number where it is taken)."""
@@ -36,6 +38,8 @@ def decoded(value: int) -> int:
 
 def violation(checks: Sequence[Check], record: Sequence[int], sizes: Mapping[str, int]) -> BoundsError:
     """The error that a record tells of: the first access, in the order of the program, that was violated."""
+    from polyc.poly.binding import evaluate
+
     number = next(n for n, value in enumerate(record) if value)
     check, index = checks[number], decoded(int(record[number]))
     index = index % (1 << 64) if check.unsigned else index

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from polyc.graph_driver import wiring
 from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, Stages, UsageError, run_registrations
-from polyc.graph_driver.layouts.formats import LAYOUTS
+from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
 from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError, ScheduleError
 

@@ -13,7 +13,7 @@ from polyc.graph_driver.planning.plan import Place, Plan, Slot, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, ModelError
 from polyc.poly.host_arrays import as_array, lends
-from polyc.poly.rewriting.relayout import laid_out_shape, taken_out
+from polyc.poly.rewriting.stored import laid_out_shape, taken_out
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode

@@ -18,9 +18,10 @@ from polyc.poly.records import dataclass
 from polyc.poly.rewriting.compose import compose
 from polyc.poly.rewriting.forward import forward
 from polyc.poly.rewriting.panels import stored_in_order
-from polyc.poly.rewriting.relayout import Layout, relayout
+from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.rewriting.reshape import reshaped
 from polyc.poly.rewriting.sinking import sunk
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
 
 

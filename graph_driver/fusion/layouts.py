@@ -16,7 +16,8 @@ from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.poly import json_io
 from polyc.poly.expr import Const
 from polyc.poly.records import dataclass
-from polyc.poly.rewriting.relayout import Layout, laid_out_shape, lay_out, relayout
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.rewriting.stored import Layout, laid_out_shape, lay_out
 from polyc.poly.scop import Array
 from polyc.poly.target import Target
 from polyc.scheduler.cost.tile_plan import constant_layouts

@@ -29,7 +29,8 @@ from polyc.poly.quota import quota
 from polyc.poly.rewriting.forward import forward, writer_of
 from polyc.poly.rewriting.forward_cost import reads_per_element, work_of
 from polyc.poly.rewriting.panels import stored_in_order
-from polyc.poly.rewriting.relayout import Layout, relayout
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.tile_plan import TilePlan, panel_layout, plain_dimension, plan_tile

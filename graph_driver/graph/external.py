@@ -15,8 +15,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-import islpy as isl
-
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError, BuildError
@@ -136,6 +134,8 @@ def register_external(
         ArgumentError: the declaration makes no sense.
         BuildError: the text does not compile, or there is no such library or function.
     """
+    import islpy as isl  # models that call none start without it
+
     taken = [Operand.parse(o) for o in operands]
     given = [Operand.parse(r) for r in results]
     if (source is None) == (library is None):

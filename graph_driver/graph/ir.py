@@ -17,7 +17,7 @@ import numpy as np
 
 from polyc.poly.dtypes import DType
 from polyc.poly.records import dataclass
-from polyc.poly.rewriting.relayout import Layout, laid_out_shape
+from polyc.poly.rewriting.stored import Layout, laid_out_shape
 
 if TYPE_CHECKING:
     from polyc.graph_driver.graph.decisions import Decision, Overwriting, Selection

@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from polyc.emit import cache
-from polyc.emit.c import cc
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.known.compiler import identity
 from polyc.graph_driver.options import CompileOptions
@@ -54,7 +52,7 @@ def key_of(content: str, platform: Platform, options: CompileOptions) -> str:
     compiler = identity()
     if compiler is None:
         raise NoKey("polyc's own files have changed since this process started")
-    parts: list[str | bytes] = [
+    parts = [
         f"program {FORMAT}",
         content,
         compiler,
@@ -65,7 +63,16 @@ def key_of(content: str, platform: Platform, options: CompileOptions) -> str:
     parts += [f"{f.name}={_text(getattr(options, f.name))}" for f in fields(options) if f.name not in WITHOUT_EFFECT]
     parts += _registered()
     with use.tuned(options.tuned):
-        return use.keyed(cache.make_key(*parts))
+        return use.keyed(hashed(*parts))
+
+
+def hashed(*parts: str) -> str:
+    """The hash of texts; versions are part of the compiler's identity."""
+    digest = hashlib.sha256()
+    for data in (part.encode("utf-8", "surrogatepass") for part in parts):
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def _environment(platform: Platform) -> str:
@@ -73,6 +80,8 @@ def _environment(platform: Platform) -> str:
     found = {n: v for n, v in os.environ.items() if n.startswith("POLYC_") and n not in VARIABLES_WITHOUT_EFFECT}
     if platform.backend.name == "llvm":
         return repr(sorted(found.items()))
+    from polyc.emit.c import cc
+
     chosen = [os.environ.get("CC", ""), os.environ.get("CXX", "")]
     tools = [(name, _tool(name)) for name in (*chosen, *COMPILERS) if name]
     return repr((sorted(found.items()), chosen, tools, cc.FLAGS))

@@ -28,7 +28,7 @@ from polyc.graph_driver.graph.wording import human
 from polyc.graph_driver.importing.source import Source
 from polyc.graph_driver.known import entries
 from polyc.graph_driver.known.contents import Content, content_of, unchanged
-from polyc.graph_driver.known.key import NoKey, key_of
+from polyc.graph_driver.known.key import NoKey, hashed, key_of
 from polyc.graph_driver.known.room import make_room, most_bytes
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.running.model import Built, Model
@@ -129,7 +129,7 @@ class Known:
             if found is None:
                 return None
             parts += [name, found.digest]
-        return cache.make_key(*parts)
+        return hashed(*parts)
 
     def _opened(self, folder: Path, about: dict[str, Any], compiling: Compiling) -> Model:
         sums = about["sums"]
@@ -234,7 +234,7 @@ class Known:
                 return None
             parts += [name, found.digest]
         entries.remember_files(self._key, sorted(self._watched.files))
-        return cache.make_key(*parts) if len(parts) > 1 else self._key
+        return hashed(*parts) if len(parts) > 1 else self._key
 
     def _write(self, model: Model, key: str) -> None:
         place = entries.place_of(key)

@@ -11,12 +11,9 @@ from math import prod
 from polyc.poly.expr import Const
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.channels import LAST, Channels
-from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Array
 from polyc.poly.target import Target
-
-LAYOUTS = ("auto", "as_given", "channels_last", "blocked")
-"""Values of the option: chosen by the cost model, or none changed, or as many as possible of one kind."""
 
 VECTORS = 2
 """Vector registers in a block: the width of a register tile that is bound by arithmetic on every CPU."""

@@ -16,7 +16,8 @@ from polyc.poly.errors import ScopError
 from polyc.poly.expr import Const, Load, Var, loads
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.channels import LAST, Channels, store_channels
-from polyc.poly.rewriting.relayout import Layout, relayout
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Level, at_level, nominal, predict

@@ -26,7 +26,7 @@ from polyc.graph_driver import memory
 from polyc.graph_driver.graph.wording import human
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.records import dataclass
-from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.violations import RECORD
 
 if TYPE_CHECKING:  # compiled models of numbers start without formulas

@@ -8,7 +8,7 @@ from polyc.graph_driver import memory
 from polyc.graph_driver.graph.limits import MAX_TENSOR_BYTES
 from polyc.graph_driver.planning.plan import Plan, Slot
 from polyc.poly.dtypes import BY_NAME
-from polyc.poly.rewriting.relayout import is_layout, laid_out_shape
+from polyc.poly.rewriting.stored import is_layout, laid_out_shape
 
 
 def check_plan(plan: Plan[int], symbols: set[str], hosts: int, table: int = 0) -> None:

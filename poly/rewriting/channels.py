@@ -21,7 +21,7 @@ from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Const, Expr, Load, Var, const_int, loads, rewrite
 from polyc.poly.forms.affine import set_space
 from polyc.poly.records import dataclass
-from polyc.poly.rewriting.relayout import Layout, laid_out_shape
+from polyc.poly.rewriting.stored import Layout, laid_out_shape
 from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
 

@@ -11,7 +11,7 @@ from polyc.poly.errors import ScopError
 from polyc.poly.expr import Binary, Expr, Var, compare, const_int, substitute
 from polyc.poly.forms.affine import set_space, to_set
 from polyc.poly.rewriting.forward import writer_of
-from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Sequence, loop_dim
 

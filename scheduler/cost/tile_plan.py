@@ -12,7 +12,7 @@ from typing import Literal
 
 from polyc.poly.expr import Const, Load, Var, loads
 from polyc.poly.records import dataclass
-from polyc.poly.rewriting.relayout import Layout
+from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.panels import (

@@ -23,7 +23,8 @@ from polyc.graph_driver.fusion.machine import for_cpu
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.layouts import choose
 from polyc.graph_driver.layouts.choose import choose_formats
-from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, LAYOUTS, blocked
+from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, blocked
+from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.graph_driver.layouts.offers import Offers
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.passes import manager

@@ -15,7 +15,7 @@ from polyc.poly.dtypes import f32
 from polyc.poly.errors import ScopError
 from polyc.poly.legality import check
 from polyc.poly.rewriting.channels import LAST, Channels, store_channels
-from polyc.poly.rewriting.relayout import lay_out, taken_out
+from polyc.poly.rewriting.stored import lay_out, taken_out
 from polyc.poly.scop import Scop
 from polyc.poly.verify import verify
 

@@ -9,7 +9,7 @@ import pytest
 
 from polyc.poly.forms.layout_maps import cancels, is_one_to_one, layout_map, padding, stored_places
 from polyc.poly.rewriting.channels import LAST, Channels
-from polyc.poly.rewriting.relayout import Layout, is_layout, laid_out_shape, lay_out, taken_out
+from polyc.poly.rewriting.stored import Layout, is_layout, laid_out_shape, lay_out, taken_out
 
 SYMBOLIC = ("N", "C", "H", "W")
 NCHW: Layout = tuple((k, 1, 0) for k in range(4))

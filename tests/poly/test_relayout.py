@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from polyc.poly.binding import evaluate
 from polyc.poly.expr import Var
-from polyc.poly.rewriting.relayout import laid_out_index, lay_out
+from polyc.poly.rewriting.relayout import laid_out_index
+from polyc.poly.rewriting.stored import lay_out
 
 
 @settings(max_examples=60, deadline=None)

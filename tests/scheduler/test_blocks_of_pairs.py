@@ -13,7 +13,8 @@ from polyc.frontend_dsl.library.depthwise_rows import make_depthwise_rows, make_
 from polyc.poly.dtypes import f32
 from polyc.poly.rewriting.channels import LAST, Channels, store_channels
 from polyc.poly.rewriting.compose import compose
-from polyc.poly.rewriting.relayout import lay_out, relayout
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.rewriting.stored import lay_out
 from polyc.poly.scop import Scop
 from polyc.scheduler.cost.tile_plan import constant_layouts
 from polyc.scheduler.schedule import Schedule

@@ -14,7 +14,8 @@ from polyc.frontend_dsl.library.convolution import make_pointwise
 from polyc.frontend_dsl.library.matrix import make_matmul
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import f32 as single
-from polyc.poly.rewriting.relayout import lay_out, relayout
+from polyc.poly.rewriting.relayout import relayout
+from polyc.poly.rewriting.stored import lay_out
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Promote, walk
 from polyc.scheduler.cost.register_tile import choose
