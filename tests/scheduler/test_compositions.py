@@ -11,9 +11,11 @@ from random_programs import generate
 from random_schedules import PROPOSALS, WEIGHTS, apply
 
 from polyc.emit.compile import source_text
+from polyc.emit.loop_ir.rewrite import map_exprs
 from polyc.emit.lowering.lower import lower
 from polyc.emit.targets import host
 from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Binary, Expr, rewrite
 from polyc.poly.json_io import dump_tree
 from polyc.poly.legality import check
 from polyc.poly.quota import QuotaExceeded, quota
@@ -40,7 +42,17 @@ def ten_steps(seed: int) -> Schedule:
 
 
 def code(s: Schedule) -> str:
-    return source_text(lower(s.scop, s.tree, "kernel", host()), host(), "c")
+    """The C text. The operands of a minimum are put in an order, since isl's depends on how it came to a set."""
+    fn = lower(s.scop, s.tree, "kernel", host())
+    body = map_exprs(fn.body, lambda e: rewrite(e, in_order))
+    return source_text(replace(fn, body=body), host(), "c")
+
+
+def in_order(e: Expr) -> Expr:
+    if isinstance(e, Binary) and e.op in ("min", "max"):
+        a, b = sorted((e.a, e.b), key=repr)
+        return replace(e, a=a, b=b)
+    return e
 
 
 def check_composition(seed: int) -> int:
