@@ -47,6 +47,7 @@ class Program:
     def __init__(self, builder: Builder, types: Mapping[int, Type], choices: Choices) -> None:
         self.builder = builder
         self.types = types
+        self.given: dict[int, Type] = {}  # the dtypes that this pass works with
         self.seen: dict[int, Type] = {}
         self.count = 0
         self.assigned: frozenset[int] = frozenset()

@@ -36,7 +36,7 @@ def inline_function(
     """A call of a plain Python function with run-time arguments."""
     inner = _enter(frame, fn, frame.sizes, False, node)
     bound = _bound(frame, fn.__name__, inspect.signature(fn), args, kwargs, node)
-    acts = _acts(inner)
+    acts = inner.source.acts
     for name, value in bound.items():
         # the function may change what the argument reads
         inner.env[name] = keep(frame, value, node) if acts else value
@@ -50,7 +50,7 @@ def inline_inner(
     _check_depth(frame, inner.name, node)
     called = InnerFrame(inner)
     bound = _bound(frame, inner.name, inner.signature, args, kwargs, node)
-    acts = _acts(called)
+    acts = called.source.acts
     for name, value in bound.items():
         called.env[name] = keep(frame, value, node) if acts else value
     return _run(frame, called, node, whole)
@@ -65,13 +65,6 @@ def _bound(
         raise frame.error(node, f"{name}: {problem}", "fit the call to the function's parameters") from None
     bound.apply_defaults()
     return bound.arguments
-
-
-def _acts(frame: Frame) -> bool:
-    """Whether a function may store to arrays that it did not create."""
-    nodes = [n for s in frame.source.body for n in ast.walk(s)]
-    stores = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for n in nodes)
-    return stores or any(isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) for n in nodes)
 
 
 def inline_operator(

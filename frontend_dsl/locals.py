@@ -55,7 +55,7 @@ def store(frame: Frame, version: Version, value: Any, node: Any) -> None:
     program.seen[version.ordinal] = sym.type if seen is None else join(seen, sym.type)
     span = frame.span(node)
     if version.array is None:
-        version.type = program.types.get(version.ordinal, sym.type)
+        version.type = program.given[version.ordinal] = program.types.get(version.ordinal, sym.type)
         array = ArrayValue(version.name, version.type.dtype, (), "local", span, version.prefix, version.prefix_shape)
         version.array = frame.builder.add_array(array)
     assert version.type is not None

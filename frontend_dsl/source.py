@@ -39,6 +39,13 @@ class Source:
         """Which names are needed after its loops and conditions."""
         return Liveness(self.body)
 
+    @cached_property
+    def acts(self) -> bool:
+        """Whether the function may store to arrays that it did not create."""
+        nodes = [n for s in self.body for n in ast.walk(s)]
+        stores = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for n in nodes)
+        return stores or any(isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) for n in nodes)
+
     def span(self, node: Any) -> Span:
         """The place of an `ast` node, columns in characters."""
         line, end = node.lineno, node.end_lineno or node.lineno

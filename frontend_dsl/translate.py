@@ -59,7 +59,7 @@ def translate(
             continue
         passes += 1
         found = {k: join(types[k], t) if k in types else t for k, t in program.seen.items()}
-        if all(types.get(k) == t for k, t in found.items()) and not program.outside:
+        if program.given == found and not program.outside:  # the next pass would be this one again
             break
         types, outside = found, tuple(dict.fromkeys((*outside, *program.outside)))
     for mistake in (problem, *program.mixed):

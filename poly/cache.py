@@ -1,11 +1,11 @@
-"""Results computed once per Scop: the cache follows the object's life, not its value."""
+"""Results computed once per Scop: the caches follow the objects' lives, not their values."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from polyc.poly.scop import Scop
 
@@ -31,3 +31,24 @@ def per_scop(fn: Callable[[Scop], T]) -> Callable[[Scop], T]:
         return value
 
     return cached
+
+
+class Made(Generic[T]):
+    """What was made of several Scops and of values, so that it is made once; at most `limit` answers are kept.
+
+    An answer keeps its Scops alive: as long as it is there, no other Scop can have the identity of one of them.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._known: dict[tuple[tuple[int, ...], Hashable], tuple[tuple[Scop, ...], T]] = {}
+
+    def of(self, scops: Sequence[Scop], values: Hashable, make: Callable[[], T]) -> T:
+        """What `make()` gives for these very Scops and equal `values`."""
+        key = tuple(map(id, scops)), values
+        entry = self._known.get(key)
+        if entry is None:
+            if len(self._known) >= self.limit:
+                self._known.clear()
+            entry = self._known[key] = (tuple(scops), make())
+        return entry[1]

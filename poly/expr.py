@@ -44,11 +44,12 @@ class Span:
 class Expr:
     """Base of all expressions; every one has a `dtype`. Vectors (loop IR) have `lanes` > 1."""
 
-    __slots__ = ("_form", "_hash", "_lanes", "_loads")  # kept once computed: they go down the whole tree
+    __slots__ = ("_form", "_hash", "_lanes", "_loads", "_variables")  # kept once computed: they go down the whole tree
     _form: Any  # (the loop IR's linear form)
     _hash: int
     _lanes: int
     _loads: tuple[Load, ...]
+    _variables: frozenset[str]
     dtype: DType
 
     @property
@@ -273,6 +274,16 @@ def loads(expr: Expr) -> Iterator[Load]:
         found = tuple([node for node in walk(expr) if isinstance(node, Load)])
         object.__setattr__(expr, "_loads", found)
         return iter(found)
+
+
+def variables(expr: Expr) -> frozenset[str]:
+    """Names of all variables in the tree."""
+    try:
+        return expr._variables
+    except AttributeError:
+        found = frozenset([node.name for node in walk(expr) if isinstance(node, Var)])
+        object.__setattr__(expr, "_variables", found)
+        return found
 
 
 def substitutable(value: Expr) -> bool:

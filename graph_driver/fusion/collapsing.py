@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from polyc.graph_driver.fusion.joined import Group
-from polyc.poly import json_io
+from polyc.graph_driver.fusion.joined import Group, text_of
 from polyc.poly.budgets import STEP, scaled
 from polyc.poly.expr import loads
 from polyc.poly.quota import QuotaExceeded, quota
@@ -29,8 +27,7 @@ def _collapsed(group: Group, known: dict[str, tuple[Scop, str, str] | None]) -> 
         return group
     if group.key not in known:
         scop = _within_budget(group.scop)
-        text = "" if scop is group.scop else json_io.dumps(scop)
-        known[group.key] = (scop, text, hashlib.sha256(text.encode()).hexdigest()) if text else None
+        known[group.key] = None if scop is group.scop else (scop, *text_of(scop))
     made = known[group.key]
     return group if made is None else replace(group, scop=made[0], text=made[1], key=made[2])
 

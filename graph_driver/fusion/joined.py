@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 from polyc.graph_driver.fusion.reshaping import array_shape
@@ -13,6 +14,7 @@ from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Node
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.poly import json_io
+from polyc.poly.cache import Made, per_scop
 from polyc.poly.errors import PolycError
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.compose import compose
@@ -104,11 +106,21 @@ def make_group(cluster: Cluster) -> Group:
     nodes = cluster.nodes
     scop, alias, inputs = composed(cluster)
     outputs = tuple(members[-1].node.writes())
-    text = json_io.dumps(scop)
+    text, key = text_of(scop)
     order = {alias[n]: n for n in (*inputs, *outputs)}
-    key = hashlib.sha256(text.encode()).hexdigest()
     args, results = tuple(order[a] for a in scop.args), tuple(order[r] for r in scop.results)
     return Group(nodes, args, results, scop, text, key, arrays=(*scop.args, *scop.results))
+
+
+@per_scop
+def text_of(scop: Scop) -> tuple[str, str]:
+    """A Scop as canonical JSON, and the hash of that."""
+    text = json_io.dumps(scop)
+    return text, hashlib.sha256(text.encode()).hexdigest()
+
+
+_JOINED: Made[Scop] = Made(1024)
+"""Networks repeat their blocks: nodes of equal form share a Scop, so equal groups are composed once."""
 
 
 def composed(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
@@ -119,8 +131,9 @@ def composed(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
     """
     scop, alias, inputs = joined_scop(cluster)
     for name in cluster.forwarded:
-        scop = forward(scop, alias[name])
-    scop = sunk(scop)
+        array = alias[name]
+        scop = _JOINED.of([scop], ("forward", array), partial(forward, scop, array))
+    scop = _JOINED.of([scop], "sunk", partial(sunk, scop))
     for name, layout in cluster.panels.items():
         scop = stored_in_order(relayout(scop, alias[name], layout), alias[name], layout)
     return scop, alias, inputs
@@ -158,7 +171,8 @@ def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
             name = m.node.inputs[position]
             name = _behind(source, name)
             if name in stored and stored[name] != array_shape(m.operator, argument):
-                scop = reshaped(scop, argument, stored[name])
+                asked = ("reshaped", argument, stored[name])
+                scop = _JOINED.of([scop], asked, partial(reshaped, scop, argument, stored[name]))
             wiring[argument] = alias[name]
         parts.append((scop, wiring))
         for array, o in zip(m.operator.outputs, m.node.writes(), strict=True):
@@ -167,8 +181,11 @@ def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
                 stored[o] = shape
     kinds = [m.node.op_type.lower() for m in members]
     name = "_".join(kinds[:4]) + ("_etc" if len(kinds) > 4 else "")
+    args, results = tuple(alias[i] for i in inputs), tuple(alias[o] for o in outputs)
+    scops, wirings = [scop for scop, _ in parts], tuple(tuple(wiring.items()) for _, wiring in parts)
     try:
-        return compose(name, parts, [alias[i] for i in inputs], [alias[o] for o in outputs]), alias, inputs
+        whole = _JOINED.of(scops, (name, wirings, args, results), partial(compose, name, parts, args, results))
+        return whole, alias, inputs
     except PolycError as error:
         labels = "+".join(m.node.kind for m in members)
         raise type(error)(f"cannot join {labels} at '{members[0].node.name}': {error}") from error

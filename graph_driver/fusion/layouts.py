@@ -7,18 +7,16 @@ composed with the same map (`polyc.poly.rewriting.relayout`).
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.joined import Group, text_of
 from polyc.graph_driver.graph.ir import Graph, Tensor
-from polyc.poly import json_io
 from polyc.poly.expr import Const
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.rewriting.stored import Layout, laid_out_shape, lay_out
-from polyc.poly.scop import Array
+from polyc.poly.scop import Array, Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.tile_plan import constant_layouts
 
@@ -29,26 +27,33 @@ def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tup
     Also says what was stored how, so that `rearrange` can do the same to the same graph again.
     """
     made: dict[str, Rearranged] = {}
-    packed = [_packed(graph, g, target, made) if g.scop is not None else g for g in groups]
+    known: dict[tuple[str, frozenset[str]], tuple[Mapping[str, Layout], Scop]] = {}  # equal kernels become equal ones
+    packed = [_packed(graph, g, target, made, known) if g.scop is not None else g for g in groups]
     return packed, tuple(made.values())
 
 
-def _packed(graph: Graph, group: Group, target: Target, made: dict[str, Rearranged]) -> Group:
+def _packed(
+    graph: Graph, group: Group, target: Target, made: dict[str, Rearranged],
+    known: dict[tuple[str, frozenset[str]], tuple[Mapping[str, Layout], Scop]],
+) -> Group:  # fmt: skip
     scop = group.scop
     assert scop is not None
     tensor_of = dict(zip(scop.args, group.inputs, strict=True))
     constants = frozenset(a for a, t in tensor_of.items() if graph.tensors[t].const is not None)
-    layouts = constant_layouts(scop, constants, target)
+    if (group.key, constants) not in known:
+        found, stored = constant_layouts(scop, constants, target), scop
+        for array, layout in found.items():
+            stored = relayout(stored, array, layout)
+        known[group.key, constants] = found, stored
+    layouts, packed = known[group.key, constants]
     if not layouts:
         return group
     for array, layout in layouts.items():
         what = stored_as(graph, tensor_of[array], scop.arrays[array], layout)
         made.setdefault(what.name, what)
         tensor_of[array] = what.name
-        scop = relayout(scop, array, layout)
-    text = json_io.dumps(scop)
-    inputs = tuple(tensor_of[a] for a in scop.args)
-    return replace(group, inputs=inputs, scop=scop, text=text, key=hashlib.sha256(text.encode()).hexdigest())
+    text, key = text_of(packed)
+    return replace(group, inputs=tuple(tensor_of[a] for a in packed.args), scop=packed, text=text, key=key)
 
 
 @dataclass(frozen=True, slots=True)

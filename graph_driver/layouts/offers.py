@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.joined import Group, text_of
 from polyc.graph_driver.fusion.layouts import Rearranged, stored_as
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.formats import Format, channel_dimension
-from polyc.poly import json_io
 from polyc.poly.errors import ScopError
 from polyc.poly.expr import Const, Load, Var, loads
 from polyc.poly.records import dataclass
@@ -188,8 +186,7 @@ def applied(graph: Graph, group: Group, offer: Offer) -> tuple[Group, list[Rearr
 
     inputs = tuple(name(a, t) for a, t in zip(scop.args, group.inputs, strict=True))
     outputs = tuple(name(a, t) for a, t in zip(scop.results, group.outputs, strict=True))
-    text = json_io.dumps(offer.scop)
-    key = hashlib.sha256(text.encode()).hexdigest()
+    text, key = text_of(offer.scop)
     return replace(group, inputs=inputs, outputs=outputs, scop=offer.scop, text=text, key=key), stored
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from math import prod
 
+from polyc.poly.expr import variables
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import nominal
 from polyc.scheduler.recognition.chains import Chain, iterations, operands
-from polyc.scheduler.recognition.contraction import extent, variables
+from polyc.scheduler.recognition.contraction import extent
 from polyc.scheduler.recognition.group import Group
 
 

@@ -88,10 +88,20 @@ def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int]
                apart: int = 1) -> float:  # fmt: skip
     """Share of the FMA peak that tiles of (rows, vectors, lanes) reach on a `rows` x `columns` output."""
     height, vectors, lanes = tile
+    wide = _column_tiles(columns, vectors, lanes, target, apart)
+    return _share(rows, columns, tile, wide, target, depth, apart)
+
+
+def _share(
+    rows: int | None, columns: int | None, tile: tuple[int, int, int], wide: list[tuple[float, float]], target: Target,
+    depth: int, apart: int,
+) -> float:  # fmt: skip
+    """The share of tiles whose columns are cut into `wide`."""
+    height, vectors, lanes = tile
     cycles = sum(
         many * more * step_cycles(h, v, target, depth, apart)
         for h, many in _row_tiles(rows, height)
-        for v, more in _column_tiles(columns, vectors, lanes, target, apart)
+        for v, more in wide
     )
     useful = (height if rows is None else rows) * (vectors if columns is None else columns / lanes)
     return useful / target.fma_units / cycles
@@ -103,13 +113,13 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
     """The best tile, of at most `most_rows`, for a `rows` x `columns` output (None = symbolic, taken as large), `depth`
     steps of the reduction and panel columns `apart` elements apart."""
     best: RegisterTile | None = None
+    registers = pieces(columns, lanes, target, apart)
     for vectors in range(1, MOST_VECTORS + 1):
+        wide = _column_tiles(columns, vectors, lanes, target, apart)
         for r in range(1, min(MOST_ROWS, most_rows or MOST_ROWS) + 1):
-            if (r + 1) * vectors * pieces(
-                columns, lanes, target, apart
-            ) + 1 > target.vector_registers - SPARE_REGISTERS:
+            if (r + 1) * vectors * registers + 1 > target.vector_registers - SPARE_REGISTERS:
                 break
-            share = efficiency(rows, columns, (r, vectors, lanes), target, depth, apart)
+            share = _share(rows, columns, (r, vectors, lanes), wide, target, depth, apart)
             tile = RegisterTile(r, vectors, lanes, share)
             gain = 1.0 if best is None else tile.efficiency - best.efficiency
             taller = best is not None and best.vectors == vectors and (rows is None or r <= rows)

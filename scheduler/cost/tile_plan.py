@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import Literal
 
-from polyc.poly.expr import Const, Load, Var, loads
+from polyc.poly.expr import Const, Load, Var, loads, variables
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.stored import Layout
 from polyc.poly.scop import Scop
@@ -42,7 +42,6 @@ from polyc.scheduler.recognition.contraction import (
     recognise,
     slope,
     stride,
-    variables,
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Load, Var
+from polyc.poly.expr import Load, Var, variables
 from polyc.poly.records import dataclass
 from polyc.poly.tree import Filter, Layout, Node
 from polyc.scheduler.cost.gpu_tiles import LANES, PANEL_DEPTH
@@ -21,7 +21,6 @@ from polyc.scheduler.recognition.contraction import (
     extent,
     recognise,
     recognise_sweep,
-    variables,
     why_no_contraction,
 )
 from polyc.scheduler.recognition.group import (

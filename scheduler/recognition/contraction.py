@@ -12,7 +12,7 @@ the operands that they move:
 
 from __future__ import annotations
 
-from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, walk
+from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Unary, Var, loads, variables
 from polyc.poly.forms.ranges import largest
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
@@ -55,11 +55,6 @@ class NoContraction:
 
     def __str__(self) -> str:
         return self.rule.format(*(x if isinstance(x, str) else print_expr(x) for x in self.at))
-
-
-def variables(expr: Expr) -> set[str]:
-    """Names of all variables in an expression."""
-    return {e.name for e in walk(expr) if isinstance(e, Var)}
 
 
 def extent(stmt: Statement, name: str) -> int | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from polyc.poly.expr import Const, Load
+from polyc.poly.expr import Const, Load, variables
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.levels import Placed, Tile, place
 from polyc.scheduler.cost.tile_plan import TilePlan
-from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope, variables
+from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope
 
 
 def tile_levels(scop: Scop, plan: TilePlan, target: Target, block: int | None) -> list[Placed]:

@@ -8,14 +8,14 @@ several rows (a batch) they share the vectors of the other operand, too. This is
 
 from __future__ import annotations
 
-from polyc.poly.expr import loads
+from polyc.poly.expr import loads, variables
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Band, Member, Node, loop_names, walk
 from polyc.scheduler.cost.panels import LEAST_STEPS, MOST_BATCH_ROWS
 from polyc.scheduler.cost.register_tile import MOST_VECTORS, SPARE_REGISTERS, efficiency
 from polyc.scheduler.cost.vector_loops import iterator
-from polyc.scheduler.recognition.contraction import Contraction, extent, recognise, stride, variables
+from polyc.scheduler.recognition.contraction import Contraction, extent, recognise, stride
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.transformations.storage import users

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from math import prod
 
-from polyc.poly.expr import Var
+from polyc.poly.expr import Var, variables
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import REGISTER_BYTES, GpuTarget
@@ -21,7 +21,7 @@ from polyc.scheduler.cost.gpu_tiles import CHANNEL_THREADS, CONVOLUTION_PANELS, 
 from polyc.scheduler.cost.ties import above
 from polyc.scheduler.programs.block_tiles import BlockTile, BlockTiling, TiledContraction
 from polyc.scheduler.programs.tiles import Part
-from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope, variables
+from polyc.scheduler.recognition.contraction import Contraction, Operand, extent, slope
 from polyc.scheduler.recognition.group import Group
 
 AXES: tuple[GpuAxis, ...] = ("block.x", "block.y", "block.z")

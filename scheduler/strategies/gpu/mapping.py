@@ -12,12 +12,11 @@ from typing import Any
 
 import islpy as isl
 
-from polyc.poly.expr import loads
+from polyc.poly.expr import loads, variables
 from polyc.poly.tree import GpuAxis, Member
 from polyc.scheduler.cost.gpu_accesses import cost_along
 from polyc.scheduler.cost.gpu_rows import MOST, TILE_THREADS, TRANSPOSED_ROWS
 from polyc.scheduler.cost.vector_loops import access_cost, iterator
-from polyc.scheduler.recognition.contraction import variables
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.gpu.plan import GpuPlan
 from polyc.scheduler.strategies.gpu.reduction import bind_reduction
