@@ -14,10 +14,10 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from polyc.poly.errors import BuildError
+from polyc.poly.installed import version
 
 FORMAT = 1
 MAGIC = b"polyc-cache-1\n"
@@ -68,13 +68,7 @@ def note(text: str) -> None:
 
 def package_versions() -> str:
     """Versions that are part of every key."""
-    out = []
-    for name in ("polyc", "llvmlite", "islpy", "cgen"):
-        try:
-            out.append(f"{name}={version(name)}")
-        except PackageNotFoundError:
-            out.append(f"{name}=none")
-    return ",".join(out)
+    return ",".join(f"{name}={version(name) or 'none'}" for name in ("polyc", "llvmlite", "islpy", "cgen"))
 
 
 def make_key(*parts: str | bytes) -> str:

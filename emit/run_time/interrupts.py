@@ -57,7 +57,7 @@ class Handler:
         from polyc.emit.llvm import jit
 
         target = targets.get(None)
-        image = jit.build_object(TEXT.format(triple=target.triple), target, 1)
+        image = jit.build_object(TEXT.format(triple=target.triple), target, 0)
         self._library = jit.Library([image], ["polyc_interrupt", "polyc_interrupt_cell"])
         self.address = self._library.address("polyc_interrupt")
         self.flag_at = self._library.address("polyc_interrupt_cell") + FLAG

@@ -15,10 +15,10 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
 from importlib import import_module
 
 from polyc.graph_driver.worker.jobs import fingerprint, serve
+from polyc.poly.records import dataclass
 
 COMPILER = (
     "polyc.poly.json_io", "polyc.scheduler.strategies.auto", "polyc.emit.compile", "polyc.emit.llvm.jit",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from polyc.emit.kernel import Kernel
@@ -24,6 +23,7 @@ from polyc.graph_driver.worker import tuned
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.errors import PolycError
 from polyc.poly.expr import Const, Expr, walk
+from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
 from polyc.scheduler.cost.unknown_sizes import times

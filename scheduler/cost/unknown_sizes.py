@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Work, nominal, predict
