@@ -95,13 +95,30 @@ def get(key: str, suffix: str = ".o") -> bytes | None:
     except OSError as error:
         note(f"the cache folder {cache_folder()} cannot be read ({error.strerror}); compiling without it")
         return None
-    head = len(MAGIC) + 32
-    body = raw[head:]
-    if raw[: len(MAGIC)] == MAGIC and raw[len(MAGIC) : head] == hashlib.sha256(body).digest():
+    body = _body(raw)
+    if body is not None:
         return body
     note(f"a damaged cache entry was rebuilt: {path.name}")
     _remove(path)
     return None
+
+
+def _body(raw: bytes) -> bytes | None:
+    """What an entry holds; None: it is damaged."""
+    head = len(MAGIC) + 32
+    body = raw[head:]
+    whole = raw[: len(MAGIC)] == MAGIC and raw[len(MAGIC) : head] == hashlib.sha256(body).digest()
+    return body if whole else None
+
+
+def files() -> list[Path]:
+    """All entries."""
+    return sorted(p for p in cache_folder().glob("??/*") if not p.name.startswith(".new-"))
+
+
+def is_whole(path: Path) -> bool:
+    """Whether an entry is undamaged. Raises `OSError`: it has gone."""
+    return _body(path.read_bytes()) is not None
 
 
 def put(key: str, body: bytes, suffix: str = ".o") -> None:

@@ -213,6 +213,22 @@ def opened(folder: Path, check_weights: CheckWeights) -> Model:
         raise BuildError(f"{folder} is damaged: {error}") from None
 
 
+def check_files(folder: Path) -> None:
+    """Compare every file of a compiled directory with its manifest, without loading any. Raises `BuildError`."""
+    data = _manifest(folder)
+    try:
+        for name, entry in data["files"].items():
+            if name not in os.listdir(folder):
+                raise BuildError(f"{folder} is damaged: {name} is missing")
+            _read(folder, name, entry)
+        for number, host in enumerate(data["host"]):
+            for k, checksum in enumerate(host.get("bodies", ())):
+                if checksum is not None:
+                    check_files(folder / f"body_{number}_{k}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BuildError(f"{folder} is damaged: {type(error).__name__} {error} in the manifest") from None
+
+
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
         text = (folder / MANIFEST).read_text(encoding="utf-8")

@@ -109,6 +109,13 @@ def parser() -> argparse.ArgumentParser:
 
     listed = commands.add_parser("passes", help="list the graph passes", allow_abbrev=False)
     listed.add_argument("--json", action="store_true", help="machine-readable")
+    kept = commands.add_parser("cache", help="what the disk cache holds", allow_abbrev=False)
+    kept.add_argument(
+        "action", choices=("list", "size", "clear", "verify"), nargs="?", default="size",
+        help="list finished programs, say what takes how much room (default), remove all, or look for damage",
+    )  # fmt: skip
+    kept.add_argument("--only", choices=("programs", "kernels"), help="of clear: only these")
+    kept.add_argument("--json", action="store_true", help="machine-readable")
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     doctor.add_argument("--measure", action="store_true", help="measure what the machine does again (a second)")
@@ -315,6 +322,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli.tune import tune_command
 
         return tune_command(arguments)
+    if arguments.command == "cache":
+        from polyc.graph_driver.cli.cache import cache_command
+
+        return cache_command(arguments)
     if arguments.command == "passes":
         from polyc.graph_driver.cli.passes import passes_command
 

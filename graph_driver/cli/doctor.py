@@ -135,4 +135,4 @@ def _writable(cache: Any) -> bool:
 
 
 def _size(folder: Any) -> int:
-    return sum(p.stat().st_size for p in folder.glob("??/*") if p.is_file())
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
