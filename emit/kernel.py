@@ -278,6 +278,12 @@ class Kernel:
         for k, x in zip(inputs, apart):
             arrays[k] = x
 
+    def alone(self) -> Kernel:
+        """The same machine code, its parallel loops on the caller's thread."""
+        made = Kernel(self.scop, self.function, self.target, self.backend, 1, self.native, self._report)
+        made.recipe = self.recipe
+        return made
+
     # ---- looking inside ----
 
     def source(self, kind: str = "loops") -> str:

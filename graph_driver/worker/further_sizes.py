@@ -26,7 +26,7 @@ from polyc.poly.expr import Const, Expr, walk
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop
-from polyc.scheduler.cost.unknown_sizes import times
+from polyc.scheduler.cost.unknown_sizes import Times, times
 
 OWN = 2  # different sizes that get kernels of their own first: few programs have more
 SLOWER = 3.0  # predicted times a kernel's own; beyond it tiles do not fit these sizes at all
@@ -104,8 +104,11 @@ class FurtherSizes:
         if not same_program(general.scop, open_sizes, scop) or not _binds(general.kernel, shapes, open_sizes):
             self._seen, self._general = [sizes], None  # the operator is another one now
             return None
-        calls = _calls(general.scop, scop, general.setting[0])
-        return None if not calls else Shared(general.kernel, scop, open_sizes, calls)
+        found = _worth(general.scop, scop, general.setting[0])
+        if found is None:
+            return None
+        kernel = general.kernel if found.threaded else general.kernel.alone()
+        return Shared(kernel, scop, open_sizes, int(WORTH / found.unknown))
 
     def _further(self, sizes: Sizes) -> bool:
         """Whether sizes enough have kernels of their own; if not, these are one of them."""
@@ -126,7 +129,7 @@ class FurtherSizes:
         before = [known.fixed] if known is not None and known.setting == setting else self._seen
         fixed = {name: n for name, n in sizes.items() if all(s.get(name) == n for s in before)}
         general = _with_symbols(translate, fixed, sizes)
-        if general is not None and not _calls(general, scop, setting[0]):
+        if general is not None and _worth(general, scop, setting[0]) is None:
             return None
         self._general = General(general, _compiled(general), fixed, setting)
         return self._general
@@ -156,12 +159,12 @@ def _covers(fixed: Sizes, sizes: Sizes) -> bool:
     return all(sizes[name] == n for name, n in fixed.items())
 
 
-def _calls(general: Scop, scop: Scop, platform: Platform) -> int:
-    """How often the general kernel is called at the sizes of `scop` before a kernel of their own pays."""
-    predicted = times(general, scop, platform.machine)
-    if predicted is None or predicted.unknown > SLOWER * predicted.own:
-        return 0
-    return int(WORTH / predicted.unknown)
+def _worth(general: Scop, scop: Scop, platform: Platform) -> Times | None:
+    """Predicted times, where a call of the general kernel at the sizes of `scop` is worth more than a compile."""
+    found = times(general, scop, platform.machine)
+    if found is None or found.unknown > min(SLOWER * found.own, WORTH):
+        return None
+    return found
 
 
 def _binds(kernel: Kernel, shapes: tuple[tuple[int, ...], ...], sizes: Sizes) -> bool:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from math import prod
 
+from polyc.poly.forms.ranges import points_of_box
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Work, nominal, predict
 from polyc.scheduler.cost.panels import LEAST_EFFICIENCY, UNKNOWN_DEPTH
 from polyc.scheduler.cost.register_tile import efficiency
+from polyc.scheduler.cost.sharing import WORTH
 from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
+from polyc.scheduler.cost.vector_loops import operations
 from polyc.scheduler.cost.work import statement_work, work_of
 from polyc.scheduler.recognition.contraction import extent, recognise, recognise_sweep
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of one call on one thread: of a kernel that knows its sizes (`own`), and of one that does not."""
+    """Seconds of one call on one thread: of a kernel that knows its sizes (`own`), and of one that does not.
+    `threaded`: whether there is work enough for more threads."""
 
     own: float
     unknown: float
+    threaded: bool
 
 
 def times(general: Scop, scop: Scop, target: Target) -> Times | None:
@@ -31,17 +36,16 @@ def times(general: Scop, scop: Scop, target: Target) -> Times | None:
         return None
     machine = nominal(target)
     apart = sum((_difference(general, scop, name, target) for name in scop.statements), Work())
-    return Times(predict(work, machine).seconds, predict(work + apart, machine).seconds)
+    amount = sum((operations(s.value) + 1.0) * (points_of_box(s.domain) or 0) for s in scop.statements.values())
+    return Times(predict(work, machine).seconds, predict(work + apart, machine).seconds, amount >= WORTH)
 
 
 def _difference(general: Scop, scop: Scop, name: str, target: Target) -> Work:
     """Arithmetic that a statement costs more (or less) in the tile of the general program than in its own."""
     plan, own, stmt = _plan(general, name, target), _plan(scop, name, target), scop.statements[name]
     work = statement_work(scop, stmt, target)
-    if work is None or (plan is None and own is None):
+    if work is None or own is None:  # no contraction, or one that is too small for a tile
         return Work()
-    if own is None:
-        return Work()  # too small for a tile of its own: a few instances
     useful = work.flops * own.score
     share = _share(plan, scop, name, target) if plan is not None else None
     if share is None:  # no tile without sizes: one scalar after another, at worst
