@@ -18,6 +18,7 @@ from dataclasses import field
 from polyc.emit.llvm import columns
 from polyc.emit.llvm.code import FunctionText, ModuleText
 from polyc.emit.llvm.debug import LineTable
+from polyc.emit.llvm.effort import FEW, few_passes
 from polyc.emit.llvm.expr import Expressions, Storage
 from polyc.emit.llvm.types import Value, constant, memory_type
 from polyc.emit.loop_ir.loops import (
@@ -76,7 +77,8 @@ def to_llvm(
     body.finish(f"define internal void @{name}({', '.join(args)}) noinline #0")
     (entry or _wrapper)(module, fn, name)
     header = [f'source_filename = "{fn.name}"', f'target triple = "{target.triple}"']
-    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{target.vector_bits}" }}'
+    passes = f" {FEW}" if few_passes(fn) else ""
+    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{target.vector_bits}"{passes} }}'
     return module.text([*header, attributes])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from polyc.emit.llvm.effort import FEW
 from polyc.poly.errors import BuildError
 from polyc.poly.target import Target
 
@@ -60,14 +61,32 @@ def _parse(text: str) -> Any:
 
 
 def optimise(text: str, target: Target, level: int = 3) -> Any:
-    """The verified and optimised llvmlite module of `text`. `level` is LLVM's -O (0 to 3)."""
+    """The verified and optimised llvmlite module of `text`. `level` is LLVM's -O (0 to 3); a text that says so
+    (`effort.FEW`) has a few passes only."""
     with _lock:
         module = _parse(text)
         options = llvm.create_pipeline_tuning_options(speed_level=level)
         options.slp_vectorization = False  # vectors are explicit, or LLVM's loop vectoriser makes them
-        builder = llvm.create_pass_builder(_machine(target.triple, target.cpu, target.features, level), options)
-        builder.getModulePassManager().run(module, builder)
+        builder = llvm.create_pass_builder(_machine_for(text, target, level), options)
+        manager = _few_passes() if FEW in text else builder.getModulePassManager()
+        manager.run(module, builder)
         return module
+
+
+def _few_passes() -> Any:
+    """What tiles need: arrays become registers, blocks are joined, addresses folded."""
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_sroa_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_instruction_combine_pass()
+    return manager
+
+
+def _machine_for(text: str, target: Target, level: int) -> Any:
+    """What makes machine code of a text. For a tile on x86, whose CPUs order instructions themselves, a second
+    scheduling after registers are given out changes nothing."""
+    quick = FEW in text and target.isa == "x86-64"
+    return _machine(target.triple, target.cpu, target.features, min(level, 1) if quick else level)
 
 
 def build_object(text: str, target: Target, level: int = 3) -> bytes:
@@ -78,14 +97,14 @@ def build_object(text: str, target: Target, level: int = 3) -> bytes:
     """
     with _lock:
         module = optimise(text, target, level)
-        return bytes(_machine(target.triple, target.cpu, target.features, level).emit_object(module))
+        return bytes(_machine_for(text, target, level).emit_object(module))
 
 
 def assembly(text: str, target: Target, level: int = 3) -> str:
     """The machine code of `text` as assembly language."""
     with _lock:
         module = optimise(text, target, level)
-        return str(_machine(target.triple, target.cpu, target.features, level).emit_assembly(module))
+        return str(_machine_for(text, target, level).emit_assembly(module))
 
 
 @functools.cache
