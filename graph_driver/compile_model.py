@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyc.graph_driver.backends.registry import platform_of
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.options import FAST, FULL, PROGRESSIVE, CompileOptions
 from polyc.poly.hooks import resolve
 
 if TYPE_CHECKING:
     import onnx
 
+    from polyc.graph_driver.backends.protocol import Platform
     from polyc.graph_driver.graph.progress import Progress
     from polyc.graph_driver.importing.binding import Dim
     from polyc.graph_driver.planning.contiguous import Groups
@@ -45,6 +47,7 @@ def compile_model(
     strict_annotations: bool = False,
     strict_shapes: bool = False,
     checks: bool | None = None,
+    tier: str = "full",
 ) -> Model:
     """Compile an ONNX model for this machine, or for a GPU.
 
@@ -91,6 +94,9 @@ def compile_model(
             that a guard excludes.
         checks: whether indices (of Gather, ScatterND, ...) outside of what they choose from are a `BoundsError` of the
             call that names the node (None: unless `POLYC_CHECK=0`); without checks the nearest element counts.
+        tier: `full`: the code is as fast as it gets before this returns. `fast`: the whole program soon, of kernels
+            that are made with less care. `progressive`: a program that runs on NumPy at once; another process makes
+            the full one, which takes its place between two calls (`Model.wait`). For CPUs.
 
     Raises:
         ModelError: the file is broken, sizes are missing (with `strict_shapes`), or the memory limit is too small.
@@ -101,13 +107,15 @@ def compile_model(
     return compile_with(source, CompileOptions(
         target, threads, dims or {}, shapes or {}, fuse, memory_limit, progress, exact, symbolic, passes, disable,
         fast_math, bind or {}, planner, tasks, tuned, dtype, keep_f32, contiguous, layouts, strict_annotations,
-        strict_shapes, checks,
+        strict_shapes, checks, tier,
     ))  # fmt: skip
 
 
 def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> Model:
     """`compile_model` with its options as one value. Raises as it does."""
     platform = platform_of(options.target, options.threads)
+    if options.tier == PROGRESSIVE:
+        return _progressively(source, platform, options)
     known = resolve("known_model")(source, platform, options)
     found: Model | None = known.find(_anew, compile_with)
     if found is not None:
@@ -121,4 +129,17 @@ def compile_with(source: str | Path | onnx.ModelProto | bytes, options: CompileO
 def _anew(source: str | Path | onnx.ModelProto | bytes, options: CompileOptions) -> Model:
     from polyc.graph_driver.compiling.from_source import compile_anew  # a known model needs none of that
 
-    return compile_anew(source, platform_of(options.target, options.threads), options, compile_with)
+    platform = platform_of(options.target, options.threads)
+    return compile_anew(source, platform.hurried() if options.tier == FAST else platform, options, compile_with)
+
+
+def _progressively(source: str | Path | onnx.ModelProto | bytes, platform: Platform, options: CompileOptions) -> Model:
+    """The full model, if it is known; else one with a first program, which is not kept."""
+    options.refuse_ignored(platform)
+    known = resolve("known_model")(source, platform, replace(options, tier=FULL))
+    found: Model | None = known.find(_anew, compile_with)
+    if found is not None:
+        return found
+    from polyc.graph_driver.tiers.start import compile_progressively
+
+    return compile_progressively(source, platform, options, compile_with)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from polyc.graph_driver.planning.contiguous import Groups
 
 
+TIERS = (FULL, FAST, PROGRESSIVE) = ("full", "fast", "progressive")
+"""How much is made of the code before a model runs (docs/internals/models.md)."""
+
+
 class NeedsNumbers(OptionError):
     """An option that would have no effect for symbolic sizes."""
 
@@ -29,7 +33,7 @@ class CompileOptions:
     """The options of `polyc.graph_driver.compile_model.compile_model`, by the same names and with the same meaning.
 
     Raises:
-        ArgumentError: there is no such planner, or no such choice of layouts.
+        ArgumentError: there is no such planner, no such choice of layouts, or no such tier.
     """
 
     target: str | Target | GpuTarget = "cpu"
@@ -55,6 +59,7 @@ class CompileOptions:
     strict_annotations: bool = False
     strict_shapes: bool = False
     checks: bool | None = None
+    tier: str = FULL
 
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "bind"):
@@ -67,6 +72,9 @@ class CompileOptions:
             raise ArgumentError(f"there is no planner '{self.planner}'; planners are {', '.join(memory.PLANNERS)}")
         if self.layouts not in LAYOUTS:
             raise ArgumentError(f"there are no layouts '{self.layouts}'; choices are {', '.join(LAYOUTS)}")
+
+        if self.tier not in TIERS:
+            raise ArgumentError(f"there is no tier '{self.tier}'; tiers are {', '.join(TIERS)}")
 
     def pipeline(self, platform: Platform) -> tuple[Pass, ...]:
         """The graph passes in the order in which they run.
@@ -106,7 +114,7 @@ class CompileOptions:
 
 NOT_GIVEN: Mapping[str, tuple[Any, ...]] = {
     "layouts": ("auto", "as_given"), "threads": (None, 1), "tasks": (False,), "tuned": (None, False),
-    "contiguous": ((), []),
+    "contiguous": ((), []), "tier": (FULL,),
 }  # fmt: skip
 """Values that say that an option is not asked for."""
 

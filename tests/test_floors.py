@@ -21,7 +21,8 @@ ROOMS = {
     "graph_driver": (
         "graph", "operators", "inference", "verifying", "host", "importing",  # from a file to a graph
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
-        "execution", "backends", "worker", "options", "running", "compiling", "compile_model",  # from groups to a model
+        "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
+        "compile_model",  # to a model
         "artifacts", "known", "bench", "tuning", "checking", "explaining", "html",  # what is done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),

@@ -174,7 +174,7 @@ def _kept(report: Report) -> dict[str, Any]:
     """The part of the report that stays true in another process; no times, so that
     the same model and options give the same bytes."""
     data = report.to_dict()
-    for key in ("seconds", "kernel_seconds", "cache_hits", "specialised", "made"):
+    for key in ("seconds", "kernel_seconds", "cache_hits", "specialised", "made", "tiers"):
         data.pop(key)
     data["notes"] = [n for n in data["notes"] if n not in cache.notes()]  # of this process
     return data

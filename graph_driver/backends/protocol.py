@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from polyc.graph_driver.planning.plan import Plan
     from polyc.poly.scop import Scop
     from polyc.scheduler.schedule import Schedule
+
+
+ONE_TIER = "its code is made in one way"
+"""Why there are no tiers of a back end."""
 
 
 class Machine(Protocol):
@@ -71,7 +75,7 @@ class Backend(ABC):
 
     name: str
     numbers_because: str = "its kernels are for sizes that are numbers"
-    ignored: Mapping[str, str] = {}
+    ignored: Mapping[str, str] = {"tier": ONE_TIER}
     abilities: frozenset[str] = frozenset()
     chooses_layouts: bool = False
     runs: bool = True
@@ -115,6 +119,10 @@ class Backend(ABC):
     def threads(self, machine: Any, asked: int | None) -> int:
         """How many threads run parallel loops where `asked` were asked for (None: as many as there are)."""
         return 1
+
+    def hurried(self, machine: Any) -> Any:
+        """The machine as kernels of the tier `fast` are made for: with less of what takes long to make code for."""
+        return machine
 
     def shown(self, machine: Any) -> str:
         """What reports and errors call the machine."""
@@ -307,6 +315,10 @@ class Platform:
     def key(self) -> tuple[str, str, str, str]:
         """What cache keys have of it."""
         return self.backend.name, repr(self.machine), str(self.threads), self.backend.fingerprint
+
+    def hurried(self) -> Platform:
+        """That of the tier `fast`: another machine, so other cache entries."""
+        return replace(self, machine=self.backend.hurried(self.machine))
 
     @property
     def host(self) -> Target:

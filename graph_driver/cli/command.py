@@ -16,6 +16,7 @@ from polyc.graph_driver import wiring
 from polyc.graph_driver.cli.inspect import DIGITS, MODEL_STAGES, Stages, UsageError, run_registrations
 from polyc.graph_driver.layouts.names import LAYOUTS
 from polyc.graph_driver.memory import PLANNERS
+from polyc.graph_driver.options import FULL, TIERS
 from polyc.poly.errors import ArgumentError, BuildError, ModelError, OptionError, PolycError, ScheduleError
 
 INTERRUPTED = 130
@@ -45,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     make.add_argument("--timings", action="store_true", help="print what each stage and the slowest kernels took")
     make.add_argument("--trace", type=Path, metavar="FILE", help="write every stage and kernel as a Chrome trace")
     _compiling(make)
+    _tier(make)
 
     run = commands.add_parser("run", help="run a model or a compiled directory", allow_abbrev=False)
     run.add_argument("model", type=Path, metavar="MODEL.onnx|OUT")
@@ -76,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
         help="these tensors lie one behind the other in the arena",
     )  # fmt: skip
     _compiling(run)
+    _tier(run)
 
     bench = commands.add_parser("bench", help="time models beside ONNX Runtime and OpenVINO", allow_abbrev=False)
     bench.add_argument("model", type=Path, nargs="+", metavar="MODEL.onnx")
@@ -175,6 +178,14 @@ def _threads(text: str) -> int:
     if not DIGITS.fullmatch(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"threads are a number of at least 1, not '{text}'")
     return int(text)
+
+
+def _tier(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "--tier", choices=TIERS, default=FULL,
+        help="full (default): code as fast as it gets; fast: soon, made with less care; progressive: NumPy answers "
+        "until the full code is there",
+    )  # fmt: skip
 
 
 def _compiling(p: argparse.ArgumentParser, json: bool = True) -> None:

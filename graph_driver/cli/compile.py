@@ -17,7 +17,7 @@ from polyc.graph_driver.compile_model import compile_with
 from polyc.graph_driver.graph.progress import Progress, progress_bar
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.timings import chrome_trace, timings
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.options import FULL, CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.running.model import Model
 from polyc.poly.errors import ArgumentError
@@ -62,6 +62,7 @@ def options_of(
         progress=progress,
         strict_shapes=True,
         checks=False if given["no_checks"] else None,
+        tier=given.get("tier", FULL),
         **{name: given[name] for name in as_they_are},
     )
 
@@ -90,7 +91,7 @@ OF_COMPILING: dict[str, Any] = {
     "keep_op_borders": False,
     "planner": None, "tasks": False, "tuned": None, "fast_math": False, "dtype": None, "keep_f32": None,
     "contiguous": [], "memory_limit": None, "layouts": "auto", "strict_annotations": False,
-    "no_checks": False,
+    "no_checks": False, "tier": FULL,
 }  # fmt: skip
 """Options that say how a model is compiled, and what they are when not given."""
 

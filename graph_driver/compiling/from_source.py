@@ -25,7 +25,7 @@ from polyc.graph_driver.importing.control_flow import needs_numbers
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.importing.source import Source
 from polyc.graph_driver.inference.symbolic import NotSymbolic
-from polyc.graph_driver.options import CompileOptions, NeedsNumbers
+from polyc.graph_driver.options import PROGRESSIVE, CompileOptions, NeedsNumbers
 from polyc.graph_driver.running.all_sizes import AllSizes
 from polyc.graph_driver.running.fixed import FixedSizes
 from polyc.graph_driver.running.model import Built, Model
@@ -59,16 +59,21 @@ def compile_anew(
             why = _wants_numbers(source, options, refusal)
             if why is None:
                 raise
-            report = Report(platform.name, platform.threads)
-            running = PerCall(Specialiser(Source(source), options, report, again), why)
-            report.sizes = [running.sizes]
-            return Model(running.name, running, report)
+            return compile_per_call(Source(source), platform, options, again, why)
         symbols = None if model.running.formulas is None else model.running.formulas.symbols
         if symbols is not None:
             model.running.specialiser = Specialiser(Source(source), options, report, again)
             if symbols.narrowed and may_have_numbers(options):
                 report.specialised.append("other sizes are compiled for when a call has them")
     return model
+
+
+def compile_per_call(source: Source, platform: Platform, options: CompileOptions, again: Compiling, why: str) -> Model:
+    """A model that `again` compiles for the shapes of each call, because of `why`. Raises `ModelError`."""
+    report = Report(platform.name, platform.threads)
+    running = PerCall(Specialiser(source, options, report, again), why)
+    report.sizes = [running.sizes]
+    return Model(running.name, running, report)
 
 
 def _wants_numbers(
@@ -161,7 +166,7 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
         return compile_graph(body, for_bodies(platform), options.for_bodies(), inner)
 
     def in_python(node: Node) -> HostNode | ControlNode:
-        return python_node(node, graph, compile_body, report)
+        return python_node(node, graph, compile_body, report, options.tier == PROGRESSIVE)
 
     found, compiled, plan = plan_graph(graph, platform, options, report)
     with report.stage("program"):
@@ -174,11 +179,12 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
 
 
 def python_node(
-    node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report
+    node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report, quick: bool = False
 ) -> HostNode | ControlNode:
-    """What runs a node that has no kernel; the report on its bodies goes into `report`."""
+    """What runs a node that has no kernel; the report on its bodies goes into `report`. `quick`: by NumPy where polyc
+    has that (`polyc.graph_driver.host.vectorised`)."""
     if not node.bodies:
-        return HostNode.of(node, graph.opsets, graph.tensors)
+        return HostNode.of(node, graph.opsets, graph.tensors, quick)
     reports = [Report(report.target, report.threads) for _ in node.bodies]
     bodies = [None if b is None else compile_body(b, r) for b, r in zip(node.bodies, reports, strict=True)]
     report.include(f"{node.op_type} '{node.name}'", [r for r, b in zip(reports, bodies, strict=True) if b is not None])

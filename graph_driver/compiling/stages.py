@@ -11,6 +11,7 @@ from polyc.graph_driver import memory
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.compiling.assumed import assume
+from polyc.graph_driver.compiling.first_program import BY_NUMPY, first_groups, quick_passes
 from polyc.graph_driver.fusion import groups
 from polyc.graph_driver.fusion.collapsing import collapse_groups
 from polyc.graph_driver.fusion.joined import Group, on_host, split
@@ -25,7 +26,7 @@ from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.layouts.choose import choose_formats
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import Piece
-from polyc.graph_driver.options import CompileOptions
+from polyc.graph_driver.options import FAST, FULL, PROGRESSIVE, CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.planning.build import build_plan
 from polyc.graph_driver.planning.contiguous import kept_apart
@@ -39,6 +40,10 @@ from polyc.graph_driver.worker.jobs import Job
 from polyc.poly import spans
 from polyc.poly.errors import ModelError
 from polyc.poly.spans import span
+from polyc.poly.words import counted
+
+NOT_IN_A_HURRY = ("winograd",)
+"""Passes that the tier `fast` leaves out: what they make is faster, and several kernels instead of one."""
 
 
 def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[str]:
@@ -48,13 +53,20 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
         ArgumentError: a pass that is asked for does not exist or is not for this platform.
         GraphError: a pass broke the graph.
     """
-    return [str(r) for r in manager.run(graph, options.pipeline(platform), platform.host)]
+    passes = options.pipeline(platform)
+    if options.tier == PROGRESSIVE:
+        passes = quick_passes(passes)
+    elif options.tier == FAST and options.passes is None:
+        passes = tuple(p for p in passes if p.name not in NOT_IN_A_HURRY)
+    return [str(r) for r in manager.run(graph, passes, platform.host)]
 
 
 def formed(
     graph: Graph, platform: Platform, options: CompileOptions
 ) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
     """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
+    if options.tier == PROGRESSIVE:
+        return *first_groups(graph, checks_wanted(options.checks)), ()
     with span("operators"):
         pieces = groups.translate(graph, lookup)
     with span("joining"):
@@ -63,10 +75,9 @@ def formed(
         found = in_best_order(graph, found)
     if not platform.backend.chooses_layouts:
         return pieces, overwrite(graph, found), ()
+    layouts = "as_given" if options.tier == FAST and options.layouts == "auto" else options.layouts
     with span("layouts"):
-        chosen = choose_formats(
-            graph, found, platform.machine, options.layouts if graph.symbols is None else "as_given"
-        )
+        chosen = choose_formats(graph, found, platform.machine, layouts if graph.symbols is None else "as_given")
     with span("overwriting"):
         found = collapse_groups(overwrite(graph, chosen.groups))
     with span("constants"):
@@ -99,7 +110,7 @@ def plan_graph(
         check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
     else:
         report.sizes = lines(plan)
-    summarise(report, graph, plan, compiled)
+    summarise(report, graph, plan, compiled, options)
     return found, compiled, plan
 
 
@@ -118,11 +129,17 @@ def placed(
     return with_tasks(in_order, plan, lambda p: _largest(p)[0].peak, options.memory_limit, notes)
 
 
-def summarise(report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, Compiled]) -> None:
+def summarise(
+    report: Report, graph: Graph, plan: Plan, compiled: Mapping[str, Compiled], options: CompileOptions
+) -> None:
     """What the report says of kernels, host operators and memory."""
     report.kernels = sum(s.kind == "kernel" for s in plan.steps)
     report.distinct = len(compiled)
-    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps]
+    report.host = [(s.label, s.nodes[0], s.reason) for s in plan.host_steps if s.reason != BY_NUMPY]
+    numpy = len(plan.host_steps) - len(report.host)
+    report.tier = options.tier
+    if numpy:
+        report.tiers = [f"NumPy runs {counted(numpy, 'node')} of {len(plan.steps)}, until the full program is there"]
     report.peak, report.bound, report.weight_bytes = plan.peak, plan.bound, plan.weight_bytes
     report.notes += [*graph.notes, *cache.notes()]
     hosts = (f"{label} '{node}' runs on the host: {reason}" for label, node, reason in report.host)
@@ -135,7 +152,8 @@ def _kernels(
     """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
     report.nodes = len(graph.nodes)
     known = None
-    if graph.symbols is None:  # a cache entry does not know formulas
+    remembered = graph.symbols is None and options.tier != PROGRESSIVE  # a cache entry does not know formulas
+    if remembered:
         with report.stage("key"):
             key = _memo_key(graph, platform, options)
             known = memo.find(key, graph)
@@ -160,13 +178,14 @@ def _kernels(
             pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"))
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     report.decisions = [str(d) for d in graph.decisions]
-    if graph.symbols is None:
+    if remembered:
         memo.store(key, graph, memo.Known(found, compiled, report.notes, rearranged, report.decisions, refusal))
     return found, compiled
 
 
 def _memo_key(graph: Graph, platform: Platform, options: CompileOptions) -> str:
-    return use.keyed(memo.graph_key(graph, platform, options.fuse, options.layouts, checks_wanted(options.checks)))
+    layouts = options.layouts if options.tier == FULL else f"{options.layouts} {options.tier}"
+    return use.keyed(memo.graph_key(graph, platform, options.fuse, layouts, checks_wanted(options.checks)))
 
 
 def layouts_refused(graph: Graph, platform: Platform, options: CompileOptions) -> str:

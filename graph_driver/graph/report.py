@@ -39,6 +39,8 @@ class Report:
     sizes: list[str] = field(default_factory=list)
     specialised: list[str] = field(default_factory=list)  # a line for each model made for the shapes of a call
     made: dict[str, Any] = field(default_factory=dict)  # of a finished program from the cache: when, and the times
+    tier: str = "full"  # of all kernels that run
+    tiers: list[str] = field(default_factory=list)  # how that came about, where another tier was asked for
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -87,6 +89,7 @@ class Report:
         if self.kernel_seconds:
             each = ", ".join(f"{k} {v:.2f}" for k, v in self.kernel_seconds.items())
             lines.append(f"         kernels, added up over processes: {each}")
+        lines += [f"tier     {self.tier}"] * (self.tier != "full") + [f"tier     {line}" for line in self.tiers]
         lines += [f"sizes    {line}" for line in (*self.sizes, *self.specialised)]
         lines += [
             f"decision {first}" + (f" ({n} times like that)" if n > 1 else "") for first, n in _counted(self.decisions)

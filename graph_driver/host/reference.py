@@ -15,6 +15,7 @@ from polyc.graph_driver.graph.ir import Node, Tensor
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.host.host_indices import check_indices
 from polyc.graph_driver.host.host_operators import replacements
+from polyc.graph_driver.host.vectorised import IMPLEMENTED
 from polyc.graph_driver.inference.concrete import type_proto
 from polyc.poly.errors import ModelError
 
@@ -26,21 +27,23 @@ class NoImplementation(ModelError):
 class HostNode:
     """One node, ready to run. `inputs` are called by position, captured tensors by name."""
 
-    def __init__(self, kind: str, name: str, model: onnx.ModelProto) -> None:
+    def __init__(self, kind: str, name: str, model: onnx.ModelProto, quick: bool = False) -> None:
+        """`quick`: by `polyc.graph_driver.host.vectorised` where it has the operator."""
         self.kind, self.name, self.proto = kind, name, model
         self._inputs = [i.name for i in model.graph.input]
         try:
             opsets = {o.domain: o.version for o in model.opset_import}
-            self._evaluator = ReferenceEvaluator(model, new_ops=replacements(opsets))
+            own = [*replacements(opsets), *(IMPLEMENTED if quick else ())]
+            self._evaluator = ReferenceEvaluator(model, new_ops=own)
         except Exception as error:  # the evaluator raises whatever an operator's constructor raises
             raise NoImplementation(
                 f"{kind} '{name}': no loops and no host implementation ({one_line(error)})"
             ) from error
 
     @staticmethod
-    def of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor]) -> HostNode:
+    def of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor], quick: bool = False) -> HostNode:
         """The host version of a graph node. Raises `ModelError` when onnx has none."""
-        return HostNode(node.kind, node.name, model_of(node, opsets, tensors))
+        return HostNode(node.kind, node.name, model_of(node, opsets, tensors), quick)
 
     def __call__(self, values: Sequence[Any], captures: Mapping[str, Any]) -> list[Any]:
         """Results in output order (absent outputs are left out).

@@ -109,6 +109,18 @@ class Running(ABC):
         """The model for these values of symbolic sizes. Raises `ArgumentError`, `BuildError`."""
         raise ArgumentError(f"the model has no symbolic sizes: it was compiled for {self.shapes_text()}")
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """As `Model.wait`."""
+        return True
+
+    def close(self) -> None:
+        """As `Model.close`."""
+        return
+
+    def settle(self) -> None:
+        """Wait until there is a program to be saved. Raises `BuildError`: there will be none."""
+        return
+
     @property
     def inputs(self) -> Inputs:
         """dtype and shape by input name."""
@@ -336,12 +348,24 @@ class Model:
         """What was compiled, what runs on the host and why, memory, times."""
         return self._report
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Of the tier `progressive`: wait until the full program is there, or cannot be made (the report says why), at
+        most `timeout` seconds. Whether it runs now; of other tiers True."""
+        return self.running.wait(timeout)
+
+    def close(self) -> None:
+        """Stop what compiles in the background; the model goes on with the program that it has. Dropping the model, or
+        the end of the program, does so, too."""
+        self.running.close()
+
     def save(self, folder: str | Path) -> None:
-        """Write a compiled directory (see `polyc.graph_driver.artifacts.package`).
+        """Write a compiled directory (see `polyc.graph_driver.artifacts.package`); of a model of the tier `progressive`
+        when its full program is there.
 
         Raises:
             BuildError: the folder cannot be written, or the model is one for the shapes of each call.
         """
+        self.running.settle()
         if self.running.unsaved:
             raise BuildError(self.running.unsaved)
         resolve("save_model")(self, Path(folder))

@@ -72,6 +72,7 @@ ASKED: dict[str, tuple[Any, set[str]]] = {  # a value of each option, and where 
     "strict_annotations": (True, set()),
     "strict_shapes": (True, set()),
     "checks": (True, set()),
+    "tier": ("fast", {"gpu", "c99"}),
 }
 
 
@@ -222,6 +223,7 @@ GIVEN = {  # a value on the command line of each option of compiling
     "select": "naive", "planner": "exact", "tasks": None, "tuned": None, "fast-math": None, "dtype": "f16",
     "layouts": "blocked", "keep-op-borders": None, "strict-annotations": None, "no-checks": None,
     "keep-f32": "Softmax", "contiguous": "y,z", "memory-limit": "1",
+    "tier": "fast",
 }  # fmt: skip
 
 
@@ -232,7 +234,7 @@ def test_options_of_compiling_are_refused_beside_a_compiled_directory(
     assert {n.replace("-", "_") for n in GIVEN} == set(OF_COMPILING)
     folder = files[1]
     assert is_package(folder)
-    offered = set(GIVEN) - ({"memory-limit"} if command == "run" else {"memory-limit", "contiguous"})
+    offered = set(GIVEN) - ({"memory-limit"} if command == "run" else {"memory-limit", "contiguous", "tier"})
     for option in sorted(offered):
         value = GIVEN[option]
         given = [f"--{option}", *([] if value is None else [value])]
