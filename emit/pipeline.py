@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polyc.emit.loop_ir.loops import Function
-from polyc.emit.loop_ir.rewrite import unique_names
+from polyc.emit.loop_ir.rewrite import unique_names, without_instances
 from polyc.emit.loop_ir.verify import Known, verify
+from polyc.emit.passes.copies import copies
 from polyc.emit.passes.fma import contract
 from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
@@ -31,10 +32,11 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
     return (
         ("fma", lambda fn, target: contract(fn)),
         ("tiles", lambda fn, target: separate_tiles(fn)),
-        ("unroll", lambda fn, target: unroll(fn)),
+        ("unroll", lambda fn, target: unroll(fn, waiting=True)),
         ("simplify", clean),
         ("vectorise", vectorise_pass if vectorise else lambda fn, target: serialise(fn)),
         ("simplify", clean),
+        ("copies", lambda fn, target: copies(fn)),
         ("share", lambda fn, target: share_loads(fn)),
         ("whole lanes", lambda fn, target: whole_lanes(fn)),
         ("registers", lambda fn, target: check_registers(fn)),
@@ -47,7 +49,7 @@ def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function
     Raises:
         BuildError: a pass broke a rule of the loop IR (the message names the pass).
     """
-    fn = unique_names(fn)  # isl may copy a subtree, and with it the buffers inside
+    fn = unique_names(without_instances(fn))  # isl may copy a subtree, and with it the buffers inside
     known = Known()
     verify(fn, "loop generation", known)
     for name, step in passes(vectorise):

@@ -7,7 +7,7 @@ of the forms has no atoms. Index arithmetic never overflows (sizes are below 2**
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Unary, Var, const_int, walk
@@ -112,6 +112,11 @@ def difference(a: Expr, b: Expr) -> int | None:
     """`a - b` when it is a constant, else None."""
     d = linear(a) - linear(b)
     return d.const if d.is_const else None
+
+
+def between(a: Sequence[Expr], b: Sequence[Expr]) -> set[str]:
+    """The variables on which the distance of two elements depends."""
+    return {v for x, y in zip(a, b) for atom, _ in (linear(x) - linear(y)).terms for v in variables(atom)}
 
 
 def is_index(expr: Expr) -> bool:

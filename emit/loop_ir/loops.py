@@ -227,9 +227,9 @@ class Origin:
 class Store(Stmt):
     """`buffer[index] = value`, scalar or vector (`mask` only for vectors).
 
-    `instance`: the Scop statement's name and the iterators' values, for the domain proof,
-    the trace interpreter and debugging; None for copies. `reduction` marks an update
-    whose instances may be reordered (then the value is `Load(target) OP update`).
+    `instance`: the Scop statement's name and the iterators' values, for the proof of the loops and a GPU's passes
+    (those of a CPU drop it); None for copies. `reduction` marks an update whose instances may be reordered (then the
+    value is `Load(target) OP update`).
     `origin` is kept by all passes, for people who look at the code. `asynchronous`: a copy from an array to
     shared memory that is in place after the thread's next barrier that waits for copies, not before.
 

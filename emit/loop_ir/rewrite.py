@@ -156,6 +156,17 @@ def without_hints(stmt: Stmt) -> Stmt:
     return with_bodies(stmt, tuple(bodies))
 
 
+def without_instances(fn: Function) -> Function:
+    """The function without what only the proof of its loops needs to know of stores."""
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, Store):
+            return s if s.instance is None else replace(s, instance=None)
+        return with_bodies(s, tuple([visit(b) for b in s.bodies()]))
+
+    return replace(fn, body=visit(fn.body))
+
+
 def binders(stmt: Stmt) -> set[str]:
     """All names that loops, Lets, Allocs and Launches in `stmt` bind."""
     out: set[str] = set()

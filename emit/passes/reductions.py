@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from polyc.emit.loop_ir.linear import difference, linear, nonnegative
+from polyc.emit.loop_ir.linear import between, difference, linear, nonnegative, variables
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
@@ -81,8 +81,10 @@ class Accumulators:
         names: Callable[[str], str],
         buffers: Mapping[str, Buffer],
         bounds: Mapping[str, tuple[Expr, Expr]],
+        doubted: set[str],
     ) -> None:
         self.found: dict[tuple[str, tuple[Expr, ...], str], Accumulator] = {}
+        self.doubted = doubted
         self.loop = loop
         self.bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
         self.bound |= {s.name for s in walk(loop.body) if isinstance(s, Let)}
@@ -93,7 +95,7 @@ class Accumulators:
             if s.array in local or s.rare or not self._eligible(s):
                 continue
             runs: Expr | None = None
-            if not inside(s.index, buffers[s.array].shape, bounds):
+            if not inside(s.index, buffers[s.array].shape, bounds, doubted):
                 conditions = [self._outside(guards) for _, guards in updates]
                 if None in conditions:
                     continue  # an element that may not exist is updated where its condition is known
@@ -142,7 +144,10 @@ class Accumulators:
 
     def _distinct(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
         """Whether two elements differ in a constant subscript distance."""
-        return any(difference(x, y) not in (None, 0) for x, y in zip(a, b))
+        distinct = any(difference(x, y) not in (None, 0) for x, y in zip(a, b))
+        if not distinct:
+            self.doubted.update(between(a, b))
+        return distinct
 
     def of(self, s: Store) -> Accumulator | None:
         """The accumulator of a store, if it has one."""
@@ -186,11 +191,15 @@ def guarded_stores(s: Stmt, guards: tuple[Expr, ...]) -> Iterator[tuple[Store, t
             yield from guarded_stores(body, guards)
 
 
-def inside(index: tuple[Expr, ...], shape: tuple[Expr, ...], bounds: Mapping[str, tuple[Expr, Expr]]) -> bool:
-    """Whether the subscripts are inside the array for all values in `bounds` of the loops around."""
+def inside(
+    index: tuple[Expr, ...], shape: tuple[Expr, ...], bounds: Mapping[str, tuple[Expr, Expr]], doubted: set[str]
+) -> bool:
+    """Whether the subscripts are inside the array for all values in `bounds` of the loops around; if not, their
+    variables are `doubted`."""
     for e, n in zip(index, shape):
         last = Binary("-", Binary("-", n, e, i64), const_int(1), i64)
         if not (nonnegative(linear(e), bounds) and nonnegative(linear(last), bounds)):
+            doubted.update(variables(e))
             return False
     return True
 
@@ -236,12 +245,9 @@ def combine_in_place(s: Store, at: Lanes, index: tuple[Expr, ...]) -> Stmt:
         value = Select(mask, value, Broadcast(start, at.count, dtype), dtype)
     total = HReduce(s.reduction, value, dtype)
     target = Load(s.array, index, dtype)
-    instance = None
-    if s.instance is not None:
-        instance = (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
-    out = replace(s, index=index, value=Binary(s.reduction, target, total, dtype), instance=instance)
-    mask = at.mask()
-    if mask is None or at.guard is None or not s.rare and inside(index, at.buffers[s.array].shape, at.bounds):
+    out = replace(s, index=index, value=Binary(s.reduction, target, total, dtype))
+    shape = at.buffers[s.array].shape
+    if mask is None or at.guard is None or not s.rare and inside(index, shape, at.bounds, at.doubted):
         return out
     return If(HReduce("or", mask, bool_), out)  # with the tail: a lane beyond it may meet the condition
 

@@ -9,32 +9,36 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
-from polyc.emit.loop_ir.loops import Block, For, Function, If, Stmt, Store, walk
+from polyc.emit.loop_ir.loops import Block, For, Function, If, Stmt, Store
 from polyc.emit.loop_ir.rewrite import substitute_stmt, with_bodies
 from polyc.emit.passes.bounds import full
+from polyc.emit.passes.copies import may_wait
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Var, const_int
 
 STATEMENT_LIMIT = 4096  # copies of stores that one loop may expand to
 
 
-def unroll(fn: Function) -> Function:
-    """Expand all `unroll` loops; what cannot be expanded becomes serial, with a note."""
+def unroll(fn: Function, waiting: bool = False) -> Function:
+    """Expand all `unroll` loops; what cannot be expanded becomes serial, with a note.
+
+    `waiting`: those around vector loops stay where `copies` can expand them as well."""
     notes: list[str] = []
-    body = _visit(fn.body, notes)
+    body = _visit(fn.body, notes, waiting)
     return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(notes)))
 
 
-def _visit(stmt: Stmt, notes: list[str]) -> Stmt:
-    stmt = with_bodies(stmt, tuple(_visit(b, notes) for b in stmt.bodies()))
+def _visit(stmt: Stmt, notes: list[str], waiting: bool) -> Stmt:
+    inner = waiting and not (isinstance(stmt, For) and stmt.kind == "vector")
+    stmt = with_bodies(stmt, tuple(_visit(b, notes, inner) for b in stmt.bodies()))
     if isinstance(stmt, For) and stmt.kind == "unroll":
-        return _expand(stmt, notes)
+        return _expand(stmt, notes, waiting)
     return stmt
 
 
-def _expand(loop: For, notes: list[str]) -> Stmt:
+def _expand(loop: For, notes: list[str], waiting: bool) -> Stmt:
     limit = full(loop)
-    stores = sum(isinstance(s, Store) for s in walk(loop.body))
+    stores = _stores(loop.body)
     if loop.factor is not None and (limit is None or limit.trip > loop.factor):
         if loop.factor * stores > STATEMENT_LIMIT:
             return _serial(loop, loop.factor, stores, notes)
@@ -44,11 +48,20 @@ def _expand(loop: For, notes: list[str]) -> Stmt:
         return replace(loop, kind="serial", factor=None)
     if limit.trip * stores > STATEMENT_LIMIT:
         return _serial(loop, limit.trip, stores, notes)
+    if waiting and may_wait(loop):
+        return loop
     copies: list[Stmt] = []
     for t in range(limit.trip):
         copy, at = _copy(loop, loop.lo, t)
         copies.append(If(Binary("<", at, loop.hi, bool_), copy) if limit.conditions else copy)
     return Block(tuple(copies))
+
+
+def _stores(s: Stmt) -> int:
+    """How many stores the statement has once the loops that wait in it are unrolled."""
+    count = isinstance(s, Store) + sum(map(_stores, s.bodies()))
+    limit = full(s) if isinstance(s, For) and s.kind == "unroll" else None
+    return count if limit is None else count * limit.trip
 
 
 def _serial(loop: For, copies: int, stores: int, notes: list[str]) -> Stmt:

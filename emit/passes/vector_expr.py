@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from polyc.emit.loop_ir.linear import is_index, linear, nonnegative, rebuild
+from polyc.emit.loop_ir.linear import is_index, linear, nonnegative, rebuild, variables
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, Ramp, VLoad
 from polyc.poly.dtypes import DType, bool_, i64
 from polyc.poly.expr import Binary, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
@@ -44,6 +44,7 @@ class Lanes:
     guard: Expr | None = None
     scalar_guard: Expr | None = None
     aligned: bool = field(default=False)  # base is a multiple of `count` and step is 1
+    doubted: set[str] = field(default_factory=set)  # variables on which it depends what is inside its array
 
     # ---- what depends on the vector variable -----------------------------------------------
 
@@ -127,7 +128,10 @@ class Lanes:
         if isinstance(e, Const) and isinstance(n, Const):
             return bool(0 <= e.value < n.value)
         above = (linear(n) - linear(e)).shift(-1)
-        return nonnegative(linear(e), self.bounds) and nonnegative(above, self.bounds)
+        inside = nonnegative(linear(e), self.bounds) and nonnegative(above, self.bounds)
+        if not inside:
+            self.doubted.update(variables(e))
+        return inside
 
     def ramp(self, e: Expr) -> Expr | None:
         """An index expression that is linear in the vector variable, or constant in the chunk."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from polyc.emit.loop_ir.linear import difference, is_index, linear, nonnegative, rebuild
+from polyc.emit.loop_ir.linear import between, difference, is_index, linear, nonnegative, rebuild
 from polyc.emit.loop_ir.loops import (
     Alloc,
     Block,
@@ -28,10 +28,12 @@ from polyc.emit.loop_ir.loops import (
     VLoad,
     walk,
 )
-from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, with_bodies
+from polyc.emit.loop_ir.rewrite import Names, binders, stmt_exprs, substitute_stmt, unique_names, with_bodies
 from polyc.emit.mathlib import BASIC
 from polyc.emit.passes.bounds import full
+from polyc.emit.passes.copies import copies, waiting
 from polyc.emit.passes.reductions import Accumulators, combine_in_place
+from polyc.emit.passes.simplify import simplify
 from polyc.emit.passes.vector_expr import Cannot, Lanes, negated, widest
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Var, const_int, loads
@@ -46,9 +48,13 @@ MOST_SCATTERED = 1024  # elements that one iteration stores one by one: LLVM com
 
 
 def vectorise(fn: Function, target: Target) -> Function:
-    """Expand all `vector` loops; notes say which ones stay serial and why."""
+    """Expand all `vector` loops; notes say which ones stay serial and why.
+
+    The rows of a tile that differ (`copies`) are written out first."""
     v = _Vectoriser(target, Names({*fn.params, *(b.name for b in fn.buffers)} | binders(fn.body)))
     body = v.visit(fn.body, _Place({b.name: b for b in fn.buffers}, {}))
+    if differing := v.doubted & waiting(fn):
+        return vectorise(simplify(unique_names(copies(fn, differing))), target)
     return replace(fn, body=body, notes=(*fn.notes, *dict.fromkeys(v.notes)))
 
 
@@ -82,6 +88,7 @@ class _Vectoriser:
         self.target = target
         self.notes: list[str] = []
         self.names = names.fresh
+        self.doubted: set[str] = set()
 
     def visit(self, s: Stmt, place: _Place) -> Stmt:
         if isinstance(s, For) and s.kind == "vector":
@@ -158,7 +165,7 @@ class _Vectoriser:
         masked = not exact and limit is not None and not isinstance(trip, Var)
         long = any(not isinstance(a, Var) for a, _ in linear(trip).terms)
         bound = self.names(f"{loop.var}_trip") if masked or long else None
-        accumulators = Accumulators(loop, self.names, place.buffers, place.bounds)
+        accumulators = Accumulators(loop, self.names, place.buffers, place.bounds, self.doubted)
         chunks = _Chunks(self, loop, place.inside(loop), trip if bound is None else Var(bound), accumulators)
         if limit is not None and limit.trip < lanes:
             up, down = 1 << (limit.trip - 1).bit_length(), 1 << max(0, limit.trip.bit_length() - 1)
@@ -260,7 +267,8 @@ class _Chunks:
             return False
         if any(s.reduction is not None and s.array not in read for s in stores):
             return False
-        return _Repeated(self.loop, [s for s in stores if s.array in read]).allows(self.loop.body, True)
+        kept = [s for s in stores if s.array in read]
+        return _Repeated(self.loop, kept, self.owner.doubted).allows(self.loop.body, True)
 
     def in_registers(self, start: int, lanes: int) -> bool:
         """Whether a masked vector from `start` takes one register, where two parts of it would take two: the loop
@@ -349,6 +357,7 @@ class _Chunks:
             self.place.bounds,
             tail=mask,
             aligned=aligned,
+            doubted=self.owner.doubted,
         )
 
     def chunk(self, start: Expr, lanes: int, mask: Expr | None, copy: int = 0) -> Stmt:
@@ -360,10 +369,11 @@ class _Chunks:
 class _Repeated:
     """Whether an iteration can run twice: what it reads of what the loop keeps it has itself written before."""
 
-    def __init__(self, loop: For, kept: list[Store]) -> None:
+    def __init__(self, loop: For, kept: list[Store], doubted: set[str]) -> None:
         self.var = loop.var
         self.moving = {Var(n) for n in {loop.var, *binders(loop.body)}}
         self.kept = kept
+        self.doubted = doubted
         self.begun: dict[str, tuple[Expr, ...]] = {}  # array -> the element that the iteration has set
 
     def allows(self, s: Stmt, always: bool) -> bool:
@@ -373,6 +383,7 @@ class _Repeated:
                 return False
         if isinstance(s, Store) and any(s is k for k in self.kept):
             if s.array in self.begun:
+                self.doubted.update(between(s.index, self.begun[s.array]))
                 return s.index == self.begun[s.array]
             varies = any(Var(self.var) in walk_expr(e) for e in s.index)
             if not always or s.reduction is not None or s.mask is not None or not varies:
@@ -393,6 +404,7 @@ class _Repeated:
             moved = any(v in self.moving for e in (x, y) for v in walk_expr(e))
             if not moved and is_index(x) and is_index(y) and difference(x, y) not in (None, 0):
                 return True
+        self.doubted.update(between(a, b))
         return False
 
 
@@ -460,7 +472,6 @@ class _Body:
         if s.reduction is not None and not (isinstance(wide[0], Ramp) and wide[0].stride):
             raise Cannot(f"lanes may update one element of '{s.array}'")
         value = at.wide_expr(s.value)
-        instance = None if s.instance is None else (s.instance[0], tuple(at.expr(e) for e in s.instance[1]))
         mask = at.mask()
         if mask is not None and at.always_inside(s.array, index) and at.buffers[s.array].space == "register":
             if s.array in at.expanded and at.guard is None and at.scalar_guard is None:
@@ -469,5 +480,4 @@ class _Body:
                 # no masked store: it would keep the buffer out of registers
                 old = VLoad(s.array, index, None, at.count, value.dtype)
                 value, mask = Select(mask, value, old, value.dtype), None
-                instance = None
-        return Store(s.array, index, value, mask, instance, s.reduction, s.span, s.origin)
+        return Store(s.array, index, value, mask, None, s.reduction, s.span, s.origin)
