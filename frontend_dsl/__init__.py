@@ -1,5 +1,7 @@
 """The hybrid-script front end: annotations, parser, specialisation, plain-Python execution, operator library."""
 
+from typing import TYPE_CHECKING, Any
+
 from .annotations import Dim, dims, inout
 from .errors import DslError
 from .functions import (
@@ -47,7 +49,9 @@ from .functions import (
     widen_pairs,
     zeros,
 )
-from .operator import Operator, op
+
+if TYPE_CHECKING:
+    from .operator import Operator, op
 
 __all__ = [
     "Dim",
@@ -100,3 +104,13 @@ __all__ = [
     "widen_pairs",
     "zeros",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What reads operators, imported now: formulas of sizes need only `Dim`."""
+    if name not in ("Operator", "op"):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from . import operator
+
+    found = globals()[name] = getattr(operator, name)
+    return found

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from math import gcd
-
-import islpy as isl
+from typing import TYPE_CHECKING
 
 from polyc.graph_driver.graph.size import Extent, Quotient, Size, SizeError, evaluate, symbol
 from polyc.poly.errors import ArgumentError, PolycError
-from polyc.poly.forms.affine import set_space, to_pw_aff
 from polyc.poly.records import dataclass
+
+if TYPE_CHECKING:  # a model that is loaded starts without isl
+    import islpy as isl
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,10 @@ class Symbols:
 
     def _affine(self, size: Size) -> tuple[isl.Set, isl.PwAff]:
         """The sizes that a run can have, and an affine size as a function of them."""
+        import islpy as isl
+
+        from polyc.poly.forms.affine import set_space, to_pw_aff
+
         names = sorted(size.symbols())
         space = set_space("", [], [self.parameter(symbol(self, n)) for n in names])
         sizes = isl.Set.universe(space)

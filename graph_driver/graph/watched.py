@@ -13,6 +13,10 @@ from polyc.graph_driver.graph.stamps import Stamp, now, stamp_of
 from polyc.poly.records import dataclass
 
 
+class AnnotationWarning(UserWarning):
+    """A model file declares a shape that its own operators contradict; the model runs as the operators say."""
+
+
 @dataclass
 class Watched:
     """Files that were opened, by where the model says that they are, with their stamps before and when that was; and

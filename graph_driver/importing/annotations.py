@@ -16,16 +16,12 @@ from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.graph.onnx_tensors import dtype_of
 from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.graph.symbols import Symbols
-from polyc.graph_driver.graph.watched import warn
+from polyc.graph_driver.graph.watched import AnnotationWarning, warn
 from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
 SHOWN = 3
 """Contradicted shapes that are named; a file that is wrong in one size is often wrong in a hundred places."""
-
-
-class AnnotationWarning(UserWarning):
-    """A model file declares a shape that its own operators contradict; the model runs as the operators say."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.graph.defects import PASSING
 from polyc.graph_driver.graph.limits import check_memory
 from polyc.graph_driver.graph.report import Report
-from polyc.graph_driver.graph.watched import Watched, warn, watching
+from polyc.graph_driver.graph.watched import AnnotationWarning, Watched, warn, watching
 from polyc.graph_driver.graph.wording import human
 from polyc.graph_driver.importing.source import Source
 from polyc.graph_driver.known import entries
@@ -43,11 +42,8 @@ if TYPE_CHECKING:
 
 Compiling = Callable[["Path | bytes | onnx.ModelProto", CompileOptions], Model]
 
-CATEGORIES = {
-    "AnnotationWarning": "polyc.graph_driver.importing.annotations",
-    "DefectWarning": "polyc.graph_driver.graph.defects",
-}
-"""Where the warnings are that a compilation gives, which the user of a known model gets, too."""
+CATEGORIES = {"AnnotationWarning": AnnotationWarning}
+"""Warnings of a compilation that the user of a known model gets, too (programs that warned of a bug are not kept)."""
 
 
 class Known:
@@ -188,7 +184,7 @@ class Known:
         report.made = {"on": str(about["on"]), **times}
         report.notes += cache.notes()
         for category, text in about["warnings"]:
-            warn(text, getattr(import_module(CATEGORIES[category]), category), 4)
+            warn(text, CATEGORIES[category], 4)
 
     # ---- to keep ----
 
