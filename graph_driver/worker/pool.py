@@ -36,13 +36,15 @@ ENDING = 10.0  # seconds that the processes have for ending by themselves
 
 @dataclass
 class _Compiler:
-    """A forked process: our end of its socket, what it does until when, and the part of its answer that is here."""
+    """A forked process: our end of its socket, what it does until when, whether it was told to end, and the part of its
+    answer that is here."""
 
     end: socket.socket
     pid: int = 0  # 0: not forked yet
     job: Job | None = None
     deadline: float = float("inf")
     late: bool = False
+    ending: bool = False
     answer: bytearray = field(default_factory=bytearray)
 
 
@@ -62,6 +64,7 @@ class Pool:
         self._asked: set[str] = set()
         self._broken: BaseException | None = None
         self._stopped = False
+        self._resting = False
         self._forking: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
@@ -95,8 +98,11 @@ class Pool:
         return job.symbol in self._asked
 
     def results(self, jobs: Sequence[Job], progress: Progress | None = None) -> dict[str, Result]:
-        """Wait for the results of jobs that were added, by symbol; `progress` is called with how many there are."""
-        self._allowed = self._most
+        """Wait for the results of jobs that were added, by symbol; `progress` is called with how many there are.
+
+        Then processes without a job end: what comes next needs their memory, and others are forked soon.
+        """
+        self._allowed, self._resting = self._most, False
         if self._thread is None:
             self._begin()
         self._ring()
@@ -117,7 +123,8 @@ class Pool:
                     self._keep_spans()
                     return {symbol: self._results[symbol] for symbol in sorted(wanted)}
         finally:
-            self._allowed = self._most - 1
+            self._allowed, self._resting = self._most - 1, True
+            self._ring()
 
     def _keep_spans(self) -> None:
         """Hand on what was measured here, once."""
@@ -177,6 +184,8 @@ class Pool:
     def _run(self) -> None:
         try:
             while not self._stopped:
+                if self._resting:
+                    self._end_idle()
                 self._give()
                 for key, _ in self._selector.select(self._next_deadline()):
                     if key.data is None:
@@ -194,13 +203,20 @@ class Pool:
         if not self._ready:
             return
         busy = sum(c.job is not None for c in self._compilers.values())
-        for number, compiler in self._compilers.items():
+        here = [c for c in self._compilers.values() if not c.ending]
+        for compiler in here:
             if compiler.pid and compiler.job is None and busy < self._allowed and self._waiting:
                 busy += 1
-                self._send(number, compiler)
-        coming = sum(not c.pid for c in self._compilers.values())
-        if not coming and len(self._compilers) < self._allowed and self._waiting:
+                self._send(compiler)
+        coming = sum(not c.pid for c in here)
+        if not coming and len(here) < self._allowed and self._waiting:
             self._fork()
+
+    def _end_idle(self) -> None:
+        for number, compiler in self._compilers.items():
+            if compiler.pid and compiler.job is None and not compiler.ending and not self._waiting:
+                compiler.ending = True
+                self._kill(number)
 
     def _fork(self) -> None:
         assert self._control is not None
@@ -216,7 +232,7 @@ class Pool:
         compiler = self._compilers[number] = _Compiler(ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._take(compiler))
 
-    def _send(self, number: int, compiler: _Compiler) -> None:
+    def _send(self, compiler: _Compiler) -> None:
         with self._lock:
             _, _, compiler.job = heapq.heappop(self._waiting)
         compiler.deadline = time.monotonic() + self._limit
@@ -312,10 +328,14 @@ class Pool:
     def _kill_late(self) -> None:
         now = time.monotonic()
         for number, compiler in self._compilers.items():
-            if compiler.deadline <= now and not compiler.late and self._control is not None:
+            if compiler.deadline <= now and not compiler.late:
                 compiler.late = True
-                with contextlib.suppress(OSError):
-                    self._control.sendall(f"kill {number}\n".encode())
+                self._kill(number)
+
+    def _kill(self, number: int) -> None:
+        assert self._control is not None
+        with contextlib.suppress(OSError):  # it has died: `_hear` will know
+            self._control.sendall(f"kill {number}\n".encode())
 
 
 def result_of(head: dict[str, Any], body: bytes) -> Result:

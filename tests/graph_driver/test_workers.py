@@ -103,6 +103,57 @@ def test_a_dying_or_endless_process_costs_one_kernel(jobs: list[Job], monkeypatc
     assert all(isinstance(r, str) and "took more than" in r for r in slow.values())
 
 
+def test_processes_without_a_job_end_and_others_are_forked_later(jobs: list[Job]) -> None:
+    shared = pool.Pool(2)
+    try:
+        shared.add(jobs[:2])
+        first = shared.results(jobs[:2])
+        before = shared.forked
+        deadline = time.monotonic() + 60
+        while shared._compilers and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert 1 <= before <= 2 and not shared._compilers
+        shared.add(jobs)
+        again = shared.results(jobs)
+        assert before < shared.forked <= before + 2 and {s: again[s] for s in first} == first
+        assert all(isinstance(r, Compiled) for r in again.values())
+    finally:
+        shared.close()
+
+
+def test_the_program_keeps_a_core_until_it_waits(jobs: list[Job]) -> None:
+    alone, both = pool.Pool(1), pool.Pool(2)
+    for shared in (alone, both):
+        shared.start()
+    assert alone._forking is None and both._forking is not None
+    both.add(jobs)
+    deadline = time.monotonic() + 60
+    while not both._results and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert both._results and both.forked == 1
+    assert len(both.results(jobs)) == len(jobs) and both.forked <= 2
+    for shared in (alone, both):
+        shared.close()
+
+
+def test_what_a_process_imports_is_there_before_it_is_forked(jobs: list[Job]) -> None:
+    script = """
+import signal, sys
+from polyc.graph_driver.worker import forking
+from polyc.graph_driver.worker.jobs import compile_job, decode
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as there
+jobs = [decode(line) for line in sys.stdin.buffer]
+forking.preload()
+before = set(sys.modules)
+for job in jobs:
+    compile_job(job)
+print(*sorted(m for m in set(sys.modules) - before if m.startswith(("polyc", "llvmlite", "islpy", "numpy"))))
+"""
+    lines = b"".join(map(worker.encode, jobs))
+    done = subprocess.run([sys.executable, "-c", script], input=lines, capture_output=True, check=True)
+    assert done.stdout.decode().split() == []
+
+
 def test_a_group_that_cannot_be_compiled_is_split_then_sent_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyc.graph_driver.checking.check import compare, random_input
     from polyc.graph_driver.worker import memo
