@@ -27,6 +27,7 @@ from polyc.poly.dtypes import DType
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 TAPS = 3
+PART = 2048  # filters transformed at a time: their f64 values stay in cache, and are too few for threads of BLAS
 POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2))
 """Where the polynomials are evaluated, besides infinity; small integers lose the fewest bits."""
 
@@ -72,8 +73,13 @@ def transformed_filters(weights: Any, m: int) -> Any:
     _, g, _ = matrices(m)
     g64 = np.array([[float(v) for v in row] for row in g])
     filters, channels = weights.shape[:2]
-    taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1).astype(np.float64)
-    return (np.kron(g64, g64) @ taps).astype(weights.dtype).reshape(-1, channels, filters)
+    transform = np.kron(g64, g64)
+    taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1)
+    result = np.empty((len(transform), taps.shape[1]), weights.dtype)
+    for at in range(0, taps.shape[1], PART):
+        part = slice(at, at + PART)
+        result[:, part] = transform @ taps[:, part].astype(np.float64)
+    return result.reshape(-1, channels, filters)
 
 
 def _row(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:

@@ -15,7 +15,7 @@ from polyc.graph_driver.graph.ir import Node, Tensor
 from polyc.graph_driver.graph.subgraphs import nodes_of
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.inference.concrete import schema_of
-from polyc.graph_driver.operators import NodeContext, TensorInfo, Unsupported, lookup
+from polyc.graph_driver.operators import NodeContext, TensorInfo, accepts, lookup
 from polyc.poly.errors import ModelError
 
 
@@ -33,13 +33,7 @@ def has_loops(
     context = NodeContext(
         node.op_type, node.domain, opsets.get(node.domain, 1), node.attrs, given, tuple(map(_info, outputs))
     )
-    try:
-        builder(context)
-    except Unsupported:
-        return False
-    except Exception:  # a bug of the builder: the translation of the graph's nodes reports it
-        return True
-    return True
+    return accepts(builder, context)
 
 
 def _info(t: Tensor) -> TensorInfo:

@@ -9,6 +9,7 @@ from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators import registry
 from polyc.graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo
 from polyc.graph_driver.operators.halves import in_f32
+from polyc.graph_driver.operators.registry import accepts
 
 _MODULES = (
     "elementwise", "variadic", "convolution", "matrix", "pooling", "reduction", "normalization", "movement",
@@ -16,7 +17,7 @@ _MODULES = (
     "spectral", "sorting", "winograd", "pairs",
 )  # fmt: skip
 
-__all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "lookup", "supported"]
+__all__ = ["Builder", "NodeContext", "OperatorScop", "TensorInfo", "Unsupported", "accepts", "lookup", "supported"]
 
 
 @cache

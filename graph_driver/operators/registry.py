@@ -6,6 +6,7 @@ What a builder asks of a node and the node is not, is `Unsupported`; `Halves` as
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -55,9 +56,39 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(f"{d}::{n}" if d else n for d, n in {**_LIBRARY, **_OTHERS}))
 
 
-@lru_cache(maxsize=4096, typed=True)
+class LoopsWanted(Exception):
+    """A builder accepted its node and asked for the first loops, which the caller does not need."""
+
+
+_only_asked = ContextVar("_only_asked", default=False)
+
+
+def accepts(builder: Builder, ctx: NodeContext) -> bool:
+    """Whether a builder makes loops of a node, without making them: it decides before it asks for the first.
+
+    What else it raises than `Unsupported` passes for an answer, too: the translation of the graph's nodes reports it.
+    """
+    token = _only_asked.set(True)
+    try:
+        builder(ctx)
+    except Unsupported:
+        return False
+    except Exception:
+        return True
+    finally:
+        _only_asked.reset(token)
+    return True
+
+
 def scop_of(factory: Callable[..., Any], *args: Any) -> Scop:
     """The Scop of the operator that `factory(*args)` makes; nodes of equal form share it."""
+    if _only_asked.get():
+        raise LoopsWanted
+    return _scop_of(factory, *args)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _scop_of(factory: Callable[..., Any], *args: Any) -> Scop:
     scop: Scop = factory(*args).scop()
     return scop
 

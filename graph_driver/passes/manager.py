@@ -224,16 +224,19 @@ def run(
     """
     verify(graph)
     records: dict[str, PassRecord] = {}
+    mark = _mark(graph)
 
     def once(step: Pass) -> bool:
-        start, before = time.perf_counter(), _mark(graph)
+        nonlocal mark
+        start, before = time.perf_counter(), mark
         with span(step.name):
             counts = step.run(graph, target)
         try:
             verify(graph)
         except GraphError as error:
             raise GraphError(f"pass {step.name}: {error}") from None
-        changed = _mark(graph) != before
+        mark = _mark(graph)
+        changed = mark != before
         old = records.get(step.name, PassRecord(step.name, {}, 0, 0.0))
         total = {k: old.counts.get(k, 0) + v for k, v in counts.items()}
         records[step.name] = PassRecord(step.name, total, len(graph.nodes), old.seconds + time.perf_counter() - start)
