@@ -39,6 +39,9 @@ def cancel_transforms(graph: Graph) -> dict[str, int]:
         return maps[key]
 
     def answer(node: Node) -> Answer | None:
+        first = sight.made.get(node.inputs[0]) if node.inputs else None
+        if first is None or not (_may_move(sight, node) and _may_move(sight, first)):
+            return None  # before loops are made of any: a chain has two at least
         total, at = None, node
         for _ in range(LONGEST):
             moved = map_of(at)
@@ -77,16 +80,29 @@ def _shortcut(sight: Sight, node: Node, source: str, counts: dict[str, int]) -> 
     return New("Reshape", (source, np.asarray(shape, np.int64)))
 
 
-def _move(sight: Sight, node: Node) -> isl.Map | None:
-    """Result element to operand element, both by their ONNX shapes; None when the node does more than move."""
+def _may_move(sight: Sight, node: Node) -> bool:
+    """Whether operands, results and their sizes are such that the node may only move elements of its first operand.
+
+    What says where elements go is integers, or a few numbers for each axis; a larger constant is an operand.
+    """
     inputs, outputs = [*node.reads()], [*node.writes()]
     varying = [i for i in inputs if sight.tensor(i).const is None]
     if node.captures or len(outputs) != 1 or len(varying) != 1 or varying[0] != node.inputs[0]:
-        return None
+        return False
     source, target = sight.shape(varying[0]), sight.shape(outputs[0])
     same_type = sight.tensor(varying[0]).dtype == sight.tensor(outputs[0]).dtype
     if source is None or target is None or prod(source) != prod(target) or not prod(source) or not same_type:
+        return False
+    constants = [c for i in inputs if (c := sight.tensor(i).const) is not None]
+    return all(c.dtype.kind in "iub" or c.size <= 2 * len(source) for c in constants)
+
+
+def _move(sight: Sight, node: Node) -> isl.Map | None:
+    """Result element to operand element, both by their ONNX shapes; None when the node does more than move."""
+    if not _may_move(sight, node):
         return None
+    source, target = sight.shape(node.inputs[0]), sight.shape(next(iter(node.writes())))
+    assert source is not None and target is not None
     piece = translate_one(sight.graph, node, lookup)
     if piece.operator is None or len(piece.operator.inputs) != 1:
         return None
