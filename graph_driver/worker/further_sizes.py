@@ -101,11 +101,13 @@ class FurtherSizes:
         if general is None or general.scop is None or general.kernel is None:
             return None
         open_sizes = {name: sizes[name] for name in general.scop.params}
-        if not same_program(general.scop, open_sizes, scop) or not _binds(general.kernel, shapes, open_sizes):
-            self._seen, self._general = [sizes], None  # the operator is another one now
-            return None
+        if not same_program(general.scop, open_sizes, scop):
+            now = _with_symbols(translate, general.fixed, sizes)
+            if now is None or not same_program(general.scop, {}, now):
+                self._seen, self._general = [sizes], None  # the operator is another one by now
+            return None  # else these sizes make another program of it: loops that run once, say
         found = _worth(general.scop, scop, general.setting[0])
-        if found is None:
+        if found is None or not _binds(general.kernel, shapes, open_sizes):
             return None
         kernel = general.kernel if found.threaded else general.kernel.alone()
         return Shared(kernel, scop, open_sizes, int(WORTH / found.unknown))
@@ -129,8 +131,10 @@ class FurtherSizes:
         before = [known.fixed] if known is not None and known.setting == setting else self._seen
         fixed = {name: n for name, n in sizes.items() if all(s.get(name) == n for s in before)}
         general = _with_symbols(translate, fixed, sizes)
-        if general is not None and _worth(general, scop, setting[0]) is None:
-            return None
+        if general is not None:
+            here = {name: sizes[name] for name in general.params}
+            if not same_program(general, here, scop) or _worth(general, scop, setting[0]) is None:
+                return None
         self._general = General(general, _compiled(general), fixed, setting)
         return self._general
 

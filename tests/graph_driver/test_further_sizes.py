@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from sized_operators import CASES, CHANGES, M, N, Sized, drawn, mutants
 
 from polyc import empty, f32, grid, op
 from polyc.emit import compile as compiling
+from polyc.emit.kernel import Kernel
 from polyc.graph_driver.backends.cpu import LLVM
 from polyc.graph_driver.worker import further_sizes
 from polyc.graph_driver.worker.further_sizes import OWN, FurtherSizes, General, Shared, same_program
@@ -136,7 +137,7 @@ def test_what_has_no_certificate_gets_a_kernel_of_its_own(name: str) -> None:
     family = FurtherSizes()
     family._seen = [{}] * OWN
     setting = further_sizes.platform_of("cpu", None), further_sizes.wanted(None)
-    family._general = General(mutant.scop, _Never(), {}, setting)  # type: ignore[arg-type]
+    family._general = General(mutant.scop, cast(Kernel, _Never()), {}, setting)
     found = family.kernel(scop, sizes, shapes, case.scop)
     assert not isinstance(found, Shared) and found.scop.params == () and family._general is None
 
@@ -186,6 +187,28 @@ def by_parity(A: f32[N], *, times: int = 1) -> f32[N]:
     for i in range(N):
         B[i] = A[i] * times if i % 2 == N % 2 else A[i] - 1.0
     return B
+
+
+def test_a_size_that_makes_another_program_leaves_the_shared_kernel_to_the_others() -> None:
+    """A loop that runs once, or never, may be no loop of the program any more."""
+
+    @op
+    def heads(A: f32[N, M]) -> f32[N]:
+        B = empty((N,), f32)
+        for i in range(N):
+            B[i] = A[i, 0] + 1.0
+            for j in range(1, M):
+                if j < N:
+                    B[i] = B[i] * 0.5 + A[i, j]
+        return B
+
+    rng = np.random.default_rng(12)
+    kernels = []
+    for n, m in ((5, 6), (6, 7), (7, 8), (1, 1), (9, 1), (1, 9), (8, 9), (30, 3)):
+        X = drawn(rng, n, m)
+        assert np.allclose(heads(X), heads.python(X))
+        kernels.append(running(heads))
+    assert kernels[2]._kernel.native is kernels[6]._kernel.native is kernels[7]._kernel.native
 
 
 def test_constants_have_families_of_their_own() -> None:
