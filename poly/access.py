@@ -68,9 +68,10 @@ def _statement_accesses(scop: Scop, s: Statement) -> Iterator[Access]:
     space = set_space(s.name, s.iters, scop.params)
     certain = not s.dynamic
     accumulator = accumulator_of(s)
+    known: dict[Expr, isl.PwAff] = {}
 
     def access(load: Load, where: isl.Set, sure: bool, write: bool, own: bool) -> Access:
-        relation, exact = element_map(load, scop.arrays[load.array], space)
+        relation, exact = element_map(load, scop.arrays[load.array], space, known)
         return Access(s.name, load.array, write, sure and exact, relation.intersect_domain(where), load, own)
 
     def reads(expr: Expr, where: isl.Set, sure: bool) -> Iterator[Access]:
@@ -148,14 +149,20 @@ def array_elements(array: Array, params: Sequence[str]) -> isl.Set:
     return out
 
 
-def element_map(load: Load, array: Array, space: isl.Space) -> tuple[isl.Map, bool]:
+def element_map(
+    load: Load, array: Array, space: isl.Space, known: dict[Expr, isl.PwAff] | None = None
+) -> tuple[isl.Map, bool]:
     """`{ stmt[iters] -> array[index] }` on the whole space, and whether it is exact.
 
-    A subscript that is not affine stands for its whole dimension.
+    A subscript that is not affine stands for its whole dimension. `known`: affine subscripts of this space so far.
     """
     anywhere = isl.Set.universe(space)
+    known = {} if known is None else known
     try:
-        values = [to_pw_aff(subscript, space) for subscript, _ in zip(load.index, array.shape, strict=True)]
+        for subscript, _ in zip(load.index, array.shape, strict=True):
+            if subscript not in known:
+                known[subscript] = to_pw_aff(subscript, space)
+        values = [known[subscript] for subscript in load.index]
         return time_map(anywhere, values).set_tuple_name(isl.dim_type.out, load.array), True
     except NotAffine:
         pass

@@ -119,6 +119,11 @@ def flow(
     chosen = [a for a in accesses(scop) if arrays is None or a.array in arrays]
     if value_based:
         return value_flow_among(scop, chosen, kind)
+    return memory_flow_among(scop, chosen, kind)
+
+
+def memory_flow_among(scop: Scop, chosen: list[Access], kind: Kind) -> isl.UnionMap:
+    """Memory-based dependences among some accesses of a Scop, in its own order."""
     return union_of(in_order(scop, _touching(*_ends(chosen, kind))))
 
 

@@ -7,12 +7,14 @@ order or in none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import islpy as isl
 
 from polyc.emit.proof.touches import Book
 from polyc.poly.access import Access, accesses
 from polyc.poly.ordering.caller import never_replaced, never_written
-from polyc.poly.ordering.promotion import value_flow
+from polyc.poly.ordering.promotion import Flow, some_flow, value_flow
 from polyc.poly.scop import Scop
 
 OUT = isl.dim_type.out
@@ -23,12 +25,14 @@ def lost(scop: Scop, book: Book, left: isl.Set) -> str | None:
     copied out; None when nobody outside the lifetime does."""
     sources = _instances(book, True, left)
     inside = _lifetimes(book)
-    for flow in value_flow(scop)(book.array):
+
+    def leaving(flow: Flow) -> str | None:
         source = flow.map.get_tuple_name(isl.dim_type.in_)
-        if source in sources:
-            found = _leaving(flow.map.intersect_domain(sources[source]), inside)
-            if found is not None:
-                return f"its value is needed after it: {found}"
+        return _leaving(flow.map.intersect_domain(sources[source]), inside) if source in sources else None
+
+    found = _first(scop, book.array, leaving)
+    if found is not None:
+        return f"its value is needed after it: {found}"
     if scop.arrays[book.array].kind in ("out", "inout"):
         for write in _writes(scop, book.array):
             if write.stmt in sources:
@@ -43,12 +47,14 @@ def missed(scop: Scop, book: Book, left: isl.Set) -> str | None:
     hold a value from outside the lifetime; None when nobody does."""
     sinks = _instances(book, False, left)
     inside = _lifetimes(book)
-    for flow in value_flow(scop)(book.array):
+
+    def entering(flow: Flow) -> str | None:
         sink = flow.map.get_tuple_name(OUT)
-        if sink in sinks:
-            found = _leaving(flow.map.intersect_range(sinks[sink]), inside)
-            if found is not None:
-                return f"a value from before it is read: {found}"
+        return _leaving(flow.map.intersect_range(sinks[sink]), inside) if sink in sinks else None
+
+    found = _first(scop, book.array, entering)
+    if found is not None:
+        return f"a value from before it is read: {found}"
     if scop.arrays[book.array].kind in ("in", "inout"):
         for read in accesses(scop):
             if read.array == book.array and not read.write and read.stmt in sinks:
@@ -56,6 +62,13 @@ def missed(scop: Scop, book: Book, left: isl.Set) -> str | None:
                 if not first.is_empty():
                     return f"'{book.array}' holds values of the caller"
     return None
+
+
+def _first(scop: Scop, array: str, wrong: Callable[[Flow], str | None]) -> str | None:
+    """What is wrong with the first flow through the array of which something is."""
+    if not some_flow(scop, array, lambda flow: wrong(flow) is not None):
+        return None
+    return next(filter(None, map(wrong, value_flow(scop)(array))), None)
 
 
 def _instances(book: Book, write: bool, elements: isl.Set) -> dict[str, isl.Set]:

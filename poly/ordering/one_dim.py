@@ -23,6 +23,8 @@ class OneDim:
 
     position: int
     value: isl.PwAff
+    plain: bool
+    """Whether the value is that dimension itself."""
 
 
 class OneDims:
@@ -47,6 +49,11 @@ class OneDims:
             return False
         return bool(first.value.plain_is_equal(second.value))
 
+    def iterators(self, a: isl.PwAff, b: isl.PwAff) -> tuple[int, int] | None:
+        """The dimensions that the two values are, where each is an iterator itself."""
+        first, second = self.of(a), self.of(b)
+        return (first.position, second.position) if first and second and first.plain and second.plain else None
+
 
 FEW_PARTS = 16
 
@@ -65,7 +72,18 @@ def one_dim(pa: isl.PwAff) -> OneDim | None:
         return None
     k = used[0]
     value = pa.drop_dims(isl.dim_type.in_, k + 1, count - k - 1).drop_dims(isl.dim_type.in_, 0, k)
-    return OneDim(k, value.reset_tuple_id(isl.dim_type.in_))
+    value = value.reset_tuple_id(isl.dim_type.in_)
+    return OneDim(k, value, _is_dimension(value))
+
+
+def _is_dimension(value: isl.PwAff) -> bool:
+    """Whether a function of one dimension visibly is that dimension."""
+    if not value.isa_aff():
+        return False
+    aff = value.as_aff()
+    alone = not aff.dim(isl.dim_type.div) and not aff.involves_dims(isl.dim_type.param, 0, aff.dim(isl.dim_type.param))
+    one = aff.get_coefficient_val(isl.dim_type.in_, 0).is_one()
+    return alone and bool(one) and bool(aff.get_constant_val().is_zero())
 
 
 def equated_dims(pairs: isl.Map) -> frozenset[tuple[int, int]]:

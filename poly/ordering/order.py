@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import islpy as isl
 
+from polyc.poly.ordering.one_dim import OneDims, forms
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Leaf, Node, Sequence
 
@@ -17,7 +18,7 @@ Pair = tuple[str, str]
 def in_order(scop: Scop, pairs: Mapping[Pair, isl.Map]) -> dict[Pair, isl.Map]:
     """The part of each `{ S[x] -> T[y] }` with x before y in the Scop's own tree; empty ones left out."""
     domains = {n: s.domain.intersect_params(scop.context) for n, s in scop.statements.items()}
-    walk = _Order()
+    walk = _Order(forms(scop))
     walk.visit(scop.tree, domains, dict(pairs))
     return {key: m.coalesce() for key, m in walk.before.items() if not m.is_empty()}
 
@@ -25,8 +26,9 @@ def in_order(scop: Scop, pairs: Mapping[Pair, isl.Map]) -> dict[Pair, isl.Map]:
 class _Order:
     """Walks a tree once; `tied` are the pairs that the loops so far give equal times."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: OneDims) -> None:
         self.before: dict[Pair, isl.Map] = {}
+        self.known = known
 
     def _add(self, key: Pair, pairs: isl.Map) -> None:
         if not pairs.plain_is_empty():
@@ -40,9 +42,8 @@ class _Order:
             for member in node.members:
                 left = {}
                 for (a, b), pairs in tied.items():
-                    fa, fb = member.schedule[a], member.schedule[b]
-                    self._add((a, b), pairs.intersect(fa.lt_map(fb)))
-                    equal = pairs.intersect(fa.eq_map(fb))
+                    earlier, equal = self._compared(pairs, member.schedule[a], member.schedule[b])
+                    self._add((a, b), earlier)
                     if not equal.plain_is_empty():
                         left[a, b] = equal
                 tied = left
@@ -54,6 +55,15 @@ class _Order:
             self.visit(node.child, inner, _between(tied, inner, inner))
         else:
             self.visit(node.children()[0], active, tied)
+
+    def _compared(self, pairs: isl.Map, a: isl.PwAff, b: isl.PwAff) -> tuple[isl.Map, isl.Map]:
+        """The pairs that the values `a` and `b` of a loop order, and those that they leave tied. Most loops are
+        iterators: comparing two dimensions takes isl a quarter of the time of comparing two functions."""
+        dims = self.known.iterators(a, b)
+        if dims is None:
+            return pairs.intersect(a.lt_map(b)), pairs.intersect(a.eq_map(b))
+        ends = isl.dim_type.in_, dims[0], isl.dim_type.out, dims[1]
+        return pairs.order_lt(*ends), pairs.equate(*ends)
 
     def _sequence(self, node: Sequence, active: dict[str, isl.Set], tied: dict[Pair, isl.Map]) -> None:
         parts = [{s: d for s, d in f.domain.items() if s in active} for f in node.filters]

@@ -15,7 +15,7 @@ import islpy as isl
 
 from polyc.poly.access import Access, accesses
 from polyc.poly.cache import per_scop
-from polyc.poly.dependences import value_flow_among
+from polyc.poly.dependences import memory_flow_among, value_flow_among
 from polyc.poly.forms.boxes import check_layout
 from polyc.poly.ordering.caller import never_replaced, never_written
 from polyc.poly.ordering.one_dim import equated_dims, forms
@@ -91,31 +91,42 @@ def _loop(region: Region) -> str | None:
 def _crosses(scop: Scop, region: Region) -> bool:
     """Whether any value of the array leaves or enters an iteration of the region, or passes it by:
     only then can elements that are copied out unset do harm to a local array."""
-    for f in value_flow(scop)(region.node.array):
+
+    def crossing(f: Flow) -> bool:
         source, sink = (f.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
-        if any(True for _ in _escaping(scop, region, f, source, sink, f.map)):
-            return True
-    return False
+        return any(True for _ in _escaping(scop, region, f, source, sink, f.map))
+
+    return some_flow(scop, region.node.array, crossing)
 
 
 def _lost_flow(scop: Scop, region: Region) -> Iterator[PromotionFault]:
     """Values that flow across the edge of the region without a copy."""
+
+    def lost(f: Flow) -> bool:
+        return any(True for _ in _lost(scop, region, f))
+
+    if some_flow(scop, region.node.array, lost):
+        for f in value_flow(scop)(region.node.array):
+            yield from _lost(scop, region, f)
+
+
+def _lost(scop: Scop, region: Region, flow_of: Flow) -> Iterator[PromotionFault]:
+    """Those of one flow."""
     node = region.node
 
     def faults(pairs: Iterator[isl.Map], detail: str) -> Iterator[PromotionFault]:
         for m in pairs:
             yield PromotionFault(node, m, m.params(), _loop(region), detail)
 
-    for flow_of in value_flow(scop)(node.array):
-        source, sink = (flow_of.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
-        if not node.copy_in and sink in region.inside:
-            missed = flow_of.map.intersect_range(region.inside[sink])
-            yield from faults(_escaping(scop, region, flow_of, source, sink, missed),
-                              f"the buffer '{node.buffer}' is not filled with it (no copy in)")  # fmt: skip
-        if not node.copy_out and source in region.inside:
-            lost = flow_of.map.intersect_domain(region.inside[source])
-            yield from faults(_escaping(scop, region, flow_of, source, sink, lost),
-                              f"the buffer '{node.buffer}' is dropped before (no copy out)")  # fmt: skip
+    source, sink = (flow_of.map.get_tuple_name(t) for t in (isl.dim_type.in_, isl.dim_type.out))
+    if not node.copy_in and sink in region.inside:
+        missed = flow_of.map.intersect_range(region.inside[sink])
+        yield from faults(_escaping(scop, region, flow_of, source, sink, missed),
+                          f"the buffer '{node.buffer}' is not filled with it (no copy in)")  # fmt: skip
+    if not node.copy_out and source in region.inside:
+        dropped = flow_of.map.intersect_domain(region.inside[source])
+        yield from faults(_escaping(scop, region, flow_of, source, sink, dropped),
+                          f"the buffer '{node.buffer}' is dropped before (no copy out)")  # fmt: skip
 
 
 def _escaping(scop: Scop, region: Region, flow_of: Flow, source: str, sink: str, pairs: isl.Map) -> Iterator[isl.Map]:
@@ -188,9 +199,30 @@ class Flow:
     equated: frozenset[tuple[int, int]]
 
 
+Flows = Callable[[str], list[Flow]]
+
+
 @per_scop
-def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
+def value_flow(scop: Scop) -> Flows:
     """A function from an array's name to the flow through it (computed once each)."""
+    return _by_array(scop, lambda touching: value_flow_among(scop, touching, "RAW"))
+
+
+@per_scop
+def _possible_flow(scop: Scop) -> Flows:
+    """The same for all pairs of a write and a read after it of one element, whatever is written in between."""
+    return _by_array(scop, lambda touching: memory_flow_among(scop, touching, "RAW"))
+
+
+def some_flow(scop: Scop, array: str, wrong: Callable[[Flow], bool]) -> bool:
+    """Whether some flow through the array is `wrong`, which of more pairs is true where it is of fewer.
+
+    Where not even the pairs that touch one element are, isl need not search for the last writes among them.
+    """
+    return any(map(wrong, _possible_flow(scop)(array))) and any(map(wrong, value_flow(scop)(array)))
+
+
+def _by_array(scop: Scop, among: Callable[[list[Access]], isl.UnionMap]) -> Flows:
     inputs = tuple(accesses(scop))
 
     @cache
@@ -199,7 +231,7 @@ def value_flow(scop: Scop) -> Callable[[str], list[Flow]]:
         if not {True, False} <= {a.write for a in touching}:
             return []
         maps: list[isl.Map] = []
-        value_flow_among(scop, touching, "RAW").foreach_map(maps.append)
+        among(touching).foreach_map(maps.append)
         maps.sort(key=lambda m: (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out)))
         return [Flow(m, equated_dims(m)) for m in maps]
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import islpy as isl
 
 from polyc.poly.cache import per_scop
-from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, walk
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, loads, variables
 from polyc.poly.forms.ranges import value_range
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
@@ -131,7 +131,7 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
 
 
 def _indirect(e: Expr, name: str) -> bool:
-    return any(isinstance(n, Load) and any(v == Var(name) for x in n.index for v in walk(x)) for n in walk(e))
+    return any(name in variables(x) for load in loads(e) for x in load.index)
 
 
 def vector_cost(scop: Scop, member: Member, stmts: Iterable[str], lanes: int, extent: int | None) -> float:

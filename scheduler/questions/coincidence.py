@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.dependences import conflicts
+from polyc.poly.ordering.one_dim import OneDims, forms
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence
@@ -20,6 +22,22 @@ class Pair:
     sink: str
     map: isl.Map
     reduction: bool
+    equated: frozenset[tuple[int, int]]
+    forms: OneDims
+    """What sees, with the `equated` dimensions, that a loop gives both ends one value."""
+
+    def tied(self, member: Member) -> bool:
+        """Whether all pairs are within one iteration of the loop."""
+        return self._seen(member) or bool(self.map.is_subset(same_time(member, self.source, self.sink)))
+
+    def within(self, member: Member) -> Pair:
+        """Those within one iteration of the loop."""
+        if self._seen(member):
+            return self
+        return replace(self, map=self.map.intersect(same_time(member, self.source, self.sink)))
+
+    def _seen(self, member: Member) -> bool:
+        return self.forms.equal(member.schedule[self.source], member.schedule[self.sink], self.equated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +50,9 @@ class Carried:
 
 def all_pairs(scop: Scop) -> list[Pair]:
     """All conflicts of a Scop."""
-    found = conflicts(scop)
-    plain = [Pair(a, b, m, False) for (a, b), m in found.ordered.items()]
-    return plain + [Pair(a, b, m, True) for (a, b), m in found.relaxed.items()]
+    found, known = conflicts(scop), forms(scop)
+    plain = [Pair(a, b, m, False, found.equated[a, b], known) for (a, b), m in found.ordered.items()]
+    return plain + [Pair(a, b, m, True, found.equated_relaxed[a, b], known) for (a, b), m in found.relaxed.items()]
 
 
 def same_time(member: Member, source: str, sink: str) -> isl.Map:
@@ -46,8 +64,7 @@ def narrowed(pairs: Iterable[Pair], members: Iterable[Member]) -> list[Pair]:
     """The pairs within one iteration of all the loops."""
     alive = list(pairs)
     for m in members:
-        new = [Pair(p.source, p.sink, p.map.intersect(same_time(m, p.source, p.sink)), p.reduction) for p in alive]
-        alive = [p for p in new if not p.map.is_empty()]
+        alive = [p for p in (q.within(m) for q in alive) if not p.map.is_empty()]
     return alive
 
 
@@ -75,12 +92,11 @@ def _member(m: Member, alive: list[Pair], found: dict[str, Carried]) -> list[Pai
     parallel = vector = True
     left: list[Pair] = []
     for p in alive:
-        same = same_time(m, p.source, p.sink)
-        if (vector or (parallel and p.reduction)) and not p.map.is_subset(same):
+        if (vector or (parallel and p.reduction)) and not p.tied(m):
             parallel = False
             vector = vector and p.reduction
-        inside = p.map.intersect(same)
-        if not inside.is_empty():
-            left.append(Pair(p.source, p.sink, inside, p.reduction))
+        inside = p.within(m)
+        if not inside.map.is_empty():
+            left.append(inside)
     found[m.name] = Carried(parallel, vector)
     return left

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Member, Node, Sequence, loop_names
-from polyc.scheduler.questions.coincidence import Pair, all_pairs, analyse, same_time
+from polyc.scheduler.questions.coincidence import Pair, all_pairs, analyse
 
 
 def parallel_loops(scop: Scop, tree: Node, reductions: bool) -> tuple[str, ...]:
@@ -29,8 +31,7 @@ def _visit(node: Node, alive: list[Pair], found: list[tuple[str, ...]]) -> None:
     elif isinstance(node, (Sequence, Filter)):
         for f in node.filters if isinstance(node, Sequence) else (node,):
             inside = [
-                Pair(p.source, p.sink, p.map.intersect_domain(f.domain[p.source]).intersect_range(f.domain[p.sink]),
-                     p.reduction)
+                replace(p, map=p.map.intersect_domain(f.domain[p.source]).intersect_range(f.domain[p.sink]))
                 for p in alive if p.source in f.domain and p.sink in f.domain
             ]  # fmt: skip
             _visit(f.child, [p for p in inside if not p.map.is_empty()], found)
@@ -68,5 +69,4 @@ def _never_back(m: Member, alive: list[Pair]) -> bool:
 
 
 def _inside(m: Member, alive: list[Pair]) -> list[Pair]:
-    left = [Pair(p.source, p.sink, p.map.intersect(same_time(m, p.source, p.sink)), p.reduction) for p in alive]
-    return [p for p in left if not p.map.is_empty()]
+    return [p for p in (q.within(m) for q in alive) if not p.map.is_empty()]

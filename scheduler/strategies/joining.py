@@ -12,11 +12,11 @@ from typing import Any
 
 import islpy as isl
 
-from polyc.poly.expr import Var, walk
+from polyc.poly.expr import variables
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member, loops_around, time_map
 from polyc.scheduler.cost.cache_blocks import HANDED_ON, MOST_STATEMENTS
-from polyc.scheduler.questions.coincidence import Pair, narrowed, same_time
+from polyc.scheduler.questions.coincidence import Pair, narrowed
 from polyc.scheduler.strategies.planner import Plan, first_loops, is_flat, parts
 
 INNER_DEPTH = 1  # loops that may stay separate below joined ones, whatever they run over
@@ -102,7 +102,7 @@ def _around(plan: Plan, nest: list[Member]) -> list[Member]:
 
 def _moves_target(stmt: Statement, loop: Member) -> bool:
     """Whether the loop goes over elements that the statement writes (a reduction loop does not)."""
-    names = {v.name for e in stmt.index for v in walk(e) if isinstance(v, Var)}
+    names = set().union(*map(variables, stmt.index))
     return any(loop.schedule[stmt.name].involves_dims(isl.dim_type.in_, stmt.iters.index(n), 1) for n in names
                if n in stmt.iters)  # fmt: skip
 
@@ -120,7 +120,7 @@ def common_depth(plan: Plan, first: list[Member], second: list[Member], shared: 
         if not (carried[x.name].parallel and carried[y.name].parallel and (x.kind, x.factor) == (y.kind, y.factor)):
             break
         both = Member(x.name, {**x.schedule, **y.schedule})
-        if not all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in shared):
+        if not all(p.tied(both) for p in shared):
             break
         if not _same_values(plan, [*_around(plan, first), *first[: depth + 1]],
                             [*_around(plan, second), *second[: depth + 1]]):  # fmt: skip
@@ -153,7 +153,7 @@ def _in_order_of(plan: Plan, first: list[Member], second: list[Member], shared: 
 def _alike(plan: Plan, x: Member, y: Member, shared: list[Pair]) -> bool:
     """Whether the two loops, alone, take the same values and keep what the nests share in one iteration."""
     both = Member(x.name, {**x.schedule, **y.schedule})
-    same = all(p.map.is_subset(same_time(both, p.source, p.sink)) for p in shared)
+    same = all(p.tied(both) for p in shared)
     return same and _same_values(plan, [x], [y])
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import islpy as isl
-
-from polyc.poly.records import dataclass
 
 from .affine import SET, Affine
 from .text import Opaque, Rejected, arguments, subscripts
