@@ -8,12 +8,15 @@ maps it shares addresses: there all passes are worth their time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from polyc.emit.loop_ir.linear import Interval, interval_of
-from polyc.emit.loop_ir.loops import Alloc, For, Function, Stmt, Store, walk
+from polyc.emit.loop_ir.loops import Alloc, Buffer, For, Function, Ramp, Stmt, Store, VLoad, walk
 from polyc.emit.loop_ir.rewrite import stmt_exprs
-from polyc.poly.expr import Expr
+from polyc.poly.expr import Const, Expr, Load
 from polyc.poly.expr import walk as walk_expr
 
 FEW = '"polyc-passes"="few"'
@@ -24,24 +27,38 @@ SMALL_PART = 1000
 vector) as long."""
 
 
+MIXED_PART = 20
+"""One in so many stores into tiles may be of a vector that overlaps another, which takes up to 1.5 times as long."""
+
+
 def few_passes(fn: Function) -> bool:
-    """Whether nearly all work of a kernel is in register tiles.
+    """Whether nearly all work of a kernel is in register tiles whose vectors do not overlap.
 
     Stores are counted as far as sizes are numbers: tiles at least so often, other loops at most.
     """
     counts = _Counts(fn)
     counts.visit(fn.body, 1, {})
-    return counts.others is not None and counts.tiles > SMALL_PART * counts.others
+    if counts.others is None or counts.tiles <= SMALL_PART * counts.others:
+        return False
+    mixed = {name for name in counts.stores if _overlap(counts.windows[name])}
+    return MIXED_PART * sum(counts.stores[name] for name in mixed) <= counts.tiles
 
 
 class _Counts:
-    """Stores that run in register tiles, and in innermost loops that LLVM would improve (None: nobody knows)."""
+    """Stores that run in register tiles, by buffer, and in innermost loops that LLVM would improve (`others`; None:
+    nobody knows). `windows`: the parts of each register buffer that some access takes."""
 
     def __init__(self, fn: Function) -> None:
-        self.tiles = 0
+        self.stores: Counter[str] = Counter()
         self.others: int | None = 0
-        spaces = (s.buffer for s in walk(fn.body) if isinstance(s, Alloc))
-        self.registers = {b.name for b in spaces if b.space == "register"}
+        buffers = (s.buffer for s in walk(fn.body) if isinstance(s, Alloc))
+        self.registers = {b.name: b for b in buffers if b.space == "register"}
+        self.windows = _windows(fn, self.registers)
+
+    @property
+    def tiles(self) -> int:
+        """Stores into all tiles."""
+        return self.stores.total()
 
     def visit(self, s: Stmt, times: int | None, ranges: Mapping[str, Interval]) -> bool:
         """Count the innermost loops in a statement that runs so many times; whether there is one."""
@@ -61,9 +78,10 @@ class _Counts:
         if not self._finished(loop, stores):
             self.others = None if times is None or self.others is None else self.others + times * len(stores)
             return
-        kept = self.registers - own
-        tile = sum(s.array in kept and _wide(s) and s.array in _arrays(s.value) for s in stores)
-        self.tiles += tile * (1 if times is None else times)
+        kept = self.registers.keys() - own
+        for s in stores:
+            if s.array in kept and _wide(s) and s.array in _arrays(s.value):
+                self.stores[s.array] += 1 if times is None else times
 
     def _finished(self, loop: For, stores: list[Store]) -> bool:
         """Whether LLVM would leave the loop as it is: vectors only, and nothing added to in memory."""
@@ -72,6 +90,50 @@ class _Counts:
             return False
         written = {s.array for s in memory}
         return not any(written & _arrays(e) for s in walk(loop.body) for e in stmt_exprs(s))
+
+
+Window = tuple[int, int]
+"""First element of a buffer in its own order, and how many."""
+
+
+def _windows(fn: Function, registers: Mapping[str, Buffer]) -> dict[str, set[Window]]:
+    """What is accessed of each register buffer."""
+    found: dict[str, set[Window]] = {name: set() for name in registers}
+    for array, index in _accesses(fn):
+        if array in registers:
+            found[array].add(_window(registers[array], index))
+    return found
+
+
+def _accesses(fn: Function) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    for s in walk(fn.body):
+        if isinstance(s, Store):
+            yield s.array, s.index
+        for top in stmt_exprs(s):
+            yield from ((e.array, e.index) for e in walk_expr(top) if isinstance(e, (Load, VLoad)))
+
+
+def _window(b: Buffer, index: tuple[Expr, ...]) -> Window:
+    """The part of a register buffer at constant subscripts (`emit.passes.registers`); elements that are not neighbours
+    count as all."""
+    first, count, stride = 0, 1, 1
+    for size, e in zip(reversed(b.shape), reversed(index), strict=True):
+        start = e.base if isinstance(e, Ramp) else e
+        if not isinstance(start, Const) or not isinstance(size, Const) or (e.lanes > 1 and stride * _step(e) != 1):
+            return 0, sys.maxsize
+        first, count, stride = first + stride * int(start.value), count * e.lanes, stride * int(size.value)
+    return first, count
+
+
+def _step(e: Expr) -> int:
+    return e.stride if isinstance(e, Ramp) else 0
+
+
+def _overlap(windows: set[Window]) -> bool:
+    """Whether two different ones have an element in common: LLVM then keeps the longest, and without its passes for
+    common values every access to the other takes it apart."""
+    order = sorted(windows)
+    return any(second < first + count for (first, count), (second, _) in itertools.pairwise(order))
 
 
 def _wide(s: Store) -> bool:
