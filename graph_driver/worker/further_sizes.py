@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from polyc.emit.kernel import Kernel
 from polyc.emit.lowering.checks import wanted
 from polyc.emit.proof.proven import wholly
+from polyc.frontend_dsl.fold import tidy
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.worker import tuned
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.errors import PolycError
-from polyc.poly.expr import Const, Expr, walk
+from polyc.poly.expr import Const, Expr, rewrite, walk
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import specialise
-from polyc.poly.scop import Scop
+from polyc.poly.scop import Scop, Statement
 from polyc.scheduler.cost.unknown_sizes import Times, times
 
 OWN = 2  # different sizes that get kernels of their own first: few programs have more
@@ -182,13 +184,32 @@ def _binds(kernel: Kernel, shapes: tuple[tuple[int, ...], ...], sizes: Sizes) ->
 def same_program(general: Scop, sizes: Sizes, scop: Scop) -> bool:
     """The certificate: whether `general` at these sizes is `scop`, so that what is proved of one holds of the other.
 
-    Sets and maps are compared as isl does, exactly; literals by their bits (0.0 is not -0.0).
+    Sets and maps are compared as isl does, exactly; literals by their bits (0.0 is not -0.0); subscripts and other
+    integers as written, or as the front end collects their terms (13 - 1 - i is 12 - i).
     """
     try:
         here = specialise(general, sizes)
     except PolycError:  # sizes outside its context
         return False
-    return here == scop and list(_literals(here)) == list(_literals(scop))
+    return _equal(here, scop) or (here.statements.keys() == scop.statements.keys() and _equal(_tidy(here), _tidy(scop)))
+
+
+def _equal(a: Scop, b: Scop) -> bool:
+    return a == b and list(_literals(a)) == list(_literals(b))
+
+
+def _tidy(scop: Scop) -> Scop:
+    """The Scop with terms of integers collected."""
+
+    def collected(e: Expr) -> Expr:
+        return rewrite(e, tidy)
+
+    def statement(s: Statement) -> Statement:
+        index, predicate = tuple(map(collected, s.index)), None if s.predicate is None else collected(s.predicate)
+        dynamic = tuple(replace(d, lo=collected(d.lo), hi=collected(d.hi)) for d in s.dynamic)
+        return replace(s, index=index, value=collected(s.value), predicate=predicate, dynamic=dynamic)
+
+    return replace(scop, statements={n: statement(s) for n, s in scop.statements.items()})
 
 
 def _literals(scop: Scop) -> Iterator[tuple[Any, ...]]:

@@ -175,6 +175,11 @@ def load(seed: int) -> Any:
 
     text, name = source(seed), f"<random program {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    space: dict[str, Any] = {**vars(frontend_dsl), "f64": f64, "i64": i64, "__name__": "random_program"}
+    space: dict[str, Any] = {
+        **{n: getattr(frontend_dsl, n) for n in frontend_dsl.__all__},
+        "f64": f64,
+        "i64": i64,
+        "__name__": "random_program",
+    }
     exec(compile(text, name, "exec"), space)
     return space["program"]

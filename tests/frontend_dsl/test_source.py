@@ -16,7 +16,12 @@ def define(text: str, name: str | None) -> dict[str, Any]:
     """Execute `text` as a file called `name` (None: without source, as at a prompt)."""
     if name is not None:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    space: dict[str, Any] = {**vars(frontend_dsl), "f32": f32, "f64": f64, "__name__": "written"}
+    space: dict[str, Any] = {
+        **{n: getattr(frontend_dsl, n) for n in frontend_dsl.__all__},
+        "f32": f32,
+        "f64": f64,
+        "__name__": "written",
+    }
     exec(compile(text, name or "<prompt>", "exec"), space)
     return space
 

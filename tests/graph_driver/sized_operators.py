@@ -87,6 +87,14 @@ def every_other(A: f32[2 * N], X: f32[M]) -> f32[N, M]:
     return Y
 
 
+@op
+def mirrored(A: f32[M, N]) -> f32[M, N]:
+    Y = empty((M, N), f32)
+    for i, j in grid(M, N):
+        Y[i, j] = A[M - 1 - i, N - j - 1] + A[i, (j + N - 1) % N]
+    return Y
+
+
 def drawn(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
@@ -140,6 +148,10 @@ def _smooth(A: np.ndarray, alpha: np.float32) -> np.ndarray:
     return A
 
 
+def _mirrored(A: np.ndarray) -> np.ndarray:
+    return A[::-1, ::-1] + np.roll(A, 1, axis=1)
+
+
 def _every_other(A: np.ndarray, X: np.ndarray) -> np.ndarray:
     inside = np.arange(len(A) // 2)[:, None] < len(X)
     return np.where(inside, A[1::2, None] - X, A[::2, None] + 0 * X)
@@ -151,6 +163,7 @@ CASES = {
     "norm": Sized(norm, "M N", lambda r, m, n: (drawn(r, m, n), drawn(r, n)), _norm),
     "softmax": Sized(softmax, "M N", lambda r, m, n: (drawn(r, m, n),), _softmax, 1),
     "smooth": Sized(smooth, "N", lambda r, n: (drawn(r, n), np.float32(0.25)), _smooth),
+    "mirrored": Sized(mirrored, "M N", lambda r, m, n: (drawn(r, m, n),), _mirrored),
     "every_other": Sized(every_other, "M N", lambda r, m, n: (drawn(r, 2 * n), drawn(r, m)), _every_other),
 }
 
