@@ -476,3 +476,24 @@ def test_several_threads_at_once(programs: Path) -> None:
     for t in threads:
         t.join()
     assert wrong == []
+
+
+NEEDED = """
+import sys, polyc
+from polyc.graph_driver.known import key
+key.identity = lambda: "this compiler"
+model = polyc.compile_model(sys.argv[1], threads=1)
+assert model.report().made
+heavy = ("onnx", "islpy", "importlib.metadata", "polyc.scheduler", "polyc.frontend_dsl.operator", "polyc.emit.lowering",
+         "polyc.graph_driver.passes", "polyc.graph_driver.fusion.groups", "polyc.graph_driver.compiling")
+print(*(name for name in heavy if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("build", [network, perceptron, attention])
+def test_a_known_model_needs_nothing_that_compiles(programs: Path, tmp_path: Path, build: Any) -> None:
+    """Of the 0.3 s that a known model takes most are imports: none may come back unseen."""
+    path = saved(build(), tmp_path / "net.onnx")
+    new(path, threads=1)
+    found = subprocess.run([sys.executable, "-c", NEEDED, str(path)], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
