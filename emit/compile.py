@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from polyc.emit import cache, targets
-from polyc.emit.c import cc
 from polyc.emit.kernel import Kernel, Native, Report, unsupported
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL
@@ -123,6 +122,8 @@ def build(function: Function, target: Target, backend: str, report: Report) -> N
     report.source_bytes = len(text)
     with _stage(report, "compile"):
         if backend == "c":
+            from polyc.emit.c import cc
+
             key = cache.make_key("c", text, repr(target), " ".join(cc.FLAGS), cc.find_compiler() or "")
             image, report.cache_hit = cache.cached(key, lambda: cc.build_shared(text), ".so")
         else:
@@ -144,6 +145,8 @@ def load(image: bytes, entry: str, backend: str) -> Native:
     """
     if backend == "c":
         import ctypes
+
+        from polyc.emit.c import cc
 
         library: Any = cc.load_shared(image)
         address = ctypes.cast(getattr(library, entry), ctypes.c_void_p).value

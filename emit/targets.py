@@ -5,7 +5,6 @@ A new target needs no code: it is a TOML file.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import tomllib
@@ -90,6 +89,8 @@ def unknown(name: str, more: Sequence[str] = ()) -> str:
 
 def _near(name: str, known: Sequence[str]) -> str:
     """Names that somebody may have meant."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, 3, 0.65)
     return f" (did you mean {', '.join(near[:-1])}{' or ' if near[1:] else ''}{near[-1]}?)" if near else ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import inspect
 from collections.abc import Mapping
 from dataclasses import field
@@ -153,6 +152,8 @@ class Frame:
         if hasattr(builtins, name):
             self.program.reads.absent(self.fn.__globals__, name)
             return getattr(builtins, name), None
+        import difflib
+
         near = difflib.get_close_matches(name, [*self.env, *self.fn.__globals__, *dir(builtins)], 1)
         hint = f"did you mean {near[0]}?" if near else f"define {name}, or import it"
         raise self.error(node, f"unknown name {name}", missing_type(name) or hint)

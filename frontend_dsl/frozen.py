@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import sysconfig
 from collections.abc import Hashable
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -19,11 +18,18 @@ from .annotations import Dim
 LARGEST = 50_000  # values in one picture
 
 _POLYC = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # its packages may be links
-_FOLDERS = [p for k, p in sysconfig.get_paths().items() if k in ("stdlib", "purelib", "platlib")]
-_FOLDERS += [_POLYC, *(entry.path for entry in os.scandir(_POLYC) if entry.is_dir())]
-_LIBRARIES = tuple(os.path.realpath(folder) + os.sep for folder in _FOLDERS)
 _ATOMS = (int, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _NUMBERS = (np.generic, ml_dtypes.bfloat16)
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Folders of installed modules and of polyc. (`sysconfig` is slow to import, and few operators need it.)"""
+    import sysconfig
+
+    folders = [p for k, p in sysconfig.get_paths().items() if k in ("stdlib", "purelib", "platlib")]
+    folders += [_POLYC, *(entry.path for entry in os.scandir(_POLYC) if entry.is_dir())]
+    return tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
 
 class TooLarge(Exception):
@@ -50,7 +56,7 @@ def in_library(file: str) -> bool:
     """Whether code from this file is part of Python, of an installed package or of polyc: it does not change."""
     if file.startswith("<"):
         return file.startswith("<frozen")
-    return os.path.realpath(file).startswith(_LIBRARIES)
+    return os.path.realpath(file).startswith(_libraries())
 
 
 def is_library(value: Any) -> bool:

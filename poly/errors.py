@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +28,8 @@ def _raised(kind: type[PolycError], args: tuple[Any, ...], state: dict[str, Any]
 
 
 def _travels(value: Any) -> bool:
+    import pickle
+
     try:
         pickle.dumps(value)
     except Exception:

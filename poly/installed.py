@@ -11,15 +11,21 @@ import os
 import re
 import sys
 from importlib.machinery import PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 
 def version(name: str) -> str | None:
     """The version of an installed package; None: there is none of that name."""
-    found = _folders(tuple(sys.path))
-    if found is not None and all(f is PathFinder or not hasattr(f, "find_distributions") for f in sys.meta_path):
-        return found.get(_plain(name))
+    known = _folders(tuple(sys.path))
+    if known is not None and all(f is PathFinder or not hasattr(f, "find_distributions") for f in sys.meta_path):
+        found = known.get(_plain(name), "")
+        if not isinstance(found, Path):
+            return found or None
+        number = _said(found / "PKG-INFO")
+        if number is not None:
+            return number
     from importlib import metadata
 
     try:
@@ -28,25 +34,36 @@ def version(name: str) -> str | None:
         return None
 
 
+def _said(file: Path) -> str | None:
+    """The version that a file of what is known about a package says in its head."""
+    try:
+        head = file.read_text(encoding="utf-8").partition("\n\n")[0]
+    except (OSError, ValueError):
+        return None
+    return next((line[8:].strip() for line in head.splitlines() if line.startswith("Version:")), None)
+
+
 @functools.lru_cache(maxsize=2)
-def _folders(places: tuple[str, ...]) -> dict[str, str] | None:
-    """The version that the first folder of each name has; None: not all can be told from names of folders."""
-    found: dict[str, str] = {}
+def _folders(places: tuple[str, ...]) -> dict[str, str | Path] | None:
+    """The version of each package, or the folder that says it (`pip install -e` of some makers of packages leaves one
+    beside the sources); of several the first on the path counts. None: not all packages can be told from folders."""
+    found: dict[str, str | Path] = {}
     for place in places:
         try:
-            entries = sorted(os.listdir(place or os.curdir))
+            entries = os.listdir(place or os.curdir)
         except FileNotFoundError:
             continue  # `sys.path` has the archive of the standard library, which is nowhere as a rule
         except OSError:
             return None
         for entry in entries:
-            if entry.endswith((".egg-info", ".egg", ".egg-link")):
+            stem, dot, kind = entry.rpartition(".")
+            name, dash, number = stem.partition("-")
+            if kind in ("egg", "egg-link") or (kind == "dist-info" and not dash) or (kind == "egg-info" and dash):
                 return None
-            if entry.endswith(".dist-info"):
-                name, dash, number = entry.removesuffix(".dist-info").partition("-")
-                if not dash or found.get(_plain(name), number) != number:
-                    return None
-                found[_plain(name)] = number
+            if kind == "dist-info":
+                found.setdefault(_plain(name), number)
+            elif kind == "egg-info":
+                found.setdefault(_plain(name), Path(place, entry))
     return found
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from polyc.graph_driver.fusion.joined import Cluster, Group, make_group
 from polyc.graph_driver.graph.aliases import is_alias
 from polyc.graph_driver.graph.ir import Graph, Node
-from polyc.graph_driver.host.vectorised import is_quick
 from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import Piece, translate_one
 from polyc.graph_driver.passes.manager import Pass
@@ -47,6 +46,8 @@ def first_groups(graph: Graph, checks: bool) -> tuple[list[Piece], list[Group]]:
 
 def _by_numpy(graph: Graph, node: Node, checks: bool) -> bool:
     """Whether NumPy runs a node of the first program although it may have loops."""
+    from polyc.graph_driver.host.vectorised import is_quick
+
     if node.bodies or node.captures or (not checks and node.op_type in CHOOSES):
         return False
     names = [*node.reads(), *node.writes()]

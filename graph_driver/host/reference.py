@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from polyc.graph_driver.graph.ir import Node, Tensor
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.host.host_indices import check_indices
-from polyc.graph_driver.host.host_operators import replacements
-from polyc.graph_driver.host.vectorised import IMPLEMENTED
 from polyc.graph_driver.inference.concrete import type_proto
 from polyc.poly.errors import ModelError
 
@@ -29,6 +26,12 @@ class HostNode:
 
     def __init__(self, kind: str, name: str, model: onnx.ModelProto, quick: bool = False) -> None:
         """`quick`: by `polyc.graph_driver.host.vectorised` where it has the operator."""
+        # A third of the import of onnx, which most models never need.
+        from onnx.reference import ReferenceEvaluator
+
+        from polyc.graph_driver.host.host_operators import replacements
+        from polyc.graph_driver.host.vectorised import IMPLEMENTED
+
         self.kind, self.name, self.proto = kind, name, model
         self._inputs = [i.name for i in model.graph.input]
         try:

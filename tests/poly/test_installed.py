@@ -21,7 +21,7 @@ def test_versions_are_those_of_importlib(name: str) -> None:
     assert installed.version(name) == expected
 
 
-@pytest.mark.parametrize("entry", ["thing-1.0.egg-info", "thing.egg-link", "thing.egg", "strange.dist-info"])
+@pytest.mark.parametrize("entry", ["thing-1.0-py3.11.egg-info", "thing.egg-link", "thing.egg", "strange.dist-info"])
 def test_what_folders_do_not_say_is_asked_of_importlib(
     entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +37,16 @@ def test_the_first_folder_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: Some.Thing\nVersion: 2.5\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert installed.version("some-thing") == metadata.version("some-thing") == "2.5"
+
+
+def test_a_package_that_lies_beside_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "some_thing.egg-info"
+    folder.mkdir()
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: some-thing\nVersion: 2.5\n\nVersion: 7\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert installed.version("some-thing") == metadata.version("some-thing") == "2.5"
+    (folder / "PKG-INFO").unlink()
+    assert installed.version("no-such-package") is None
 
 
 def said(program: str) -> str:
