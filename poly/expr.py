@@ -263,7 +263,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while waiting:
         node = waiting.pop()
         yield node
-        waiting.extend(reversed(node.children()))
+        if inside := node.children():  # most nodes are leaves
+            waiting.extend(inside[::-1])
 
 
 def loads(expr: Expr) -> Iterator[Load]:

@@ -12,10 +12,19 @@ from polyc.emit.passes.columns import Window, network, window
 from polyc.poly.expr import Const, Expr, walk
 
 
-def begin(f: FunctionText, pointer: str, buffer: Buffer, reads: Iterable[Expr]) -> None:
+def reads(expressions: Iterable[Expr]) -> dict[str, list[VLoad]]:
+    """The accesses that may be columns, by array: the last subscript is a number."""
+    found: dict[str, list[VLoad]] = {}
+    for top in expressions:
+        for e in walk(top):
+            if isinstance(e, VLoad) and isinstance(e.index[-1], Const):
+                found.setdefault(e.array, []).append(e)
+    return found
+
+
+def begin(f: FunctionText, pointer: str, buffer: Buffer, loads: Iterable[VLoad]) -> None:
     """The buffer holds nothing yet: elements that stay unwritten in a partial block, but are read with their row,
     would otherwise be carried round the loops outside."""
-    loads = (e for top in reads for e in walk(top) if isinstance(e, VLoad) and e.array == buffer.name)
     shape = [int(n.value) for n in buffer.shape if isinstance(n, Const)]
     for start, width in sorted({(w.start, w.width) for e in loads if (w := window(e, buffer)) is not None}):
         for row in range(0, prod(shape), shape[-1]):

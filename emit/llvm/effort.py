@@ -40,20 +40,20 @@ def few_passes(fn: Function) -> bool:
     counts.visit(fn.body, 1, {})
     if counts.others is None or counts.tiles <= SMALL_PART * counts.others:
         return False
-    mixed = {name for name in counts.stores if _overlap(counts.windows[name])}
+    windows = _windows(fn, {name: counts.registers[name] for name in counts.stores})
+    mixed = {name for name in counts.stores if _overlap(windows[name])}
     return MIXED_PART * sum(counts.stores[name] for name in mixed) <= counts.tiles
 
 
 class _Counts:
     """Stores that run in register tiles, by buffer, and in innermost loops that LLVM would improve (`others`; None:
-    nobody knows). `windows`: the parts of each register buffer that some access takes."""
+    nobody knows)."""
 
     def __init__(self, fn: Function) -> None:
         self.stores: Counter[str] = Counter()
         self.others: int | None = 0
         buffers = (s.buffer for s in walk(fn.body) if isinstance(s, Alloc))
         self.registers = {b.name: b for b in buffers if b.space == "register"}
-        self.windows = _windows(fn, self.registers)
 
     @property
     def tiles(self) -> int:

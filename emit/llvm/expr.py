@@ -5,6 +5,7 @@ What has no instructions here is a `BuildError`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -224,8 +225,7 @@ class Expressions:
             if isinstance(e, Ramp) and isinstance(stride, int):
                 summands.append(self._scaled(self.index(e.base), stride))
                 step = e.stride * stride
-                steps = ", ".join(f"i64 {k * step}" for k in range(e.count))
-                lanes_part = Value(f"<{steps}>", i64, e.count)
+                lanes_part = Value(_run(step, e.count), i64, e.count)
                 continue
             v = self.index(e)
             if v.lanes > 1:
@@ -416,3 +416,9 @@ class Expressions:
         name = f"llvm.masked.store.{suffix(element, n)}.p0"
         self.f.module.declare(name, "void", [v.type, "ptr", "i32", mask.type])
         self.f.do(f"call void @{name}({v.type} {data}, ptr {place.pointer}, i32 {align}, {mask.type} {bits})")
+
+
+@functools.cache
+def _run(step: int, count: int) -> str:
+    """The vector `0, step, 2 * step, ...`."""
+    return f"<{', '.join(f'i64 {k * step}' for k in range(count))}>"

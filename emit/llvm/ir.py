@@ -63,7 +63,9 @@ def to_llvm(
     """
     module = ModuleText(target.vector_bits, target.isa)
     table = None if lines is None else LineTable(module, lines)
-    body = _Writer(module, fn.name, fn.fast_math, table)
+    body = _Writer(
+        module, fn.name, fn.fast_math, table, columns.reads(e for s in walk(fn.body) for e in expressions(s))
+    )
     pointers = [f"%{body.f.fresh(b.name)}" for b in fn.buffers]
     sizes = [f"%{body.f.fresh(p)}" for p in fn.params]
     for name, ref in zip(fn.params, sizes, strict=True):
@@ -149,10 +151,12 @@ def has_vectors(root: Stmt) -> bool:
 
 
 class _Writer:
-    """Writes the statements of one LLVM function."""
+    """Writes the statements of one LLVM function. `columns`: the accesses that may be columns of each buffer."""
 
-    def __init__(self, module: ModuleText, kernel: str, fast: bool, table: LineTable | None) -> None:
-        self.module, self.kernel, self.fast, self.table = module, kernel, fast, table
+    def __init__(
+        self, module: ModuleText, kernel: str, fast: bool, table: LineTable | None, columns: Mapping[str, list[VLoad]]
+    ) -> None:
+        self.module, self.kernel, self.fast, self.table, self.columns = module, kernel, fast, table, columns
         self.f = FunctionText(module)
         self.function = ""
         if table is not None:
@@ -197,7 +201,7 @@ class _Writer:
             pointer = self.f.alloca(f"[{max(1, count)} x {memory_type(b.dtype)}]", b.name, max(64, b.align))
             self.bind(b, pointer)
             if b.space == "register":
-                columns.begin(self.f, pointer, b, (e for t in walk(s.body) for e in expressions(t)))
+                columns.begin(self.f, pointer, b, self.columns.get(b.name, ()))
             self.stmt(s.body)
         else:
             self._heap_alloc(b, s.body)
@@ -393,7 +397,7 @@ class _Writer:
 
     def _outline(self, s: For, symbol: str, context: str, buffers: list[Storage], variables: list[str]) -> None:
         """Two functions: one that unpacks the context, and the loop with noalias pointers."""
-        inner = _Writer(self.module, self.kernel, self.fast, self.table)
+        inner = _Writer(self.module, self.kernel, self.fast, self.table, self.columns)
         inner.stack_each = inner.stack_total = LOOP_STACK
         inner.x.ranges = self.x.ranges
         inner.locate(s)

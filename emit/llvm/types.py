@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyc.poly.dtypes import DType
+from polyc.poly.dtypes import DType, i64
 from polyc.poly.records import dataclass
 
 _REGISTER = {"bool_": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}
@@ -44,7 +44,10 @@ def vector(element: str, lanes: int) -> str:
 
 def scalar_type(dtype: DType) -> str:
     """The register type of one element."""
-    return _REGISTER.get(dtype.name) or f"i{dtype.bits}"
+    name = dtype.name
+    if name not in _REGISTER:
+        _REGISTER[name] = f"i{dtype.bits}"
+    return _REGISTER[name]
 
 
 def register_type(dtype: DType, lanes: int = 1) -> str:
@@ -84,4 +87,6 @@ def splat(element: str, text: str, lanes: int) -> str:
 
 def constant(value: Any, dtype: DType, lanes: int = 1) -> Value:
     """A `Const` as a value."""
+    if dtype is i64 and lanes == 1:  # subscripts: most of all constants
+        return Value(str(int(value)), i64)
     return Value(splat(scalar_type(dtype), literal(value, dtype), lanes), dtype, lanes)
