@@ -200,6 +200,8 @@ class Pool:
 
     def _give(self) -> None:
         """Jobs to processes that have none, and more processes where that is not enough."""
+        if self._control is None and self._waiting:
+            self._open()
         if not self._ready:
             return
         busy = sum(c.job is not None for c in self._compilers.values())
@@ -302,8 +304,8 @@ class Pool:
             self._keep(compiler.job, late if compiler.late else f"the compiler process died (exit code {code})")
 
     def _begin_again(self) -> None:
-        """The process that forks has died, and all others with it: a new one does the rest. One job at least is given
-        up each time, so that this ends."""
+        """The process that forks has died, and all others with it: a new one does what there is to do. One job at least
+        is given up each time, so that this ends."""
         assert self._control is not None and self._forking is not None
         self._selector.unregister(self._control)
         self._control.close()
@@ -316,9 +318,7 @@ class Pool:
             self._keep(job, f"the compiler process died (exit code {code})")
         for number in list(self._compilers):
             self._bury(number, code)
-        self._control, self._ready = None, False
-        if self._waiting:
-            self._open()
+        self._control, self._forking, self._ready = None, None, False
 
     def _next_deadline(self) -> float | None:
         """Seconds until a job is late; None: there is none."""

@@ -121,6 +121,28 @@ def test_processes_without_a_job_end_and_others_are_forked_later(jobs: list[Job]
         shared.close()
 
 
+def test_when_the_process_that_forks_dies_another_one_does_the_rest(jobs: list[Job]) -> None:
+    shared = pool.Pool(2)
+    try:
+        shared.add(jobs[:1])
+        assert isinstance(shared.results(jobs[:1])[jobs[0].symbol], Compiled)
+        first = shared._forking
+        assert first is not None
+        first.kill()
+        while shared._control is not None:  # it is known to be dead, and nothing is to be done
+            time.sleep(0.01)
+        shared.add(jobs[:2])
+        assert all(isinstance(r, Compiled) for r in shared.results(jobs[:2]).values())
+        second = shared._forking
+        assert second is not None and second.pid != first.pid
+        second.kill()
+        shared.add(jobs)
+        lost = [r for r in shared.results(jobs).values() if isinstance(r, str)]
+        assert set(lost) <= {"the compiler process died (exit code -9)"} and len(lost) < len(jobs) - 2
+    finally:
+        shared.close()
+
+
 def test_the_program_keeps_a_core_until_it_waits(jobs: list[Job]) -> None:
     alone, both = pool.Pool(1), pool.Pool(2)
     for shared in (alone, both):
