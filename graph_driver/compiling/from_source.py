@@ -149,7 +149,10 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     options.refuse_ignored(platform)
     numbers = platform.backend.numbers_because
     symbolic = bool(options.symbolic) if numbers else options.symbolic is not False
-    graph = import_model(source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations)
+    graph = import_model(
+        source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations,
+        when_read=kernels.expect,
+    )  # fmt: skip
     if graph.symbols is None:
         return graph
     if numbers:

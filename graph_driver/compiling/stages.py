@@ -95,7 +95,6 @@ def plan_graph(
         ModelError: the memory limit cannot be kept, the machine has not the memory, or a kernel's sizes contradict the
             guards.
     """
-    kernels.expect(len(graph.nodes))
     with kept_apart(graph, options.contiguous):
         with report.stage("passes"):
             report.passes = optimise(graph, platform, options)

@@ -8,7 +8,7 @@ Every defect of the file is a `ModelError` of one line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ def import_model(
     bind: Mapping[str, Any] | None = None,
     strict_annotations: bool = False,
     warn: bool = True,
+    when_read: Callable[[int], None] | None = None,
 ) -> Graph:
     """Read a model and make every size a number, or a formula of the sizes that stay symbolic.
 
@@ -56,6 +57,7 @@ def import_model(
         bind: values of inputs, which become constants.
         strict_annotations: refuse a file that declares shapes which its own operators contradict.
         warn: say so otherwise (not where the graph is only looked at).
+        when_read: told the number of nodes as soon as it is known.
 
     Raises:
         SizesMissing: a size is not given that must be a number.
@@ -65,7 +67,7 @@ def import_model(
     wrong: dict[int, list[str]] = {}  # of each attempt
 
     def run(binder: Binder) -> Graph:
-        graph, lines = _imported(source, binder, bind or {})
+        graph, lines = _imported(source, binder, bind or {}, when_read)
         wrong[id(graph)] = lines
         return graph
 
@@ -76,10 +78,13 @@ def import_model(
 
 
 def _imported(
-    source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any]
-) -> tuple[Graph, list[str]]:
+    source: str | Path | onnx.ModelProto | bytes, binder: Binder, bind: Mapping[str, Any],
+    when_read: Callable[[int], None] | None,
+) -> tuple[Graph, list[str]]:  # fmt: skip
     """The graph, and the shapes that the file declares and its operators contradict."""
     model, folder = read(source)
+    if when_read is not None:
+        when_read(len(model.graph.node))
     model, opsets = readable(model)
     walker = _Walker(model, folder, opsets, owned=model is not source)
     graph = walker.run(binder, bound_values(model.graph, bind))

@@ -39,10 +39,11 @@ def workers() -> Iterator[None]:
         pool.close(at_once)
 
 
-def expect(kernels: int) -> None:
-    """There will be about so many kernels: start processes for them if that is worth it, and a core is free now."""
+def expect(nodes: int) -> None:
+    """There will be kernels for about so many nodes: start the process that forks compilers if they are worth it, and a
+    core is free now."""
     pool = _pool.get()
-    if pool is not None and kernels > IN_PROCESS:
+    if pool is not None and nodes > IN_PROCESS:
         pool.start()
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import network
+from onnx import helper
+from tiny_models import model_of, network
 
 from polyc.emit import cache as disk
 from polyc.graph_driver.artifacts.package import load
@@ -25,6 +26,7 @@ from polyc.graph_driver.passes import manager
 from polyc.graph_driver.worker import jobs as worker
 from polyc.graph_driver.worker import kernels, pool
 from polyc.graph_driver.worker.jobs import Job
+from polyc.poly.spans import recording
 
 
 @pytest.fixture
@@ -141,6 +143,20 @@ def test_when_the_process_that_forks_dies_another_one_does_the_rest(jobs: list[J
         assert set(lost) <= {"the compiler process died (exit code -9)"} and len(lost) < len(jobs) - 2
     finally:
         shared.close()
+
+
+def test_compilers_start_as_soon_as_the_number_of_nodes_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("POLYC_WORKERS", "2")
+    with recording() as spans:
+        compile_model(network(), threads=1, dims={"N": 1})
+    named = {s.name: s for s in spans}
+    assert named["import"].start < named["start of compilers"].start < named["import"].end
+    with recording() as spans:
+        compile_model(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [4]}, {"y": [4]}, {}), threads=1)
+    assert "import" in {s.name for s in spans} and "start of compilers" not in {s.name for s in spans}
 
 
 def test_the_program_keeps_a_core_until_it_waits(jobs: list[Job]) -> None:
