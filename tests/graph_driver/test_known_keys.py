@@ -52,6 +52,7 @@ OTHERS: dict[str, list[Any]] = {
     "strict_annotations": [False, True],
     "strict_shapes": [False, True],
     "checks": [None, False, True],
+    "tier": ["full", "fast", "progressive"],
 }  # fmt: skip
 """Different values of each option; a new one needs some here."""
 

@@ -190,6 +190,17 @@ def test_warnings_come_again(programs: Path) -> None:
     assert [str(w.message) for w in first] == [str(w.message) for w in second]
 
 
+def test_tiers_share_nothing_but_the_full_program(programs: Path) -> None:
+    """A fast program is not taken for the full one; a progressive model is the full one, if that is known."""
+    source = network()
+    new(source, dims={"N": 2}, tier="fast")
+    known(source, dims={"N": 2}, tier="fast")
+    first = new(source, dims={"N": 2})
+    second = known(source, dims={"N": 2}, tier="progressive")
+    assert second.plan.to_json() == first.plan.to_json()
+    assert vars(second.code)["images"] == vars(first.code)["images"]
+
+
 # ---- what is another model ----
 
 
