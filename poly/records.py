@@ -13,6 +13,7 @@ from abc import update_abstractmethods
 from collections.abc import Callable, Iterable
 from functools import partial
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -160,7 +161,14 @@ def _init(cls: Any, frozen: bool, slots: bool) -> Any:
             default = "_factory" if f.default_factory is not missing else f"_default_{f.name}"
             has_default = f.default_factory is not missing or f.default is not missing
             parameters.append(f"{f.name}={default}" if has_default else f.name)
-        body.append(f"_set({this}, {f.name!r}, {value})" if frozen else f"{this}.{f.name} = {value}")
+        slot = getattr(cls, f.name, None)
+        if not frozen:
+            body.append(f"{this}.{f.name} = {value}")
+        elif isinstance(slot, MemberDescriptorType):  # straight into the slot: half the time of looking for it by name
+            names[f"_set_{f.name}"] = slot.__set__
+            body.append(f"_set_{f.name}({this}, {value})")
+        else:
+            body.append(f"_set({this}, {f.name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append(f"{this}.__post_init__()")
     method = _compiled(cls, "__init__", parameters, body or ["pass"], names)
