@@ -44,7 +44,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
 
 
 def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function:
-    """Run all passes, with the verifier after each.
+    """Run all passes, with the verifier after each that changes anything.
 
     Raises:
         BuildError: a pass broke a rule of the loop IR (the message names the pass).
@@ -54,6 +54,10 @@ def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function
     verify(fn, "loop generation", known)
     for name, step in passes(vectorise):
         check_time(f"the pass '{name}'")
-        fn = unique_names(step(fn, target))
-        verify(fn, name, known)
+        new = step(fn, target)
+        if new.body is fn.body and (new.buffers, new.params) == (fn.buffers, fn.params):
+            fn = new  # other notes, perhaps
+        else:
+            fn = unique_names(new)
+            verify(fn, name, known)
     return fn

@@ -49,12 +49,18 @@ def _run(stores: list[Store], names: Names) -> Stmt:
     performed = [dict.fromkeys(_strict(s)) for s in stores]
     shared = _shared(stores, performed)
     table: dict[Expr, Expr] = {e: Var(names.fresh(f"{min(_arrays(e))}_val"), e.dtype, e.lanes) for e in shared}
-    first = {e: next(i for i, own in enumerate(performed) if e in own) for e in shared}
+    begun: list[list[Expr]] = [[] for _ in stores]  # the values that each store is the first to perform
+    for e in shared:
+        begun[next(i for i, own in enumerate(performed) if e in own)].append(e)
+    bound: dict[Expr, Expr] = {}
+    new: list[Store] = []
+    for s, values in zip(stores, begun):
+        bound.update((e, table[e]) for e in values)  # earlier there may be a lazy use
+        new.append(_replaced(s, bound) if bound else s)
     tail: list[Stmt] = []
-    for i in range(len(stores) - 1, -1, -1):
-        bound = {e: v for e, v in table.items() if first[e] <= i}  # earlier there may be a lazy use
-        tail.insert(0, _replaced(stores[i], bound) if bound else stores[i])
-        for e in reversed([e for e in shared if first[e] == i]):
+    for s, values in zip(reversed(new), reversed(begun)):
+        tail.insert(0, s)
+        for e in reversed(values):
             var = table[e]
             assert isinstance(var, Var)
             tail = [Let(var.name, e, tail[0] if len(tail) == 1 else Block(tuple(tail)))]

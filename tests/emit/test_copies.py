@@ -130,7 +130,8 @@ def test_passes_see_a_tile_once(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = automatic(make_matmul(f32, 512, 512, 512).scop(), targets.get("x86-64-v4"))
     counts = dict(seen(schedule.scop, schedule.tree, monkeypatch))
     before = counts["copies"]
-    assert all(counts[name] * 2 < before for name in ("unroll", "simplify", "vectorise"))
+    assert "whole lanes" not in counts and "registers" not in counts  # they change nothing here
+    assert all(counts.get(name, 0) * 2 < before for name in ("unroll", "simplify", "vectorise"))
 
 
 def test_only_the_proof_needs_instances() -> None:
