@@ -126,8 +126,11 @@ class SteppingExecutor:
     """A plan whose steps are called one after another; runs from several threads have memory of their own."""
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], functions: Mapping[str, Run]
-    ) -> None:
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], functions: Mapping[str, Run],
+        table: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """`table` has the values that follow from symbolic sizes."""
+        self._table = table
         self.plan, self._weights, self._hosts, self._functions = plan, weights, hosts, functions
         self._idle = [aligned_bytes(plan.peak)]
         self._lock = threading.Lock()
@@ -176,7 +179,7 @@ class SteppingExecutor:
         arena = aligned_bytes(self.plan.peak) if arena is None else arena
         slots = [self.plan.slots.get(name) for name in self.plan.outputs]
         outputs = [aligned_bytes(0 if s is None or s.dtype is None else output_bytes(s)) for s in slots]
-        frame = Frame(self.plan, arena, self._weights, arrays, outputs, None)
+        frame = Frame(self.plan, arena, self._weights, arrays, outputs, self._table)
 
         def look(name: str) -> np.ndarray:
             return np.array(frame.value(name))

@@ -20,7 +20,7 @@ from polyc.graph_driver.compiling.from_source import import_with
 from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimise, placed, symbol_of
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.fusion.layouts import Rearranged
+from polyc.graph_driver.fusion.rearranging import Rearranged
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.inference.symbolic import NotSymbolic

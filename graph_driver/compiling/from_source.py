@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.backends.host_code import HostCode
+from polyc.graph_driver.backends.protocol import Code, Platform
 from polyc.graph_driver.backends.registry import for_bodies
 from polyc.graph_driver.compiling.sensible import some_sizes_fit
 from polyc.graph_driver.compiling.stages import plan_graph
@@ -151,7 +152,7 @@ def import_with(source: str | Path | onnx.ModelProto | bytes, platform: Platform
     symbolic = bool(options.symbolic) if numbers else options.symbolic is not False
     graph = import_model(
         source, options.dims, options.shapes, symbolic, options.bind, options.strict_annotations,
-        when_read=kernels.expect,
+        when_read=None if options.tier == PROGRESSIVE else kernels.expect,
     )  # fmt: skip
     if graph.symbols is None:
         return graph
@@ -173,7 +174,10 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
 
     found, compiled, plan = plan_graph(graph, platform, options, report)
     with report.stage("program"):
-        code = platform.backend.link(platform, plan, found, compiled, report)
+        if options.tier == PROGRESSIVE and not any(s.kind == "kernel" for s in plan.steps):
+            code: Code = HostCode(platform)
+        else:
+            code = platform.backend.link(platform, plan, found, compiled, report)
         weights = weights_segment(graph, plan)
     hosts = [in_python(g.nodes[0]) for g in found if g.in_python]
     runs = FixedSizes if plan.symbols is None else AllSizes

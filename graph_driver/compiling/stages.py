@@ -12,26 +12,20 @@ from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.compiling.assumed import assume
 from polyc.graph_driver.compiling.first_program import BY_NUMPY, first_groups, quick_passes
-from polyc.graph_driver.fusion import groups
-from polyc.graph_driver.fusion.collapsing import collapse_groups
 from polyc.graph_driver.fusion.joined import Group, on_host, split
-from polyc.graph_driver.fusion.layouts import Rearranged, pack_constants, rearrange
-from polyc.graph_driver.fusion.ordering import in_best_order
+from polyc.graph_driver.fusion.rearranging import Rearranged, rearrange
 from polyc.graph_driver.graph.defects import warn_of_defects
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.graph.limits import check_memory
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.wording import human
 from polyc.graph_driver.importing.binding import SizesMissing
-from polyc.graph_driver.layouts.choose import choose_formats
-from polyc.graph_driver.operators import lookup
 from polyc.graph_driver.operators.pieces import Piece
 from polyc.graph_driver.options import FAST, FULL, PROGRESSIVE, CompileOptions
 from polyc.graph_driver.passes import manager
 from polyc.graph_driver.planning.build import build_plan
 from polyc.graph_driver.planning.contiguous import kept_apart
 from polyc.graph_driver.planning.formulas import lines
-from polyc.graph_driver.planning.overwriting import overwrite
 from polyc.graph_driver.planning.plan import Abi, Plan
 from polyc.graph_driver.planning.tasks import with_tasks
 from polyc.graph_driver.worker import kernels, memo
@@ -39,7 +33,6 @@ from polyc.graph_driver.worker import tuned as use
 from polyc.graph_driver.worker.jobs import Job
 from polyc.poly import spans
 from polyc.poly.errors import ModelError
-from polyc.poly.spans import span
 from polyc.poly.words import counted
 
 NOT_IN_A_HURRY = ("winograd",)
@@ -67,22 +60,9 @@ def formed(
     """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
     if options.tier == PROGRESSIVE:
         return *first_groups(graph, checks_wanted(options.checks)), ()
-    with span("operators"):
-        pieces = groups.translate(graph, lookup)
-    with span("joining"):
-        found = groups.form_groups(graph, pieces, options.fuse, platform.backend.fusing(platform.machine))
-    if graph.symbols is None:  # which order needs least memory depends on the sizes
-        found = in_best_order(graph, found)
-    if not platform.backend.chooses_layouts:
-        return pieces, overwrite(graph, found), ()
-    layouts = "as_given" if options.tier == FAST and options.layouts == "auto" else options.layouts
-    with span("layouts"):
-        chosen = choose_formats(graph, found, platform.machine, layouts if graph.symbols is None else "as_given")
-    with span("overwriting"):
-        found = collapse_groups(overwrite(graph, chosen.groups))
-    with span("constants"):
-        found, rearranged = pack_constants(graph, found, platform.machine)
-    return pieces, found, (*chosen.stored, *rearranged)
+    from polyc.graph_driver.compiling.joining import joined  # loads the scheduler
+
+    return joined(graph, platform, options)
 
 
 def plan_graph(

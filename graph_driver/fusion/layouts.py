@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyc.graph_driver.fusion.joined import Group, text_of
-from polyc.graph_driver.graph.ir import Graph, Tensor
-from polyc.poly.expr import Const
-from polyc.poly.records import dataclass
+from polyc.graph_driver.fusion.rearranging import Rearranged, stored_as
+from polyc.graph_driver.graph.ir import Graph
 from polyc.poly.rewriting.relayout import relayout
-from polyc.poly.rewriting.stored import Layout, laid_out_shape, lay_out
-from polyc.poly.scop import Array, Scop
+from polyc.poly.rewriting.stored import Layout
+from polyc.poly.scop import Scop
 from polyc.poly.target import Target
 from polyc.scheduler.cost.tile_plan import constant_layouts
 
@@ -24,7 +23,7 @@ from polyc.scheduler.cost.tile_plan import constant_layouts
 def pack_constants(graph: Graph, groups: Sequence[Group], target: Target) -> tuple[list[Group], tuple[Rearranged, ...]]:
     """The groups with their constant operands stored in panels; new tensors join `graph`.
 
-    Also says what was stored how, so that `rearrange` can do the same to the same graph again.
+    Also says what was stored how, so that `rearranging.rearrange` can do the same to the same graph again.
     """
     made: dict[str, Rearranged] = {}
     known: dict[tuple[str, frozenset[str]], tuple[Mapping[str, Layout], Scop]] = {}  # equal kernels become equal ones
@@ -54,41 +53,3 @@ def _packed(
         tensor_of[array] = what.name
     text, key = text_of(packed)
     return replace(group, inputs=tuple(tensor_of[a] for a in packed.args), scop=packed, text=text, key=key)
-
-
-@dataclass(frozen=True, slots=True)
-class Rearranged:
-    """The weight `source`, seen as `shape`, stored by `layout` as the tensor `name`; or what a kernel makes, stored so
-    under its own name."""
-
-    name: str
-    source: str
-    shape: tuple[int, ...]
-    layout: Layout
-
-    def described(self) -> str:
-        """For people: the tensor, its shape and the shape that it is stored in."""
-        return f"{self.source}: {list(self.shape)} stored as {list(laid_out_shape(self.shape, self.layout))}"
-
-
-def rearrange(graph: Graph, what: Rearranged) -> None:
-    """Make the tensor `what.name` of `graph` if it is not there yet, or say of one that is made in a run how it is
-    stored."""
-    old = graph.tensors[what.source]
-    if what.name == what.source:
-        graph.tensors[what.name] = replace(old, layout=what.layout)
-        return
-    if what.name in graph.tensors:
-        return
-    assert old.const is not None
-    data = lay_out(old.const.reshape(what.shape), what.layout)
-    graph.tensors[what.name] = Tensor(what.name, old.dtype, data.shape, data)
-
-
-def stored_as(graph: Graph, name: str, array: Array, layout: Layout) -> Rearranged:
-    """The weight in its new layout (made once per layout)."""
-    shape = tuple(int(e.value) for e in array.shape if isinstance(e, Const))
-    cuts = "x".join("_".join(map(str, part)) for part in layout)
-    what = Rearranged(f"{name}:{'x'.join(map(str, shape))}:{cuts}", name, shape, layout)
-    rearrange(graph, what)
-    return what

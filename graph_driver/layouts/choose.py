@@ -13,7 +13,7 @@ from math import prod
 
 from polyc.graph_driver.choosing.solve import Option, Problem, Task, solve
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.fusion.layouts import Rearranged, rearrange
+from polyc.graph_driver.fusion.rearranging import Rearranged, rearrange
 from polyc.graph_driver.graph.aliases import is_alias, storage
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.formats import CHANNELS_LAST, GIVEN, Format, blocked

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from polyc.graph_driver.fusion.joined import Group, text_of
-from polyc.graph_driver.fusion.layouts import Rearranged, stored_as
+from polyc.graph_driver.fusion.rearranging import Rearranged, stored_as
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.layouts.formats import Format, channel_dimension
 from polyc.poly.errors import ScopError

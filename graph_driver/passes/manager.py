@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from polyc.graph_driver.choosing.winograd import use_winograd
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import any_registered, calls_of, use_externals
 from polyc.graph_driver.graph.ir import Graph
@@ -88,6 +87,7 @@ def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
     if target is None:
         return {}
     from polyc.graph_driver.choosing.select import select as select_implementations
+    from polyc.graph_driver.choosing.winograd import use_winograd
 
     fixed = {s.results: s for s in graph.selections if s.results in calls_of(graph)}
     graph.selections = [fixed.get(s.results, s) for s in select_implementations(graph, target)]

@@ -17,7 +17,7 @@ import numpy as np
 from polyc.graph_driver.backends.compiled import Compiled
 from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.fusion.joined import Group
-from polyc.graph_driver.fusion.layouts import Rearranged
+from polyc.graph_driver.fusion.rearranging import Rearranged
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.worker.jobs import fingerprint
 from polyc.poly.records import dataclass

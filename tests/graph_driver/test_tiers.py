@@ -161,6 +161,21 @@ def test_random_graphs_through_all_tiers(seed: int) -> None:
         assert again or models[2].wait()
 
 
+def test_a_first_program_starts_no_compilers_and_loads_no_scheduler() -> None:
+    more = """
+from polyc.graph_driver.worker.pool import Pool
+print(sorted(m for m in sys.modules if m.startswith("polyc.scheduler.")), flush=True)
+"""
+    before = """
+import sys
+import polyc.graph_driver.worker.pool as pool
+def start(self): raise AssertionError("compilers are started")
+pool.Pool._begin = start
+"""
+    done = subprocess.run([sys.executable, "-c", before + SCRIPT + more], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[1] == "[]", done.stderr
+
+
 def test_operators_that_numpy_does_not_do_have_kernels_in_the_first_program() -> None:
     """Resize and HardSigmoid of a model whose other operators NumPy has."""
     nodes = [

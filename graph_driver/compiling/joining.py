@@ -1,0 +1,42 @@
+"""From nodes to groups: what is joined, in which order it runs, how tensors between groups are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyc.graph_driver.backends.protocol import Platform
+from polyc.graph_driver.fusion import groups
+from polyc.graph_driver.fusion.collapsing import collapse_groups
+from polyc.graph_driver.fusion.joined import Group
+from polyc.graph_driver.fusion.layouts import pack_constants
+from polyc.graph_driver.fusion.ordering import in_best_order
+from polyc.graph_driver.fusion.rearranging import Rearranged
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.layouts.choose import choose_formats
+from polyc.graph_driver.operators import lookup
+from polyc.graph_driver.operators.pieces import Piece
+from polyc.graph_driver.options import FAST, CompileOptions
+from polyc.graph_driver.planning.overwriting import overwrite
+from polyc.poly.spans import span
+
+
+def joined(
+    graph: Graph, platform: Platform, options: CompileOptions
+) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
+    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
+    with span("operators"):
+        pieces = groups.translate(graph, lookup)
+    with span("joining"):
+        found = groups.form_groups(graph, pieces, options.fuse, platform.backend.fusing(platform.machine))
+    if graph.symbols is None:  # which order needs least memory depends on the sizes
+        found = in_best_order(graph, found)
+    if not platform.backend.chooses_layouts:
+        return pieces, overwrite(graph, found), ()
+    layouts = "as_given" if options.tier == FAST and options.layouts == "auto" else options.layouts
+    with span("layouts"):
+        chosen = choose_formats(graph, found, platform.machine, layouts if graph.symbols is None else "as_given")
+    with span("overwriting"):
+        found = collapse_groups(overwrite(graph, chosen.groups))
+    with span("constants"):
+        found, rearranged = pack_constants(graph, found, platform.machine)
+    return pieces, found, (*chosen.stored, *rearranged)
