@@ -262,7 +262,7 @@ def test_a_killed_process_leaves_the_first_program() -> None:
     model = polyc.compile_model(network(), dims={"N": 1}, threads=1, tier="progressive")
     os.kill(running_of(model).background.pid, signal.SIGKILL)
     assert not model.wait() and "exit code -9" in model.report().tiers[-1]
-    assert not running_of(model).background.folder.exists()
+    wait_until(lambda: not running_of(model).background.folder.exists())
     assert model(feeds(model, 0))["y"].shape == (1, 5)
 
 
