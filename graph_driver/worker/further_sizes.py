@@ -11,6 +11,7 @@ been used for `WORTH` predicted seconds: then its own kernel pays.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -56,6 +57,7 @@ class Shared:
         """`calls` of the general kernel, then one of `scop`, which is the same program at these `sizes`."""
         self._kernel, self._left = general, calls
         self._scop: Scop | None = scop
+        self._making = threading.Lock()
         at = ", ".join(f"{name} = {n}" for name, n in sizes.items())
         self._note = f"{at}: a kernel made for all values of {', '.join(sizes)}, until one for these alone pays"
         if scop.reassociate and any(s.reduction for s in scop.statements.values()):
@@ -64,10 +66,17 @@ class Shared:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run; raises what a `Kernel` does."""
         if self._scop is not None:
-            if self._left <= 0:
-                self._kernel, self._scop, self._note = compile_operator(self._scop), None, ""
             self._left -= 1
+            if self._left < 0 and self._making.acquire(blocking=False):  # other threads go on with the general one
+                try:
+                    self._own()
+                finally:
+                    self._making.release()
         return self._kernel(*args, **named)
+
+    def _own(self) -> None:
+        if self._scop is not None:
+            self._kernel, self._scop, self._note = compile_operator(self._scop), None, ""
 
     def report(self) -> dict[str, Any]:
         """That of the kernel that runs now; its notes say if it is a general one."""

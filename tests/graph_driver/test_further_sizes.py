@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Barrier
 from typing import Any, cast
 
 import numpy as np
@@ -264,6 +267,40 @@ def test_a_size_that_is_used_much_gets_its_own_kernel(monkeypatch: pytest.Monkey
         assert bool(shared._kernel.scop.params) == general
         assert any("for all values of N" in note for note in less.notes) == general
         assert any("for all values of N" in note for note in shared.report()["notes"]) == general
+
+
+def test_threads_change_to_its_own_kernel_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them compiles; the others go on with the general kernel, and none meets half a change."""
+    monkeypatch.setattr(further_sizes, "_worth", lambda *_: Times(0.0, further_sizes.WORTH / 3.5, True))
+
+    @op
+    def doubled(A: f32[N]) -> f32[N]:
+        B = empty((N,), f32)
+        for i in grid(N):
+            B[i] = A[i] * 2.0
+        return B
+
+    made: list[Any] = []
+    real = further_sizes.compile_operator
+    monkeypatch.setattr(further_sizes, "compile_operator", lambda scop: made.append(scop) or slow(real, scop))
+    for n in (5, 7, 9):
+        doubled(np.ones(n, np.float32))
+    made.clear()
+    start = Barrier(8)
+
+    def calls() -> bool:
+        start.wait()
+        return all((doubled(np.full(9, k, np.float32)) == 2 * k).all() for k in range(20))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(f.result() for f in [pool.submit(calls) for _ in range(8)])
+    assert len(made) == 1
+
+
+def slow(compile_it: Callable[[Any], Any], scop: Any) -> Any:
+    kernel = compile_it(scop)
+    time.sleep(0.05)
+    return kernel
 
 
 def test_little_work_stays_on_one_thread() -> None:
