@@ -50,6 +50,8 @@ def _by_numpy(graph: Graph, node: Node, checks: bool) -> bool:
 
     if node.bodies or node.captures or (not checks and node.op_type in CHOOSES):
         return False
+    if "broadcast" in node.attrs:  # of opsets before 7, which onnx.reference does not know
+        return False
     names = [*node.reads(), *node.writes()]
     dtypes = {t.dtype.name if t.dtype is not None else "" for t in (graph.tensors[n] for n in names)}
     return is_quick(node.op_type, node.domain, len(list(node.writes())), dtypes)

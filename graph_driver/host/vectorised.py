@@ -356,6 +356,21 @@ class Erf(OpRun):
         return (error_function(x),)
 
 
+class Softmax(OpRun):
+    """Exponentials by their sum: along an axis, before opset 13 over it and all behind it. (onnx.reference takes the
+    last axis there where none is given.)"""
+
+    op_domain = ""
+
+    def _run(self, x: np.ndarray, axis: Any = None) -> tuple[np.ndarray]:
+        old = self.run_params["opsets"].get("", 13) < 13
+        given = [a.i for a in self.onnx_node.attribute if a.name == "axis"]
+        first = int(given[0]) if given else 1 if old else -1
+        axes = tuple(range(first % x.ndim, x.ndim)) if old else (first,)
+        y = np.exp(x - x.max(axis=axes, keepdims=True))
+        return (y / y.sum(axis=axes, keepdims=True),)
+
+
 class Relu(OpRun):
     """The larger of an element and zero."""
 
@@ -367,7 +382,7 @@ class Relu(OpRun):
 
 IMPLEMENTED: tuple[type[OpRun], ...] = (
     Conv, ConvInteger, MatMul, MatMulInteger, Gemm, MaxPool, AveragePool, BatchNormalization, GlobalMaxPool,
-    QuantizeLinear, Erf, Relu,
+    QuantizeLinear, Erf, Softmax, Relu,
 )  # fmt: skip
 """Those above."""
 
@@ -386,7 +401,7 @@ ONE_RESULT = frozenset({"MaxPool", "BatchNormalization", "LayerNormalization"})
 
 QUICK = frozenset({op.__name__ for op in IMPLEMENTED}) | frozenset(
     "Abs Add And Clip Concat Cos DequantizeLinear Div Equal Exp Expand Flatten Floor Ceil Gather GlobalAveragePool"
-    " Greater GreaterOrEqual HardSwish Identity LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Max Min"
+    " Greater GreaterOrEqual HardSwish Identity LayerNormalization LeakyRelu Less LessOrEqual Log Max Min"
     " Mul Neg Not Or PRelu Pad Reciprocal ReduceMax ReduceMean ReduceMin ReduceSum Reshape Shape Sigmoid Sign Sin"
     " Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Tanh Transpose Unsqueeze Where".split()
 )

@@ -161,6 +161,16 @@ def test_random_graphs_through_all_tiers(seed: int) -> None:
         assert again or models[2].wait()
 
 
+@pytest.mark.parametrize("opset", [11, 13])
+def test_softmax_of_either_meaning(opset: int) -> None:
+    for attrs in ({}, {"axis": 1}):
+        nodes = [helper.make_node("Softmax", ["x"], ["y"], **attrs)]
+        proto = model_of(nodes, {"x": [2, 3, 4]}, {"y": [2, 3, 4]}, {}, opset)
+        full, model = (polyc.compile_model(proto, threads=1, tier=t) for t in ("full", "progressive"))
+        close(running_of(model).now(feeds(full, 1)), full(feeds(full, 1)))
+        model.close()
+
+
 def test_a_first_program_starts_no_compilers_and_loads_no_scheduler() -> None:
     more = """
 from polyc.graph_driver.worker.pool import Pool
