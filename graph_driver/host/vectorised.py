@@ -296,34 +296,6 @@ class BatchNormalization(OpRun):
         return (y.astype(x.dtype, copy=False),)
 
 
-class GlobalMaxPool(OpRun):
-    """The largest element of each channel. (That of onnx.reference is for two spatial axes.)"""
-
-    op_domain = ""
-
-    def _run(self, x: np.ndarray) -> tuple[np.ndarray]:
-        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
-
-
-class QuantizeLinear(OpRun):
-    """Codes of 8 bits. (onnx.reference rounds to 32 bits before it limits, which wraps.)"""
-
-    op_domain = ""
-
-    def _run(
-        self, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None, axis: Any = None, **newer: Any
-    ) -> tuple[np.ndarray]:
-        """`newer` are attributes that 8-bit codes without blocks leave as they are."""
-        shape = [1] * x.ndim
-        if scale.size > 1:
-            shape[1 if axis is None else int(axis)] = scale.size
-        kind = np.dtype(np.uint8) if zero is None else zero.dtype
-        codes = np.rint(x / scale.reshape(shape if scale.size > 1 else ()))
-        if zero is not None:
-            codes += zero.astype(codes.dtype).reshape(shape if zero.size > 1 else ())
-        return (np.clip(codes, np.iinfo(kind).min, np.iinfo(kind).max).astype(kind),)
-
-
 def error_function(x: np.ndarray) -> np.ndarray:
     """erf of f32 within 2e-7, computed in f64: its series at 0 up to 1, else 1 - erfc by the Chebyshev fit of Press et
     al., Numerical Recipes in C, 2nd edition, section 6.2."""
@@ -356,21 +328,6 @@ class Erf(OpRun):
         return (error_function(x),)
 
 
-class Softmax(OpRun):
-    """Exponentials by their sum: along an axis, before opset 13 over it and all behind it. (onnx.reference takes the
-    last axis there where none is given.)"""
-
-    op_domain = ""
-
-    def _run(self, x: np.ndarray, axis: Any = None) -> tuple[np.ndarray]:
-        old = self.run_params["opsets"].get("", 13) < 13
-        given = [a.i for a in self.onnx_node.attribute if a.name == "axis"]
-        first = int(given[0]) if given else 1 if old else -1
-        axes = tuple(range(first % x.ndim, x.ndim)) if old else (first,)
-        y = np.exp(x - x.max(axis=axes, keepdims=True))
-        return (y / y.sum(axis=axes, keepdims=True),)
-
-
 class Relu(OpRun):
     """The larger of an element and zero."""
 
@@ -381,8 +338,7 @@ class Relu(OpRun):
 
 
 IMPLEMENTED: tuple[type[OpRun], ...] = (
-    Conv, ConvInteger, MatMul, MatMulInteger, Gemm, MaxPool, AveragePool, BatchNormalization, GlobalMaxPool,
-    QuantizeLinear, Erf, Softmax, Relu,
+    Conv, ConvInteger, MatMul, MatMulInteger, Gemm, MaxPool, AveragePool, BatchNormalization, Erf, Relu,
 )  # fmt: skip
 """Those above."""
 
@@ -401,6 +357,7 @@ ONE_RESULT = frozenset({"MaxPool", "BatchNormalization", "LayerNormalization"})
 
 QUICK = frozenset({op.__name__ for op in IMPLEMENTED}) | frozenset(
     "Abs Add And Clip Concat Cos DequantizeLinear Div Equal Exp Expand Flatten Floor Ceil Gather GlobalAveragePool"
+    " GlobalMaxPool QuantizeLinear"
     " Greater GreaterOrEqual HardSwish Identity LayerNormalization LeakyRelu Less LessOrEqual Log Max Min"
     " Mul Neg Not Or PRelu Pad Reciprocal ReduceMax ReduceMean ReduceMin ReduceSum Reshape Shape Sigmoid Sign Sin"
     " Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Tanh Transpose Unsqueeze Where".split()
