@@ -22,7 +22,7 @@ def test_a_failing_builder_warns_and_the_host_does_its_work(monkeypatch: pytest.
     def patched(domain: str, kind: str) -> Any:
         return broken if kind == "Erf" else lookup(domain, kind)
 
-    monkeypatch.setattr("polyc.graph_driver.compiling.stages.lookup", patched)
+    monkeypatch.setattr("polyc.graph_driver.compiling.joining.lookup", patched)
     monkeypatch.setenv("POLYC_CACHE", str(tmp_path))
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 5]) for n in "xy")
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Erf", ["r"], ["y"], "e")]
