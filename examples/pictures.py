@@ -9,9 +9,8 @@ from html import escape
 from pathlib import Path
 
 from polyc import Schedule
-from polyc.emit import targets
-from polyc.emit.compile import compile_kernel
 from polyc.emit.interpreter.interp import poisoned, run
+from polyc.emit.lowering.lower import proven_loops
 from polyc.poly.binding import evaluate
 
 Point = tuple[float, float]
@@ -21,10 +20,10 @@ WRONG, RIGHT = "#c0392b", "#9aa0a8"
 
 def executed(schedule: Schedule) -> list[tuple[str, tuple[int, ...]]]:
     """Statements and iterators in the order in which the generated loops run them; sizes are numbers."""
-    scop, found = schedule.scop, []
-    kernel = compile_kernel(scop, schedule.tree, targets.host(), backend="interp", checks=False)
-    arrays = {b.name: poisoned(tuple(evaluate(e, {}) for e in b.shape), b.dtype) for b in kernel.function.buffers}
-    run(kernel.function, arrays, {}, observer=lambda statement, point: found.append((statement, point)))
+    found: list[tuple[str, tuple[int, ...]]] = []
+    loops = proven_loops(schedule.scop, schedule.tree, "loops")
+    arrays = {b.name: poisoned(tuple(evaluate(e, {}) for e in b.shape), b.dtype) for b in loops.buffers}
+    run(loops, arrays, {}, observer=lambda statement, point: found.append((statement, point)))
     return found
 
 

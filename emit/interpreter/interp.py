@@ -63,7 +63,8 @@ def run(
 ) -> None:
     """Execute `fn` in place on `arrays` (by buffer name; rank-0 arrays for scalars).
 
-    `observer(statement, instance)` is called for every executed instance and
+    `observer(statement, instance)` is called for every executed instance (of `proven_loops`: passes for CPUs drop what
+    stores are instances of) and
     `accesses(buffer, element, is_write)` for every access. `shuffle` seeds a random order of
     parallel loops and of the blocks and threads of launches; None keeps the textual order, for
     blocks and threads the `reverse` one if asked for. `races` looks for data races in launches.

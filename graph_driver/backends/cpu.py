@@ -176,6 +176,7 @@ class LlvmBackend(_Cpu):
     """Machine code through LLVM, for this machine or another."""
 
     name = "llvm"
+    calls_compilers = False
     abilities = frozenset(("calls", "known machine", "pairs", "fma"))
     tunes = True
 
@@ -222,6 +223,7 @@ class Interpreter(_Cpu):
     """The loop IR run in Python: what tests compare machine code with. No target means it."""
 
     name = "interp"
+    calls_compilers = False
 
     def targets(self) -> tuple[str, ...]:
         """None."""

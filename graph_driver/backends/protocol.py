@@ -70,6 +70,7 @@ class Backend(ABC):
     `checks_first`: accesses may be checked before the loops that do them, which then run without checks.
     `runs_bodies`: the bodies of control flow are compiled for it, too; else for the CPU beside it, whose steps they are
     among.
+    `calls_compilers`: code comes from a C compiler or another program of this machine.
     `has_program_order`: where the automatic schedule takes too long, the program's own order has code, too.
     """
 
@@ -84,6 +85,7 @@ class Backend(ABC):
     takes_tuned: bool = False
     tunes: bool = False
     runs_bodies: bool = False
+    calls_compilers: bool = True
     has_program_order: bool = True
 
     # ---- machines ----

@@ -13,7 +13,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from polyc.graph_driver.backends.protocol import Platform
 from polyc.graph_driver.known.compiler import identity
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.worker import tuned as use
-from polyc.poly.target import GpuTarget, Target
 
 FORMAT = 1
 """Of entries: another one, other keys."""
@@ -78,7 +77,7 @@ def hashed(*parts: str) -> str:
 def _environment(platform: Platform) -> str:
     """Variables that decide; and the C compilers, where the code of a model comes from one."""
     found = {n: v for n, v in os.environ.items() if n.startswith("POLYC_") and n not in VARIABLES_WITHOUT_EFFECT}
-    if platform.backend.name == "llvm":
+    if not platform.backend.calls_compilers:
         return repr(sorted(found.items()))
     from polyc.emit.c import cc
 
@@ -125,8 +124,9 @@ def _text(value: Any) -> str:
         return f"{kind.__name__}[{','.join(map(_text, value))}]"
     if isinstance(value, Mapping):
         return f"map[{','.join(f'{_text(k)}={_text(v)}' for k, v in value.items())}]"
-    if isinstance(value, (Target, GpuTarget)):
-        return f"{kind.__qualname__}:{value!r}"
+    if is_dataclass(value) and not isinstance(value, type):  # a machine
+        inside = ",".join(f"{f.name}={_text(getattr(value, f.name))}" for f in fields(value))
+        return f"{kind.__module__}.{kind.__qualname__}({inside})"
     if isinstance(value, Path):
         return f"path:{str(value)!r}"
     if kind is np.ndarray or isinstance(value, np.generic):
