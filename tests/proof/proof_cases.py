@@ -240,7 +240,8 @@ def _drawn(rng: np.random.Generator, array: Array) -> np.ndarray:
     shape = tuple(int(e.value) for e in array.shape)
     if array.dtype.is_float:
         return np.asarray(rng.random(shape) + 0.25, array.dtype.np)
-    return rng.integers(0 if array.dtype.kind == "uint" else -2, 3, shape).astype(array.dtype.np)
+    low = 0 if array.dtype.kind == "uint" else -1
+    return rng.integers(low, 2, shape).astype(array.dtype.np)  # indices among them: no axis has fewer than two elements
 
 
 def case(
