@@ -5,6 +5,7 @@ See `polyc.graph_driver.tiers.background`, which is the other end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -21,11 +22,15 @@ from polyc.graph_driver.tiers.background import MODEL
 from polyc.poly.errors import PolycError
 from polyc.poly.hooks import resolve
 
+NICENESS = 10
+"""Of the process that compiles, where a system knows such a thing."""
+
 
 def main() -> None:
     """Read the request, compile, save, answer; end at once when the parent does."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints must not mix with the answer
+    _give_way()
     source, options = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     error, numbers = compiled_into(Path(sys.argv[1]) / MODEL, source, options)
@@ -46,6 +51,14 @@ def compiled_into(folder: Path, source: Any, options: Any) -> tuple[str, str]:
     except Exception as error:  # a bug of the compiler: said, never lost
         return f"{INTERNAL}: {type(error).__name__}: {one_line(error)}", ""
     return "", ""
+
+
+def _give_way() -> None:
+    """Calls of the first program come first: a BLAS waits for its threads, and one without a core makes all wait."""
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:  # Linux: a session is a group
+        group.write(str(NICENESS))
 
 
 def _end_with_parent() -> None:
