@@ -10,6 +10,7 @@ import islpy as isl
 from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Select, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
+from polyc.poly.reduction import reads_updated, updates_once
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, loop_names
 from polyc.poly.tree import Sequence as SequenceNode
@@ -113,7 +114,7 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
     for guard in record.guards:
         if guard.affine is not None:
             domain = domain.intersect(to_set(guard.affine, space))
-    value, reduction = _reduction(record, reassociate)
+    value, reduction = _reduction(record, reassociate, domain)
     return Statement(
         name, iters, domain.coalesce(), record.array.name, record.index, value, record.predicate(), reduction,
         tuple(dynamic), record.span,
@@ -155,7 +156,7 @@ _REDUCTIONS = {"+": "+", "-": "+", "*": "*", "min": "min", "max": "max", "and": 
                "&": "&", "|": "|", "^": "^"}  # fmt: skip
 
 
-def _reduction(record: Record, reassociate: bool) -> tuple[Expr, str | None]:
+def _reduction(record: Record, reassociate: bool, domain: isl.Set) -> tuple[Expr, str | None]:
     """The value with its accumulator first, and the reduction's operator."""
     value, name = record.value, record.array.name
     if not isinstance(value, Binary) or value.op not in _REDUCTIONS:
@@ -169,8 +170,11 @@ def _reduction(record: Record, reassociate: bool) -> tuple[Expr, str | None]:
             a, b = b, a
     predicate = record.predicate()
     others = [b, *record.index, *([] if predicate is None else [predicate])]
-    if not allowed or a != here or any(load.array == name for e in others for load in loads(e)):
+    if not allowed or a != here:
         return value, None
+    if any(load.array == name for e in others for load in loads(e)):
+        if updates_once(here, domain) or reads_updated(here, others, domain) is not None:
+            return value, None
     return Binary(value.op, a, b, value.dtype), _REDUCTIONS[value.op]
 
 

@@ -10,6 +10,7 @@ from polyc.poly.dtypes import bool_
 from polyc.poly.errors import ScheduleError, ScopError
 from polyc.poly.expr import Binary, Expr, Load, Select, StraightLine, Temp, Var, walk
 from polyc.poly.ordering.coverage import check_coverage
+from polyc.poly.reduction import reads_updated
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.words import counted
 
@@ -86,7 +87,7 @@ def _statement(scop: Scop, s: Statement) -> None:
             _expression(scop, s, e, known)
         for name in sorted(_unnamed(root)):
             _fail(scop, f"statement {s.name} uses '{name}' before it is computed", s.name)
-    if s.reduction is not None and not _is_reduction(s):
+    if s.reduction is not None and not _is_reduction(s, scop.context):
         _fail(scop, f"statement {s.name} is marked a '{s.reduction}' reduction but is not of that form", s.name)
 
 
@@ -125,9 +126,9 @@ def _expression(scop: Scop, s: Statement, e: Expr, known: set[str]) -> None:
         _fail(scop, f"statement {s.name}: the arms of a select are {e.a.dtype} and {e.b.dtype}", s.name)
 
 
-def _is_reduction(s: Statement) -> bool:
+def _is_reduction(s: Statement, context: isl.Set) -> bool:
     v = s.value
     if not isinstance(v, Binary) or not (v.op == s.reduction or (v.op == "-" and s.reduction == "+")):
         return False
     own = isinstance(v.a, Load) and v.a.array == s.array and v.a.index == s.index
-    return own and not any(isinstance(e, Load) and e.array == s.array for e in walk(v.b))
+    return own and reads_updated(s.target, [v.b], s.domain.intersect_params(context)) is None

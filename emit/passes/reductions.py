@@ -131,14 +131,14 @@ class Accumulators:
         if not all(self._invariant(e) for e in s.index):
             return False
         # nothing else in the loop may see the element before the end
-        own = Load(s.array, s.index, s.value.dtype)
         for other in walk(self.loop.body):
             store = other if isinstance(other, Store) and other.array == s.array else None
             same = store is not None and (store.index, store.reduction) == (s.index, s.reduction)
             if store is not None and not same and not self._distinct(store.index, s.index):
                 return False
             for load in _loads(other):
-                if load.array == s.array and not (same and load == own) and not self._distinct(load.index, s.index):
+                # (what an update reads beside its accumulator is never the updated element: `poly.reduction`)
+                if load.array == s.array and not same and not self._distinct(load.index, s.index):
                     return False
         return True
 

@@ -7,6 +7,7 @@ from typing import Literal
 from polyc.poly.budgets import WITNESS
 from polyc.poly.expr import Binary, loads
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.reduction import reads_updated, updates_once
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.text import print_expr
 from polyc.poly.tree import Member
@@ -66,10 +67,16 @@ def why_no_reduction(scop: Scop, stmt: Statement) -> str:
         return f"it is not {print_expr(target)} and one more operand of +, *, min, max or a bit operation"
     if target not in (value.a, value.b) or (value.a != target and value.op == "-"):
         return f"{print_expr(target)} is inside an operand of {value.op}, not one itself"
-    other = value.b if value.a == target else value.a
-    own = next((load for load in loads(other) if load.array == stmt.array), None)
+    guards = [] if stmt.predicate is None else [stmt.predicate]
+    others = [value.b if value.a == target else value.a, *stmt.index, *guards]
+    own = next((load for e in others for load in loads(e) if load.array == stmt.array), None)
     if own is not None:
-        return f"the other operand reads {print_expr(own)} of the array that is updated"
+        domain = stmt.domain.intersect_params(scop.context)
+        met = reads_updated(target, others, domain)
+        if met is not None:
+            return f"it reads {print_expr(met)} beside, which may be the updated element"
+        if updates_once(target, domain):
+            return f"it updates each element once, by {print_expr(own)} among others"
     if value.dtype.is_float and not scop.reassociate:
         return "reassociate=False keeps the order of its floats"
     return ""

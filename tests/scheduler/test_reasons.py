@@ -132,7 +132,7 @@ def smoothed(X: f32[N]) -> f32[N]:
 def in_place(A: inout(f64[N, N])):
     for i in range(N):
         for j in range(i):
-            for k in range(j):
+            for k in range(j + 1):
                 A[i, j] -= A[i, k] * A[j, k]
 
 
@@ -156,9 +156,9 @@ def scattered(I: i64[N], H: inout(f64[M])):
 
 SERIAL = [
     (recurrence, "i carries a dependence: S0[i=2] reads A[1], which S0[i=1] writes before it (RAW)",
-     "is no reduction: the other operand reads A[i - 1] of the array that is updated"),
+     "is no reduction: it updates each element once, by A[i - 1] among others"),
     (smoothed, "which S1[i=0] writes before it (RAW)", "is no reduction: s is inside an operand of +, not one itself"),
-    (in_place, "k carries a dependence: ", "is no reduction: the other operand reads A[i, k] of the array"),
+    (in_place, "k carries a dependence: ", "is no reduction: it reads A[i, k] beside, which may be the updated"),
     (halved, "S0[i=1] reads A[0], which S0[i=0] writes", "is no reduction: it is not A[0] and one more operand"),
     (ordered, "S0[k=1] reads R[0], which S0[k=0] writes", "is no reduction: reassociate=False keeps the order"),
     (scattered, "i in ", "less than 10 % gained"),
