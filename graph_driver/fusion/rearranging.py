@@ -7,7 +7,7 @@ from dataclasses import replace
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.poly.expr import Const
 from polyc.poly.records import dataclass
-from polyc.poly.rewriting.stored import Layout, laid_out_shape, lay_out
+from polyc.poly.rewriting.stored import Layout, laid_out_shape, seen_by
 from polyc.poly.scop import Array
 
 
@@ -36,7 +36,7 @@ def rearrange(graph: Graph, what: Rearranged) -> None:
     if what.name in graph.tensors:
         return
     assert old.const is not None
-    data = lay_out(old.const.reshape(what.shape), what.layout)
+    data = seen_by(old.const.reshape(what.shape), what.layout)  # the weights' segment is the only copy
     graph.tensors[what.name] = Tensor(what.name, old.dtype, data.shape, data)
 
 

@@ -21,7 +21,12 @@ def laid_out_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 
 def lay_out(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     """`data` stored by `layout`; padding is zero."""
-    blocked = _lay_out_blocks(data, layout)
+    return np.ascontiguousarray(seen_by(data, layout))
+
+
+def seen_by(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
+    """What `lay_out` gives, as a view of `data` where one can be: who copies it anyway moves each element once."""
+    blocked = _blocks(data, layout)
     return _gathered(data, layout) if blocked is None else blocked
 
 
@@ -43,7 +48,7 @@ def is_layout(shape: tuple[int, ...], layout: Layout) -> bool:
     return all(0 <= dim < len(shape) for dim, _, _ in layout)
 
 
-def _lay_out_blocks(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any] | None:
+def _blocks(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any] | None:
     """The common case without index arrays: every dimension is cut into nested blocks, so that
     padding, reshaping and transposing do it. None when the layout is no such cut."""
     radices: list[int] = []  # of the reshaped array, dimension by dimension, outermost block first
@@ -65,7 +70,7 @@ def _lay_out_blocks(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[An
         return None
     padded = np.pad(data, padding) if any(after for _, after in padding) else data
     order = [place[dim, div] for dim, div, _ in layout]
-    return np.ascontiguousarray(padded.reshape(radices).transpose(order))
+    return padded.reshape(radices).transpose(order)
 
 
 def _gathered(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
@@ -79,4 +84,4 @@ def _gathered(data: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any
     for dim, extent in enumerate(data.shape):
         inside = inside & (source[dim] < extent)
     clipped = tuple(np.minimum(s, n - 1) for s, n in zip(source, data.shape, strict=True))
-    return np.ascontiguousarray(np.where(inside, data[clipped], data.dtype.type(0)))
+    return np.where(inside, data[clipped], data.dtype.type(0))

@@ -9,7 +9,7 @@ import pytest
 
 from polyc.poly.forms.layout_maps import cancels, is_one_to_one, layout_map, padding, stored_places
 from polyc.poly.rewriting.channels import LAST, Channels
-from polyc.poly.rewriting.stored import Layout, is_layout, laid_out_shape, lay_out, taken_out
+from polyc.poly.rewriting.stored import Layout, is_layout, laid_out_shape, lay_out, seen_by, taken_out
 
 SYMBOLIC = ("N", "C", "H", "W")
 NCHW: Layout = tuple((k, 1, 0) for k in range(4))
@@ -68,3 +68,11 @@ def test_data_go_there_and_back() -> None:
         stored = lay_out(data, layout)
         assert stored.shape == laid_out_shape(shape, layout)
         assert np.array_equal(taken_out(stored, shape, layout), data)
+
+
+def test_what_only_cuts_and_turns_is_seen_without_a_copy() -> None:
+    data = np.random.default_rng().standard_normal((32, 8))
+    panels = ((0, 16, 0), (1, 1, 0), (0, 1, 16))
+    assert np.shares_memory(seen_by(data, panels), data)
+    assert not np.shares_memory(lay_out(data, panels), data)
+    assert not np.shares_memory(seen_by(data[:31], panels), data)  # the last block has padding
