@@ -31,6 +31,7 @@ FAR_GAIN = 0.5  # share of the bytes from beyond L2 for which another order of t
 LONG = 25  # steps of a reduction; of shorter ones a core overlaps several
 MOST_SUMS = 8  # side by side in a long reduction
 UNKNOWN_DEPTH = 64  # steps of a reduction whose length is not known
+UNKNOWN_LANES = 0.5  # lanes gathered along a loop of unknown length, which may be a batch of one image
 UNROLL_INNER = 9  # steps of inner reductions that are written out: a window of 3 x 3
 LEAST_EFFICIENCY = 0.05  # below this predicted share of peak the general strategies do as well
 FAR = 1 << 20  # elements of a dimension whose size is not known

@@ -28,6 +28,7 @@ from polyc.scheduler.cost.panels import (
     PAGE_STEPS,
     STRIDED_PACK,
     UNKNOWN_DEPTH,
+    UNKNOWN_LANES,
     over_pages,
     rows_together,
     scatter_share,
@@ -157,6 +158,8 @@ def _score(
         if not pack and not (free and plain):
             return None
         score *= 1.0 if free else STRIDED_PACK
+        if not free and extent(c.update, columns) is None:
+            score *= UNKNOWN_LANES
     if not pack and not free and _steps_over_pages(scop, c, panel.load, target):
         if c.sweep:
             return None  # each element is read once: in the order of memory is best

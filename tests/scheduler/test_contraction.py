@@ -10,10 +10,11 @@ from examples.matmul import matmul
 from polyc import dims, empty, f32, f64, grid, i64, op
 from polyc.emit import targets
 from polyc.emit.compile import compile_kernel
-from polyc.frontend_dsl.library.convolution import make_pointwise
+from polyc.frontend_dsl.library.convolution import make_conv2d, make_pointwise
 from polyc.frontend_dsl.library.matrix import make_matmul
 from polyc.graph_driver.worker.compile_operator import compile_operator
 from polyc.poly.dtypes import f32 as single
+from polyc.poly.expr import Var
 from polyc.poly.rewriting.relayout import relayout
 from polyc.poly.rewriting.stored import lay_out
 from polyc.poly.scop import Scop
@@ -291,3 +292,19 @@ def test_rows_a_power_of_two_apart_stay_in_their_sets_of_the_cache(depth: int, m
     plan = plan_tile(scop, found, V3, frozenset("B"))
     assert plan is not None and plan.columns == "j"
     assert 4 <= plan.tile.rows <= most
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("constants", [frozenset[str](), frozenset({"F"})])
+def test_lanes_are_not_gathered_from_images_whose_number_nobody_knows(target: str, constants: frozenset[str]) -> None:
+    """A batch of one image would leave all lanes but one empty."""
+    sides, ones = dims("H W"), (1, 1)
+    make = make_conv2d(single, dims("images"), (96, 24), sides, (3, 3), ones, ones, ones, ones, False)
+    scop = make.scop()
+    update = next(s for s in scop.statements.values() if recognise(s) is not None)
+    found = recognise(update)
+    assert found is not None
+    plan = plan_tile(scop, found, targets.get(target), constants)
+    assert plan is not None
+    image, *_ = update.target.index
+    assert image != Var(plan.columns)
