@@ -1,6 +1,7 @@
 """`python -m benchmarks [--family F]... [--results FOLDER] [--exports FOLDER]...`: all timings on one thread.
 
 `--results` writes DATE-cpu.json, DATE-cpu.md and its plots. `--threads [N]` instead: what N threads (2) bring over one.
+Affine programs are families with options of their own: `--family polybench --help`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import argparse
 import datetime
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,15 @@ from polyc.graph_driver.bench.compare import compare
 from polyc.graph_driver.bench.peers import installed
 
 FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "packaged", "exported")
+AFFINE = {"polybench": "benchmarks.polybench.__main__"}  # family -> module whose `main` takes the other options
 
 
 def main() -> None:
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--family", action="append")
+    asked, rest = first.parse_known_args()
+    if asked.family and len(asked.family) == 1 and asked.family[0] in AFFINE:
+        sys.exit(import_module(AFFINE[asked.family[0]]).main(rest))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--family", action="append", choices=FAMILIES, help="only these (default: all)")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="write a dated page, plots and JSON there")

@@ -1,4 +1,4 @@
-"""The 30 kernels of PolyBench/C 4.2.1 in the DSL, with the MINI and SMALL sizes.
+"""The 30 kernels of PolyBench/C 4.2.1 in the DSL, with the sizes MINI to LARGE.
 
 Every module defines the operator (named as the module), `SIZES`, `inputs(size, rng)`
 (arguments by name, well conditioned; compile-time constants too) and `reference(**inputs)`,
@@ -40,7 +40,7 @@ class Kernel:
     reference: Callable[..., tuple[np.ndarray, ...]]
 
     def arguments(self, size: str, seed: int = 0) -> tuple[list[Any], dict[str, Any]]:
-        """(positional arguments, compile-time constants) for the size `MINI` or `SMALL`."""
+        """(positional arguments, compile-time constants) for a size (`MINI`, `SMALL`, `MEDIUM`, `LARGE`)."""
         values = self.inputs(self.sizes[size], np.random.default_rng(seed))
         constants = {k: v for k, v in values.items() if isinstance(v, int)}
         return [v for k, v in values.items() if k not in constants], constants

@@ -5,7 +5,12 @@ import numpy as np
 from polyc import dims, empty, f64, inout, op
 
 N = dims("N")
-SIZES = {"MINI": {"TSTEPS": 20, "N": 20}, "SMALL": {"TSTEPS": 40, "N": 60}}
+SIZES = {
+    "MINI": {"TSTEPS": 20, "N": 20},
+    "SMALL": {"TSTEPS": 40, "N": 60},
+    "MEDIUM": {"TSTEPS": 100, "N": 200},
+    "LARGE": {"TSTEPS": 500, "N": 1000},
+}
 
 
 @op

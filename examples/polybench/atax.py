@@ -4,7 +4,12 @@ from examples.polybench.data import normal
 from polyc import dims, empty, f64, op
 
 M, N = dims("M N")
-SIZES = {"MINI": {"M": 38, "N": 42}, "SMALL": {"M": 116, "N": 124}}
+SIZES = {
+    "MINI": {"M": 38, "N": 42},
+    "SMALL": {"M": 116, "N": 124},
+    "MEDIUM": {"M": 390, "N": 410},
+    "LARGE": {"M": 1900, "N": 2100},
+}
 
 
 @op

@@ -6,7 +6,7 @@ from examples.polybench.data import positive_definite
 from polyc import dims, f64, inout, op, sqrt
 
 N = dims("N")
-SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
+SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}, "MEDIUM": {"N": 400}, "LARGE": {"N": 2000}}
 
 
 @op

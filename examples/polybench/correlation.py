@@ -6,7 +6,12 @@ from examples.polybench.data import normal
 from polyc import dims, empty, f64, inout, op, sqrt
 
 N, M = dims("N M")
-SIZES = {"MINI": {"M": 28, "N": 32}, "SMALL": {"M": 80, "N": 100}}
+SIZES = {
+    "MINI": {"M": 28, "N": 32},
+    "SMALL": {"M": 80, "N": 100},
+    "MEDIUM": {"M": 240, "N": 260},
+    "LARGE": {"M": 1200, "N": 1400},
+}
 
 
 @op

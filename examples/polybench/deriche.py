@@ -5,7 +5,12 @@ import numpy as np
 from polyc import dims, empty, exp, f64, op
 
 W, H = dims("W H")
-SIZES = {"MINI": {"W": 64, "H": 64}, "SMALL": {"W": 192, "H": 128}}
+SIZES = {
+    "MINI": {"W": 64, "H": 64},
+    "SMALL": {"W": 192, "H": 128},
+    "MEDIUM": {"W": 720, "H": 480},
+    "LARGE": {"W": 4096, "H": 2160},
+}
 
 
 def coefficients(alpha):

@@ -4,7 +4,12 @@ from examples.polybench.data import normal
 from polyc import dims, empty, f64, inout, op
 
 NR, NQ, NP = dims("NR NQ NP")
-SIZES = {"MINI": {"NQ": 8, "NR": 10, "NP": 12}, "SMALL": {"NQ": 20, "NR": 25, "NP": 30}}
+SIZES = {
+    "MINI": {"NQ": 8, "NR": 10, "NP": 12},
+    "SMALL": {"NQ": 20, "NR": 25, "NP": 30},
+    "MEDIUM": {"NQ": 40, "NR": 50, "NP": 60},
+    "LARGE": {"NQ": 140, "NR": 150, "NP": 160},
+}
 
 
 @op

@@ -4,7 +4,12 @@ from examples.polybench.data import uniform
 from polyc import dims, f64, inout, op
 
 TMAX, NX, NY = dims("TMAX NX NY")
-SIZES = {"MINI": {"TMAX": 20, "NX": 20, "NY": 30}, "SMALL": {"TMAX": 40, "NX": 60, "NY": 80}}
+SIZES = {
+    "MINI": {"TMAX": 20, "NX": 20, "NY": 30},
+    "SMALL": {"TMAX": 40, "NX": 60, "NY": 80},
+    "MEDIUM": {"TMAX": 100, "NX": 200, "NY": 240},
+    "LARGE": {"TMAX": 500, "NX": 1000, "NY": 1200},
+}
 
 
 @op

@@ -4,7 +4,12 @@ from examples.polybench.data import normal
 from polyc import dims, f64, inout, op
 
 NI, NJ, NK = dims("NI NJ NK")
-SIZES = {"MINI": {"NI": 20, "NJ": 25, "NK": 30}, "SMALL": {"NI": 60, "NJ": 70, "NK": 80}}
+SIZES = {
+    "MINI": {"NI": 20, "NJ": 25, "NK": 30},
+    "SMALL": {"NI": 60, "NJ": 70, "NK": 80},
+    "MEDIUM": {"NI": 200, "NJ": 220, "NK": 240},
+    "LARGE": {"NI": 1000, "NJ": 1100, "NK": 1200},
+}
 
 
 @op

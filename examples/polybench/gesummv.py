@@ -4,7 +4,7 @@ from examples.polybench.data import normal
 from polyc import dims, empty, f64, op
 
 N = dims("N")
-SIZES = {"MINI": {"N": 30}, "SMALL": {"N": 90}}
+SIZES = {"MINI": {"N": 30}, "SMALL": {"N": 90}, "MEDIUM": {"N": 250}, "LARGE": {"N": 1300}}
 
 
 @op

@@ -10,7 +10,12 @@ from examples.polybench.data import normal
 from polyc import dims, f64, inout, op, sqrt, zeros
 
 M, N = dims("M N")
-SIZES = {"MINI": {"M": 30, "N": 20}, "SMALL": {"M": 80, "N": 60}}
+SIZES = {
+    "MINI": {"M": 30, "N": 20},
+    "SMALL": {"M": 80, "N": 60},
+    "MEDIUM": {"M": 200, "N": 240},
+    "LARGE": {"M": 1000, "N": 1200},
+}
 
 
 @op

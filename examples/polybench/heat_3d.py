@@ -4,7 +4,12 @@ from examples.polybench.data import uniform
 from polyc import dims, f64, grid, inout, op
 
 N = dims("N")
-SIZES = {"MINI": {"TSTEPS": 20, "N": 10}, "SMALL": {"TSTEPS": 40, "N": 20}}
+SIZES = {
+    "MINI": {"TSTEPS": 20, "N": 10},
+    "SMALL": {"TSTEPS": 40, "N": 20},
+    "MEDIUM": {"TSTEPS": 100, "N": 40},
+    "LARGE": {"TSTEPS": 500, "N": 120},
+}
 
 
 @op

@@ -4,7 +4,12 @@ from examples.polybench.data import uniform
 from polyc import dims, f64, inout, op
 
 N = dims("N")
-SIZES = {"MINI": {"TSTEPS": 20, "N": 30}, "SMALL": {"TSTEPS": 40, "N": 90}}
+SIZES = {
+    "MINI": {"TSTEPS": 20, "N": 30},
+    "SMALL": {"TSTEPS": 40, "N": 90},
+    "MEDIUM": {"TSTEPS": 100, "N": 250},
+    "LARGE": {"TSTEPS": 500, "N": 1300},
+}
 
 
 @op

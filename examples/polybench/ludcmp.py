@@ -7,7 +7,7 @@ from examples.polybench.lu import factor
 from polyc import dims, empty, f64, inout, op
 
 N = dims("N")
-SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
+SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}, "MEDIUM": {"N": 400}, "LARGE": {"N": 2000}}
 
 
 @op

@@ -4,7 +4,7 @@ from examples.polybench.data import normal
 from polyc import dims, f64, inout, op
 
 N = dims("N")
-SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
+SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}, "MEDIUM": {"N": 400}, "LARGE": {"N": 2000}}
 
 
 @op

@@ -5,7 +5,7 @@ import numpy as np
 from polyc import dims, i32, op, zeros
 
 N = dims("N")
-SIZES = {"MINI": {"N": 60}, "SMALL": {"N": 180}}
+SIZES = {"MINI": {"N": 60}, "SMALL": {"N": 180}, "MEDIUM": {"N": 500}, "LARGE": {"N": 2500}}
 
 
 def match(a, b):

@@ -6,7 +6,12 @@ from examples.polybench.data import uniform
 from polyc import dims, f64, inout, op
 
 N = dims("N")
-SIZES = {"MINI": {"TSTEPS": 20, "N": 40}, "SMALL": {"TSTEPS": 40, "N": 120}}
+SIZES = {
+    "MINI": {"TSTEPS": 20, "N": 40},
+    "SMALL": {"TSTEPS": 40, "N": 120},
+    "MEDIUM": {"TSTEPS": 100, "N": 400},
+    "LARGE": {"TSTEPS": 500, "N": 2000},
+}
 
 
 @op

@@ -6,7 +6,12 @@ from examples.polybench.data import normal
 from polyc import dims, f64, inout, op
 
 N, M = dims("N M")
-SIZES = {"MINI": {"M": 20, "N": 30}, "SMALL": {"M": 60, "N": 80}}
+SIZES = {
+    "MINI": {"M": 20, "N": 30},
+    "SMALL": {"M": 60, "N": 80},
+    "MEDIUM": {"M": 200, "N": 240},
+    "LARGE": {"M": 1000, "N": 1200},
+}
 
 
 @op

@@ -7,6 +7,8 @@ NI, NJ, NK, NL, NM = dims("NI NJ NK NL NM")
 SIZES = {
     "MINI": {"NI": 16, "NJ": 18, "NK": 20, "NL": 22, "NM": 24},
     "SMALL": {"NI": 40, "NJ": 50, "NK": 60, "NL": 70, "NM": 80},
+    "MEDIUM": {"NI": 180, "NJ": 190, "NK": 200, "NL": 210, "NM": 220},
+    "LARGE": {"NI": 800, "NJ": 900, "NK": 1000, "NL": 1100, "NM": 1200},
 }
 
 

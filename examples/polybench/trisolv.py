@@ -6,7 +6,7 @@ from examples.polybench.data import dominant, normal
 from polyc import dims, empty, f64, op
 
 N = dims("N")
-SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}}
+SIZES = {"MINI": {"N": 40}, "SMALL": {"N": 120}, "MEDIUM": {"N": 400}, "LARGE": {"N": 2000}}
 
 
 @op

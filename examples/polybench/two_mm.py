@@ -7,6 +7,8 @@ NI, NJ, NK, NL = dims("NI NJ NK NL")
 SIZES = {
     "MINI": {"NI": 16, "NJ": 18, "NK": 22, "NL": 24},
     "SMALL": {"NI": 40, "NJ": 50, "NK": 70, "NL": 80},
+    "MEDIUM": {"NI": 180, "NJ": 190, "NK": 210, "NL": 220},
+    "LARGE": {"NI": 800, "NJ": 900, "NK": 1100, "NL": 1200},
 }
 
 
