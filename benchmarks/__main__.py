@@ -30,7 +30,7 @@ from benchmarks.report import Results, geometric_mean, html_page, write_page
 from polyc.graph_driver.bench.compare import compare
 from polyc.graph_driver.bench.peers import installed
 
-FAMILIES = ("gemm", "conv", "memory", "odd", "cliffs", "model", "packaged", "exported")
+FAMILIES = ("gemm", "conv", "memory", "odd", "transformer", "cliffs", "model", "packaged", "exported")
 AFFINE = {"polybench": "benchmarks.polybench.__main__"}  # family -> module whose `main` takes the other options
 
 

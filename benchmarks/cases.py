@@ -40,6 +40,7 @@ def all_cases() -> Iterator[Case]:
     yield from convolutions()
     yield from memory_bound()
     yield from odd_sizes()
+    yield from transformers()
 
 
 def gemms() -> Iterator[Case]:
@@ -57,6 +58,18 @@ def gemms_of(family: str, sizes: Sequence[tuple[int, int, int]]) -> Iterator[Cas
             f"gemm {m}x{n}x{k}", family, [node], {"X": normal(m, k)}, {"W": normal(k, n), "B": normal(n)},
             (m, n), 2.0 * m * n * k,
         )  # fmt: skip
+
+
+def transformers() -> Iterator[Case]:
+    """Layers of transformers at their round widths, for one token to a long prompt, and 1x1 convolutions of such widths:
+    strides of powers of two, where rows of an operand share sets of the caches."""
+    widths = [(768, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 1024), (1024, 4096), (1280, 1280),
+              (1280, 5120), (2048, 2048)]  # fmt: skip
+    yield from gemms_of("transformer", [(m, n, k) for m in (1, 8, 32, 48, 77, 128, 197, 512) for n, k in widths])
+    yield from _convolutions("transformer", [
+        (256, 256, 28, 1, 1, 1), (512, 512, 16, 1, 1, 1), (1024, 256, 14, 1, 1, 1), (256, 1024, 14, 1, 1, 1),
+        (1024, 1024, 8, 1, 1, 1), (256, 256, 32, 3, 1, 1), (512, 512, 16, 3, 1, 1),
+    ])  # fmt: skip
 
 
 def _double_gemm(n: int) -> Case:

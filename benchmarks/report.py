@@ -19,6 +19,7 @@ TITLES = {
     "conv": "Convolution + bias + ReLU",
     "memory": "Operators bound by memory",
     "odd": "Sizes that no tile divides",
+    "transformer": "Round sizes: layers of transformers, convolutions of 256 to 1024 channels",
     "cliffs": "Where cliffs are likely: odd convolutions, sizes that nothing divides",
     "model": "Light models (those inside the `onnx` package)",
     "packaged": "Trained networks that ship inside packages",

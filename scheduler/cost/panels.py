@@ -18,6 +18,7 @@ PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
 ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value, before copying rows pays
 ROWS_SHARE = 8  # with a batch, rows that are copied take this part of L2 at most
 SCATTERED = 8  # lines between steps of the reduction
+ROW_COPY_CYCLES = 1.5  # an element of rows that are copied side by side, loaded whole and shuffled
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
@@ -60,6 +61,14 @@ def rows_together(step: int, target: Target) -> int | None:
     """How many rows a tile may have for their lines to stay in L1; None: any number."""
     ours = lines_together(step, target) * (target.l1_ways - FOR_OTHERS) // target.l1_ways
     return ours if step % target.line == 0 and step else None
+
+
+def copied_share(columns: int | None, lanes: int, target: Target) -> float:
+    """What copies of the row values leave of a tile's speed: each serves all columns; `None`: many."""
+    if columns is None:
+        return 1.0
+    cycles = columns / lanes / target.fma_units
+    return cycles / (cycles + ROW_COPY_CYCLES)
 
 
 def scatter_share(fma_cycles: float, cells: int, columns: int, step: int, target: Target) -> float:

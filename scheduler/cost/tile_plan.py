@@ -29,6 +29,7 @@ from polyc.scheduler.cost.panels import (
     STRIDED_PACK,
     UNKNOWN_DEPTH,
     UNKNOWN_LANES,
+    copied_share,
     over_pages,
     rows_together,
     scatter_share,
@@ -50,7 +51,9 @@ from polyc.scheduler.recognition.contraction import (
 class TilePlan:
     """`columns` runs along vector lanes (an iterator of `panel`), `rows` is unrolled.
 
-    `block`: rows after which columns begin anew (None: all of them), "fitting": as many as stay in half of L2.
+    `pack_rows`: the rows of a tile are copied side by side first, since as they lie more of their lines share sets of
+    L1 than it has ways. `block`: rows after which columns begin anew (None: all of them), "fitting": as many as stay in
+    half of L2.
     """
 
     contraction: Contraction
@@ -61,6 +64,7 @@ class TilePlan:
     tile: RegisterTile
     score: float
     pack: bool
+    pack_rows: bool = False
     block: int | Literal["fitting"] | None = "fitting"
 
 
@@ -146,9 +150,15 @@ def _score(
     row_extent = 1 if rows is None else extent(c.update, rows)
     apart = stride(panel.load, columns, lanes)
     beside = apart is not None and 1 <= apart <= NEAR
-    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, apart if beside and apart else 1,
-                  most_rows=_rows_in_l1(scop, c, other.load, rows, target))  # fmt: skip
-    score = tile.efficiency
+    most_rows = _rows_in_l1(scop, c, other.load, rows, target)
+    step = apart if beside and apart else 1
+    tile = choose(row_extent, extent(c.update, columns), lanes, target, depth, step, most_rows=most_rows)
+    score, pack_rows = tile.efficiency, False
+    if most_rows is not None and rows is not None and rows_can_be_packed(c, panel, other, rows):
+        tall = choose(row_extent, extent(c.update, columns), lanes, target, depth, step)
+        share = copied_share(extent(c.update, columns), lanes, target)
+        if above(tall.efficiency * share, score):
+            tile, score, pack_rows = tall, tall.efficiency * share, True
     free = panel.load.array in asked.constants
     reuse = prod(extent(c.update, name) or PACK_MIN_REUSE for name in other.own)
     plain = plain_dimension(panel.load, columns) is not None
@@ -174,7 +184,7 @@ def _score(
     if stride(c.update.target, columns, tile.columns) != 1:
         step = _bytes_apart(scop, c.update.target, columns)
         score *= scatter_share(fma_cycles, cells, tile.columns, step, target)
-    return TilePlan(c, panel, other, columns, rows, tile, score, pack)
+    return TilePlan(c, panel, other, columns, rows, tile, score, pack, pack_rows)
 
 
 def _steps_over_pages(scop: Scop, c: Contraction, load: Load, target: Target) -> bool:
@@ -196,12 +206,18 @@ def _bytes_apart(scop: Scop, load: Load, name: str) -> int:
     return apart
 
 
+def rows_can_be_packed(c: Contraction, panel: Operand, other: Operand, rows: str) -> bool:
+    """Whether one copy of the other operand serves all columns: nothing but its rows moves it alone."""
+    return other.own == (rows,) and not c.batch and not c.sweep and plain_dimension(other.load, rows) is not None
+
+
 def _rows_in_l1(scop: Scop, c: Contraction, load: Load, rows: str | None, target: Target) -> int | None:
     """How many rows a tile may have for their lines to stay in L1 while the reduction walks along them: rows that are a
     power of two apart share few sets of the cache. None: any number."""
     if rows is None or not load.index or not any(stride(load, i, 1) == 1 for i in c.inner):
         return None
-    if not all(isinstance(n, Const) for n in scop.arrays[load.array].shape):
+    moved = next((k for k, e in enumerate(load.index) if rows in variables(e)), 0)
+    if not all(isinstance(n, Const) for n in scop.arrays[load.array].shape[moved + 1 :]):
         return None
     return rows_together(_bytes_apart(scop, load, rows), target)
 

@@ -216,9 +216,12 @@ class Tiling:
         return Kept(array, f"{array}_tile", "register", layout, at, None, *moves)
 
     def rows_far_apart(self) -> bool:
-        """Whether each step of the reduction reads its few row values from a cache line of its own, and more of those
-        lines than half of L1 holds: every tile of rows and of columns fetches them all again."""
+        """Whether rows are copied side by side: the plan says so, or each step of the reduction reads its few row values
+        from a cache line of its own, and more of those lines than half of L1 holds, so that every tile of rows and of
+        columns would fetch them all again."""
         plan, c = self.plan, self.group.contraction
+        if plan.pack_rows:
+            return True
         load, steps = plan.other.load, prod(extent(c.update, name) or 0 for name in c.inner)
         alone = set(plan.panel.own) == {plan.columns}  # else blocks of channels, say, are loops around the panels
         uses = -(-prod(extent(c.update, o) or 1 for o in plan.panel.own) // plan.tile.columns)
@@ -233,8 +236,9 @@ class Tiling:
     def packed_rows(self, space: Space, around: Place) -> Kept:
         """The other operand copied once, the rows of a tile side by side."""
         load, height = self.plan.other.load, self.plan.tile.rows
-        last = len(load.index) - 1
-        layout = ((last, height, 0), *((k, 1, 0) for k in range(last)), (last, 1, height))
+        cut = plain_dimension(load, self.plan.rows or "")
+        assert cut is not None
+        layout = ((cut, height, 0), *((k, 1, 0) for k in range(len(load.index)) if k != cut), (cut, 1, height))
         return Kept(load.array, f"{load.array}_rows", space, layout, None, around)
 
     def panel_bytes(self) -> int:
