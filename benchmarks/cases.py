@@ -61,7 +61,7 @@ def gemms_of(family: str, sizes: Sequence[tuple[int, int, int]]) -> Iterator[Cas
 
 
 def transformers() -> Iterator[Case]:
-    """Layers of transformers at their round widths, for one token to a long prompt, and 1x1 convolutions of such widths:
+    """Layers of transformers at their round widths, for one token to a long prompt, and convolutions of such widths:
     strides of powers of two, where rows of an operand share sets of the caches."""
     widths = [(768, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 1024), (1024, 4096), (1280, 1280),
               (1280, 5120), (2048, 2048)]  # fmt: skip

@@ -52,7 +52,7 @@ class Cache:
 
 
 def row_misses(rows: int, apart: int, columns: int, target: Target) -> float:
-    """Misses of a tile's row values for each of their lines; rows `apart` bytes from each other (0: copied together)."""
+    """Misses of a tile's row values for each of their lines; rows are `apart` bytes apart (0: copied together)."""
     cache, panel, found = Cache(target), 1 << 30, 0
     for k in range(STEPS):
         for r in range(rows):

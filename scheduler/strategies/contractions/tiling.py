@@ -216,9 +216,9 @@ class Tiling:
         return Kept(array, f"{array}_tile", "register", layout, at, None, *moves)
 
     def rows_far_apart(self) -> bool:
-        """Whether rows are copied side by side: the plan says so, or each step of the reduction reads its few row values
-        from a cache line of its own, and more of those lines than half of L1 holds, so that every tile of rows and of
-        columns would fetch them all again."""
+        """Whether rows are copied side by side: the plan says so, or each step of the reduction reads its few row
+        values from a cache line of its own, and more of those lines than half of L1 holds, so that every tile of rows
+        and of columns would fetch them all again."""
         plan, c = self.plan, self.group.contraction
         if plan.pack_rows:
             return True
