@@ -8,6 +8,7 @@ of the forms has no atoms. Index arithmetic never overflows (sizes are below 2**
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from polyc.poly.dtypes import i64
 from polyc.poly.expr import Binary, Const, Expr, Unary, Var, const_int, walk
@@ -136,6 +137,9 @@ def operands(expr: Expr, op: str) -> tuple[Expr, ...]:
     return (expr,)
 
 
+DEEPEST = 8  # replacements of an atom by a bound, one after another
+MOST_FORMS = 256  # that one question looks at
+
 Interval = tuple[int | None, int | None]
 
 
@@ -179,21 +183,41 @@ def _min_max(op: str, a: Interval, b: Interval) -> Interval:
     return (max(known[0]) if known[0] else None), (max(known[1]) if both[1] else None)
 
 
-def nonnegative(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]], depth: int = 8) -> bool:
+def nonnegative(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]]) -> bool:
     """Whether `form >= 0` wherever the loops run; `bounds` maps variables to `[lo, hi)`.
 
-    Sizes (variables without bounds) are only known to be non-negative.
+    Sizes (variables without bounds) are only known to be non-negative. Atoms are replaced by their bounds, one after
+    another in any order; no more than `MOST_FORMS` forms are tried, and what is not found among them is not known.
     """
+    return _nonnegative(form, bounds, DEEPEST, {})
+
+
+def _nonnegative(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]], depth: int, failed: dict[Any, int]) -> bool:
+    """`failed`: forms that came to nothing, and with how many replacements left (other orders lead to them again)."""
     if form.const >= 0 and all(c >= 0 and isinstance(a, Var) and a.name not in bounds for a, c in form.terms):
         return True
-    if not depth:
+    key = frozenset(form.terms), form.const
+    if depth <= failed.get(key, 0) or len(failed) >= MOST_FORMS:
         return False
-    for atom, c in reversed(form.terms):
+    failed[key] = depth
+    for atom, c in _innermost_first(form, bounds):
         rest = Linear(tuple(t for t in form.terms if t[0] != atom), form.const)
-        choices = _least(atom, c, bounds)
-        if choices and any(all(nonnegative(rest + low, bounds, depth - 1) for low in cases) for cases in choices):
+        choices = [[rest + low for low in cases] for cases in _least(atom, c, bounds)]
+        choices.sort(key=lambda cases: max(len(x.terms) for x in cases))  # what cancels is likely meant for it
+        if any(all(_nonnegative(x, bounds, depth - 1, failed) for x in cases) for cases in choices):
             return True
     return False
+
+
+def _innermost_first(form: Linear, bounds: Mapping[str, tuple[Expr, Expr]]) -> list[tuple[Expr, int]]:
+    """The terms in the order in which replacing them is most likely to lead to the end: quotients and the like, which
+    may leave nothing of the variable that they are of; then variables, whose bounds are in those of loops around."""
+    place = {name: k for k, name in enumerate(bounds)}
+
+    def rank(term: tuple[Expr, int]) -> int:
+        return -place.get(term[0].name, 0) if isinstance(term[0], Var) else -len(place)
+
+    return sorted(form.terms, key=rank)
 
 
 def _least(atom: Expr, c: int, bounds: Mapping[str, tuple[Expr, Expr]]) -> list[list[Linear]]:

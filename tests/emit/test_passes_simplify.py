@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from polyc.emit.interpreter import interp
+from polyc.emit.loop_ir import linear as forms
 from polyc.emit.loop_ir.linear import Linear, difference, interval_of, linear, nonnegative, rebuild
 from polyc.emit.loop_ir.loops import Block, Broadcast, Buffer, For, Function, If, Let, Ramp, Store, VLoad, walk
 from polyc.emit.loop_ir.printer import expr_text
@@ -120,6 +122,37 @@ def test_nonnegative_uses_symbolic_bounds() -> None:
     assert nonnegative(linear(parse("min(16, N - 16*j)")), bounds)
     assert not nonnegative(linear(parse("N - i - 2")), bounds)
     assert not nonnegative(linear(parse("N - 17*j")), bounds)
+
+
+WAVEFRONT = {  # a stencil's loops in skewed tiles, outermost first
+    "w": ("0", "32"),
+    "b": ("max(0, (w + 1) // 2 - 4)", "min(13, w // 2 + 1)"),
+    "c": ("0", "min(20 - b, 9)"),
+    "t": ("max(max(max(1, 8*w - 8*b - 59), 8*b), 8*b + 8*c - 59)", "min(101, 8*b + 8)"),
+    "i": ("max(0, 16*b + 2*t - 16*w + 1)", "min(min(16, 16*b + 2*t - 16*w + 120), 24*b + 8*c + t - 16*w + 126)"),
+    "j": (
+        "max(max(16*b + 16*c, 2*t + 1), 16*w + i - 16*b - 117)",
+        "min(min(16*b + 16*c + 16, 2*t + 120), 16*w + i - 16*b + 118)",
+    ),
+}
+
+
+def test_nonnegative_finds_its_way_through_many_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = {name: (parse(lo), parse(hi)) for name, (lo, hi) in WAVEFRONT.items()}
+    tried: list[Linear] = []
+    step = forms._innermost_first
+
+    def counted(form: Linear, known: Mapping[str, tuple[Expr, Expr]]) -> list[tuple[Expr, int]]:
+        tried.append(form)
+        return step(form, known)
+
+    monkeypatch.setattr(forms, "_innermost_first", counted)
+    for inside in ("16*w + i - 16*b - 2*t - 1", "j - 2*t - 1", "119 - j + 2*t"):
+        assert nonnegative(linear(parse(inside)), bounds)
+    assert len(tried) <= 16
+    tried.clear()
+    assert not nonnegative(linear(parse("j - 2*t - 2")), bounds)
+    assert len(tried) <= 2 * forms.MOST_FORMS  # (a form may come again with more replacements left)
 
 
 def test_data_is_not_reordered() -> None:
