@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
+from polyc.scheduler.cost.panels import LONG
 from polyc.scheduler.cost.ties import TIE
 
 FMA_LATENCY = 4.25  # cycles (4 on every x86-64 and Arm core of the last decade, and some disorder)
@@ -19,6 +20,9 @@ LOADS_PER_CYCLE = 2
 SHUFFLES_PER_CYCLE = 1
 L2_BYTES_PER_CYCLE = 16  # sustained (measured); the nominal 32 or 64 is reached by nothing else running
 MOST_VECTORS = 8
+UNKNOWN_VECTORS = 2
+"""Of a row of unknown length over a reduction that is not long: 3 to 8 take 1.0 to 2.9 times as long (measured: windows
+of 3 x 3 and 5 x 5, rows of 20 to 320), since where a row ends each vector of the tile is guarded."""
 HAND_ROWS, HAND_COLUMNS = 4, 16  # of a tile, where a schedule by hand does not say
 MOST_ROWS = 14
 SPARE_REGISTERS = 1  # with none left LLVM's allocator spills an accumulator (measured: 44 instead of 75 GFLOP/s)
@@ -40,12 +44,14 @@ class RegisterTile:
         return self.vectors * self.lanes
 
 
-def step_cycles(rows: int, vectors: float, target: Target, depth: int = 0, apart: int = 1) -> float:
+def step_cycles(
+    rows: int, vectors: float, target: Target, depth: int = 0, apart: int = 1, latency: float = FMA_LATENCY
+) -> float:
     """Cycles of one step of the reduction in a tile: bound by latency, by loads, by shuffles where
     columns are `apart` elements apart, or, where a panel of `depth` steps does not stay in half of
     L1, by what L2 delivers."""
     fmas, loads, shuffles = rows * vectors, rows + vectors * apart, vectors * (apart - 1)
-    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, FMA_LATENCY)
+    cycles = max(fmas / target.fma_units, loads / LOADS_PER_CYCLE, shuffles / SHUFFLES_PER_CYCLE, latency)
     step = vectors * target.vector_bytes
     if depth * step > target.l1 // 2:
         cycles = max(cycles, step / L2_BYTES_PER_CYCLE)
@@ -94,12 +100,12 @@ def efficiency(rows: int | None, columns: int | None, tile: tuple[int, int, int]
 
 def _share(
     rows: int | None, columns: int | None, tile: tuple[int, int, int], wide: list[tuple[float, float]], target: Target,
-    depth: int, apart: int,
+    depth: int, apart: int, latency: float = FMA_LATENCY,
 ) -> float:  # fmt: skip
     """The share of tiles whose columns are cut into `wide`."""
     height, vectors, lanes = tile
     cycles = sum(
-        many * more * step_cycles(h, v, target, depth, apart)
+        many * more * step_cycles(h, v, target, depth, apart, latency)
         for h, many in _row_tiles(rows, height)
         for v, more in wide
     )
@@ -114,12 +120,14 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
     steps of the reduction and panel columns `apart` elements apart."""
     best: RegisterTile | None = None
     registers = pieces(columns, lanes, target, apart)
-    for vectors in range(1, MOST_VECTORS + 1):
+    overlapped = rows == 1 and columns is None and 0 < depth <= LONG
+    latency, most_vectors = (0.0, UNKNOWN_VECTORS) if overlapped else (FMA_LATENCY, MOST_VECTORS)
+    for vectors in range(1, most_vectors + 1):
         wide = _column_tiles(columns, vectors, lanes, target, apart)
         for r in range(1, min(MOST_ROWS, most_rows or MOST_ROWS) + 1):
             if (r + 1) * vectors * registers + 1 > target.vector_registers - SPARE_REGISTERS:
                 break
-            share = _share(rows, columns, (r, vectors, lanes), wide, target, depth, apart)
+            share = _share(rows, columns, (r, vectors, lanes), wide, target, depth, apart, latency)
             tile = RegisterTile(r, vectors, lanes, share)
             gain = 1.0 if best is None else tile.efficiency - best.efficiency
             taller = best is not None and best.vectors == vectors and (rows is None or r <= rows)

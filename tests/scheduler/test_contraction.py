@@ -308,3 +308,14 @@ def test_lanes_are_not_gathered_from_images_whose_number_nobody_knows(target: st
     assert plan is not None
     image, *_ = update.target.index
     assert image != Var(plan.columns)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_short_windows_over_rows_of_unknown_length_have_small_tiles(target: str) -> None:
+    """All of a tile is guarded where a row ends; sums of nine steps run side by side without being written so."""
+    machine = targets.get(target)
+    lanes = machine.lanes(32)
+    short, long = choose(1, None, lanes, machine, 9), choose(1, None, lanes, machine, 64)
+    assert short.vectors == 2 < long.vectors
+    assert choose(1, 8 * lanes, lanes, machine, 9).vectors > 2  # known: no guards
+    assert choose(6, None, lanes, machine, 9) == choose(6, None, lanes, machine, 30)  # rows share the vectors
