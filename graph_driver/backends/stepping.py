@@ -12,6 +12,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,12 @@ class SteppingExecutor:
         for name, array in given.items():
             np.copyto(array, results[name])
         return results | given
+
+    def bind(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """A run with these arrays, again and again; what does not fit is said by the first one."""
+        return partial(self.run, dict(inputs), None if out is None else dict(out))
 
     def run_eager(
         self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None

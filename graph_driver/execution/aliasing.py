@@ -17,6 +17,7 @@ import numpy as np
 from polyc.graph_driver.planning.plan import Plan
 from polyc.graph_driver.planning.tasks import uses_of
 from polyc.poly.errors import ArgumentError
+from polyc.poly.host_arrays import as_array, lends
 
 Dead = Mapping[tuple[int, int], bool]
 
@@ -83,6 +84,20 @@ def separated(
             if note not in notes:
                 notes.append(note)
     return out
+
+
+def check_bound(
+    plan: Plan, arrays: Sequence[np.ndarray], inputs: Mapping[str, Any], given: Mapping[str, np.ndarray], dead: Dead
+) -> None:
+    """Raise `ArgumentError` where a bound run could not read an input in its place, as it is at each call."""
+    for i, (name, array) in enumerate(zip(plan.inputs, arrays, strict=True)):
+        value = inputs[name]
+        if array is not value and not (lends(value) and overlap(array, as_array(value, f"input '{name}'"))):
+            raise ArgumentError(f"input '{name}' is no contiguous array, so a bound run cannot read it where it lies")
+        for target in (t for t in given if not dead[i, plan.outputs.index(t)] and overlap(array, given[t])):
+            raise ArgumentError(
+                f"output '{target}' would be written over input '{name}' while it is needed: give another array"
+            )
 
 
 def owned(value: Any, shared: Iterable[np.ndarray]) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyc.graph_driver.execution import entry
-from polyc.graph_driver.execution.aliasing import dead_before, separated
+from polyc.graph_driver.execution.aliasing import check_bound, dead_before, separated
 from polyc.graph_driver.execution.executor import Observer
 from polyc.graph_driver.execution.frame import Frame, check_inputs, check_outputs, checked, output_bytes
 from polyc.graph_driver.execution.parts import Parts, cut
@@ -73,7 +75,7 @@ class NativeExecutor:
             self._wanted = [
                 (n, plan.slots[n], BY_NAME[plan.slots[n].dtype or ""].np, plan.slots[n].shape) for n in plan.inputs
             ]
-            self._results = [(n, Results(plan.slots[n])) for n in plan.outputs]
+            self._results = own_results(plan)
 
     @property
     def arena(self) -> np.ndarray:
@@ -131,11 +133,30 @@ class NativeExecutor:
             self._idle.append(memory)
         return results
 
-    def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray]) -> list[Any]:
-        """The inputs, copied where an array of `out=` overlaps them and is written too early."""
+    def bind(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """A run with these arrays, again and again: they are checked here, once, and it has an arena of its own.
+
+        Raises:
+            ArgumentError: as `run`; or an input is not read where it lies (no contiguous array), or is needed after an
+                array of `out` that overlaps it is written.
+        """
+        given = check_outputs(self.plan, out or {}, self.weights)
+        arrays = check_inputs(self.plan, inputs)
+        if not self._all_native:
+            return partial(self._run_with_host, dict(inputs), given)
+        check_bound(self.plan, arrays, inputs, given, self._dead_inputs())
+        return Bound(self, arrays, given)
+
+    def _dead_inputs(self) -> dict[tuple[int, int], bool]:
         if self._dead is None:
             self._dead = dead_before(self.plan)
-        return separated(self.plan, arrays, given, self._dead, self._notes)
+        return self._dead
+
+    def _separated(self, arrays: list[Any], given: Mapping[str, np.ndarray]) -> list[Any]:
+        """The inputs, copied where an array of `out=` overlaps them and is written too early."""
+        return separated(self.plan, arrays, given, self._dead_inputs(), self._notes)
 
     def _run_with_host(self, inputs: Mapping[str, Any], given: Mapping[str, np.ndarray]) -> dict[str, Any]:
         arrays = check_inputs(self.plan, inputs)
@@ -231,3 +252,35 @@ class NativeExecutor:
         if step not in self._step_sizes:
             self._step_sizes[step] = (ctypes.c_int64 * len(sizes))(*sizes)
         return ctypes.addressof(self._step_sizes[step])
+
+
+class Bound:
+    """A run of a native program whose arrays are checked and whose addresses are filled in; callers take turns."""
+
+    def __init__(self, executor: NativeExecutor, arrays: Sequence[np.ndarray], given: Mapping[str, np.ndarray]) -> None:
+        plan = executor.plan
+        self._executor, self._arrays = executor, arrays  # what the addresses point to stays alive
+        self._memory = RunMemory(plan, executor.weights, executor._runtime)
+        if executor.table is not None:
+            self._memory.sized(plan.peak, executor._table_address)
+        self.outputs = {n: given[n] if n in given else pool.take()[0] for n, pool in own_results(plan)}
+        for k, array in enumerate((*arrays, *self.outputs.values()), entry.FIRST_INPUT):
+            self._memory.bases[k] = address(array)
+        self._lock = threading.Lock()
+
+    def __call__(self) -> dict[str, Any]:
+        """Run on what the inputs hold now. The outputs by name: the same arrays each time.
+
+        Raises:
+            BoundsError: an index is outside of what it chooses from.
+        """
+        executor, memory = self._executor, self._memory
+        with self._lock, executor._turn:
+            executor._stopping.call(executor._native, memory)
+            executor._records.check(memory.arena)
+        return self.outputs
+
+
+def own_results(plan: Plan[int]) -> list[tuple[str, Results]]:
+    """Where arrays for the outputs come from."""
+    return [(n, Results(plan.slots[n])) for n in plan.outputs]

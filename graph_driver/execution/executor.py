@@ -37,6 +37,11 @@ class Executor(Protocol):
             BoundsError: an index is outside of what it chooses from.
         """
 
+    def bind(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """A run with these arrays as they are when it is called, again and again. Raises as `run`."""
+
     def run_eager(
         self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None
     ) -> dict[str, Any]:

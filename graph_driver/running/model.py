@@ -180,6 +180,21 @@ class Model:
         """
         return (self.running.only or self.running.for_inputs(inputs)).run(inputs, out, stream)
 
+    def bind(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """A function that runs the model on these arrays, as they are at each call, and gives its outputs by name.
+
+        The arrays are checked once: calls do no more than the work of the model. On a CPU a bound run has memory of its
+        own, and outputs that `outputs` does not name are written to the same arrays each time; of a model of the tier
+        `progressive` it stays with the program that runs now (`wait` first).
+
+        Raises:
+            ArgumentError: as a call; or an input cannot be read where it lies, or is needed after an array of `outputs`
+                that overlaps it is written.
+        """
+        return self.for_inputs(inputs).bind(inputs, outputs)
+
     def eager(self, inputs: Mapping[str, Any], observer: Observer | None = None) -> dict[str, Any]:
         """Run step by step; see `Executor.run_eager`."""
         return self.for_inputs(inputs).run_eager(inputs, observer)

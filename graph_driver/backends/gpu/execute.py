@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,6 +151,12 @@ class GpuExecutor:
             if stays:
                 return {name: self._kept(name, host, stream) for name in self.plan.outputs}
             return {name: self._result(name, host, given.get(name), stream) for name in self.plan.outputs}
+
+    def bind(
+        self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """A run with these arrays, again and again; what does not fit is said by the first one."""
+        return functools.partial(self.run, dict(inputs), None if out is None else dict(out))
 
     def run_eager(
         self, inputs: Mapping[str, Any], observer: Observer | None = None, before: Observer | None = None,
