@@ -9,6 +9,7 @@ from polyc.emit.loop_ir.rewrite import unique_names, without_instances
 from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.passes.copies import copies
 from polyc.emit.passes.fma import contract
+from polyc.emit.passes.forward_masked import forward_masked
 from polyc.emit.passes.registers import check_registers
 from polyc.emit.passes.share import share_loads
 from polyc.emit.passes.simplify import simplify
@@ -38,6 +39,7 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
         ("simplify", clean),
         ("copies", lambda fn, target: copies(fn)),
         ("share", lambda fn, target: share_loads(fn)),
+        ("masked stores", lambda fn, target: forward_masked(fn)),
         ("whole lanes", lambda fn, target: whole_lanes(fn)),
         ("registers", lambda fn, target: check_registers(fn)),
     )
