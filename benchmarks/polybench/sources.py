@@ -127,7 +127,7 @@ def build(peer: Peer, folders: Folders, kernel: str, sizes: Mapping[str, int], d
     text = wrapper(path, kernel, parameters(original.read_text(encoding="utf-8")))
     flags = [
         *peer.command, *(f"-D{n}={v}" for n, v in sizes.items()), f"-DDATA_TYPE_IS_{data}", "-w", "-shared", "-fPIC",
-        "-DPOLYBENCH_USE_SCALAR_LB", "-DPOLYBENCH_USE_RESTRICT", f"-I{original.parent}",
+        f"-I{original.parent}",
         f"-I{source_of(folders.source, 'polybench').parent}",
     ]  # fmt: skip
     key = hashlib.sha256("\0".join([*flags, text, path.read_text(encoding="utf-8")]).encode()).hexdigest()[:16]
