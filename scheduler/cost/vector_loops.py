@@ -94,6 +94,21 @@ def constant_extent(scop: Scop, member: Member, stmts: Iterable[str]) -> int | N
     return None if low is None or high is None else high - low + 1
 
 
+def uniform(scop: Scop, inner: Member, loop: Member) -> bool:
+    """Whether the inner loop's bounds do not move with `loop`."""
+    for name, pa in inner.schedule.items():
+        stmt = scop.statements[name]
+        a, b = iterator(stmt, pa), iterator(stmt, loop.schedule[name])
+        if a is None or b is None:
+            return False
+        x, y = stmt.iters.index(a), stmt.iters.index(b)
+        for part in stmt.domain.get_basic_sets():
+            for c in part.get_constraints():
+                if c.involves_dims(isl.dim_type.set, x, 1) and c.involves_dims(isl.dim_type.set, y, 1):
+                    return False
+    return True
+
+
 def operations(expr: Expr) -> float:
     """Scalar operations of an expression, subscripts excluded."""
     if isinstance(expr, (Load, Const, Var)):

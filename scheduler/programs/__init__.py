@@ -1,14 +1,15 @@
 """Schedule programs: what to do with a kind of nest, as functions from a schedule to a schedule by public steps.
 
-`tile_product`, `share_blocks`, `rows_per_block`, `scan_panels`, `keep_rows` and `time_tiles` are for everybody: they
-take names of loops, statements and arrays, and numbers. The strategies use the same programs with what they have
-matched as plain data (`TiledProduct`, `SharedBlocks`); nothing in them decides anything.
+`tile_product`, `share_blocks`, `row_lanes`, `rows_per_block`, `scan_panels`, `keep_rows` and `time_tiles` are for
+everybody: they take names of loops, statements and arrays, and numbers. The strategies use the same programs with what
+they have matched as plain data (`TiledProduct`, `SharedBlocks`); nothing in them decides anything.
 """
 
 from polyc.scheduler.programs.blocks import share_blocks
 from polyc.scheduler.programs.product import tile_product
+from polyc.scheduler.programs.row_lanes import row_lanes
 from polyc.scheduler.programs.rows import keep_rows, rows_per_block
 from polyc.scheduler.programs.scans import scan_panels
 from polyc.scheduler.programs.sweeps import time_tiles
 
-__all__ = ["keep_rows", "rows_per_block", "scan_panels", "share_blocks", "tile_product", "time_tiles"]
+__all__ = ["keep_rows", "row_lanes", "rows_per_block", "scan_panels", "share_blocks", "tile_product", "time_tiles"]

@@ -29,7 +29,7 @@ from polyc.scheduler.strategies.shrinking import shrink
 from polyc.scheduler.strategies.threading_loops import parallelise
 from polyc.scheduler.strategies.time_tiles import sweep
 from polyc.scheduler.strategies.transposing import transpose
-from polyc.scheduler.strategies.vectorising import vectorise
+from polyc.scheduler.strategies.vectorising import vectorise_each
 
 
 def automatic(scop: Scop, target: Target | GpuTarget, threads: int = 1) -> Schedule:
@@ -98,8 +98,7 @@ def _stands(plan: Plan, subject: str, why: str, **figures: Any) -> None:
 
 def vector_loops(plan: Planner) -> None:
     """One vector loop per innermost nest."""
-    for loop in plan.top():
-        vectorise(plan, loop)
+    vectorise_each(plan, plan.top())
 
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {

@@ -138,8 +138,8 @@ def _in_order_of(plan: Plan, first: list[Member], second: list[Member], shared: 
     free = [m for m in first if m.kind == "serial" and carried[m.name].parallel]
     front: list[Member] = []
     for y in second:
-        alike = (x for x in free if x not in front and _alike(plan, x, y, shared))
-        found = next(alike, None)
+        same = (x for x in free if x not in front and alike(plan, x, y, shared))
+        found = next(same, None)
         if found is None:
             break
         front.append(found)
@@ -150,7 +150,7 @@ def _in_order_of(plan: Plan, first: list[Member], second: list[Member], shared: 
     return swapped if handed is not None and handed >= HANDED_ON else first
 
 
-def _alike(plan: Plan, x: Member, y: Member, shared: list[Pair]) -> bool:
+def alike(plan: Plan, x: Member, y: Member, shared: list[Pair]) -> bool:
     """Whether the two loops, alone, take the same values and keep what the nests share in one iteration."""
     both = Member(x.name, {**x.schedule, **y.schedule})
     same = all(p.tied(both) for p in shared)

@@ -24,10 +24,9 @@ from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member
 from polyc.scheduler.cost.cache_blocks import MOST_WORK, SHORTEST_TRANSPOSED, TRANSPOSED
-from polyc.scheduler.cost.vector_loops import GATHER, access_cost, iterator, lanes_for, operations
+from polyc.scheduler.cost.vector_loops import GATHER, access_cost, iterator, lanes_for, operations, uniform
 from polyc.scheduler.recognition.contraction import stride
 from polyc.scheduler.strategies.planner import Planner, is_flat
-from polyc.scheduler.strategies.vectorising import uniform
 from polyc.scheduler.transformations.storage import users
 from polyc.scheduler.transformations.tree_edit import is_dynamic
 
@@ -71,7 +70,7 @@ def _blocks(plan: Planner, members: list[Member]) -> Blocks | None:
             reads = ((load, s) for s in stmts for load in loads(s.value))
             found = {x.array for x, s in reads if _contiguous(x, s, along) and _scattered(x, s, across)}
             arrays = tuple(sorted(a for a in found if _alike(stmts, a)))
-            if arrays and along is not across and uniform(plan, across, along):
+            if arrays and along is not across and uniform(plan.scop, across, along):
                 return _sized(plan, along, across, arrays)
     return None
 

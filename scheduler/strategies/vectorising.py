@@ -8,8 +8,7 @@ imperfect the body is distributed first if that pays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import islpy as isl
+from functools import partial
 
 from polyc.poly.records import dataclass
 from polyc.poly.tree import Filter, Member, Node, loops_around, loops_below
@@ -20,14 +19,15 @@ from polyc.scheduler.cost.vector_loops import (
     EXPANSION_LIMIT,
     GAIN,
     SHORT,
-    iterator,
     lanes_for,
+    uniform,
     vector_cost,
     work,
 )
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.strategies.contractions.several_vectors import several_vectors
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
+from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
@@ -60,8 +60,28 @@ def vectorise(plan: Planner, loop: str) -> None:
         if not several_vectors(plan, members, body, around.loop, around.lanes):
             _sink_and_mark(plan, members, around)
         return
-    for name in first_loops(body):
-        vectorise(plan, name)
+    vectorise_each(plan, first_loops(body))
+
+
+def vectorise_each(plan: Planner, nests: Sequence[str]) -> None:
+    """Vectorise nests that follow one another, named by their first loops."""
+    left = list(nests)
+    while left:
+        done = rows_side_by_side(plan, left, partial(_usual, plan))
+        if not done:
+            vectorise(plan, left[0])
+        left = left[max(done, 1) :]
+
+
+def _usual(plan: Planner, members: list[Member], body: Node, loop: Member) -> float:
+    """What one iteration of the nested loop costs with the best vector loops that it and those inside give."""
+    inside = members[members.index(loop) + 1 :]
+    times = work({m.name: plan.extent(m) for m in inside}, [m.name for m in inside])
+    if is_flat(body):
+        return times * best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate).cost
+    around = _around(plan, members, body)
+    apart = [_cost_of_parts(plan, [m], body) for m in members if plan.carried()[m.name].vector]
+    return times * min([_cost_of_parts(plan, [], body), *apart, *([] if around is None else [around.cost])])
 
 
 def _after_distribution(plan: Planner, loop: str, stmts: frozenset[str]) -> list[str]:
@@ -156,7 +176,7 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
     for m in reversed(outer):
         if not plan.carried()[m.name].parallel or is_dynamic(plan.scop, m):
             continue
-        if any(is_dynamic(plan.scop, x) or not uniform(plan, x, m) for x in inner):
+        if any(is_dynamic(plan.scop, x) or not uniform(plan.scop, x, m) for x in inner):
             continue
         stmts = tuple(m.schedule)
         extent = plan.extent(m)
@@ -172,21 +192,6 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
 def _inside(plan: Planner, inner: Sequence[Member], stmt: str) -> float:
     own = [m for m in inner if stmt in m.schedule]
     return work({m.name: plan.extent(m) for m in own}, [m.name for m in own])
-
-
-def uniform(plan: Planner, inner: Member, loop: Member) -> bool:
-    """Whether the inner loop's bounds do not move with `loop`."""
-    for name, pa in inner.schedule.items():
-        stmt = plan.scop.statements[name]
-        a, b = iterator(stmt, pa), iterator(stmt, loop.schedule[name])
-        if a is None or b is None:
-            return False
-        x, y = stmt.iters.index(a), stmt.iters.index(b)
-        for part in stmt.domain.get_basic_sets():
-            for c in part.get_constraints():
-                if c.involves_dims(isl.dim_type.set, x, 1) and c.involves_dims(isl.dim_type.set, y, 1):
-                    return False
-    return True
 
 
 def _short(plan: Planner, body: Node) -> bool:

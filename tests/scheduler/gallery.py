@@ -180,6 +180,8 @@ PROGRAM_GROUP = Group("Schedule programs", (
             refused='tile_product(s.split("k", 8))'),
     Example("share_blocks", "between", 'share_blocks(s, "i", "i_1", size=32, keep="t")',
             refused='share_blocks(s, ["i", "j"], ["i_1", "j_1"])'),
+    Example("row_lanes", "running_sums", 'row_lanes(s, "i", rows=16, lanes=8, keep="X")',
+            refused='row_lanes(s.interchange("i", "j"), "j", rows=16)'),
     Example("time_tiles", "jacobi", 'time_tiles(s, "t", sweeps=4, rows=16)', refused='time_tiles(s, "t", skew=0)'),
     Example("rows_per_block", "norms", 'rows_per_block(s, "i", threads=128)',
             refused='rows_per_block(polyc_stencil, "t")'),
