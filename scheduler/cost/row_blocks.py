@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import prod
 
 from polyc.poly.target import Target
-from polyc.scheduler.cost.vector_loops import UNKNOWN_EXTENT
+from polyc.scheduler.cost.vector_loops import BYTE, UNKNOWN_EXTENT
 
 ROW_VECTORS = 3
 """Vectors of rows side by side: enough work while one of them waits for its own results (measured: adi 70 ms with
@@ -33,4 +33,4 @@ def row_vectors(row_bytes: int, values: int, lanes: int, target: Target) -> int:
 
 def line_vectors(element_bits: int, lanes: int, target: Target) -> int:
     """Vectors of rows in a block of some cache lines."""
-    return max(1, ROW_LINES * target.line * 8 // (element_bits * lanes))
+    return max(1, ROW_LINES * target.line * BYTE // (element_bits * lanes))

@@ -71,7 +71,7 @@ def rows_side_by_side(plan: Planner, nests: list[str], usual: Usual) -> int:
     members, body = plan.nest(nests[0])
     for k, row in enumerate(members[: 1 if count > 1 else None]):
         inner = [*members[k + 1 :], *loops_below(body)]
-        if _recurrences(plan, row, inner):
+        if (count > 1 or _recurrences(plan, row, inner)) and _can_be_cut(plan, row, inner):
             block = _block(plan, row, inner)
             if block is not None and _propose(plan, block, usual(members, body, row)):
                 return count
@@ -81,10 +81,14 @@ def rows_side_by_side(plan: Planner, nests: list[str], usual: Usual) -> int:
 
 
 def _recurrences(plan: Planner, row: Member, inner: list[Member]) -> bool:
-    """Whether rows are free of one another, and a loop inside carries more than a reduction."""
-    carried, stmts = plan.carried(), [plan.scop.statements[s] for s in row.schedule]
-    if not carried[row.name].parallel or all(carried[m.name].vector for m in inner):
-        return False
+    """Whether rows are free of one another, and the loops along them carry more than reductions."""
+    carried = plan.carried()
+    return carried[row.name].parallel and bool(inner) and not any(carried[m.name].vector for m in inner)
+
+
+def _can_be_cut(plan: Planner, row: Member, inner: list[Member]) -> bool:
+    """Whether neither data nor the row decide which iterations there are, and nothing says how they run."""
+    stmts = [plan.scop.statements[s] for s in row.schedule]
     if any(m.kind != "serial" or is_dynamic(plan.scop, m) for m in (row, *inner)) or any(s.dynamic for s in stmts):
         return False
     return all(uniform(plan.scop, m, row) for m in inner)
@@ -174,7 +178,9 @@ def _propose(plan: Planner, block: Block, usual: float) -> bool:
     except ScheduleError as error:
         plan.decline(f"loop {row}", "rows are not run side by side", str(error))
         return False
-    if block.cost >= AROUND_GAIN * usual and not any(_leaves_cache(plan, a) for a in private):
+    cheaper = bool(block.turned) and block.cost < AROUND_GAIN * usual
+    nearer = block.cost <= usual and any(_leaves_cache(plan, a) for a in private)
+    if not (cheaper or nearer):
         return False
     buffers = ", ".join([*(f"{a} turned" for a in block.turned), *(f"{a} private" for a in private)])
     return plan.attempt(
