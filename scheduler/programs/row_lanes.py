@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from polyc.poly.errors import ScheduleError
 from polyc.poly.tree import Sequence as InOrder
 from polyc.poly.tree import loop_names, loops_below, time_map
-from polyc.scheduler.recognition.rows import row_dimensions
+from polyc.scheduler.cost.row_dimensions import row_dimensions
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import chain_of, locate
 

@@ -18,6 +18,7 @@ from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Member, Node, loops_below
 from polyc.scheduler.cost.row_blocks import COPY, elements, line_vectors, row_vectors
+from polyc.scheduler.cost.row_dimensions import row_dimensions
 from polyc.scheduler.cost.vector_loops import (
     AROUND_GAIN,
     LOOP,
@@ -31,7 +32,6 @@ from polyc.scheduler.cost.vector_loops import (
 )
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.programs.row_lanes import row_lanes, rows_last
-from polyc.scheduler.recognition.rows import row_dimensions
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.joining import alike, between, narrowed
 from polyc.scheduler.strategies.planner import Planner
