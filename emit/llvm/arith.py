@@ -46,7 +46,7 @@ class Arithmetic:
 
     def value(self, text: str, dtype: DType, lanes: int) -> Value:
         """Emit an instruction that gives `dtype`."""
-        return Value(self.f.emit(text), dtype, lanes)
+        return Value(self.f.compute(text), dtype, lanes)
 
     def same(self, text: str, like: Value) -> Value:
         """Emit an instruction with the type of `like`."""

@@ -5,7 +5,9 @@ Knows LLVM's syntax and nothing of loop IR.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from", "to")  # names that signatures use
 
@@ -71,6 +73,15 @@ class ModuleText:
         return "\n\n".join(p for p in parts if p) + "\n"
 
 
+Known = TypeVar("Known")
+
+PURE = frozenset(
+    "add sub mul sdiv udiv srem urem shl lshr ashr and or xor fadd fsub fmul fdiv fneg icmp fcmp select getelementptr "
+    "insertelement extractelement shufflevector trunc zext sext fptrunc fpext sitofp uitofp bitcast".split()
+)
+"""Instructions whose text says all about their result: it depends on no memory and no path."""
+
+
 class FunctionText:
     """One function under construction. `block` is the label of the block being written;
     `suffix` ends every instruction (a debug location)."""
@@ -82,6 +93,8 @@ class FunctionText:
         self.block = "start"
         self.suffix = ""
         self._names = dict.fromkeys(RESERVED, 1)
+        self._known: dict[Hashable, Any] = {}
+        self._here: list[Hashable] = []  # what of it is of the innermost scope
 
     def fresh(self, stem: str = "t") -> str:
         """A new local name without sigil, readable and unique."""
@@ -94,6 +107,36 @@ class FunctionText:
         name = "%" + self.fresh(stem)
         self.lines.append(f"  {name} = {text}{self.suffix}")
         return name
+
+    def compute(self, text: str, stem: str = "t") -> str:
+        """`emit`, or the name of the same value where every path to here has computed it (`scope`)."""
+        found = self._known.get(text)
+        if found is None:
+            found = self.emit(text, stem)
+            if text.partition(" ")[0] in PURE:
+                self.know(text, found)
+        return str(found)
+
+    def known(self, key: Hashable) -> Any:
+        """What every path to here has kept under a key; else None."""
+        return self._known.get(key)
+
+    def know(self, key: Hashable, what: Known) -> Known:
+        """Keep what has just been computed; returns it."""
+        self._known[key] = what
+        self._here.append(key)
+        return what
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Blocks that what comes after them need not have passed: their values are not used again there."""
+        outer, self._here = self._here, []
+        try:
+            yield
+        finally:
+            for key in self._here:
+                del self._known[key]
+            self._here = outer
 
     def do(self, text: str) -> None:
         """Write an instruction without result."""

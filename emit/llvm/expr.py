@@ -13,8 +13,9 @@ from polyc.emit.llvm import columns
 from polyc.emit.llvm.arith import Arithmetic
 from polyc.emit.llvm.code import FunctionText
 from polyc.emit.llvm.types import Value, constant, memory_type, scalar_type, suffix, vector
+from polyc.emit.loop_ir.linear import linear
 from polyc.emit.loop_ir.loops import Broadcast, Buffer, HReduce, Ramp, VLoad
-from polyc.emit.loop_ir.ranges import Ranges
+from polyc.emit.loop_ir.ranges import Ranges, of_variables
 from polyc.poly.dtypes import bool_, i64, u8
 from polyc.poly.errors import BuildError
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, walk
@@ -45,10 +46,12 @@ class Address:
 
 
 class Expressions:
-    """Emits expressions into one LLVM function."""
+    """Emits expressions into one LLVM function. `sums`: subscripts are written as sums of multiples, as LLVM's passes
+    for common values would make them; where all passes run they start from what the loops say."""
 
-    def __init__(self, f: FunctionText, fast: bool) -> None:
+    def __init__(self, f: FunctionText, fast: bool, sums: bool) -> None:
         self.f = f
+        self.sums = sums
         self.arith = Arithmetic(f, fast)
         self.env: dict[str, Value] = {}
         self.storage: dict[str, Storage] = {}
@@ -173,7 +176,7 @@ class Expressions:
         for label, arm in ((then, a), (other, b)):
             f.label(label)
             self._loaded = dict(memo)
-            with self.ranges.scope():
+            with self.ranges.scope(), f.scope():
                 results.append((self.expr(arm), f.block))
             f.jump(join)
         self._loaded = memo
@@ -196,6 +199,13 @@ class Expressions:
 
     def address(self, array: str, index: tuple[Expr, ...], masked: bool = False) -> Address:
         """Where an access with these subscripts goes. `masked`: it may lie outside the array."""
+        if not of_variables(index):
+            return self._address(array, index, masked)
+        key = array, index, masked  # whatever is stored meanwhile
+        known = self.f.known(key)
+        return self.f.know(key, self._address(array, index, masked)) if known is None else known
+
+    def _address(self, array: str, index: tuple[Expr, ...], masked: bool) -> Address:
         s = self._storage(array)
         element = memory_type(s.buffer.dtype)
         base, lanes_part, step = self._offsets(s, index)
@@ -205,7 +215,7 @@ class Expressions:
         pointer = s.pointer
         total = self._sum(base)
         if total.ref != "0":
-            pointer = self.f.emit(f"getelementptr {inbounds}{element}, ptr {pointer}, {total.typed}", "p")
+            pointer = self.f.compute(f"getelementptr {inbounds}{element}, ptr {pointer}, {total.typed}", "p")
         if lanes_part is None or step == 1:
             return Address(pointer)
         return Address(pointer, reversed=True) if step == -1 else Address(pointer, lanes_part, step=step)
@@ -217,22 +227,33 @@ class Expressions:
         self.f.do(f"call void {name}(ptr {place.pointer}, i32 0, i32 3, i32 1)")
 
     def _offsets(self, s: Storage, index: tuple[Expr, ...]) -> tuple[list[Value], Value | None, int | None]:
-        """Scalar summands, the vector summand, and the vector's step where it is a constant run."""
+        """Scalar summands, the vector summand, and the vector's step where it is a constant run.
+
+        With `sums`, subscripts with constant strides are one sum of multiples of atoms and a constant: accesses at
+        constant distances differ in the last summand only and share the others.
+        """
         summands: list[Value] = []
+        atoms: dict[Expr, int] = {}
+        fixed = 0
         lanes_part: Value | None = None
         step: int | None = None
         for e, stride in zip(index, s.strides, strict=True):
+            start = e
             if isinstance(e, Ramp) and isinstance(stride, int):
-                summands.append(self._scaled(self.index(e.base), stride))
                 step = e.stride * stride
                 lanes_part = Value(_run(step, e.count), i64, e.count)
-                continue
-            v = self.index(e)
-            if v.lanes > 1:
-                lanes_part = self._scaled(v, stride)
+                start = e.base
+            if start.lanes > 1:
+                lanes_part = self._scaled(self.index(start), stride)
+            elif self.sums and isinstance(stride, int) and start.dtype == i64:
+                form = linear(start)
+                fixed += stride * form.const
+                for atom, factor in form.terms:
+                    atoms[atom] = atoms.get(atom, 0) + stride * factor
             else:
-                summands.append(self._scaled(v, stride))
-        return summands, lanes_part, step
+                summands.append(self._scaled(self.index(start), stride))
+        shared = [self._scaled(self.index(atom), factor) for atom, factor in atoms.items() if factor]
+        return [*shared, *summands, constant(fixed, i64)], lanes_part, step
 
     def _scaled(self, v: Value, stride: int | Value) -> Value:
         if isinstance(stride, int):

@@ -63,9 +63,9 @@ def to_llvm(
     """
     module = ModuleText(target.vector_bits, target.isa)
     table = None if lines is None else LineTable(module, lines)
-    body = _Writer(
-        module, fn.name, fn.fast_math, table, columns.reads(e for s in walk(fn.body) for e in expressions(s))
-    )
+    few = few_passes(fn)
+    reads = columns.reads(e for s in walk(fn.body) for e in expressions(s))
+    body = _Writer(module, fn.name, fn.fast_math, few, table, reads)
     pointers = [f"%{body.f.fresh(b.name)}" for b in fn.buffers]
     sizes = [f"%{body.f.fresh(p)}" for p in fn.params]
     for name, ref in zip(fn.params, sizes, strict=True):
@@ -79,7 +79,7 @@ def to_llvm(
     body.finish(f"define internal void @{name}({', '.join(args)}) noinline #0")
     (entry or _wrapper)(module, fn, name)
     header = [f'source_filename = "{fn.name}"', f'target triple = "{target.triple}"']
-    passes = f" {FEW}" if few_passes(fn) else ""
+    passes = f" {FEW}" if few else ""
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{target.vector_bits}"{passes} }}'
     return module.text([*header, attributes])
 
@@ -151,18 +151,21 @@ def has_vectors(root: Stmt) -> bool:
 
 
 class _Writer:
-    """Writes the statements of one LLVM function. `columns`: the accesses that may be columns of each buffer."""
+    """Writes the statements of one LLVM function, for which LLVM runs `few` passes. `columns`: the accesses that may be
+    columns of each buffer."""
 
     def __init__(
-        self, module: ModuleText, kernel: str, fast: bool, table: LineTable | None, columns: Mapping[str, list[VLoad]]
-    ) -> None:
-        self.module, self.kernel, self.fast, self.table, self.columns = module, kernel, fast, table, columns
+        self, module: ModuleText, kernel: str, fast: bool, few: bool, table: LineTable | None,
+        columns: Mapping[str, list[VLoad]],
+    ) -> None:  # fmt: skip
+        self.module, self.kernel, self.fast, self.few = module, kernel, fast, few
+        self.table, self.columns = table, columns
         self.f = FunctionText(module)
         self.function = ""
         if table is not None:
             self.function = table.function(kernel)
             self.f.suffix = table.location(None, self.function)
-        self.x = Expressions(self.f, fast)
+        self.x = Expressions(self.f, fast, few)
         self.stack = 0  # bytes of allocas so far
         self.stack_each, self.stack_total = STACK_BYTES, STACK_TOTAL
 
@@ -300,7 +303,7 @@ class _Writer:
             if body is None:
                 continue
             f.label(label)
-            with self.x.ranges.scope():
+            with self.x.ranges.scope(), f.scope():
                 self.stmt(body)
             f.jump(join)
         f.label(join)
@@ -323,21 +326,22 @@ class _Writer:
         slot = len(f.lines)
         f.lines.append("")
         more = f.emit(f"icmp slt i64 {var}, {hi.ref}")
-        if s.until is not None:
-            test = f.fresh(f"{s.var}.test")
-            f.branch(more, test, done)
-            f.label(test)
-            more = f.emit(f"xor i1 {self.x.value(s.until).ref}, true")
-        f.branch(more, body, done)
-        f.label(body)
-        outer = self.x.env.get(s.var)
-        self.x.env[s.var] = Value(var, i64)
-        with self.x.ranges.loop(s):
-            self.stmt(s.body)
-        if outer is None:
-            del self.x.env[s.var]
-        else:
-            self.x.env[s.var] = outer
+        with f.scope():
+            if s.until is not None:
+                test = f.fresh(f"{s.var}.test")
+                f.branch(more, test, done)
+                f.label(test)
+                more = f.emit(f"xor i1 {self.x.value(s.until).ref}, true")
+            f.branch(more, body, done)
+            f.label(body)
+            outer = self.x.env.get(s.var)
+            self.x.env[s.var] = Value(var, i64)
+            with self.x.ranges.loop(s):
+                self.stmt(s.body)
+            if outer is None:
+                del self.x.env[s.var]
+            else:
+                self.x.env[s.var] = outer
         f.do(f"{step} = add nsw i64 {var}, {s.step}")
         f.lines[slot] = f"  {var} = phi i64 [ {lo.ref}, %{before} ], [ {step}, %{f.block} ]{f.suffix}"
         f.jump(head, self._loop_metadata(s))
@@ -397,7 +401,7 @@ class _Writer:
 
     def _outline(self, s: For, symbol: str, context: str, buffers: list[Storage], variables: list[str]) -> None:
         """Two functions: one that unpacks the context, and the loop with noalias pointers."""
-        inner = _Writer(self.module, self.kernel, self.fast, self.table, self.columns)
+        inner = _Writer(self.module, self.kernel, self.fast, self.few, self.table, self.columns)
         inner.stack_each = inner.stack_total = LOOP_STACK
         inner.x.ranges = self.x.ranges
         inner.locate(s)

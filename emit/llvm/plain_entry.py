@@ -46,7 +46,7 @@ class PlainEntry:
         self._allocating(module)
 
     def _sizes(self, f: FunctionText) -> tuple[list[str], Expressions]:
-        x = Expressions(f, False)
+        x = Expressions(f, False, False)
         names = []
         for _, c in self.interface.sizes:
             names.append(f"%{f.fresh(c)}")

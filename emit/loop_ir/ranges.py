@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from polyc.emit.loop_ir.linear import linear
 from polyc.emit.loop_ir.loops import Buffer, For, Ramp, VLoad
 from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Unary, Var, walk
 
@@ -45,7 +46,7 @@ class Ranges:
 
         Subscripts that read memory are not remembered: a store may change them.
         """
-        if not any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
+        if of_variables(index) or not any(isinstance(n, Load | VLoad) for e in index for n in walk(e)):
             self._inside[-1].add((array, index))
 
     def safe(self, load: Load | VLoad, buffer: Buffer) -> bool:
@@ -81,6 +82,11 @@ class Ranges:
         if isinstance(e, Binary) and e.dtype.is_int:
             return _combine(e.op, self.interval(e.a), self.interval(e.b))
         return UNKNOWN
+
+
+def of_variables(index: tuple[Expr, ...]) -> bool:
+    """Whether subscripts are sums of multiples of variables: the same element whatever is stored."""
+    return all([isinstance(a, Var) for e in index for a, _ in linear(e.base if isinstance(e, Ramp) else e).terms])
 
 
 def _add(a: int | None, b: int | None) -> int | None:
