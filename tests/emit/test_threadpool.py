@@ -99,6 +99,25 @@ def test_chunks_are_static(code: jit.Library) -> None:
     assert sorted(seen) == expected
 
 
+def test_each_thread_has_the_same_share_in_every_loop() -> None:
+    """What a thread finds in its cache: the caller begins with the first chunk, the worker with the middle one."""
+    pool = threadpool.handle(2)
+    for _ in range(5):
+        first: dict[int, int] = {}
+        both = threading.Event()
+
+        def work(lo: int, hi: int, _: object, first: dict[int, int] = first, both: threading.Event = both) -> None:
+            first.setdefault(threading.get_ident(), lo)
+            if len(first) == 2:
+                both.set()
+            assert both.wait(60)  # nobody goes on before the other has begun
+
+        address = ctypes.cast(body := BODY(work), ctypes.c_void_p).value
+        assert address and body
+        run(pool, address, 0, 0, 640)
+        assert first[threading.get_ident()] == 0 and sorted(first.values()) == [0, 320]
+
+
 def test_nested_parallel_loops_run_serially(code: jit.Library) -> None:
     pool = threadpool.handle(2)
     data = np.full(1000, 7, np.int32)
