@@ -136,7 +136,7 @@ def measured(case: Case) -> Row:
             runs[name] = _kernels(plain, machine)
         elif name.startswith("winograd"):
             other = copy.deepcopy(graph)
-            use_winograd(other, {tuple(node.outputs): int(name.removeprefix("winograd"))})
+            use_winograd(other, {tuple(node.outputs): int(name.removeprefix("winograd"))}, machine)
             runs[name] = _kernels(_scops(other, platform), machine)
         elif name == "host":
             runs[name] = _on_host(graph, node, case)

@@ -97,8 +97,9 @@ def _term(term: tuple[int, float], values: Sequence[Any]) -> Any:
 
 
 def make_input_transform(T: DType, batch: int, channels: int, size: tuple[int, int], pads: tuple[int, int],
-                         out: tuple[int, int], m: int) -> Any:  # fmt: skip
-    """`V[a*T+b, c, p]` of the image `X[n, c, h, w]`; tiles p are numbered by image, row, column."""
+                         out: tuple[int, int], m: int, columns: int) -> Any:  # fmt: skip
+    """`V[a*T+b, c, p]` of the image `X[n, c, h, w]`; tiles p are numbered by image, row, column; `columns` is the room
+    for them."""
     N, C, (H, W), (top, left) = batch, channels, size, pads
     K = m + TAPS - 1
     TH, TW = tiles(out[0], m), tiles(out[1], m)
@@ -107,8 +108,8 @@ def make_input_transform(T: DType, batch: int, channels: int, size: tuple[int, i
     rows = tuple(enumerate(map(_row, matrices(m)[2])))
 
     @op
-    def winograd_input(X: T[N, C, H, W]) -> T[K * K, C, N * TH * TW]:
-        V = empty((K * K, C, N * TH * TW), T)
+    def winograd_input(X: T[N, C, H, W]) -> T[K * K, C, columns]:
+        V = empty((K * K, C, columns), T)
         P = empty((N, C, HP, WP), T)
         D = empty((N, C, TH, K, WP), T)
         for n, c in grid(N, C):
@@ -130,13 +131,14 @@ def make_input_transform(T: DType, batch: int, channels: int, size: tuple[int, i
     return winograd_input
 
 
-def make_products(T: DType, count: int, channels: tuple[int, int], columns: int) -> Any:
-    """`M[k, p, o] = sum_c V[k, c, p] * U[k, c, o]`: filters last, for whole vectors at any image size."""
-    K, (C, O), P = count, channels, columns
+def make_products(T: DType, count: int, channels: tuple[int, int], tiles: int, columns: int) -> Any:
+    """`M[k, p, o] = sum_c V[k, c, p] * U[k, c, o]`: filters last, for whole vectors at any image size; there is room
+    for `columns` tiles."""
+    K, (C, O), P = count, channels, tiles
 
     @op
-    def winograd_products(V: T[K, C, P], U: T[K, C, O]) -> T[K, P, O]:
-        M = empty((K, P, O), T)
+    def winograd_products(V: T[K, C, columns], U: T[K, C, O]) -> T[K, columns, O]:
+        M = empty((K, columns, O), T)
         for k, p, o in grid(K, P, O):
             M[k, p, o] = 0
             for c in range(C):
@@ -146,29 +148,44 @@ def make_products(T: DType, count: int, channels: tuple[int, int], columns: int)
     return winograd_products
 
 
-def make_output_transform(T: DType, batch: int, filters: int, out: tuple[int, int], m: int) -> Any:
-    """`Y[n, o, h, w]` of the products `M[a*T+b, p, o]`, plus the bias `B[o]`."""
+def make_output_transform(
+    T: DType, batch: int, filters: int, out: tuple[int, int], m: int, columns: int, staged: bool = False
+) -> Any:
+    """`Y[n, o, h, w]` of the products `M[a*T+b, p, o]` with room for `columns` tiles, plus the bias `B[o]`.
+
+    `staged`: a row of tiles is put together with its filters last, and transposed from there. Else each tile is written
+    to all images, of which caches hold few lines where those are some power of two apart.
+    """
     N, O, (H, W) = batch, filters, out
     K = m + TAPS - 1
     TH, TW = tiles(H, m), tiles(W, m)
     rows = tuple(enumerate(map(_row, matrices(m)[0])))
 
     @op
-    def winograd_output(M: T[K * K, N * TH * TW, O], B: T[O]) -> T[N, O, H, W]:
+    def winograd_output(M: T[K * K, columns, O], B: T[O]) -> T[N, O, H, W]:
         Y = empty((N, O, H, W), T)
         E = empty((N, TH, TW, m, K, O), T)
-        for n, y, x in grid(N, TH, TW):
-            for b, o in grid(K, O):
-                for i, terms in rows:
-                    E[n, y, x, i, b, o] = _combination(
-                        terms, tuple(M[k * K + b, (n * TH + y) * TW + x, o] for k in range(K))
-                    )
-            for i, o in grid(m, O):
-                for j, terms in rows:
-                    if y * m + i < H and x * m + j < W:
-                        Y[n, o, y * m + i, x * m + j] = B[o] + _combination(
-                            terms, tuple(E[n, y, x, i, k, o] for k in range(K))
+        R = empty((N, TH, m, TW * m, O) if staged else (1, 1, 1, 1, 1), T)
+        for n, y in grid(N, TH):
+            for x in range(TW):
+                for b, o in grid(K, O):
+                    for i, terms in rows:
+                        E[n, y, x, i, b, o] = _combination(
+                            terms, tuple(M[k * K + b, (n * TH + y) * TW + x, o] for k in range(K))
                         )
+                for i, o in grid(m, O):
+                    for j, terms in rows:
+                        if staged:
+                            R[n, y, i, x * m + j, o] = B[o] + _combination(
+                                terms, tuple(E[n, y, x, i, k, o] for k in range(K))
+                            )
+                        elif y * m + i < H and x * m + j < W:
+                            Y[n, o, y * m + i, x * m + j] = B[o] + _combination(
+                                terms, tuple(E[n, y, x, i, k, o] for k in range(K))
+                            )
+            for i, o, w in grid(m, O, W):
+                if staged and y * m + i < H:
+                    Y[n, o, y * m + i, w] = R[n, y, i, w, o]
         return Y
 
     return winograd_output

@@ -17,6 +17,7 @@ from polyc.poly.dtypes import f32
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.scheduler.cost.model import Work, at_level, nominal
+from polyc.scheduler.cost.panels import lines_together, room
 
 TILES = (2, 4)
 DIRECT_SHARE = 0.8  # of the FMA peak that the direct form reaches (measured)
@@ -64,7 +65,7 @@ def handed_on(s: Shape, m: int, target: Target) -> Work:
     return Work(read=moved, write=moved)
 
 
-def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int], target: Target) -> dict[str, int]:
     """Replace the convolutions that `tiles` names by their results, with the size of their tiles."""
     count = 0
     nodes: list[Node] = []
@@ -74,7 +75,7 @@ def use_winograd(graph: Graph, tiles: Mapping[tuple[str, ...], int]) -> dict[str
         if shape is None or m is None:
             nodes.append(node)
             continue
-        nodes += _replacement(graph, node, shape, m)
+        nodes += _replacement(graph, node, shape, m, target)
         count += 1
     graph.nodes = nodes
     return {"convolutions": count}
@@ -115,7 +116,7 @@ def _begin(node: Node, size: tuple[int, ...], out: tuple[int, ...]) -> tuple[int
     return begin[0], begin[1]
 
 
-def _replacement(graph: Graph, node: Node, s: Shape, m: int) -> list[Node]:
+def _replacement(graph: Graph, node: Node, s: Shape, m: int, target: Target) -> list[Node]:
     """The three nodes."""
     weights = graph.tensors[node.inputs[1]].const
     assert weights is not None
@@ -124,13 +125,16 @@ def _replacement(graph: Graph, node: Node, s: Shape, m: int) -> list[Node]:
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     bias = given or _constant(graph, f"{node.outputs[0]}.bias", lambda: np.zeros(s.channels[1], np.float32))
     v, products = (graph.fresh(f"{node.outputs[0]}.{part}") for part in ("tiles", "products"))
-    graph.tensors[v] = Tensor(v, f32, (count, s.channels[0], p))
-    graph.tensors[products] = Tensor(products, f32, (count, p, s.channels[1]))
-    attrs = {"m": m, "pads": list(s.begin), "out": list(s.out)}
+    columns = room(p, [4 * c for c in s.channels], count, target)
+    graph.tensors[v] = Tensor(v, f32, (count, s.channels[0], columns))
+    graph.tensors[products] = Tensor(products, f32, (count, columns, s.channels[1]))
+    attrs = {"m": m, "pads": list(s.begin), "out": list(s.out), "columns": columns}
+    images_apart = 4 * s.out[0] * s.out[1]
+    after = {"m": m, "staged": int(lines_together(images_apart, target) < s.channels[1])}
     return [
         Node(f"{node.name}.input", "WinogradInput", [node.inputs[0]], [v], attrs, DOMAIN),
-        Node(f"{node.name}.products", "WinogradProducts", [v, u], [products], {}, DOMAIN),
-        Node(node.name, "WinogradOutput", [products, bias], list(node.outputs), {"m": m}, DOMAIN),
+        Node(f"{node.name}.products", "WinogradProducts", [v, u], [products], {"tiles": p}, DOMAIN),
+        Node(node.name, "WinogradOutput", [products, bias], list(node.outputs), after, DOMAIN),
     ]
 
 

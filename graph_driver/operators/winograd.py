@@ -14,23 +14,24 @@ def winograd_input(ctx: NodeContext) -> OperatorScop:
     """`X[n, c, h, w]` to `V[k, c, p]`; attributes `m`, `pads` (top, left), `out` (height, width)."""
     x = data(ctx, 0)
     batch, channels, *size = x.shape
-    pads, out = tuple(ctx.attrs["pads"]), tuple(ctx.attrs["out"])
-    scop = scop_of(make_input_transform, x.dtype, batch, channels, tuple(size), pads, out, int(ctx.attrs["m"]))
+    pads, out, columns = tuple(ctx.attrs["pads"]), tuple(ctx.attrs["out"]), ctx.outputs[0].shape[2]
+    scop = scop_of(make_input_transform, x.dtype, batch, channels, tuple(size), pads, out, int(ctx.attrs["m"]), columns)
     return OperatorScop(scop, ((0, "X"),), scop.results, False)
 
 
 @onnx_operator("WinogradProducts", domain=DOMAIN)
 def winograd_products(ctx: NodeContext) -> OperatorScop:
-    """`V[k, c, p]` and `U[k, c, o]` to `M[k, p, o]`."""
+    """`V[k, c, p]` and `U[k, c, o]` to `M[k, p, o]`; attribute `tiles`, how many p there are."""
     v, u = data(ctx, 0), data(ctx, 1)
     count, channels, columns = v.shape
-    scop = scop_of(make_products, v.dtype, count, (channels, u.shape[2]), columns)
+    scop = scop_of(make_products, v.dtype, count, (channels, u.shape[2]), int(ctx.attrs["tiles"]), columns)
     return OperatorScop(scop, ((0, "V"), (1, "U")), scop.results, False)
 
 
 @onnx_operator("WinogradOutput", domain=DOMAIN)
 def winograd_output(ctx: NodeContext) -> OperatorScop:
-    """`M[k, p, o]` and the bias to `Y[n, o, h, w]`; attribute `m`."""
+    """`M[k, p, o]` and the bias to `Y[n, o, h, w]`; attributes `m`, `staged`."""
     batch, filters, *out = ctx.outputs[0].shape
-    scop = scop_of(make_output_transform, data(ctx, 0).dtype, batch, filters, tuple(out), int(ctx.attrs["m"]))
+    m, size, staged = data(ctx, 0), int(ctx.attrs["m"]), bool(ctx.attrs["staged"])
+    scop = scop_of(make_output_transform, m.dtype, batch, filters, tuple(out), size, m.shape[1], staged)
     return OperatorScop(scop, ((0, "M"), (1, "B")), scop.results, False)

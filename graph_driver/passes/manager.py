@@ -93,7 +93,7 @@ def _winograd(graph: Graph, target: Target | None) -> dict[str, int]:
     graph.selections = [fixed.get(s.results, s) for s in select_implementations(graph, target)]
     chosen = {s.results: s.chosen for s in graph.selections}
     tiles = {r: int(name.removeprefix("winograd")) for r, name in chosen.items() if name.startswith("winograd")}
-    return use_winograd(graph, tiles)
+    return use_winograd(graph, tiles, target)
 
 
 def _siblings(graph: Graph, target: Target | None) -> dict[str, int]:

@@ -196,21 +196,25 @@ def _winograd_input(v: _View) -> tuple[DType, tuple[int, ...]]:
     (m, points), pads, out = _points(v), v.integers("pads", 2), v.integers("out", 2)
     fits = all(0 <= p < TAPS and 0 < o <= n + 2 * (TAPS - 1) for n, p, o in zip(size, pads, out))
     _need(fits, f"padding {pads} and a result of {out} for an image of {size}")
-    return f32, (points, channels, _tiles(batch, out, m))
+    columns = v.integer("columns")
+    _need(columns >= _tiles(batch, out, m), f"room for {columns} of {_tiles(batch, out, m)} tiles")
+    return f32, (points, channels, columns)
 
 
 def _winograd_products(v: _View) -> tuple[DType, tuple[int, ...]]:
     _types(v, f32, f32)
-    points, channels, tiles = v.shape(0, 3)
+    points, channels, columns = v.shape(0, 3)
     _need(v.shape(1, 3)[:2] == (points, channels), f"filters of shape {list(v.shape(1))}")
-    return f32, (points, tiles, v.shape(1)[2])
+    _need(0 < v.integer("tiles") <= columns, f"{v.integer('tiles')} tiles, room for {columns}")
+    return f32, (points, columns, v.shape(1)[2])
 
 
 def _winograd_output(v: _View) -> tuple[DType, tuple[int, ...]]:
     _types(v, f32, f32)
-    (m, points), (found, tiles, filters) = _points(v), v.shape(0, 3)
+    (m, points), (found, columns, filters) = _points(v), v.shape(0, 3)
     out = v.outputs[0].shape or ()
-    _need(len(out) == 4 and _tiles(out[0], out[2:], m) == tiles, f"{tiles} tiles for a result of {list(out)}")
+    fits = len(out) == 4 and _tiles(out[0], out[2:], m) <= columns
+    _need(fits, f"room for {columns} tiles for a result of {list(out)}")
     _need(found == points and v.shape(1) == (filters,), f"{found} products, {list(v.shape(1))} in the bias")
     return f32, (out[0], filters, *out[2:])
 
@@ -226,7 +230,7 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "QuantizeByReciprocal": (3, 4, ("axis",), _by_reciprocal),
     "RequantizeSums": (4, 4, (), _requantize_sums),
     "Requantize": (4, 5, ("axis",), _requantize),
-    "WinogradInput": (1, 1, ("m", "pads", "out"), _winograd_input),
-    "WinogradProducts": (2, 2, (), _winograd_products),
-    "WinogradOutput": (2, 2, ("m",), _winograd_output),
+    "WinogradInput": (1, 1, ("m", "pads", "out", "columns"), _winograd_input),
+    "WinogradProducts": (2, 2, ("tiles",), _winograd_products),
+    "WinogradOutput": (2, 2, ("m", "staged"), _winograd_output),
 }  # fmt: skip

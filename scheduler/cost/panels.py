@@ -7,6 +7,7 @@ of the peak. Numbers without "(measured)" are choices that no measurement speaks
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 from polyc.poly.target import Target
@@ -19,6 +20,7 @@ ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value, before copyin
 ROWS_SHARE = 8  # with a batch, rows that are copied take this part of L2 at most
 SCATTERED = 8  # lines between steps of the reduction
 ROW_COPY_CYCLES = 1.5  # an element of rows that are copied side by side, loaded whole and shuffled
+MOST_ROOM = 16  # elements that a dimension may have for the sake of sets, less one
 STRIDED_PACK = 0.9  # a packing copy that is not contiguous costs more
 PAGE_STEPS = 0.5  # an unpacked panel whose reduction steps lie on too many pages: TLB and L1 conflict misses
 APART_ROWS = 0.97  # ties go to rows side by side in the operand and the result: fewer cache lines (measured)
@@ -55,6 +57,17 @@ def lines_together(step: int, target: Target) -> int:
     """How many lines that are `step` bytes apart from each other stay in L1 together: they share sets."""
     way = target.l1 // target.l1_ways
     return target.l1_ways * (way // max(gcd(step, way), target.line))
+
+
+def room(count: int, steps: Sequence[int], lines: int, target: Target) -> int:
+    """How long a dimension of `count` elements is best in arrays of which `lines` lines are in use at once, so many
+    elements apart: the least length at which they stay in L1 together, if a few elements more do it.
+
+    Args:
+        steps: of each array, bytes between those lines for each element of the dimension.
+    """
+    longer = range(count, count + MOST_ROOM)
+    return next((n for n in longer if all(lines_together(n * s, target) >= lines for s in steps)), count)
 
 
 def rows_together(step: int, target: Target) -> int | None:

@@ -35,6 +35,11 @@ one, two, none = (1, 1), (2, 2), (0, 0)
 Maker = Callable[[int, int, int], Any]
 
 
+def winograd_tiles(height: int, width: int) -> int:
+    """Of 2 x 2 outputs of two images."""
+    return 2 * winograd.tiles(height, 2) * winograd.tiles(width, 2)
+
+
 def half(n: int) -> int:
     """Windows of 3 elements, two apart, in `n` elements with one more at either end."""
     return (n - 1) // 2 + 1
@@ -58,9 +63,11 @@ CASES: dict[str, Maker] = {
     "conv_transpose": lambda a, b, c: transposed.make_conv_transpose(
         f32, 1, 1, (2, 3), (a, c), (3, 3), two, one, one, (2 * a - 1, 2 * c - 1), True
     ),
-    "winograd_input": lambda a, b, c: winograd.make_input_transform(f32, 2, a, (b, c), one, (b, c), 2),
-    "winograd_products": lambda a, b, c: winograd.make_products(f32, 16, (3, a), b),
-    "winograd_output": lambda a, b, c: winograd.make_output_transform(f32, 2, a, (b, c), 2),
+    "winograd_input": lambda a, b, c: winograd.make_input_transform(
+        f32, 2, a, (b, c), one, (b, c), 2, winograd_tiles(b, c)
+    ),
+    "winograd_products": lambda a, b, c: winograd.make_products(f32, 16, (3, a), b, b),
+    "winograd_output": lambda a, b, c: winograd.make_output_transform(f32, 2, a, (b, c), 2, winograd_tiles(b, c)),
     "relu": lambda a, b, c: elementwise.make_unary(scalar.relu, f32, f32, (a, b)),
     "gelu": lambda a, b, c: elementwise.make_unary(scalar.gelu, f32, f32, (b, c)),
     "sign": lambda a, b, c: elementwise.make_unary(scalar.sign, i32, i32, (a * c,)),

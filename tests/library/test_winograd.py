@@ -13,7 +13,9 @@ import polyc
 from polyc.emit import targets
 from polyc.frontend_dsl.library.winograd import TAPS, matrices, tiles
 from polyc.graph_driver.choosing.select import select
+from polyc.graph_driver.choosing.winograd import use_winograd
 from polyc.graph_driver.importing.importer import import_model
+from polyc.scheduler.cost.panels import lines_together
 
 
 @pytest.mark.parametrize("m", [2, 4])
@@ -50,6 +52,8 @@ def _model(x: tuple[int, ...], filters: int, pads: list[int], rng: np.random.Gen
         ((2, 24, 13, 9), 40, [0, 1, 2, 1], True, False),
         ((1, 64, 7, 7), 64, [1, 1, 1, 1], False, True),
         ((1, 17, 30, 11), 19, [0, 0, 0, 0], False, False),
+        ((1, 16, 32, 32), 24, [1, 1, 1, 1], True, True),  # images a page apart: put together row by row
+        ((2, 8, 63, 30), 16, [1, 1, 1, 2], False, True),
     ],
 )
 def test_models_agree_with_the_definition(x, filters, pads, bias, relu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +93,17 @@ def test_it_is_chosen_where_it_pays() -> None:
     assert chosen(512, 512, 7) == "winograd2", "the filters of m = 4 do not fit any cache"
     assert chosen(3, 8, 224) == "contraction", "the transforms cost more than they save"
     assert tiles(7, 2) == 4
+
+
+@pytest.mark.parametrize(("size", "staged", "longer"), [(64, 1, True), (56, 0, True), (28, 0, False), (96, 1, True)])
+def test_lines_that_are_used_together_do_not_share_sets(size: int, staged: int, longer: bool) -> None:
+    """A tile's elements of V and M lie as far apart as caches like it; images that do not are written from a row."""
+    model, _ = _model((1, 64, size, size), 64, [1, 1, 1, 1], np.random.default_rng(0), True, False)
+    graph, target = import_model(model), targets.get("x86-64-v4")
+    conv = next(n for n in graph.nodes if n.op_type == "Conv")
+    use_winograd(graph, {tuple(conv.outputs): 4}, target)
+    by_type = {n.op_type: n for n in graph.nodes}
+    assert by_type["WinogradOutput"].attrs["staged"] == staged
+    columns, used = by_type["WinogradInput"].attrs["columns"], by_type["WinogradProducts"].attrs["tiles"]
+    assert (columns > used) == longer
+    assert lines_together(4 * 64 * columns, target) >= 36

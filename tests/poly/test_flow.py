@@ -50,8 +50,8 @@ def test_the_flow_of_winograds_transforms_is_not_searched_for(monkeypatch: pytes
 
     monkeypatch.setattr(dependences, "_searched", searched)
     for scop in (
-        winograd.make_input_transform(f32, 1, 8, (10, 10), (1, 1), (10, 10), 4).scop(),
-        winograd.make_output_transform(f32, 1, 8, (10, 10), 4).scop(),
+        winograd.make_input_transform(f32, 1, 8, (10, 10), (1, 1), (10, 10), 4, 9).scop(),
+        winograd.make_output_transform(f32, 1, 8, (10, 10), 4, 10).scop(),
     ):
         auto_schedule(scop, "x86-64-v3")
         flow(scop)
