@@ -12,7 +12,7 @@ from polyc.emit.kernel import Kernel, Native, Report, unsupported
 from polyc.emit.llvm import jit
 from polyc.emit.llvm.ir import STACK_BYTES, STACK_TOTAL
 from polyc.emit.loop_ir.loops import Buffer, Function
-from polyc.emit.loop_ir.verify import verify
+from polyc.emit.loop_ir.verify import Known, verify
 from polyc.emit.lowering.checks import self_describing, wanted
 from polyc.emit.lowering.lower import lower
 from polyc.emit.mathlib import expand_function
@@ -94,18 +94,23 @@ def optimised_function(
     scop: Scop, tree: Node, name: str, target: Target, backend: str, report: Report, checks: bool = False
 ) -> Function:
     """The finished loop IR, with `checks` of accesses if wanted."""
+    known = Known()
     with _stage(report, "lower"):
-        function = lower(scop, tree, name, target, checks=checks)
+        function = lower(scop, tree, name, target, checks=checks, known=known)
     report.notes += function.notes
+    verified = function.body
     with _stage(report, "expand"):
         function = expand_function(function, own_instructions(target) if backend == "llvm" else frozenset())
     with _stage(report, "stages"):
         function = cut_into_stages(function)
-        verify(function, "stages")
+        if function.body is not verified:
+            verify(function, "stages", known)
+            verified = function.body
     with _stage(report, "prefetch"):
         function = prefetch_panels(function, target)
-        verify(function, "prefetch")
-        return function
+        if function.body is not verified:
+            verify(function, "prefetch", known)
+    return function
 
 
 def build(function: Function, target: Target, backend: str, report: Report) -> Native:

@@ -45,14 +45,14 @@ def passes(vectorise: bool = True) -> tuple[tuple[str, Pass], ...]:
     )
 
 
-def run_passes(fn: Function, target: Target, vectorise: bool = True) -> Function:
-    """Run all passes, with the verifier after each that changes anything.
+def run_passes(fn: Function, target: Target, vectorise: bool = True, known: Known | None = None) -> Function:
+    """Run all passes, with the verifier after each that changes anything. `known` is what it remembers.
 
     Raises:
         BuildError: a pass broke a rule of the loop IR (the message names the pass).
     """
     fn = unique_names(without_instances(fn))  # isl may copy a subtree, and with it the buffers inside
-    known = Known()
+    known = known or Known()
     verify(fn, "loop generation", known)
     for name, step in passes(vectorise):
         check_time(f"the pass '{name}'")

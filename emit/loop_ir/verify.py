@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from polyc.emit.loop_ir.linear import variables
 from polyc.emit.loop_ir.loops import (
@@ -59,6 +60,7 @@ from polyc.poly.tree import is_bound
 from polyc.poly.words import counted
 
 Type = tuple[DType, int]  # element type and lanes
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,12 @@ class _Facts:
 
 
 class Known:
-    """Expressions that are checked already but for what is in scope. Passes leave most of them as they are."""
+    """Expressions and stores that are checked already but for what is in scope. Passes leave most of them as they
+    are."""
 
     def __init__(self) -> None:
         self.facts: dict[int, tuple[Expr, _Facts]] = {}  # by identity; the expression is kept, so its id stays its own
+        self.stores: dict[int, tuple[Store, _Facts]] = {}  # what all its expressions need together
 
 
 def verify(fn: Function, after: str = "lowering", known: Known | None = None) -> None:
@@ -120,6 +124,7 @@ class _Checker:
     def __init__(self, known: Known) -> None:
         self.names: set[str] = set()
         self.known = known.facts
+        self.stores = known.stores
 
     def function(self, fn: Function) -> None:
         for p in fn.params:
@@ -246,15 +251,33 @@ class _Checker:
         buffer = self.buffer(s.array, len(s.index), env)
         if not buffer.writable:
             raise Broken(f"store to read-only '{s.array}'")
-        dtype, lanes = self.expr(s.value, env)
+        facts = self.stored(s)
+        dtype, lanes = facts.type
         if dtype != buffer.dtype:
             raise Broken(f"store of {dtype} to '{s.array}' of {buffer.dtype}")
-        wide = self.subscripts(s.array, s.index, env)
-        if wide != lanes:
-            raise Broken(f"store of {lanes} lanes to '{s.array}' at {wide}")
-        self.mask(s.mask, lanes, env)
+        self.scope(facts, env)
         if s.asynchronous:
             self.copy(s, buffer, lanes, env)
+
+    def stored(self, s: Store) -> _Facts:
+        """The type of what is stored, and what the store needs in scope besides its array."""
+        entry = self.stores.get(id(s))
+        if entry is None:
+            index, value = [self.facts(e) for e in s.index], self.facts(s.value)
+            lanes = value.type[1]
+            wide = _wide(s.array, s.index, [p.type for p in index])
+            if wide != lanes:
+                raise Broken(f"store of {lanes} lanes to '{s.array}' at {wide}")
+            parts = [*index, value]
+            if s.mask is not None:
+                parts.append(self.facts(s.mask))
+                if lanes == 1 or parts[-1].type != (bool_, lanes):
+                    raise _wrong_mask(s.mask, lanes)
+            entry = self.stores[id(s)] = (
+                s,
+                _Facts(value.type, _union([p.vars for p in parts]), _union([p.arrays for p in parts])),
+            )
+        return entry[1]
 
     def copy(self, s: Store, buffer: Buffer, lanes: int, env: _Env) -> None:
         """An asynchronous copy moves 4, 8 or 16 bytes in a row from an array of the device to shared memory;
@@ -283,12 +306,13 @@ class _Checker:
     def subscripts(self, array: str, index: tuple[Expr, ...], env: _Env) -> int:
         return _wide(array, index, [self.expr(e, env) for e in index])
 
-    def mask(self, mask: Expr | None, lanes: int, env: _Env) -> None:
-        if mask is not None and (lanes == 1 or self.expr(mask, env) != (bool_, lanes)):
-            raise _wrong_mask(mask, lanes)
-
     def expr(self, e: Expr, env: _Env) -> Type:
         facts = self.facts(e)
+        self.scope(facts, env)
+        return facts.type
+
+    def scope(self, facts: _Facts, env: _Env) -> None:
+        """Whether all that an expression needs is there, as it needs it."""
         for name, kind in facts.vars:
             if env.vars.get(name) != kind:
                 if name not in env.vars:
@@ -298,7 +322,6 @@ class _Checker:
             buffer = self.buffer(array, rank, env)
             if dtype != buffer.dtype:
                 raise Broken(f"load of {dtype} from '{array}' of {buffer.dtype}")
-        return facts.type
 
     def facts(self, e: Expr) -> _Facts:
         entry = self.known.get(id(e))
@@ -313,8 +336,7 @@ class _Checker:
             kind = e.dtype, e.count
             return _Facts(kind, frozenset({(e.name, kind)}))
         parts = [self.facts(c) for c in e.children()]
-        variables = frozenset().union(*[p.vars for p in parts])
-        arrays = frozenset().union(*[p.arrays for p in parts])
+        variables, arrays = _union([p.vars for p in parts]), _union([p.arrays for p in parts])
         if isinstance(e, (Load, VLoad)):
             kind = self.load(e, parts)
             return _Facts(kind, variables, arrays | {(e.array, len(e.index), e.dtype)})
@@ -349,7 +371,7 @@ class _Checker:
         if not kids:
             raise Broken(f"unknown expression {type(e).__name__}")
         lanes = kids[0][1]
-        if any(n != lanes for _, n in kids):
+        if any([n != lanes for _, n in kids]):
             raise Broken(f"operands of {[n for _, n in kids]} lanes in {type(e).__name__} {getattr(e, 'op', '')}")
         self.types(e, [d for d, _ in kids])
         return e.dtype, lanes
@@ -379,9 +401,18 @@ class _Checker:
             raise Broken(f"{type(e).__name__} {what} of {kids} cannot give {e.dtype}")
 
 
+def _union(sets: list[frozenset[T]]) -> frozenset[T]:
+    """All in one; one of them where it is that."""
+    found: frozenset[T] = frozenset()
+    for other in sets:
+        if other is not found and other:
+            found = found | other if found else other
+    return found
+
+
 def _wide(array: str, index: tuple[Expr, ...], kinds: list[Type]) -> int:
     """Lanes of subscripts of these types: one of them at most is a vector."""
-    if any(d != i64 for d, _ in kinds):
+    if any([d is not i64 and d != i64 for d, _ in kinds]):
         raise Broken(f"a subscript of '{array}' is not i64: {index}")
     wide = [n for _, n in kinds if n > 1]
     if len(wide) > 1:

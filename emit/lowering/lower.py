@@ -10,6 +10,7 @@ import islpy as isl
 from polyc.emit.loop_ir.linear import difference, linear, operands, rebuild
 from polyc.emit.loop_ir.loops import Alloc, Block, Buffer, For, ForKind, Function, If, Origin, Stmt, Store
 from polyc.emit.loop_ir.rewrite import Names, map_exprs, substitute_stmt
+from polyc.emit.loop_ir.verify import Known
 from polyc.emit.lowering import checks as bounds
 from polyc.emit.lowering.accesses import AccessPlan, run_build
 from polyc.emit.lowering.dynamic import UnknownEnd, real_bounds
@@ -43,12 +44,16 @@ class NoLoops(BuildError):
     """isl failed, for no reason of ours, to generate an AST."""
 
 
-def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True, checks: bool = False) -> Function:
+def lower(
+    scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = True, checks: bool = False,
+    known: Known | None = None,
+) -> Function:  # fmt: skip
     """The kernel that runs `scop` in the order of `tree`, optimised for `target`.
 
     The function is called `name`, if that is free (`emit.names`). `vectorise=False` leaves vector loops serial. Every
     Scop array that is not local is a buffer argument; sizes are the Scop's parameters. With `checks`, accesses that may
-    leave their arrays are checked, and the kernel has one more argument if there are any (`Function.checks`).
+    leave their arrays are checked, and the kernel has one more argument if there are any (`Function.checks`). `known`
+    is what the verifier remembers.
 
     Raises:
         BuildError: the loops do not execute exactly the Scop's domain, or the tree asks for
@@ -62,7 +67,7 @@ def lower(scop: Scop, tree: Node, name: str, target: Target, vectorise: bool = T
     except QuotaExceeded as error:
         fn = replace(fn, notes=(*fn.notes, f"exponentials were not looked at: {error}"))
     with span("loop passes"):
-        return run_passes(fn, target, vectorise=vectorise)
+        return run_passes(fn, target, vectorise, known)
 
 
 def proven_loops(scop: Scop, tree: Node, name: str, gpu: bool = False, checks: bool = False) -> Function:

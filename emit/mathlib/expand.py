@@ -13,25 +13,16 @@ from dataclasses import replace
 from itertools import count
 
 from polyc.emit.loop_ir.loops import (
-    Alloc,
-    Barrier,
-    Block,
     Broadcast,
-    EndCopies,
-    For,
     Function,
     HReduce,
     If,
-    Launch,
     Let,
-    PanelProduct,
-    Prefetch,
     Stmt,
     Store,
     VLoad,
-    WarpReduce,
 )
-from polyc.emit.loop_ir.rewrite import binders
+from polyc.emit.loop_ir.rewrite import binders, stmt_exprs, with_bodies
 from polyc.emit.mathlib import exp_log, pairs, power, special, trig
 from polyc.emit.mathlib.build import V
 from polyc.poly.dtypes import DType, bf16, bool_, f16, f32
@@ -81,27 +72,19 @@ def _statement(s: Stmt, fresh: Callable[[], str], own: frozenset[str]) -> Stmt:
     def sub(t: Stmt) -> Stmt:
         return _statement(t, fresh, own)
 
-    if isinstance(s, Block):
-        return Block(tuple(sub(t) for t in s.stmts))
-    if isinstance(s, (For, Alloc, Launch)):
-        return replace(s, body=sub(s.body))
-    if isinstance(s, Barrier | EndCopies | PanelProduct | Prefetch | WarpReduce):
-        return s
+    if not isinstance(s, (Let, If, Store)) or not any([needs_expansion(e, own) for e in stmt_exprs(s)]):
+        return with_bodies(s, tuple([sub(b) for b in s.bodies()]))
+    e = _Expansion(fresh, own)
     if isinstance(s, Let):
-        e = _Expansion(fresh, own)
         value = e.run(s.value)
         return e.wrap(Let(s.name, value, sub(s.body)))
     if isinstance(s, If):
-        e = _Expansion(fresh, own)
         cond = e.run(s.cond)
         return e.wrap(If(cond, sub(s.then), None if s.orelse is None else sub(s.orelse)))
-    if isinstance(s, Store):
-        e = _Expansion(fresh, own)
-        value = e.run(s.value)
-        index = tuple(e.run(i) for i in s.index)
-        mask = None if s.mask is None else e.run(s.mask)
-        return e.wrap(replace(s, value=value, index=index, mask=mask))
-    raise TypeError(f"unknown statement {type(s).__name__}")
+    value = e.run(s.value)
+    index = tuple(e.run(i) for i in s.index)
+    mask = None if s.mask is None else e.run(s.mask)
+    return e.wrap(replace(s, value=value, index=index, mask=mask))
 
 
 def needs_expansion(e: Expr, own: frozenset[str] = NONE) -> bool:
