@@ -5,6 +5,7 @@ Bytes, loops and rows. Numbers without "(measured)" are choices that no measurem
 
 from __future__ import annotations
 
+from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 
 MOST_ROWS = 64  # of a block
@@ -20,12 +21,73 @@ SWEEPS = 16  # in a block: from there on what comes from far away is hidden behi
 LEAST_SWEEPS = 4  # that are worth it
 MOST_NESTS = 4  # of one sweep
 MOST_SKEW = 4  # rows that a sweep may begin after the one before
+CHAINS = 8  # sweeps side by side: an addition and a division of one take as long as eight divisions (Zen 4, measured)
+LEAST_CHAINS = 2  # that are worth it
+MOST_OPERATIONS = 256  # of all sweeps side by side, which are written out one after another
+FAR = 2.0  # bringing a sweep's rows from far away beside what is done with them near by (measured on two stencils)
+OVERFULL = 1.3  # the same for rows of a block that fill more than L2 (measured on heat-3d)
+SHORTER = 3  # numbers of sweeps that are compared, each half of the one before
+BLOCK_ROWS = (4, 8, 16, 32, 64)  # that are compared
+MOST_ACROSS = 128  # blocks of the rows: more would be more of the same
+MOST_BLOCKS = 16  # of the sweeps, of which the diagonals are looked at
 
 TRANSPOSED = 64
 """Iterations of both loops of a transposition: some cache lines of each row, on fewer pages than the TLB has entries
 (measured)."""
 SHORTEST_TRANSPOSED = 4  # iterations of each loop, or there is nothing to shuffle
 MOST_WORK = 24.0  # scalar operations beside which gathers count for little; each element's are written out
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of several sweeps: `sweeps` by `rows`.
+
+    `time`: of a sweep, beside one of a single thread near by; `shared`: the same where threads share each sweep
+    instead; `busy`: the share of the threads' time in which they work.
+    """
+
+    sweeps: int
+    rows: int
+    time: float
+    shared: float
+    busy: float
+
+
+def shared_blocks(
+    sweeps: int, rows: int, row_bytes: int, skew: int, threads: int, target: Target, longest: int = SWEEPS
+) -> Blocks:
+    """The blocks with which threads that share diagonals of them take least time.
+
+    Args:
+        sweeps, rows: iterations of the two loops.
+        row_bytes: what an iteration of the second writes.
+        skew: rows by which a block moves with each sweep.
+        threads: how many share the blocks of a diagonal.
+        longest: sweeps of a block, at most.
+    """
+    found: list[Blocks] = []
+    for deep in sorted({max(1, min(sweeps, longest >> k)) for k in range(SHORTER)}):
+        for wide in BLOCK_ROWS:
+            if rows > MOST_ACROSS * wide and wide != BLOCK_ROWS[-1]:
+                continue
+            busy = busy_share(sweeps, rows, (deep, wide), skew, threads)
+            near = 1.0 if (wide + skew) * row_bytes <= target.l2 else OVERFULL
+            time = (near + FAR * (1 / deep + skew / wide)) / (threads * busy)
+            found.append(Blocks(deep, wide, time, (1 + FAR) / threads, busy))
+    return min(found, key=lambda b: (b.time, -b.sweeps, b.rows))
+
+
+def busy_share(sweeps: int, rows: int, block: tuple[int, int], skew: int, threads: int) -> float:
+    """The share of the threads' time in which they work, when they go from diagonal to diagonal together."""
+    deep, wide = block
+    work: dict[int, list[float]] = {}  # of the blocks of each diagonal
+    for b in range(min(-(-sweeps // deep), MOST_BLOCKS)):
+        ends = [skew * deep * b, skew * (deep * (b + 1) - 1)]  # first rows of the first sweep and of the last
+        for c in range(ends[0] // wide, (ends[1] + rows - 1) // wide + 1):
+            inside = (min(e + rows, wide * (c + 1)) - max(e, wide * c) for e in (*ends, sum(ends) // 2))
+            work.setdefault(b + c, []).append(sum(max(n, 0) for n in inside))
+    spent = sum(max(sum(blocks) / threads, *blocks) for blocks in work.values())
+    return sum(map(sum, work.values())) / (threads * spent)
 
 
 def rows_of(row_bytes: int, target: Target) -> int:

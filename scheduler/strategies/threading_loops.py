@@ -23,6 +23,8 @@ def parallelise(plan: Planner) -> None:
 def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
     members, body = plan.nest(loop)
     for k, m in enumerate(members):
+        if m.kind == "parallel":  # blocks of several sweeps: the threads have their work
+            return
         if not plan.carried()[m.name].parallel or plan.extent(m) in (0, 1):
             continue
         amount = _work(plan, m)

@@ -183,6 +183,8 @@ PROGRAM_GROUP = Group("Schedule programs", (
     Example("row_lanes", "running_sums", 'row_lanes(s, "i", rows=16, lanes=8, keep="X")',
             refused='row_lanes(s.interchange("i", "j"), "j", rows=16)'),
     Example("time_tiles", "jacobi", 'time_tiles(s, "t", sweeps=4, rows=16)', refused='time_tiles(s, "t", skew=0)'),
+    Example("interleave_sweeps", "stencil", 'interleave_sweeps(s, "t", sweeps=4)',
+            refused='interleave_sweeps(s, "t", skew=1)'),
     Example("rows_per_block", "norms", 'rows_per_block(s, "i", threads=128)',
             refused='rows_per_block(polyc_stencil, "t")'),
     Example("keep_rows", "shares", 'keep_rows(s, "i", "A", where="N <= 4096")', first='s.bind("i", "block.x")',

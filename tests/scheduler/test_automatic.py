@@ -81,9 +81,10 @@ def test_time_loops_stay_outside() -> None:
     assert s.loops[0] == "t" and len(marked(s, "vector")) == 2
 
 
-def test_recurrences_stay_serial_with_a_reason() -> None:
+def test_recurrences_stay_serial_with_a_reason_and_sweeps_take_turns() -> None:
     s = run(sb.seidel(), threads=2)
-    assert s.trace == () and any("stays serial" in n for n in s.notes)
+    assert not marked(s, "vector") and any("stays serial" in n for n in s.notes)
+    assert s.loops[-1] == "t.in" and marked(s, "unroll") == ("t.in",)
 
 
 def test_without_reassociation_float_reductions_stay_serial() -> None:

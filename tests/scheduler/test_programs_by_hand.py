@@ -15,7 +15,7 @@ from back_ends import difference, execute
 import polyc
 from polyc import dims, empty, exp, f32, grid, inout, max, op, zeros
 from polyc.poly.errors import IllegalSchedule, ScheduleError
-from polyc.scheduler.programs import share_blocks, tile_product, time_tiles
+from polyc.scheduler.programs import interleave_sweeps, share_blocks, tile_product, time_tiles
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import first_loops
 
@@ -122,6 +122,14 @@ def heat(A: inout(f32[N, M]), C: inout(f32[N, M])):
         for k in range(1, N - 1):
             for j in range(M):
                 A[k, j] = 0.25 * C[k, j]
+
+
+@op
+def in_place(A: inout(f32[N, M])):
+    for t in range(7):
+        for i in range(1, N - 1):
+            for j in range(1, M - 1):
+                A[i, j] = 0.2 * (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j])
 
 
 @op
@@ -279,6 +287,24 @@ def test_sweeps_in_blocks(said: dict[str, int]) -> None:
     s = time_tiles(start(heat), "t", **said)
     right(heat, s)
     assert s.loops[:4] == ("t.out", "i.out", "t.in", "i.in")
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (4, 8)])
+def test_blocks_of_sweeps_on_all_threads(sizes: tuple[int, int]) -> None:
+    s = time_tiles(start(heat), "t", *sizes, parallel=True)
+    right(heat, s)
+    assert s.loops[:4] == ("i.out", "t.out", "t.in", "i.in")
+
+
+@pytest.mark.parametrize("said", [{}, {"sweeps": 3}, {"sweeps": 4, "rows": 3, "parallel": True}], ids=str)
+def test_sweeps_side_by_side(said: dict[str, Any]) -> None:
+    s = interleave_sweeps(start(in_place), "t", **said)
+    right(in_place, s)
+    assert s.loops[-1] == "t.in"
+    with pytest.raises(IllegalSchedule):
+        interleave_sweeps(start(in_place), "t", skew=0)
+    with pytest.raises(ScheduleError, match="not nested perfectly"):
+        interleave_sweeps(start(heat), "t")
 
 
 def test_sweeps_are_refused_in_one_line() -> None:
