@@ -80,11 +80,24 @@ def _visit(node: Node, alive: list[Pair], found: dict[str, Carried]) -> None:
         for m in node.members:
             alive = _member(m, alive, found)
     if isinstance(node, (Sequence, Filter)):
-        for f in node.filters if isinstance(node, Sequence) else (node,):
-            _visit(f.child, [p for p in alive if p.source in f.domain and p.sink in f.domain], found)
+        filters = node.filters if isinstance(node, Sequence) else (node,)
+        cut = {s for f in filters for s in f.domain if sum(s in g.domain for g in filters) > 1}
+        for f in filters:
+            inside = (p for p in alive if p.source in f.domain and p.sink in f.domain)
+            _visit(f.child, [q for p in inside if (q := _of_part(p, f, cut)) is not None], found)
         return
     for child in node.children():
         _visit(child, alive, found)
+
+
+def _of_part(pair: Pair, part: Filter, cut: set[str]) -> Pair | None:
+    """The pairs of a part, which has some instances only of the statements that are `cut`; None if there are none."""
+    pairs = pair.map
+    if pair.source in cut:
+        pairs = pairs.intersect_domain(part.domain[pair.source])
+    if pair.sink in cut:
+        pairs = pairs.intersect_range(part.domain[pair.sink])
+    return None if pairs.is_empty() else pair if pairs is pair.map else replace(pair, map=pairs)
 
 
 def _member(m: Member, alive: list[Pair], found: dict[str, Carried]) -> list[Pair]:

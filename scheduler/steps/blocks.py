@@ -66,7 +66,7 @@ class Blocks(Core):
         """Cut the range of a loop in two at a position.
 
         Arguments: `loop`; `at`, the first value of the second part: an integer or an affine
-        expression of the sizes as text (`"N // 2"`).
+        expression of the sizes and of loops around it as text (`"N // 2"`, `"8 * k.out + 8"`).
         Before -> after: `i` -> `i` (values below `at`), then `i_1` (from `at` on); the loops
         inside are copied and get new names in the second part.
         Refused when: never (the order does not change); bounds that depend on data cannot be cut.

@@ -26,6 +26,7 @@ from polyc.scheduler.cost.vector_loops import (
 )
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.strategies.contractions.several_vectors import several_vectors
+from polyc.scheduler.strategies.cutting import cut_at_dependence
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
@@ -93,6 +94,10 @@ def _after_distribution(plan: Planner, loop: str, stmts: frozenset[str]) -> list
 def _innermost(plan: Planner, members: list[Member]) -> None:
     choice = best_choice(plan, members, tuple(members[-1].schedule), plan.scop.reassociate)
     last = members[-1].name
+    parts_of_it = cut_at_dependence(plan, members[-1]) if choice.loop is None else []
+    if parts_of_it:
+        vectorise_each(plan, parts_of_it)
+        return
     if choice.loop is None:
         plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=rounded(choice.serial))
         return

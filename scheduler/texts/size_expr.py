@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import islpy as isl
@@ -20,6 +20,7 @@ Made = TypeVar("Made", isl.PwAff, isl.Set)
 
 MOST = 2**40  # of numbers: the index of a byte in a terabyte; with sizes they still make 64-bit numbers
 _NUMBER = re.compile(r"(?<!\w)\d{13,}")
+_NAME = re.compile(r"[^\W\d][\w.]*")
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 
 
@@ -40,6 +41,37 @@ def size_function(scop: Scop, at: str | int, stmt: str) -> isl.PwAff:
     )
 
 
+def position(scop: Scop, at: str | int, stmt: str, loops: Mapping[str, isl.PwAff]) -> isl.PwAff:
+    """`at`, an affine expression of the Scop's sizes and of loops by name, as a function on the instances of `stmt`.
+
+    Raises:
+        ScheduleError: it is something else.
+    """
+    named = (
+        [name for name in _NAME.findall(at) if name in loops and name not in scop.params] if isinstance(at, str) else []
+    )
+    if not named:
+        return size_function(scop, at, stmt)
+    values = {f"loop_{k}": loops[name] for k, name in enumerate(dict.fromkeys(named))}
+    stands = dict(zip(dict.fromkeys(named), values, strict=True))
+    text = _NAME.sub(lambda found: stands.get(found[0], found[0]), str(at))
+    space = scop.statements[stmt].domain.get_space().align_params(scop.context.get_space())
+
+    def value(node: ast.expr) -> isl.PwAff:
+        match node:
+            case ast.Name(name) if name in values:
+                return values[name]
+            case ast.BinOp(a, ast.Add(), b):
+                return value(a).add(value(b))
+            case ast.BinOp(a, ast.Sub(), b):
+                return value(a).sub(value(b))
+            case ast.BinOp(ast.Constant(int(by)), ast.Mult(), a) | ast.BinOp(a, ast.Mult(), ast.Constant(int(by))):
+                return value(a).scale_val(isl.Val(by))
+        return to_pw_aff(_parse(node, scop), space)
+
+    return _read(scop, str(at), "expression of", lambda: value(expression(text, [*scop.params, *values])), loops)
+
+
 def size_condition(scop: Scop, where: str) -> isl.Set:
     """The sizes that fulfil a condition: comparisons of affine expressions, joined by `and`, `or`, `not`.
 
@@ -52,7 +84,7 @@ def size_condition(scop: Scop, where: str) -> isl.Set:
     return _read(scop, where, "condition on", lambda: read_condition(where, space).params())
 
 
-def _read(scop: Scop, text: str, what: str, read: Callable[[], Made]) -> Made:
+def _read(scop: Scop, text: str, what: str, read: Callable[[], Made], loops: Iterable[str] = ()) -> Made:
     """What `read` makes of the text. Raises `ScheduleError`, the text in it shortened."""
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     try:
@@ -64,7 +96,8 @@ def _read(scop: Scop, text: str, what: str, read: Callable[[], Made]) -> Made:
         raise ScheduleError(f"{shown!r} has numbers beyond {MOST}: 64 bits overflow") from None
     except (AffineTextError, ValueError, NotAffine, RecursionError):
         sizes = ", ".join(scop.params) or "none"
-        raise ScheduleError(f"{shown!r} is no affine {what} the sizes (sizes: {sizes})") from None
+        others = f", loops: {', '.join(loops)}" if loops else ""
+        raise ScheduleError(f"{shown!r} is no affine {what} the sizes (sizes: {sizes}{others})") from None
 
 
 def _parse(node: ast.expr, scop: Scop) -> Expr:

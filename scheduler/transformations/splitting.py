@@ -18,7 +18,7 @@ from polyc.poly.forms.conditions import Condition
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Band, Filter, Node, Promote, loop_names, time_map
 from polyc.scheduler.arguments import integer
-from polyc.scheduler.texts.size_expr import size_condition, size_function
+from polyc.scheduler.texts.size_expr import position, size_condition
 from polyc.scheduler.transformations.tree_edit import (
     Spot,
     band_of,
@@ -43,9 +43,10 @@ def index_split(scop: Scop, tree: Node, loop: str, at: str | int) -> Node:
     """`i` -> `i` below `at`, then `i_1` from `at` on."""
     spot = locate(tree, loop)
     refuse_dynamic(scop, spot.member, "split")
+    around = [*outer_members(spot.path), *spot.band.members[: spot.index]]
     low, high = {}, {}
     for s, domain in reaching(scop, spot.path).items():
-        below = spot.member.schedule[s].lt_set(size_function(scop, at, s))
+        below = spot.member.schedule[s].lt_set(position(scop, at, s, {m.name: m.schedule[s] for m in around}))
         low[s], high[s] = domain.intersect(below), domain.subtract(below)
     for part, side in ((low, "below"), (high, "from")):
         if all(d.is_empty() for d in part.values()):
