@@ -3,18 +3,23 @@
 An operator that is called with numbers gets a kernel for exactly these (the first `OWN` different sizes). Further ones
 share a *general* kernel, in which the sizes that have differed between calls are parameters: its analysis, schedule,
 loops, proof and machine code are made once. What a size brings itself is a certificate: its own Scop, translated anew,
-is the general one at these sizes, in every set, map, expression and literal. A size without one, or for which the model
-of costs predicts more than `SLOWER` times its own kernel's time, is compiled as the first ones are. So is one that has
-been used for `WORTH` predicted seconds: then its own kernel pays.
+is the general one at these sizes, in every set, map, expression and literal. A size without one is compiled as the
+first ones are. So is one that has been used for `WORTH` predicted seconds: then its own kernel pays.
+
+The first general kernel of a contraction has no tiles, so that no call waits long. Once such kernels have been used for
+`TILES_WORTH` predicted seconds, by all sizes together, the next new size has one with tiles made, for this size and
+those after it, where the model of costs predicts at most `SLOWER` times the time of a size's own kernel. All of this
+counts calls, nothing asks a clock: the same calls have the same results.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyc.emit.kernel import Kernel
 from polyc.emit.lowering.checks import wanted
@@ -30,10 +35,15 @@ from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Scop, Statement
 from polyc.scheduler.cost.unknown_sizes import Times, times
+from polyc.scheduler.strategies.auto import untiled
 
-OWN = 2  # different sizes that get kernels of their own first: few programs have more
+if TYPE_CHECKING:
+    from polyc.scheduler.schedule import Schedule
+
+OWN = 1  # different sizes that get kernels of their own first: most programs have no more
 SLOWER = 3.0  # predicted times a kernel's own; beyond it tiles do not fit these sizes at all
 WORTH = 0.05  # predicted seconds of calls that a kernel of its own is worth: a compile takes 0.1 to 1 s, and gains half
+TILES_WORTH = 0.5  # predicted seconds of calls without tiles that are worth a general kernel with them
 
 Sizes = Mapping[str, int]
 Translate = Callable[[Sizes], Scop]
@@ -42,20 +52,25 @@ Translate = Callable[[Sizes], Scop]
 @dataclass(frozen=True)
 class General:
     """A kernel for all values of some sizes. `scop` is what it was made from; `fixed` are the sizes that are numbers
-    in it, `setting` what else decides about its code. No kernel: there is none for these sizes."""
+    in it, `setting` what else decides about its code; `tiled`: whether it is as fast as one for all sizes gets. No
+    kernel: there is none for these sizes."""
 
     scop: Scop | None
     kernel: Kernel | None
     fixed: Sizes
     setting: tuple[Platform, bool]
+    tiled: bool = True
 
 
 class Shared:
     """The general kernel for one combination of sizes, until its own kernel pays; called as a `Kernel` is."""
 
-    def __init__(self, general: Kernel, scop: Scop, sizes: Sizes, calls: int) -> None:
-        """`calls` of the general kernel, then one of `scop`, which is the same program at these `sizes`."""
-        self._kernel, self._left = general, calls
+    def __init__(
+        self, general: Kernel, scop: Scop, sizes: Sizes, calls: int, called: Callable[[], None] | None = None
+    ) -> None:
+        """`calls` of the general kernel, then one of `scop`, which is the same program at these `sizes`. `called` is
+        told of each call of the general kernel."""
+        self._kernel, self._left, self._called = general, calls, called
         self._scop: Scop | None = scop
         self._making = threading.Lock()
         at = ", ".join(f"{name} = {n}" for name, n in sizes.items())
@@ -72,6 +87,8 @@ class Shared:
                     self._own()
                 finally:
                     self._making.release()
+            elif self._called is not None:
+                self._called()
         return self._kernel(*args, **named)
 
     def _own(self) -> None:
@@ -90,6 +107,7 @@ class FurtherSizes:
     def __init__(self) -> None:
         self._seen: list[Sizes] = []
         self._general: General | None = None
+        self._without_tiles = 0.0  # predicted seconds of calls
 
     def kernel(self, scop: Scop, sizes: Sizes, shapes: tuple[tuple[int, ...], ...], translate: Translate) -> Any:
         """What runs `scop`: its own kernel, or a shared one.
@@ -117,11 +135,15 @@ class FurtherSizes:
             if now is None or not same_program(general.scop, {}, now):
                 self._seen, self._general = [sizes], None  # the operator is another one by now
             return None  # else these sizes make another program of it: loops that run once, say
-        found = _worth(general.scop, scop, general.setting[0])
+        found = _worth(general.scop, scop, general.setting[0], general.tiled)
         if found is None or not _binds(general.kernel, shapes, open_sizes):
             return None
         kernel = general.kernel if found.threaded else general.kernel.alone()
-        return Shared(kernel, scop, open_sizes, int(WORTH / found.unknown))
+        called = None if general.tiled else functools.partial(self._used, found.unknown)
+        return Shared(kernel, scop, open_sizes, int(WORTH / found.unknown), called)
+
+    def _used(self, seconds: float) -> None:
+        self._without_tiles += seconds
 
     def _further(self, sizes: Sizes) -> bool:
         """Whether sizes enough have kernels of their own; if not, these are one of them."""
@@ -134,20 +156,39 @@ class FurtherSizes:
         return True
 
     def _general_for(self, scop: Scop, sizes: Sizes, translate: Translate) -> General | None:
-        """The general kernel that covers these sizes, made where there is none and it is predicted to be quick."""
+        """The general kernel that covers these sizes, made where there is none and it is predicted to be quick; one
+        with tiles once calls without them have been worth it."""
         setting = platform_of("cpu", None), wanted(None)
-        known = self._general
-        if known is not None and known.setting == setting and _covers(known.fixed, sizes):
-            return known
-        before = [known.fixed] if known is not None and known.setting == setting else self._seen
+        known = self._general if self._general is not None and self._general.setting == setting else None
+        tiles = self._without_tiles >= TILES_WORTH
+        if known is not None and _covers(known.fixed, sizes):
+            if known.tiled or not tiles:
+                return known
+            better = _made(known.scop, scop, sizes, known.fixed, setting, True)
+            if better is not None and better.kernel is not None:
+                self._general = better
+            return self._general
+        before = self._seen if known is None else [known.fixed]
         fixed = {name: n for name, n in sizes.items() if all(s.get(name) == n for s in before)}
-        general = _with_symbols(translate, fixed, sizes)
-        if general is not None:
-            here = {name: sizes[name] for name in general.params}
-            if not same_program(general, here, scop) or _worth(general, scop, setting[0]) is None:
-                return None
-        self._general = General(general, _compiled(general), fixed, setting)
-        return self._general
+        made = _made(_with_symbols(translate, fixed, sizes), scop, sizes, fixed, setting, tiles)
+        if made is not None:
+            self._general = made
+        return made
+
+
+def _made(
+    general: Scop | None, scop: Scop, sizes: Sizes, fixed: Sizes, setting: tuple[Platform, bool], tiles: bool
+) -> General | None:
+    """A kernel of the general program, without tiles if there are any to leave out and they are not asked for; None
+    where these sizes could not share it."""
+    if general is None:
+        return General(None, None, fixed, setting)
+    platform, _ = setting
+    quick = None if tiles else untiled(general, platform.machine, platform.threads)
+    here = {name: sizes[name] for name in general.params}
+    if not same_program(general, here, scop) or _worth(general, scop, platform, quick is None) is None:
+        return None
+    return General(general, _compiled(general, quick), fixed, setting, quick is None)
 
 
 def _with_symbols(translate: Translate, fixed: Sizes, sizes: Sizes) -> Scop | None:
@@ -159,12 +200,11 @@ def _with_symbols(translate: Translate, fixed: Sizes, sizes: Sizes) -> Scop | No
     return general if set(general.params) <= set(sizes) - set(fixed) else None
 
 
-def _compiled(general: Scop | None) -> Kernel | None:
-    """Its kernel; None where isl cannot make or prove one with sizes as symbols: with numbers it may."""
-    if general is None:
-        return None
+def _compiled(general: Scop, schedule: Schedule | None) -> Kernel | None:
+    """Its kernel, by this schedule or the automatic one; None where isl cannot make or prove one with sizes as symbols:
+    with numbers it may."""
     try:
-        kernel = compile_operator(general)
+        kernel = compile_operator(general) if schedule is None else compile_operator(general, schedule=schedule)
     except PolycError:
         return None
     return kernel if wholly(kernel.report()["notes"]) else None
@@ -174,10 +214,10 @@ def _covers(fixed: Sizes, sizes: Sizes) -> bool:
     return all(sizes[name] == n for name, n in fixed.items())
 
 
-def _worth(general: Scop, scop: Scop, platform: Platform) -> Times | None:
+def _worth(general: Scop, scop: Scop, platform: Platform, tiled: bool) -> Times | None:
     """Predicted times, where a call of the general kernel at the sizes of `scop` is worth more than a compile."""
-    found = times(general, scop, platform.machine)
-    if found is None or found.unknown > min(SLOWER * found.own, WORTH):
+    found = times(general, scop, platform.machine, tiled)
+    if found is None or found.unknown > (min(SLOWER * found.own, WORTH) if tiled else WORTH):
         return None
     return found
 
