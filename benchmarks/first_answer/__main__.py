@@ -84,9 +84,10 @@ def page(lines: Sequence[str], versions: Sequence[str], runs: int, bound: bool) 
         "# How long a first answer takes", "", machine_line(("onnxruntime",)), "",
         f"Made by `python -m benchmarks.first_answer`{beside}; the least of {runs} runs, each in new processes;",
         f"{sizes}. Cold is compiling with an empty cache, warm once more with what the cache then has, load is",
-        "`polyc.load` of the compiled directory; imports of polyc count, Python's start does not. First result: cold",
-        "with the first call. Seconds of processors are summed over all processes. Memory: proportional set sizes of",
-        "all processes together at the peak, in a run of its own. ONNX Runtime: its session's creation, no import.",
+        "`polyc.load` of the compiled directory (of one for the sizes of the inputs, where that for all sizes excludes",
+        "them); imports of polyc count, Python's start does not. First result: cold with the first call. Seconds of",
+        "processors are summed over all processes. Memory: proportional set sizes of all processes together at the",
+        "peak, in a run of its own. ONNX Runtime: its session's creation, no import.",
         "",
     ]  # fmt: skip
     return "\n".join([*head, *lines]) + "\n"
