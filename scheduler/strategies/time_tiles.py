@@ -94,6 +94,8 @@ def _side_by_side(plan: Planner, members: list[Member]) -> None:
 def _near(plan: Planner, outer: Member, body: Sequence) -> None:
     subject = f"sweeps {outer.name}"
     heads = _nests(plan, body)
+    if plan.carried()[outer.name].parallel:
+        return  # its iterations hand nothing on
     sweeps = plan.extent(outer)
     written = _rows_written(plan, [plan.member(h) for h in heads])
     if sweeps is None or sweeps < LEAST_SWEEPS or written is None:

@@ -59,6 +59,18 @@ def two_ways(A: inout(f64[N, N]), *, tsteps):
                 A[i, j] = 0.25 * (A[i - 1, j] + A[i, j - 1] + A[N - 1 - i, j])
 
 
+@op
+def images(A: f64[12, N, N], B: inout(f64[12, N, N]), C: inout(f64[12, N, N])):
+    """Two nests over each of some images."""
+    for t in range(12):
+        for i in range(1, N - 1):
+            for j in range(N):
+                B[t, i, j] = A[t, i - 1, j] + A[t, i + 1, j]
+        for k in range(1, N - 1):
+            for l in range(1, N - 1):
+                C[t, k, l] = B[t, k - 1, l - 1] + B[t, k + 1, l + 1]
+
+
 def scheduled(operator: Any, target: Any, threads: int = 1, **sizes: int) -> Schedule:
     scop = operator.scop(**{k: v for k, v in sizes.items() if k == "tsteps"})
     return automatic(specialise(scop, {k: v for k, v in sizes.items() if k in scop.params}), target, threads)
@@ -138,6 +150,12 @@ def test_sweeps_that_no_skew_makes_independent_stay() -> None:
 
 def test_where_arrays_fit_the_cache_sweeps_stay_whole() -> None:
     assert outcome(scheduled(jacobi_2d.jacobi_2d, targets.get("x86-64-v3"), N=40, tsteps=16)) == ["declined"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_iterations_that_hand_nothing_on_are_no_sweeps(threads: int) -> None:
+    s = scheduled(images, SMALL, threads, N=24)
+    assert outcome(s) == [] and "t.out" not in s.loops
 
 
 def test_threads_share_each_sweep_where_blocks_would_leave_them_idle() -> None:
