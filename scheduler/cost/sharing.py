@@ -11,6 +11,13 @@ from collections.abc import Sequence
 ENTRY = 10_000.0  # scalar operations that a thread does while a parallel loop is entered and left (measured)
 WORTH = 20_000.0  # scalar operations below which a parallel loop costs more than it brings
 CHUNK_VECTORS = 64  # of a vector loop that threads share
+CHUNKS = 4  # of a loop for each thread, so that the last ones wait little for each other
+LINE = (
+    16  # iterations of a chunk are a multiple: no two threads write one line of a cache (elements of 4 bytes or more)
+)
+LEAST_SHARE = (
+    0.75  # of the operations inside a serial loop: below it, what lies in the other core's cache costs the gain
+)
 EVEN = 0.02  # share of the time below which the outer loop is taken
 
 

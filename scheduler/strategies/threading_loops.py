@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from polyc.poly.tree import Band, Member, Node, loops_below, walk
-from polyc.scheduler.cost.sharing import CHUNK_VECTORS, WORTH
+from polyc.scheduler.cost.sharing import CHUNK_VECTORS, CHUNKS, LEAST_SHARE, LINE, WORTH
 from polyc.scheduler.cost.vector_loops import operations
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner, first_loops
@@ -23,7 +23,7 @@ def parallelise(plan: Planner) -> None:
 def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
     members, body = plan.nest(loop)
     for k, m in enumerate(members):
-        if m.kind == "parallel":  # blocks of several sweeps: the threads have their work
+        if m.kind == "parallel":  # an earlier strategy has shared the work
             return
         if not plan.carried()[m.name].parallel or plan.extent(m) in (0, 1):
             continue
@@ -44,6 +44,14 @@ def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
         else:
             plan.decline(f"loop {m.name}", "not parallel", "a single loop inside serial ones has too little work")
         return
+    share = _shared(plan, loop)
+    if share is not None and 0.0 < share[1] < LEAST_SHARE * share[0]:
+        plan.decline(
+            f"loop {loop}", "nothing in it is parallel",
+            f"threads could share {share[1] / share[0]:.0%} of its operations, and the rest moves data between caches",
+            operations=share[0], shared=share[1], least=LEAST_SHARE,
+        )  # fmt: skip
+        return
     for inner in first_loops(body):
         _nest(plan, inner, depth + len(members))
 
@@ -60,6 +68,55 @@ def _chunks(plan: Planner, m: Member, around: list[str]) -> None:
         f"loop {name}", f"parallel loop {out}, chunks of {size}", lambda s: s.batch(*steps),
         chunk=size, threads=plan.threads,
     )  # fmt: skip
+
+
+def share_columns(plan: Planner, members: list[Member], loop: str) -> str | None:
+    """Share chunks of a loop that is to be distributed inside serial ones of its nest; the first of these then.
+
+    The chunks go outside of the serial loops, so that threads meet once. Afterwards each part would be a parallel loop
+    of its own in every iteration of the serial loops, over other elements than the part before, or none.
+    """
+    k = [m.name for m in members].index(loop)
+    outwards, extent, around = members[:k], plan.extent(members[k]), plan.around(loop)
+    if plan.threads < 2 or not outwards or extent is None or not plan.carried()[loop].parallel:
+        return None
+    if any(m.kind == "parallel" or plan.carried()[m.name].parallel for m in around):
+        return None
+    amount = _work(plan, outwards[0])
+    size = -(-extent // (plan.threads * CHUNKS * LINE)) * LINE
+    if amount is None or amount < WORTH or size >= extent:
+        return None
+    out = f"{loop}.out"
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("strip_mine", {"loop": loop, "size": size}),
+        ("permute", {"loops": [out, *(m.name for m in outwards)]}),
+        ("parallel", {"loop": out}),
+    ]
+    done = plan.attempt(
+        f"loop {loop}", f"parallel loop {out}, chunks of {size}", lambda s: s.batch(*steps),
+        chunk=size, operations=amount, threads=plan.threads,
+    )  # fmt: skip
+    return outwards[0].name if done else None
+
+
+def _shared(plan: Planner, loop: str) -> tuple[float, float] | None:
+    """Operations of one run of a nest, and how many of them are in loops that threads could share; None: by sizes."""
+    members, body = plan.nest(loop)
+    total, runs = _work(plan, members[0]), 1.0
+    if total is None:
+        return None
+    for m in members:
+        extent = plan.extent(m)
+        if m.kind == "parallel":
+            return total, total
+        if plan.carried()[m.name].parallel and extent not in (0, 1):
+            amount = _work(plan, m)
+            return total, total if m.kind != "vector" and amount is not None and amount >= WORTH else 0.0
+        if extent is None:
+            return None
+        runs *= extent
+    inside = [_shared(plan, inner) for inner in first_loops(body)]
+    return None if None in inside else (total, runs * sum(s[1] for s in inside if s is not None))
 
 
 def _work(plan: Planner, loop: Member) -> float | None:

@@ -30,6 +30,7 @@ from polyc.scheduler.strategies.cutting import cut_at_dependence
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
+from polyc.scheduler.strategies.threading_loops import share_columns
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
 
@@ -53,6 +54,10 @@ def vectorise(plan: Planner, loop: str) -> None:
     around = _around(plan, members, body)
     split = None if plan.whole & set(members[0].schedule) else _worth_distributing(plan, members, body)
     if split is not None and not (around is not None and _short(plan, body)):
+        shared = share_columns(plan, members, split)
+        if shared is not None:
+            vectorise(plan, shared)
+            return
         if _distribute(plan, members, body, split):
             for part in _after_distribution(plan, split, frozenset(members[0].schedule)):
                 vectorise(plan, part)
