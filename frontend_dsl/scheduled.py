@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyc.poly.errors import ArgumentError, PolycError, ScheduleError
 from polyc.poly.expr import Const, Expr
+from polyc.poly.rewriting.specialise import specialise
 from polyc.poly.scop import Origin, Scop
 from polyc.poly.words import first_line
 
@@ -40,12 +41,21 @@ def fitting(operator: Operator, schedule: Any, given: Mapping[str, Any]) -> tupl
     else:
         sizes = _agreed(operator, origin, given)
     try:
-        fresh = operator.translated(origin)
+        same = scop == operator.translated(origin) or scop == _fixed_later(operator, origin)
     except PolycError as problem:
         raise ScheduleError(f"{_older(operator, scop)} ({first_line(problem)})") from None
-    if fresh != scop:
+    if not same:
         raise ScheduleError(_older(operator, scop))
     return scop, {k: v.value for k, v in sizes.items() if isinstance(v, Const) and k in schedule.scop.params}
+
+
+def _fixed_later(operator: Operator, origin: Origin) -> Scop:
+    """The Scop of these sizes as `specialise` makes it of the symbolic one: values that sizes decide (`1.0 / f64(N)`)
+    stay expressions there, which the front end computes where it knows the sizes."""
+    fixed = {k: int(v.value) for k, v in origin.sizes.items() if isinstance(v, Const)}
+    symbolic = operator.translated(Origin(origin.constants, {k: v for k, v in origin.sizes.items() if k not in fixed},
+                                          origin.shapes))  # fmt: skip
+    return specialise(symbolic, {k: v for k, v in fixed.items() if k in symbolic.params})
 
 
 def _older(operator: Operator, scop: Scop) -> str:

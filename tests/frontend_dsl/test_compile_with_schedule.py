@@ -7,6 +7,7 @@ import pytest
 
 from polyc import ArgumentError, ScheduleError, dims, empty, f32, f64, inout, op
 from polyc.poly import json_io
+from polyc.poly.rewriting.specialise import specialise
 from polyc.scheduler.schedule import Schedule
 
 M, N = dims("M N")
@@ -165,3 +166,12 @@ def test_a_scop_from_a_file_needs_what_it_was_made_for() -> None:
         steps.compile(schedule=s, N=6, count=5)
     free = json_io.loads(json_io.dumps(steps.scop(count=4))).schedule()
     assert np.array_equal(run(steps.compile(schedule=free, N=6, count=4)), np.full(6, 4))
+
+
+def test_sizes_may_be_fixed_before_or_after_values_are_computed_of_them() -> None:
+    """`1.0 / f64(N)` is a number where the front end knows N, and an expression where N is fixed later."""
+    x = np.arange(8.0)
+    for scop in (folded.scop(N=8), specialise(folded.scop(), {"N": 8})):
+        for given in ({}, {"N": 8}):
+            kernel = folded.compile(schedule=Schedule.of(scop).vectorize("i", 4), **given)
+            np.testing.assert_array_equal(kernel(x), folded.python(x))
