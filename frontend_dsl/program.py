@@ -17,6 +17,7 @@ from polyc.poly.tree import Sequence as SequenceNode
 
 from .builder import Block, Builder, Loop, Record, by_data, loops_of, records_of
 from .errors import DslError
+from .extremes import extreme, separate_places
 from .fold import tidy
 from .inbounds import check_in_bounds
 from .straight_lines import straighten
@@ -28,6 +29,7 @@ def finish(
 ) -> Scop:
     """The Scop of everything the builder collected. Raises `DslError` for a subscript out of bounds."""
     straighten(builder)
+    separate_places(builder)
     records = list(records_of(builder.root))
     context = context_of(builder)
     statements: dict[str, Statement] = {}
@@ -114,6 +116,7 @@ def _statement(builder: Builder, record: Record, name: str, reassociate: bool) -
     for guard in record.guards:
         if guard.affine is not None:
             domain = domain.intersect(to_set(guard.affine, space))
+    record = _without_choice(record)
     value, reduction = _reduction(record, reassociate, domain)
     return Statement(
         name, iters, domain.coalesce(), record.array.name, record.index, value, record.predicate(), reduction,
@@ -154,6 +157,22 @@ def _loop_set(loop: Loop, space: isl.Space, position: int) -> isl.Set:
 
 _REDUCTIONS = {"+": "+", "-": "+", "*": "*", "min": "min", "max": "max", "and": "and", "or": "or",
                "&": "&", "|": "|", "^": "^"}  # fmt: skip
+
+
+def _without_choice(record: Record) -> Record:
+    """`if v > x: x = v`, `x = v if v > x else x` and the like as `x = max(x, v)`: Python's, bit for bit."""
+    here, value = Load(record.array.name, record.index, record.value.dtype), record.value
+    if isinstance(value, Select) and value.b == here:
+        op = extreme(value.cond, value.a, here)
+        return record if op is None else replace(record, value=Binary(op, here, value.a, value.dtype))
+    last = next((g for g in reversed(record.guards) if g.condition is not None), None)
+    if last is None or last.condition is None or not last.holds or last.condition.saved is not None:
+        return record
+    op = extreme(last.condition.rest, value, here)
+    if op is None:
+        return record
+    guards = tuple(g for g in record.guards if g is not last)
+    return replace(record, guards=guards, value=Binary(op, here, value, value.dtype))
 
 
 def _reduction(record: Record, reassociate: bool, domain: isl.Set) -> tuple[Expr, str | None]:

@@ -1,0 +1,216 @@
+"""Searches for the place of a largest or smallest value, as two reductions.
+
+`if v > x: x = v; place = p` carries `x` and `place` from one iteration to the next, and no part of it is a reduction.
+The same is the largest value first, `x = max(x, v)`, then the first iteration that has it, `found = min(found, t if v
+== x else none)`, and, where `x` has grown, `place = p` of that iteration. Either can be split among lanes and threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyc.poly.dtypes import DType, bool_, i32, i64
+from polyc.poly.expr import Binary, Call, Const, Expr, Load, Select, Unary, Var, const_int, loads, substitute
+from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
+
+from .builder import Block, Builder, Condition, Guard, Loop, Record
+from .fold import add, sub, tidy
+from .values import ArrayValue, cast
+
+EXTREMES = {">": "max", "<": "min"}
+"""`v > x` before `x = v`: what `x` becomes."""
+
+
+def extreme(cond: Expr, value: Expr, here: Load) -> str | None:
+    """`max` or `min` where `here` becomes `value` if `cond` holds, and is the one that Python's would give."""
+    if not isinstance(cond, Binary) or cond.op not in EXTREMES or value.dtype == bool_:
+        return None
+    if (cond.a, cond.b) == (value, here):
+        return EXTREMES[cond.op]
+    if (cond.a, cond.b) == (here, value):
+        return EXTREMES["<" if cond.op == ">" else ">"]
+    return None
+
+
+def separate_places(builder: Builder) -> None:
+    """Rewrite such searches in the collected stores."""
+    _visit(builder, builder.root)
+
+
+def _visit(builder: Builder, block: Block) -> None:
+    items: list[Loop | Record] = []
+    for item in block.items:
+        search = _search(builder, item) if isinstance(item, Loop) else None
+        if search is not None:
+            items += _Parts(builder, search).items()
+            continue
+        items.append(item)
+        if isinstance(item, Loop):
+            _visit(builder, item.body)
+    block.items[:] = items
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A nest that searches: its loops, the store to `x`, what it becomes, the other stores under the condition;
+    `index` and `extents` number its iterations."""
+
+    loops: tuple[Loop, ...]
+    best: Record
+    op: str
+    places: tuple[Record, ...]
+    index: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+
+    @property
+    def outer(self) -> Loop:
+        return self.loops[0]
+
+    @property
+    def around(self) -> tuple[Loop, ...]:
+        """The loops around the nest."""
+        return self.best.loops[: -len(self.loops)]
+
+
+def _search(builder: Builder, outer: Loop) -> _Search | None:
+    """What a nest searches for; None if it does something else, or more."""
+    loops = [outer]
+    while len(loops[-1].body.items) == 1 and isinstance(inner := loops[-1].body.items[0], Loop):
+        loops.append(inner)
+    body = loops[-1].body.items
+    if len(body) < 3 or any(isinstance(r, Loop) for r in body) or any(loop.dynamic or loop.kind for loop in loops):
+        return None
+    saved, *stores = [r for r in body if isinstance(r, Record)]
+    if saved.guards != outer.guards or not all(_under(r, saved) for r in stores):
+        return None
+    found = _best(saved, stores)
+    if found is None:
+        return None
+    best, op = found
+    places = tuple(r for r in stores if r is not best)
+    written, moving = {r.array.name for r in (saved, *stores)}, {loop.name for loop in loops}
+    if len(written) != len(body) or any(_names(e) & moving for r in stores for e in r.index):
+        return None
+    if any(load.array in written for load in loads(best.value)) or any(True for r in places for _ in loads(r.value)):
+        return None
+    index, extents = _numbering(builder, saved.loops)
+    if len(index) != len(saved.loops):
+        return None
+    return _Search(tuple(loops), best, op, places, index[-len(loops) :], extents[-len(loops) :])
+
+
+def _under(r: Record, saved: Record) -> bool:
+    """Whether the store happens where the saved condition holds, and only there."""
+    if len(r.guards) != len(saved.guards) + 1 or r.guards[:-1] != saved.guards:
+        return False
+    last = r.guards[-1]
+    return last.condition is not None and last.holds and _same(last.condition.saved, saved)
+
+
+def _same(load: Load | None, r: Record) -> bool:
+    return load is not None and (load.array, load.index) == (r.array.name, r.index)
+
+
+def _best(saved: Record, stores: list[Record]) -> tuple[Record, str] | None:
+    """The store of the value that the condition compares, and what it makes of the element."""
+    for r in stores:
+        op = extreme(saved.value, r.value, Load(r.array.name, r.index, r.value.dtype))
+        if op is not None and _exact(r.value):
+            return r, op
+    return None
+
+
+def _exact(e: Expr) -> bool:
+    """Whether a value has the same bits each time that it is computed: multiply-adds may be fused in one place only."""
+    if isinstance(e, Load) or not e.dtype.is_float:
+        return True
+    return (isinstance(e, Unary) or (isinstance(e, Call) and e.fn == "abs")) and all(_exact(c) for c in e.children())
+
+
+def _numbering(builder: Builder, loops: tuple[Loop, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    outer, builder.loops = builder.loops, loops
+    try:
+        return builder.expansion()
+    finally:
+        builder.loops = outer
+
+
+def _names(e: Expr) -> set[str]:
+    return {x.name for x in walk_expr(e) if isinstance(x, Var)}
+
+
+class _Parts:
+    """What takes the place of a search."""
+
+    def __init__(self, builder: Builder, search: _Search) -> None:
+        self.builder = builder
+        self.search = search
+        best = search.best
+        self.x = Load(best.array.name, best.index, best.value.dtype)
+        count: Expr = const_int(1)
+        for extent in search.extents:
+            count = tidy(Binary("*", count, extent, i64))
+        small = isinstance(count, Const) and int(count.value) < 2**31
+        self.number = i32 if small else i64  # of an iteration
+        self.none = Const(2**31 - 1 if small else 2**63 - 1, self.number)
+
+    def items(self) -> list[Loop | Record]:
+        """The value before, the nest that reduces, the nest that finds, and what depends on the iteration."""
+        s, best = self.search, self.search.best
+        start = self._local(f"{best.array.name}_start", self.x.dtype)
+        found = self._local(f"{best.array.name}_found", self.number)
+        before = self._record(s.around, start, self.x)
+        none = self._record(s.around, found, self.none)
+        inner = s.loops[-1].body
+        guards = s.outer.guards
+        inner.items[:] = [replace(best, guards=guards, value=Binary(s.op, self.x, best.value, self.x.dtype))]
+        compare = ">" if s.op == "max" else "<"
+        grown = Binary(compare, self.x, Load(start.name, start.prefix, start.dtype), bool_)
+        under = (*guards, Guard(condition=Condition(grown, grown)))
+        values = self._values(Load(found.name, found.prefix, found.dtype))
+        after = [replace(r, loops=s.around, guards=under, value=substitute(r.value, values)) for r in s.places]
+        return [before, s.outer, none, self._finding(found), *after]
+
+    def _local(self, name: str, dtype: DType) -> ArrayValue:
+        """A local scalar around the nest."""
+        outer, self.builder.loops = self.builder.loops, self.search.around
+        try:
+            prefix, extents = self.builder.expansion()
+            made = ArrayValue(name, dtype, (), "local", self.search.best.span, prefix, extents)
+            return self.builder.add_array(made)
+        finally:
+            self.builder.loops = outer
+
+    def _record(self, loops: tuple[Loop, ...], array: ArrayValue, value: Expr) -> Record:
+        return Record(loops, self.search.outer.guards, array, array.prefix, value, self.search.best.span)
+
+    def _finding(self, found: ArrayValue) -> Loop:
+        """The nest once more: the first iteration with the value."""
+        s = self.search
+        renamed = {loop.name: Var(self.builder.unique(loop.name)) for loop in s.loops}
+        number: Expr = const_int(0)
+        for index, extent in zip(s.index, s.extents, strict=True):
+            number = add(tidy(Binary("*", number, extent, i64)), substitute(index, renamed))
+        here = Load(found.name, found.prefix, found.dtype)
+        equal = Binary("==", substitute(s.best.value, renamed), self.x, bool_)
+        first = Select(equal, cast(number, self.number), self.none, self.number)
+        loops: list[Loop] = []
+        for loop in s.loops:
+            lo, hi = substitute(loop.lo, renamed), substitute(loop.hi, renamed)
+            loops.append(replace(loop, name=renamed[loop.name].name, body=Block(), lo=lo, hi=hi))
+        for a, b in zip(loops, loops[1:], strict=False):
+            a.body.items.append(b)
+        value = Binary("min", here, first, self.number)
+        loops[-1].body.items.append(self._record((*s.around, *loops), found, value))
+        return loops[0]
+
+    def _values(self, found: Load) -> dict[str, Expr]:
+        """The nest's variables in the iteration found."""
+        s, rest, values = self.search, cast(found, i64), {}
+        for loop, index, extent in reversed(list(zip(s.loops, s.index, s.extents, strict=True))):
+            last = loop is s.outer
+            own = rest if last else Binary("%", rest, extent, i64)
+            values[loop.name] = add(sub(Var(loop.name), index), own)
+            rest = rest if last else Binary("//", rest, extent, i64)
+        return values
