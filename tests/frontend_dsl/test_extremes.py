@@ -109,10 +109,11 @@ def test_results(operator: Any, kind: str, backend: str, exact: bool) -> None:
     sizes = dict(zip("MN" if len(shapes[0]) == 2 else "N", shapes[0], strict=True))
     scop = chosen.scop(**sizes)
     args = [values(s, kind, rng).astype(scop.arrays[n].dtype.np) for n, s in zip(scop.args, shapes, strict=True)]
-    mine = [x.copy() if x.ndim or scop.arrays[n].kind == "inout" else x[()] for n, x in zip(scop.args, args, strict=True)]
+    updated = [scop.arrays[n].kind == "inout" for n in scop.args]
+    mine = [x.copy() if x.ndim or kept else x[()] for kept, x in zip(updated, args, strict=True)]
     out = chosen.python(*mine)
     out = () if out is None else out if isinstance(out, tuple) else (out,)
-    wanted = [*(x for n, x in zip(scop.args, mine, strict=True) if scop.arrays[n].kind == "inout"), *out]
+    wanted = [*(x for kept, x in zip(updated, mine, strict=True) if kept), *out]
     schedule = automatic(scop, host())
     got = back_ends.execute(schedule.scop, schedule.tree, args, backend)
     assert back_ends.difference(got, [np.asarray(x) for x in wanted], signs=exact) == ""
