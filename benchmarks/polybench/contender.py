@@ -56,7 +56,7 @@ class Task:
     """What a contender is told: polyc's kernel (`library` None) or a shared object and its `arguments`.
 
     An argument is a name among the subject's values, or a number and the shape of an array of it; then its type in
-    NumPy. `results` are places among the arguments.
+    NumPy. `results` are places among the arguments. `pinned`: to one core, where no contender has more threads.
     """
 
     kernel: str
@@ -68,6 +68,7 @@ class Task:
     library: str | None
     arguments: tuple[tuple[Any, str], ...]
     results: tuple[int, ...]
+    pinned: bool = False
 
 
 @dataclass
@@ -177,7 +178,7 @@ class Loop:
 def main() -> None:
     """Answer the lines of standard input."""
     task: Task = pickle.loads(Path(sys.argv[1]).read_bytes())
-    if task.threads == 1:
+    if task.pinned:
         pin_to_one_core()
     given = subject(task.kernel, task.size, task.single, task.seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def row(kernel: str, setting: Setting) -> dict[str, Any]:
         except (subprocess.CalledProcessError, FileNotFoundError) as error:
             failed[name] = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]
     wanted = oracle(case, setting)
+    tasks = {name: replace(task, pinned=setting.threads == 1) for name, task in tasks.items()}
     with Race(tasks, setting.limit) as race:
         apart = {n: _worst(case, results, wanted) for n, results in race.results.items()}
         wrong = {n: d for n, d in apart.items() if not d <= _tolerance(case)}
