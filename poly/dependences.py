@@ -29,7 +29,7 @@ Kind = Literal["RAW", "WAR", "WAW"]
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
-    """`ordered[(S, T)]`: `{ S[x] -> T[y] }`, x before y; `relaxed[(S, S)]`: reduction pairs.
+    """`ordered[(S, T)]`: `{ S[x] -> T[y] }`, x before y; `relaxed[(S, T)]`: updates of one element by one operator.
 
     A pair of instances that also conflicts otherwise is in `ordered` (and may be in both).
     """
@@ -73,14 +73,15 @@ def conflicts(scop: Scop) -> Conflicts:
     """All conflicts of `scop`, exact for affine accesses (supersets where accesses are `may`)."""
     ordered: dict[Pair, isl.Map] = {}
     relaxed: dict[Pair, isl.Map] = {}
+    operator = {n: s.reduction for n, s in scop.statements.items()}
     by_array: dict[str, list[Access]] = {}
     for a in accesses(scop):
         by_array.setdefault(a.array, []).append(a)
     for group in by_array.values():
         for first, second in _distinct_pairs(group):
             pairs = first.map.apply_range(second.map.reverse())
-            own = first.stmt == second.stmt and first.accumulator and second.accumulator
-            into = relaxed if own else ordered
+            updates = first.accumulator and second.accumulator and operator[first.stmt] == operator[second.stmt]
+            into = relaxed if updates else ordered
             key = (first.stmt, second.stmt)
             into[key] = into[key].union(pairs) if key in into else pairs
     return Conflicts(in_order(scop, ordered), in_order(scop, relaxed))

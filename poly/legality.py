@@ -153,7 +153,8 @@ class _Walk:
         they may come in any order."""
         rules = {self.rule_of(m) for m in band.members}
         updated = {self.scop.statements[s].array for s, _ in self.known.relaxed}
-        return "parallel" in rules or ("vector" in rules and not updated.isdisjoint(_promoted(band.child)))
+        several = any(s != t for s, t in self.known.relaxed)
+        return "parallel" in rules or ("vector" in rules and (several or not updated.isdisjoint(_promoted(band.child))))
 
     @property
     def done(self) -> bool:
@@ -219,7 +220,8 @@ class _Walk:
                 loose[s, t] = pairs
                 continue
             apart = a.lt_map(b).union(a.gt_map(b))
-            at_once = rule == "parallel" or (rule == "vector" and self.scop.statements[s].array in promoted)
+            lanes = s != t or self.scop.statements[s].array in promoted  # (of one statement they are added up)
+            at_once = rule == "parallel" or (rule == "vector" and lanes)
             if at_once and rule is not None and self.fail(rule, known.pairs(pairs).intersect(apart), m.name):
                 return {}, {}
             equal = known.left(pairs, a, b)

@@ -126,6 +126,13 @@ def _local(s: Schedule, r: random.Random) -> Arguments:
     return {"array": r.choice(local)}
 
 
+def _outline(s: Schedule, r: random.Random) -> Arguments:
+    stmt = _statement(s, r)
+    iters = s.scop.statements[stmt].iters
+    at = r.choice([None, None, _loop(s, r)])
+    return {"statement": stmt, "loops": r.sample(iters, r.randint(min(1, len(iters)), len(iters))), "at": at}
+
+
 def _set_order(s: Schedule, r: random.Random) -> Arguments:
     """A tree that other transformations make, not all of them legal."""
     wild = replace(Schedule.start(s.scop), _deferred=True)
@@ -163,6 +170,9 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "promote": _promote,
     "contract": _local,
     "inline": _local,
+    "outline": _outline,
+    "split_sum": lambda s, r: {"statement": _statement(s, r)},
+    "expand": lambda s, r: {**_local(s, r), "loop": _loop(s, r)},
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
 }  # fmt: skip
 

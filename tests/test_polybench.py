@@ -83,8 +83,8 @@ def automatic(name: str, size: str, backend: str, exact: bool) -> None:
     args, constants = k.arguments(size)
     scop = (k.exact if exact else k.operator).scop(**constants)
     schedule = automatic(scop, host())
-    check(scop, schedule.tree)
-    got, expected = back_ends.execute(scop, schedule.tree, args, backend), plain(name, size)
+    check(schedule.scop, schedule.tree)
+    got, expected = back_ends.execute(schedule.scop, schedule.tree, args, backend), plain(name, size)
     if exact:
         assert back_ends.difference(got, expected) == ""
     else:

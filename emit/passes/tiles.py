@@ -12,13 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyc.emit.loop_ir.linear import Interval, Linear, interval, linear, nonnegative, operands, variables
+from polyc.emit.loop_ir.linear import (
+    Interval,
+    Linear,
+    interval,
+    linear,
+    nonnegative,
+    operands,
+    rebuild,
+    variables,
+)
 from polyc.emit.loop_ir.loops import Alloc, Barrier, Block, For, Function, If, Launch, Let, Stmt, WarpReduce, walk
 from polyc.emit.loop_ir.rewrite import map_exprs, substitute_stmt, with_bodies
 from polyc.emit.passes.bounds import full
-from polyc.emit.passes.simplify import simplify_stmt
+from polyc.emit.passes.simplify import simplify_expr, simplify_stmt
+from polyc.emit.passes.whole_tiles import Shapes, small, whole
 from polyc.poly.dtypes import bool_
-from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite
+from polyc.poly.expr import Binary, Const, Expr, Var, const_int, rewrite, substitute
 from polyc.poly.records import dataclass
 
 LONGEST = 128  # a longer vector loop has a cheap remainder of its own
@@ -50,7 +60,9 @@ def separate_tiles(fn: Function, rests: bool = True) -> Function:
 
     `rests`: partial tiles of a constant size get versions of their own.
     """
-    return replace(fn, body=_Separator(rests).top(fn.body, _Place({}, {})))
+    shapes = {b.name: b.shape for b in fn.buffers}
+    shapes |= {s.buffer.name: s.buffer.shape for s in walk(fn.body) if isinstance(s, Alloc)}
+    return replace(fn, body=_Separator(rests, shapes).top(fn.body, _Place({}, {})))
 
 
 def _whole(stmt: Stmt) -> bool:
@@ -115,9 +127,29 @@ def _remainder(condition: Binary, bounds: Bounds) -> Expr | None:
     return const_int(left.const % tile) if nonnegative(left.shift(-1), bounds) else None
 
 
+def _for_all(loop: For, conditions: list[Expr]) -> list[Expr] | None:
+    """Conditions under which the given ones hold in all iterations of a loop; None if its ends are not known."""
+    limit = full(loop)
+    if limit is None or limit.trip < 1:
+        return None
+    last = rebuild(linear(limit.lo).shift((limit.trip - 1) * loop.step))
+    found: dict[Expr, None] = {}
+    for c in conditions:
+        if loop.var in variables(c):
+            if not isinstance(c, Binary) or c.op not in (">=", "<="):
+                return None
+            form = linear(c.a) - linear(c.b) if c.op == ">=" else linear(c.b) - linear(c.a)
+            slope = form.coefficient(Var(loop.var))
+            if any(loop.var in variables(e) and e != Var(loop.var) for e, _ in form.terms):
+                return None
+            c = simplify_expr(substitute(c, {loop.var: limit.lo if slope > 0 else last}))
+        found[c] = None
+    return list(found)
+
+
 class _Separator:
-    def __init__(self, rests: bool) -> None:
-        self.rests = rests
+    def __init__(self, rests: bool, shapes: Shapes) -> None:
+        self.rests, self.shapes = rests, shapes
 
     def top(self, stmt: Stmt, place: _Place) -> Stmt:
         """Conditions on sizes alone: one version per outermost nest. What a barrier of a GPU is in stays in one
@@ -144,7 +176,20 @@ class _Separator:
                     self.versions(conditions, fast, general, place, known | {c}),
                     self.versions(pending, body, rest, place, known),
                 )
-        return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), general)
+        return If(_conjunction(open_), _assuming(fast, frozenset(conditions)), self.slanted(general, place))
+
+    def slanted(self, stmt: Stmt, place: _Place) -> Stmt:
+        """`stmt` for partial tiles, with register tiles that an edge cuts computed whole."""
+        inner = place.inside(stmt)
+        if isinstance(stmt, Alloc):
+            found = whole(stmt, self.shapes, inner.ranges)
+            if found is not None:
+                return (
+                    If(_conjunction(list(found.conditions)), found.body, small(stmt))
+                    if found.conditions
+                    else found.body
+                )
+        return with_bodies(stmt, tuple(self.slanted(b, inner) for b in stmt.bodies()))
 
     def visit(self, stmt: Stmt, place: _Place) -> tuple[Stmt, list[Expr]]:
         """`stmt` for full tiles only, and the conditions that make it right."""
@@ -171,8 +216,12 @@ class _Separator:
         expand = loop.kind in ("unroll", "vector")
         if any(loop.var in variables(c) for c in pending):
             # here, with what is known further out; but in a loop that will itself be expanded a
-            # branch per copy costs more than it gains
-            body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
+            # branch per copy costs more than it gains: there one condition is enough for all copies
+            whole = _for_all(loop, pending) if expand else None
+            if whole is not None:
+                pending = whole
+            else:
+                body, pending = (loop.body if expand else self.versions(pending, body, loop.body, place)), []
         if expand:
             limit = full(loop)
             if limit is not None and limit.conditions and limit.trip <= LONGEST:

@@ -52,6 +52,7 @@ def _statement(scop: Scop, s: Statement) -> dict[str, Any]:
         "iterators": list(s.iters),
         "domain": str(s.domain),
         "time": [str(m) for m in times if m.get_tuple_name(isl.dim_type.in_) == s.name],
+        "operator": s.reduction,
         "accesses": [{"map": str(a.map), "write": a.write, "accumulator": a.accumulator} for a in own],
         "target": expr_text(Load(s.array, s.index, s.value.dtype)),
         "value": expr_text(simplify_expr(s.value)),

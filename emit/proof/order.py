@@ -113,7 +113,8 @@ def _overlapping(pairs: isl.Map, a: Executed, b: Executed) -> isl.Map | None:
     """Pairs, free to swap, that are different iterations of a loop in which they would overlap."""
     loops = meeting(a.place, b.place).loops
     copied = _copied(a, b)
-    apart = [concurrent(loop) and (loop.kind != "vector" or d < copied) for d, loop in enumerate(loops)]
+    several = a.stmt.name != b.stmt.name  # (of one statement the lanes of a vector are added up)
+    apart = [concurrent(loop) and (loop.kind != "vector" or d < copied or several) for d, loop in enumerate(loops)]
     if not any(apart):
         return None
     pairs = _pulled(pairs, a, b)

@@ -30,6 +30,13 @@ def largest(domain: isl.Set, position: int) -> int | None:
 
 
 @lru_cache(maxsize=KEPT)
+def smallest(domain: isl.Set, position: int) -> int | None:
+    """The smallest value of a set dimension; None where there is none or it depends on parameters."""
+    found = None if domain.dim(isl.dim_type.param) else bounds(domain, position)
+    return constant_of(domain.dim_min(position).coalesce()) if found is None else found[0]
+
+
+@lru_cache(maxsize=KEPT)
 def value_range(time: isl.PwAff, domain: isl.Set) -> tuple[int, int] | None:
     """Least and largest value of a function on a domain; None where they depend on parameters."""
     if domain.dim(isl.dim_type.param) == 0:

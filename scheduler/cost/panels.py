@@ -16,6 +16,7 @@ SCATTER_CYCLES = 2.0  # an element of the result that is stored alone
 SCATTER_APART = 8.0  # the same where the lanes' lines do not stay in L1 together until they are full (measured)
 PACK_MIN_REUSE = 48  # how often a panel element must be used before copying it pays
 PACK_SCATTERED = 16  # the same where its lines would come from L2 one by one
+OUTLINE_MIN_REUSE = 8  # how often an element of several factors must be used before computing it ahead pays
 ROWS_PACK_MIN_REUSE = 8  # tiles of columns that read a row value, before copying rows pays
 ROWS_SHARE = 8  # with a batch, rows that are copied take this part of L2 at most
 SCATTERED = 8  # lines between steps of the reduction

@@ -18,11 +18,12 @@ from collections.abc import Mapping, Sequence
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.forms.ranges import smallest
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.tree import Layout, LoopKind, Member, Space, loop_dim, loops_around
 from polyc.scheduler.schedule import Schedule
-from polyc.scheduler.transformations.tree_edit import chain_of
+from polyc.scheduler.transformations.tree_edit import chain_of, used_names
 
 Place = tuple[str, int]
 """A loop and which of the loops that it is cut into: 0 is the outermost."""
@@ -117,11 +118,12 @@ def outer_loops(s: Schedule, product: TiledProduct) -> list[str]:
 
 def _kept(s: Schedule, product: TiledProduct, kept: Kept, names: Mapping[Place, str]) -> Schedule:
     written = any(s.scop.statements[n].array == kept.array for n in product.statements)
+    buffer = None if kept.buffer in used_names(s.scop, s.tree) else kept.buffer  # another product may have such a one
     return s.promote(
         kept.array, None if kept.at is None else names[kept.at], kept.space,
         None if _by_rows(kept.layout) else kept.layout,
         None if kept.copy_in else False, None if kept.copy_out == written else kept.copy_out,
-        around=None if kept.around is None else names[kept.around], buffer=kept.buffer,
+        around=None if kept.around is None else names[kept.around], buffer=buffer,
     )  # fmt: skip
 
 
@@ -187,6 +189,8 @@ def _cut(s: Schedule, product: TiledProduct, nest: Sequence[str]) -> tuple[Sched
         loop = _loop(s, stmt, own)
         if not loop.schedule[stmt].is_equal(_value(s.scop.statements[stmt], own)):
             s = s.reverse(loop.name)
+        elif first := _first(s, product, output):
+            s = s.shift(loop.name, -first)
         s, found = _cut_loop(s, product, output, loop.name)
         names |= found
     inside = product.points
@@ -196,6 +200,14 @@ def _cut(s: Schedule, product: TiledProduct, nest: Sequence[str]) -> tuple[Sched
         inside = product.inner
     wanted = [names[p.place] for p in (*product.outer, *inside)]
     return order_loops(s, wanted), wanted[: len(product.outer)]
+
+
+def _first(s: Schedule, product: TiledProduct, output: str) -> int:
+    """The first iteration of a loop that is cut, where that is a number: whole tiles begin there, and with them the
+    panels of what the loop moves."""
+    update = s.scop.statements[product.update]
+    first = smallest(update.domain, update.iters.index(output)) if output in product.cuts else None
+    return first or 0
 
 
 def _cut_reduction(s: Schedule, product: TiledProduct) -> tuple[Schedule, dict[Place, str]]:

@@ -52,7 +52,8 @@ def all_pairs(scop: Scop) -> list[Pair]:
     """All conflicts of a Scop."""
     found, known = conflicts(scop), forms(scop)
     plain = [Pair(a, b, m, False, found.equated[a, b], known) for (a, b), m in found.ordered.items()]
-    return plain + [Pair(a, b, m, True, found.equated_relaxed[a, b], known) for (a, b), m in found.relaxed.items()]
+    # (Lanes add up the updates of one statement.)
+    return plain + [Pair(a, b, m, a == b, found.equated_relaxed[a, b], known) for (a, b), m in found.relaxed.items()]
 
 
 def same_time(member: Member, source: str, sink: str) -> isl.Map:

@@ -98,7 +98,7 @@ def examine_sweep(stmt: Statement) -> Contraction | NoContraction:
     operands = value.args if isinstance(value, Call) else (value.a, value.b) if isinstance(value, Binary) else ()
     if len(operands) != 2:
         return NoContraction("{} is no operation of two operands", (value,))
-    load = _stripped(operands[1])
+    load = stripped(operands[1])
     if not isinstance(load, Load):
         return NoContraction("it reduces {}, which is computed: neither an element nor a product of two", (load,))
     if any(x.array == stmt.array for x in loads(load)):
@@ -168,7 +168,7 @@ def _added_product(stmt: Statement) -> tuple[Load, Load] | NoContraction:
         rule = "it subtracts: only sums of products are contractions" if subtracts else "it adds no product"
         return NoContraction(rule)
     pair: list[Load] = []
-    for factor in map(_stripped, factors):
+    for factor in map(stripped, factors):
         if not isinstance(factor, Load):
             return NoContraction("the factor {} is no element of an array", (factor,))
         if any(load.array == stmt.array for load in loads(factor)):
@@ -179,7 +179,8 @@ def _added_product(stmt: Statement) -> tuple[Load, Load] | NoContraction:
     return pair[0], pair[1]
 
 
-def _stripped(expr: Expr) -> Expr:
+def stripped(expr: Expr) -> Expr:
+    """The expression without the widening conversions around it."""
     while isinstance(expr, Cast) or (isinstance(expr, Call) and expr.fn == "widen_pairs"):
         expr = expr.a if isinstance(expr, Cast) else expr.args[0]
     return expr

@@ -1,13 +1,15 @@
-"""Steps that replace the Scop by an equivalent one: `inline rfactor`."""
+"""Steps that replace the Scop by an equivalent one: `inline outline split_sum expand rfactor`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
 from polyc.poly.errors import IllegalSchedule
-from polyc.scheduler.core import Core
-from polyc.scheduler.transformations import inlining, rfactoring
+from polyc.scheduler.core import Core, as_list
+from polyc.scheduler.step import Step
+from polyc.scheduler.transformations import expansion, inlining, outlining, rfactoring
 
 
 class Program(Core):
@@ -28,6 +30,58 @@ class Program(Core):
         tree = inlining.without(self.tree, frozenset(done.scop.statements), array) if done.removed else self.tree
         return self._step("inline", {"array": array}, tree, scop=done.scop)
 
+    def outline(
+        self, statement: str, loops: Sequence[str] | str, array: str | None = None, at: str | None = None
+    ) -> Self:
+        """Compute factors of a sum ahead: the inverse of `inline`.
+
+        Arguments: `statement`, which adds up products; `loops`, some of its loops: the factors that no other loop
+        moves become one element of a local array with these subscripts, in this order; `array`, its name; `at`, a
+        loop around the statement in each of whose iterations that is done, default once before the whole nest.
+        Before -> after: `k: C[i, j] += alpha * A[i, k] * B[k, j]` -> `i_1: k_1: A_part[i, k] = alpha * A[i, k]`,
+        then `k: C[i, j] += A_part[i, k] * B[k, j]`. What is subtracted is negated there.
+        Refused when: something that the factors read is overwritten before the element is used; the factors depend
+        on data that other loops move; reassociation is forbidden.
+        """
+        names = as_list(loops)
+        place = None if at is None else self._one(at)
+        self._legal_before(f"outline(statement={statement!r})")
+        done = outlining.outline(self.scop, self.tree, statement, names, array, place)
+        args = {"statement": statement, "loops": names, "array": array, "at": place}
+        args = {k: v for k, v in args.items() if v is not None}
+        if done.violation is not None:
+            raise IllegalSchedule(f"{Step('outline', args)} is illegal", done.violation, terse=self.terse)
+        return self._step("outline", args, done.tree, scop=done.scop)
+
+    def split_sum(self, statement: str) -> Self:
+        """Make one update for each summand.
+
+        Arguments: `statement`, which adds a sum.
+        Before -> after: `C[i, j] += A[i, k] * B[j, k] + B[i, k] * A[j, k]` -> `C[i, j] += A[i, k] * B[j, k]`, then
+        `C[i, j] += B[i, k] * A[j, k]` in the same loops.
+        Refused when: it adds one product only; reassociation is forbidden.
+        """
+        self._legal_before(f"split_sum(statement={statement!r})")
+        scop, tree = outlining.split_sum(self.scop, self.tree, statement)
+        return self._step("split_sum", {"statement": statement}, tree, scop=scop)
+
+    def expand(self, array: str, loop: str) -> Self:
+        """Give a local array a copy for each iteration of a loop.
+
+        Arguments: `array`, local; `loop`, around everything that touches it.
+        Before -> after: `r: (p: t[p] = f(r, p); p_1: A[r, p] = t[p])` -> `r: (p: t[r, p] = f(r, p); p_1: A[r, p] =
+        t[r, p])`: iterations of `r` no longer wait for each other. `contract` undoes it.
+        Refused when: a value is read in another iteration than that which has written it.
+        """
+        loop = self._one(loop)
+        scop = expansion.expand(self.scop, self.tree, array, loop)
+        return self._step("expand", {"array": array, "loop": loop}, self.tree, scop=scop)
+
+    def _legal_before(self, what: str) -> None:
+        """The new program order is taken from the tree, so that must be legal."""
+        if self._deferred:
+            replace(self, _deferred=False)._verify(lambda: f"the schedule before {what}", "all", None)
+
     def rfactor(self, loop: str) -> Self:
         """Split a reduction in two: partial results per iteration of a loop, then their combination.
 
@@ -39,8 +93,7 @@ class Program(Core):
         over no reduction, bounds of loops around it depend on data, or reassociation is forbidden.
         """
         loop = self._one(loop)
-        if self._deferred:  # the new program order is taken from the tree, so that must be legal
-            replace(self, _deferred=False)._verify(lambda: f"the schedule before rfactor(loop={loop!r})", "all", None)
+        self._legal_before(f"rfactor(loop={loop!r})")
         done = rfactoring.rfactor(self.scop, self.tree, loop)
         if done.violation is not None:
             raise IllegalSchedule(f"rfactor(loop={loop!r}) is illegal", done.violation, terse=self.terse)

@@ -32,7 +32,7 @@ from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 from polyc.scheduler.step import Step
 
 RESERVED = ("loop", "value", "run", "coincident")
-PROGRAM_STEPS = ("inline", "rfactor")
+PROGRAM_STEPS = ("inline", "outline", "split_sum", "expand", "rfactor")
 """Steps that change the program: a tree alone does not say what they did."""
 
 

@@ -13,7 +13,7 @@ looks at `A` after an update: the update would not be there yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -21,17 +21,27 @@ import islpy as isl
 
 from polyc.poly.access import Access, accesses, accumulator_of, array_elements
 from polyc.poly.dependences import conflicts
-from polyc.poly.dtypes import i64
 from polyc.poly.errors import ScheduleError
-from polyc.poly.expr import Binary, Expr, Load, Var, const_int
+from polyc.poly.expr import Binary, Expr, Load, Var
 from polyc.poly.forms.affine_expr import function_expr
 from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
 from polyc.poly.reduction import identity
-from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Array, Scop, Statement
-from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, promotions_below
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, promotions_below
 from polyc.poly.witnesses.violation import Violation
+from polyc.scheduler.transformations.added import (
+    following,
+    minus,
+    named,
+    new_name,
+    program,
+    put_with,
+    taken,
+    unique,
+    value_range,
+    with_statements,
+)
 from polyc.scheduler.transformations.tree_edit import (
     Spot,
     band_of,
@@ -72,8 +82,8 @@ def _carried(scop: Scop, tree: Node, loop: str) -> list[str]:
     around = [*outer_members(spot.path), *spot.band.members[: spot.index]]
     active = reaching(scop, spot.path)
     found = []
-    for (name, _), pairs in conflicts(scop).relaxed.items():
-        if name in active:
+    for (name, other), pairs in conflicts(scop).relaxed.items():
+        if name == other and name in active:
             here = _same_times(pairs.intersect_domain(active[name]).intersect_range(active[name]), around, name, name)
             value = spot.member.schedule[name]
             if not here.intersect(value.lt_map(value).union(value.gt_map(value))).is_empty():
@@ -155,36 +165,23 @@ class _Stage:
         update, member = self.update, self.spot.member
         value = member.schedule[update.name]
         low, extent = self.range(value)
-        part = self.name(f"{update.array}_part")
+        part = new_name(self.scop, self.tree, f"{update.array}_part")
         old = self.scop.arrays[update.array]
         array = Array(part, old.dtype, (*old.shape, extent), "local", span=old.span)
         place = function_expr(value, update.iters, update.domain.intersect_params(self.scop.context))
-        partial = Load(part, (*update.index, _minus(place, low)), old.dtype, update.span)
+        partial = Load(part, (*update.index, minus(place, low)), old.dtype, update.span)
         first, last, space = self.ends(part, low)
         changed = replace(update, array=part, index=partial.index, value=_with_accumulator(update, partial))
         statements = {**self.scop.statements, update.name: changed, first.name: first, last.name: last}
         arrays = {**self.scop.arrays, part: array}
         scop = replace(self.scop, arrays=arrays, statements=statements)
         tree = self.placed(first, last, space)
-        return replace(scop, tree=_program(tree)), tree
+        return replace(scop, tree=program(tree)), tree
 
     def range(self, value: isl.PwAff) -> tuple[Expr, Expr]:
         """The smallest value of the loop and the number of values up to the largest, in sizes."""
         values = isl.Map.from_pw_aff(value).intersect_domain(self.active[self.update.name]).range()
-        if not values.dim_is_bounded(isl.dim_type.set, 0):
-            raise ScheduleError(f"loop '{self.spot.member.name}' has no end that the sizes give")
-        low, high = values.dim_min(0), values.dim_max(0)
-        most = isl.Map.from_domain_and_range(values, values).deltas().dim_max_val(0)
-        if not most.is_int():
-            return self.of_sizes(low), self.of_sizes(high.sub(low).add_constant_val(isl.Val(1)))
-        least, largest = values.dim_min_val(0), values.dim_max_val(0)
-        if least.is_int() and largest.is_int() and largest.sub(least).eq(most):
-            # One number for all sizes takes no more space, and subscripts need no conditions.
-            return const_int(int(least.to_python())), const_int(int(most.to_python()) + 1)
-        return self.of_sizes(low), const_int(int(most.to_python()) + 1)
-
-    def of_sizes(self, pa: isl.PwAff) -> Expr:
-        return function_expr(pa.gist_params(self.scop.context).coalesce(), (), pa.domain())
+        return value_range(self.scop, values, f"loop '{self.spot.member.name}'")
 
     def ends(self, part: str, low: Expr) -> tuple[Statement, Statement, int]:
         """The statements that begin and combine the partial results, and how many of their
@@ -203,10 +200,12 @@ class _Stage:
         values = isl.Map.from_pw_aff(member.schedule[update.name])
         points = outer.flat_range_product(touched).flat_range_product(values).range()
         count, rank = len(self.around), len(update.index)
-        labels = _unique([m.name for m in self.around] + [f"e{d}" for d in range(rank)] + [member.name], self.taken)
+        labels = unique(
+            [m.name for m in self.around] + [f"e{d}" for d in range(rank)] + [member.name], taken(scop, self.tree)
+        )
         index: list[Expr] = []
         for d in reversed(range(rank)):
-            known = _following(points, count, count + d)
+            known = following(points, count, count + d)
             if known is None:
                 index.insert(0, Var(labels[count + d]))
             else:
@@ -214,7 +213,7 @@ class _Stage:
                 points = points.project_out(isl.dim_type.set, count + d, 1)
                 del labels[count + d]
         self.in_bounds(touched.range())
-        own = (*index, _minus(Var(labels[-1]), low))
+        own = (*index, minus(Var(labels[-1]), low))
         dtype = scop.arrays[update.array].dtype
         op = update.reduction
         assert op is not None
@@ -225,8 +224,8 @@ class _Stage:
             ("init", part, own, identity(op, dtype), None),
             ("join", update.array, tuple(index), Binary(op, total, partial, dtype), op),
         ):
-            name = self.name(f"{update.name}_{suffix}")
-            where = _named(points, name, labels, scop)
+            name = new_name(scop, self.tree, f"{update.name}_{suffix}")
+            where = named(points, name, labels, scop)
             made.append(Statement(name, tuple(labels), where, array, subscripts, value, None, kind, (), update.span))
         return made[0], made[1], count
 
@@ -249,50 +248,10 @@ class _Stage:
                 scratch = Band((loops[-1],), scratch)
             part = Filter({s.name: s.domain}, band_of(loops, Leaf()))
             parts = [part, *parts] if s is first else [*parts, part]
-        depth = outer - len(head)
-        node = band_of([_with(m, depth + j, (first, last)) for j, m in enumerate(head)], sequence(parts))
-        for parent, k in reversed(self.spot.path):
-            kids = list(parent.children())
-            kids[k] = node
-            node = parent.with_children(tuple(kids))
-            if isinstance(node, Band):
-                depth -= len(node.members)
-                node = replace(
-                    node, members=tuple(_with(m, depth + j, (first, last)) for j, m in enumerate(node.members))
-                )
-            elif isinstance(node, Filter):
-                node = Filter({**node.domain, first.name: first.domain, last.name: last.domain}, node.child)
-        return flatten(node)
-
-    # ---- names -----------------------------------------------------------------------------
-
-    @property
-    def taken(self) -> set[str]:
-        """Names that no iterator may have."""
-        buffers = {n.buffer for n in promotions_below(self.tree)}
-        return {*self.scop.arrays, *self.scop.params, *self.scop.statements, *buffers}
-
-    def name(self, wanted: str) -> str:
-        """A name that nothing has yet."""
-        used = self.taken | {i for s in self.scop.statements.values() for i in s.iters}
-        return _unique([wanted], used)[0]
-
-
-def _unique(wanted: Sequence[str], taken: Set[str]) -> list[str]:
-    """The names as identifiers, different from each other and from those taken."""
-    found: list[str] = []
-    for name in wanted:
-        base = "".join(c if c.isalnum() else "_" for c in name)
-        candidate, k = base, 0
-        while candidate in taken or candidate in found:
-            k += 1
-            candidate = f"{base}_{k}"
-        found.append(candidate)
-    return found
-
-
-def _minus(e: Expr, low: Expr) -> Expr:
-    return fold(Binary("-", e, low, i64))
+        node = band_of(
+            [with_statements(m, outer - len(head) + j, (first, last)) for j, m in enumerate(head)], sequence(parts)
+        )
+        return flatten(put_with(self.spot.path, node, (first, last), outer - len(head)))
 
 
 def _with_accumulator(update: Statement, partial: Load) -> Expr:
@@ -300,39 +259,3 @@ def _with_accumulator(update: Statement, partial: Load) -> Expr:
     own = accumulator_of(update)
     children = tuple(partial if c is own else c for c in update.value.children())
     return update.value.with_children(children)
-
-
-def _following(points: isl.Set, count: int, dim: int) -> isl.PwAff | None:
-    """Dimension `dim` as one function of the first `count` ones, None if it is none of that kind."""
-    total = points.dim(isl.dim_type.set)
-    pair = points.project_out(isl.dim_type.set, dim + 1, total - dim - 1)
-    pair = pair.project_out(isl.dim_type.set, count, dim - count)
-    graph = isl.Map.from_domain(pair).move_dims(isl.dim_type.out, 0, isl.dim_type.in_, count, 1)
-    if not graph.is_single_valued():
-        return None
-    value = isl.PwMultiAff.from_map(graph).get_at(0).coalesce()
-    return value if value.n_piece() == 1 else None
-
-
-def _named(points: isl.Set, name: str, iters: Sequence[str], scop: Scop) -> isl.Set:
-    """The points as a statement's domain."""
-    out = points.coalesce().align_params(scop.context.get_space()).set_tuple_name(name)
-    for k, i in enumerate(iters):
-        out = out.set_dim_name(isl.dim_type.set, k, i)
-    return out
-
-
-def _with(member: Member, k: int, statements: Sequence[Statement]) -> Member:
-    """The loop with the statements added; their iterator `k` is its value."""
-    return replace(member, schedule={**member.schedule, **{s.name: loop_dim(s.domain, k) for s in statements}})
-
-
-def _program(node: Node) -> Node:
-    """The tree as a program order: no marks, no promotions."""
-    if isinstance(node, Promote):
-        return _program(node.child)
-    if isinstance(node, Band):
-        members = tuple(Member(m.name, m.schedule) for m in node.members)
-        return Band(members, _program(node.child))
-    kids = node.children()
-    return node.with_children(tuple(_program(c) for c in kids)) if kids else node

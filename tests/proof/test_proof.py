@@ -41,13 +41,14 @@ from polyc.scheduler.strategies.auto import automatic
 def test_polybench_is_proved(name: str) -> None:
     kernel = polybench.load(name)
     scop = kernel.operator.scop(**kernel.arguments("MINI")[1])
-    prove(scop, build_loops(scop, automatic(scop, TARGET, threads=2).tree, "f"))
+    s = automatic(scop, TARGET, threads=2)
+    prove(s.scop, build_loops(s.scop, s.tree, "f"))
 
 
 def prove_library(makers: list[Any]) -> None:
     for make in makers:
-        scop = make().scop()
-        prove(scop, build_loops(scop, automatic(scop, TARGET, threads=2).tree, "f"))
+        s = automatic(make().scop(), TARGET, threads=2)
+        prove(s.scop, build_loops(s.scop, s.tree, "f"))
 
 
 def test_library_operators_are_proved() -> None:

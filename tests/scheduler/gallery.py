@@ -67,6 +67,23 @@ def norms(A: f32[M, N]) -> f32[M]:
 
 
 @op
+def products(u: f32, A: f32[M, K], B: f32[K, N], C: inout(f32[M, N])):
+    for i, k, j in grid(M, K, N):
+        C[i, j] += u * A[i, k] * B[k, j]
+        C[i, j] += A[i, k] + B[k, j]
+
+
+@op
+def flipped(A: inout(f32[M, N])):
+    t = empty((N,), f32)
+    for i in range(M):
+        for j in range(N):
+            t[j] = A[i, N - 1 - j]
+        for j in range(N):
+            A[i, j] = t[j]
+
+
+@op
 def scale(A: inout(f32[M, N]), B: inout(f32[M, N])):
     for i, j in grid(M, N):
         A[i, j] = 2.0 * A[i, j]
@@ -110,6 +127,8 @@ PROGRAMS = {
     "jacobi": jacobi,
     "smooth": smooth,
     "norms": norms,
+    "products": products,
+    "flipped": flipped,
     "scale": scale,
 }
 
@@ -171,6 +190,9 @@ GROUPS = (
     )),
     Group("Other programs that compute the same", (
         Example("inline", "smooth", 's.inline("t")'),
+        Example("outline", "products", 's.outline("S0", ["i", "k"])'),
+        Example("split_sum", "products", 's.split_sum("S1")'),
+        Example("expand", "flipped", 's.expand("t", "i")'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
     )),
 )  # fmt: skip
@@ -178,6 +200,7 @@ GROUPS = (
 PROGRAM_GROUP = Group("Schedule programs", (
     Example("tile_product", "matmul", 'tile_product(s, rows=6, columns=16, pack="B")',
             refused='tile_product(s.split("k", 8))'),
+    Example("distribute_all", "norms", 'distribute_all(s, "i")', refused='distribute_all(polyc_jacobi, "t")'),
     Example("share_blocks", "between", 'share_blocks(s, "i", "i_1", size=32, keep="t")',
             refused='share_blocks(s, ["i", "j"], ["i_1", "j_1"])'),
     Example("row_lanes", "running_sums", 'row_lanes(s, "i", rows=16, lanes=8, keep="X")',

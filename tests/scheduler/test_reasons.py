@@ -89,15 +89,18 @@ def with_neighbour(X: f32[N, K], W: f32[M, K]) -> f32[N, M]:
 
 
 CONTRACTIONS = [
-    (scaled, "the factor X[i, k] * W[j, k] is no element of an array"),
-    (shifted, "the factor X[i, k] - 1.0 is no element of an array"),
-    (gram, "both factors are elements of X"),
-    (subtracted, "it subtracts: only sums of products are contractions"),
     (exponentials, "it reduces exp(X[i, k]), which is computed: neither an element nor a product of two"),
     (diagonals, "the subscript i + j of the result is no single loop"),
     (guarded, "it depends on the condition X[i, k] > 0.0"),
     (ragged, "the bounds of loop k depend on data"),
-    (with_neighbour, ", in the same nest, writes R and not the result s"),
+]
+
+PRODUCTS = [
+    (scaled, "X[i, k] * 2.0 of S1 computed ahead"),
+    (shifted, "X[i, k] - 1.0 of S1 computed ahead"),
+    (gram, "X[i, k] of S1 computed ahead"),
+    (subtracted, "X[i, k] of S0 computed ahead"),
+    (with_neighbour, "loops of their own for the parts of loop i"),
 ]
 
 
@@ -110,6 +113,20 @@ def test_the_rule_that_a_reduction_breaks(op_: Any, reason: str) -> None:
     found = [d for d in decisions(op_) if d.stage == "contraction" and d.outcome == "declined"]
     assert len(found) == 1 and found[0].what == "no contraction" and reason in found[0].reason, found
     assert found[0].subject.startswith("reduction S") and "(line " in found[0].subject
+
+
+@pytest.mark.parametrize("op_, what", PRODUCTS, ids=lambda x: getattr(x, "name", ""))
+def test_what_is_done_for_a_product_to_be_a_contraction(op_: Any, what: str) -> None:
+    sizes = dict.fromkeys(op_.scop().params, 64)
+    found = [d for d in decisions(op_, **sizes) if d.stage == "contraction"]
+    assert [d.outcome for d in found] == ["done"] * len(found)
+    assert found[0].what == what and "accumulators" in found[-1].figures
+
+
+@pytest.mark.parametrize("sizes", [{"N": 4, "M": 64, "K": 64}, {"N": 64, "M": 4, "K": 64}])
+def test_factors_that_are_used_a_few_times_stay_where_they_are(sizes: dict[str, int]) -> None:
+    steps = {s.name for s in automatic(scaled.scop(**sizes), TARGET).trace}
+    assert "outline" not in steps
 
 
 @op

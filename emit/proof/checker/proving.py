@@ -45,7 +45,7 @@ class Proof:
         return self.loops.instance_map(line).reverse().apply_range(time)
 
     def conflicts(self, source: str, sink: str) -> tuple[isl.Map | None, isl.Map | None]:
-        """Pairs that must keep their order, and pairs of reduction updates that may swap."""
+        """Pairs that must keep their order, and pairs of updates by one operator that may swap."""
         before: isl.Map | None = None
         for a in self.loops.statements[source]["time"]:
             for b in self.loops.statements[sink]["time"]:
@@ -59,7 +59,8 @@ class Proof:
                 if not (a["write"] or b["write"]) or first.get_tuple_name(OUT) != second.get_tuple_name(OUT):
                     continue
                 pairs = first.apply_range(second.reverse()).intersect(before).intersect_params(self.loops.context)
-                if source == sink and a["accumulator"] and b["accumulator"]:
+                one = self.loops.statements[source]["operator"] == self.loops.statements[sink]["operator"]
+                if a["accumulator"] and b["accumulator"] and one:
                     loose = pairs if loose is None else loose.union(pairs)
                 else:
                     strict = pairs if strict is None else strict.union(pairs)
@@ -85,7 +86,8 @@ class Proof:
             step = a.path[d] if d < len(a.path) else 0
             if isinstance(step, ast.For) and d < len(b.path) and b.path[d] is step:
                 kind, loops = self.loops.kind(step), loops + 1
-                at_once = kind == "parallel" or (kind == "vector" and (not swap or _copied(a, b) >= loops))
+                lanes = not swap or a.stmt != b.stmt or _copied(a, b) >= loops  # (else they are added up)
+                at_once = kind == "parallel" or (kind == "vector" and lanes)
             else:
                 at_once = False
             late, early = times.order_gt(IN, d, OUT, d), times.order_lt(IN, d, OUT, d)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from polyc.poly.scop import Scop
+from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
-from polyc.poly.tree import Filter, Sequence
+from polyc.poly.tree import Filter, loops_around
 from polyc.scheduler.cost.levels import Placed
 from polyc.scheduler.cost.panels import LEAST_EFFICIENCY
 from polyc.scheduler.cost.tile_plan import TilePlan, plan_tile
-from polyc.scheduler.decision import rounded
+from polyc.scheduler.cost.vector_loops import iterator
+from polyc.scheduler.decision import Outcome, rounded
 from polyc.scheduler.programs.tiles import TiledProduct, tiled
 from polyc.scheduler.recognition.contraction import Contraction, why_no_contraction
 from polyc.scheduler.recognition.group import Group, examine_nests
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.contractions.levels import tile_levels
+from polyc.scheduler.strategies.contractions.normal_form import filters_of, normal_form
 from polyc.scheduler.strategies.contractions.tiling import Tiling, tiled_product
 from polyc.scheduler.strategies.planner import Plan, Planner
 from polyc.scheduler.strategies.serial import named
@@ -32,17 +34,34 @@ def contractions(plan: Planner, choose: Choose = plan_tile, change: Change = lam
     `choose` gives each its register tile, `change` other parameters of its program (a tuner has other ideas than the
     model).
     """
-    position = 0
+
+    def worth(scop: Scop, c: Contraction) -> bool:
+        tile = choose(scop, c, plan.target)
+        return tile is not None and tile.score >= LEAST_EFFICIENCY
+
+    position, tried = 0, set[str]()
     while position < len(top_filters(plan)):
         filters = top_filters(plan)
         nests = [list(f.domain) for f in filters]
         found = examine_nests(plan.scop, nests, position)
         if isinstance(found, str):
+            new = not plan.claimed & set(nests[position]) and not tried & set(nests[position])
+            tried |= set(nests[position])
+            if new and normal_form(plan, nests[position], worth):
+                continue
             _say_why(plan, nests[position], found)
             position += 1
             continue
-        group = found[0]
-        _propose(plan, group, choose, change)
+        whole = found[0]
+        for last in range(position + found[1], position, -1):
+            found = examine_nests(plan.scop, nests[:last], position)
+            if isinstance(found, str):
+                break
+            outcome = _propose(plan, found[0], choose, change)
+            if outcome == "done":
+                _follow(plan, whole, [s for s in whole.after if s not in found[0].after])
+            if outcome != "refused":
+                break
         position += 1
 
 
@@ -58,13 +77,11 @@ def _say_why(plan: Planner, nest: list[str], why: str) -> None:
 
 def top_filters(plan: Plan) -> list[Filter]:
     """The parts of the tree's outermost sequence (one part when there is no sequence)."""
-    tree = plan.tree
-    if isinstance(tree, Sequence):
-        return list(tree.filters)
-    return [Filter({n: s.domain for n, s in plan.scop.statements.items()}, tree)]
+    return filters_of(plan.tree, plan.scop)
 
 
-def _propose(plan: Planner, group: Group, choose: Choose, change: Change) -> None:
+def _propose(plan: Planner, group: Group, choose: Choose, change: Change) -> Outcome:
+    """Propose the tile of a contraction; what came of it."""
     update = group.contraction.update
     tile = choose(plan.scop, group.contraction, plan.target)
     if tile is None or tile.score < LEAST_EFFICIENCY:
@@ -73,7 +90,7 @@ def _propose(plan: Planner, group: Group, choose: Choose, change: Change) -> Non
             f"contraction {update.name}", "no register tile", why,
             peak_share=None if tile is None else rounded(tile.score), needed=LEAST_EFFICIENCY,
         )  # fmt: skip
-        return
+        return "declined"
     group = replace(group, contraction=tile.contraction)  # which operand moves what is part of the choice
     product = change(tiled_product(plan.scop, group, tile, plan.target, plan.threads))
     block = Tiling(plan.scop, group, tile, plan.target).row_block(plan.threads)
@@ -82,6 +99,29 @@ def _propose(plan: Planner, group: Group, choose: Choose, change: Change) -> Non
         f"contraction {update.name}", _describe(group, tile, levels), arranged(product), **_figures(tile, levels),
     ):  # fmt: skip
         plan.claimed |= set(product.statements)
+        return "done"
+    return "refused"
+
+
+def _follow(plan: Planner, group: Group, after: Sequence[Statement]) -> None:
+    """Statements over the result that could not be in its tiles, inside the loop around all of its tiles: what they
+    read is still near, and a local result need not be kept for all iterations."""
+    update = group.contraction.update
+    for stmt in after:
+        first, *_ = loops_around(plan.tree, update.name)
+        around = loops_around(plan.tree, stmt.name)
+        output = iterator(update, first.schedule[update.name])
+        own = iterator(stmt, around[0].schedule[stmt.name])
+        if output is None or own is None or group.iters[stmt.name].get(output) != own or len(around) < 2:
+            return
+        lanes, loops = plan.target.lanes(stmt.value.dtype.bits), (first.name, around[0].name, around[-1].name)
+
+        def joined(s: Schedule, loops: tuple[str, str, str] = loops, lanes: int = lanes) -> Schedule:
+            return s.fuse(loops[0], loops[1]).vectorize(loops[2], lanes)
+
+        if not plan.attempt(f"statement {stmt.name}", f"{stmt.name} in each iteration of {first.name}", joined):
+            return
+        plan.claimed.add(stmt.name)
 
 
 def arranged(product: TiledProduct) -> Callable[[Schedule], Schedule]:

@@ -1,0 +1,76 @@
+"""Tiles that an edge cuts: computed whole where nobody sees the rest, and the same results for all sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from back_ends import ALL, execute
+
+from polyc import dims, f64, inout, op
+from polyc.emit import targets
+from polyc.emit.loop_ir.loops import Alloc, walk
+from polyc.emit.lowering.lower import lower
+from polyc.scheduler.strategies.auto import automatic
+
+N, K = dims("N K")
+
+
+@op
+def lower_triangle(C: inout(f64[N, N]), A: f64[N, K], B: f64[N, K]):
+    for i in range(N):
+        for k in range(K):
+            for j in range(i + 1):
+                C[i, j] += A[i, k] * B[j, k]
+
+
+@op
+def upper_triangle(C: inout(f64[N, N]), A: f64[N, K], B: f64[N, K]):
+    for i in range(N - 1):
+        for j in range(i + 1, N):
+            for k in range(K):
+                C[i, j] -= 2.0 * A[i, k] * B[j, k]
+
+
+@op
+def short_sums(C: inout(f64[N, K]), A: f64[N, N], B: f64[N, K]):
+    for i in range(N):
+        for j in range(K):
+            for k in range(i):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+def arguments(operator: Any, n: int, k: int) -> list[np.ndarray]:
+    rng = np.random.default_rng()
+    shapes = {"short_sums": [(n, k), (n, n), (n, k)]}.get(operator.name, [(n, n), (n, k), (n, k)])
+    return [rng.random(s) for s in shapes]
+
+
+@pytest.mark.parametrize("backend", ALL)
+@pytest.mark.parametrize("operator", [lower_triangle, upper_triangle, short_sums], ids=lambda o: o.name)
+@pytest.mark.parametrize("n, k", [(33, 9), (48, 17)])
+def test_results(operator: Any, n: int, k: int, backend: str) -> None:
+    args = arguments(operator, n, k)
+    expected = [a.copy() for a in args]
+    operator.python(*expected)
+    for sizes in ({"N": n, "K": k}, {}):
+        s = automatic(operator.scop(**sizes), targets.host())
+        got = execute(s.scop, s.tree, args, backend)
+        np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
+
+
+def buffers(operator: Any, **sizes: int) -> list[str]:
+    s = automatic(operator.scop(**sizes), targets.get("x86-64-v3"))
+    fn = lower(s.scop, s.tree, "f", targets.get("x86-64-v3"))
+    return [x.buffer.name for x in walk(fn.body) if isinstance(x, Alloc) and x.buffer.space == "register"]
+
+
+def test_the_reduction_of_a_cut_tile_has_all_of_it_in_registers() -> None:
+    """Of the triangle's tiles one kind is full, one whole in registers while its sum runs."""
+    assert any(name.startswith("C_tile_whole") for name in buffers(lower_triangle, N=96, K=64))
+
+
+def test_where_the_sum_itself_is_cut_every_element_counts() -> None:
+    """Rows of different lengths of the sum: an element outside of one step's domain is inside of another's."""
+    assert not any("whole" in name for name in buffers(short_sums, N=96, K=64))
