@@ -113,6 +113,11 @@ def _share(
     return useful / target.fma_units / cycles
 
 
+def tile_fits(rows: int, vectors: int, target: Target) -> bool:
+    """Whether the accumulators of a tile and the operands of a step fit the registers."""
+    return (rows + 1) * vectors + 1 <= target.vector_registers - SPARE_REGISTERS
+
+
 @lru_cache(maxsize=4096)
 def choose(rows: int | None, columns: int | None, lanes: int, target: Target, depth: int = 0,
            apart: int = 1, most_rows: int | None = None) -> RegisterTile:  # fmt: skip
@@ -125,7 +130,7 @@ def choose(rows: int | None, columns: int | None, lanes: int, target: Target, de
     for vectors in range(1, most_vectors + 1):
         wide = _column_tiles(columns, vectors, lanes, target, apart)
         for r in range(1, min(MOST_ROWS, most_rows or MOST_ROWS) + 1):
-            if (r + 1) * vectors * registers + 1 > target.vector_registers - SPARE_REGISTERS:
+            if not tile_fits(r, vectors * registers, target):
                 break
             share = _share(rows, columns, (r, vectors, lanes), wide, target, depth, apart, latency)
             tile = RegisterTile(r, vectors, lanes, share)

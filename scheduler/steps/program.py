@@ -1,4 +1,5 @@
-"""Steps that replace the Scop by an equivalent one: `inline outline split_sum expand rfactor`."""
+"""Steps that replace the Scop by an equivalent one: `inline outline split_sum expand split_statement unite_statements
+rfactor`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Self
 from polyc.poly.errors import IllegalSchedule
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
-from polyc.scheduler.transformations import expansion, inlining, outlining, rfactoring
+from polyc.scheduler.transformations import expansion, inlining, outlining, parting, rfactoring
 
 
 class Program(Core):
@@ -76,6 +77,31 @@ class Program(Core):
         loop = self._one(loop)
         scop = expansion.expand(self.scop, self.tree, array, loop)
         return self._step("expand", {"array": array, "loop": loop}, self.tree, scop=scop)
+
+    def split_statement(self, statement: str, loop: str, name: str | None = None) -> Self:
+        """Make the instances of a statement inside a loop a statement of their own, for steps that are for them alone.
+
+        Arguments: `statement`; `loop`, around some of its instances; `name`, what these are called (default: a new
+        name).
+        Before -> after: `i: S; i_1: S` -> `i: S; i_1: S_part` for `split_statement("S", "i_1")`.
+        Refused when: never (the order does not change); all of its instances or none are inside the loop.
+        """
+        loop = self._one(loop)
+        self._legal_before(f"split_statement(statement={statement!r})")
+        scop, tree = parting.split_statement(self.scop, self.tree, statement, loop, name)
+        args = {"statement": statement, "loop": loop} | ({} if name is None else {"name": name})
+        return self._step("split_statement", args, tree, "none", scop=scop)
+
+    def unite_statements(self, first: str, second: str) -> Self:
+        """Make one statement of two that compute the same in the same loops, each for some of the iterations.
+
+        Arguments: `first`, whose name stays; `second`, next to it.
+        Before -> after: `i: (S0 where j < i; S1 where j >= i)` -> `i: S0`.
+        Refused when: never (the order does not change); statements that differ, or share an iteration.
+        """
+        self._legal_before(f"unite_statements(first={first!r}, second={second!r})")
+        scop, tree = parting.unite_statements(self.scop, self.tree, first, second)
+        return self._step("unite_statements", {"first": first, "second": second}, tree, "none", scop=scop)
 
     def _legal_before(self, what: str) -> None:
         """The new program order is taken from the tree, so that must be legal."""

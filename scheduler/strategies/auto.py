@@ -20,6 +20,7 @@ from polyc.poly.target import GpuTarget, Target
 from polyc.poly.tree import loop_names, loops_below
 from polyc.scheduler.recognition.contraction import recognise, recognise_sweep
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.blocked import block_eliminations
 from polyc.scheduler.strategies.blocking import block
 from polyc.scheduler.strategies.chains import chains
 from polyc.scheduler.strategies.contractions.strategy import contractions
@@ -123,6 +124,7 @@ def vector_loops(plan: Planner) -> None:
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
     "chains": chains,
+    "elimination": block_eliminations,
     "contraction": contractions,
     "rows": row_values,
     "vector": vector_loops,

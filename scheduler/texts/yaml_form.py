@@ -32,7 +32,9 @@ from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, Sequence
 from polyc.scheduler.step import Step
 
 RESERVED = ("loop", "value", "run", "coincident")
-PROGRAM_STEPS = ("inline", "outline", "split_sum", "expand", "rfactor")
+PROGRAM_STEPS = (
+    "inline", "outline", "split_sum", "expand", "split_statement", "unite_statements", "rfactor"
+)  # fmt: skip
 """Steps that change the program: a tree alone does not say what they did."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import gallery_questions
 
 import polyc
-from polyc import dims, empty, f32, grid, inout, op, programs
+from polyc import dims, empty, f32, f64, grid, inout, op, programs
 
 M, N, K, T = dims("M N K T")
 
@@ -84,6 +84,24 @@ def flipped(A: inout(f32[M, N])):
 
 
 @op
+def halves(A: inout(f32[N, N])):
+    for i in range(N):
+        for j in range(i):
+            A[i, j] = A[i, j] * 2.0
+        for j in range(i, N):
+            A[i, j] = A[i, j] * 2.0
+
+
+@op
+def lu(A: inout(f64[N, N])):
+    for k in range(N):
+        for i in range(k + 1, N):
+            A[i, k] /= A[k, k]
+        for i, j in grid((k + 1, N), (k + 1, N)):
+            A[i, j] -= A[i, k] * A[k, j]
+
+
+@op
 def scale(A: inout(f32[M, N]), B: inout(f32[M, N])):
     for i, j in grid(M, N):
         A[i, j] = 2.0 * A[i, j]
@@ -129,6 +147,8 @@ PROGRAMS = {
     "norms": norms,
     "products": products,
     "flipped": flipped,
+    "halves": halves,
+    "lu": lu,
     "scale": scale,
 }
 
@@ -193,6 +213,8 @@ GROUPS = (
         Example("outline", "products", 's.outline("S0", ["i", "k"])'),
         Example("split_sum", "products", 's.split_sum("S1")'),
         Example("expand", "flipped", 's.expand("t", "i")'),
+        Example("split_statement", "norms", 's.split_statement("S1", "j_1")', first='s.index_split("j", 8)'),
+        Example("unite_statements", "halves", 's.unite_statements("S0", "S1")', first='s.fuse("j", "j_1")'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
     )),
 )  # fmt: skip
@@ -201,6 +223,8 @@ PROGRAM_GROUP = Group("Schedule programs", (
     Example("tile_product", "matmul", 'tile_product(s, rows=6, columns=16, pack="B")',
             refused='tile_product(s.split("k", 8))'),
     Example("distribute_all", "norms", 'distribute_all(s, "i")', refused='distribute_all(polyc_jacobi, "t")'),
+    Example("block_factorization", "lu", "block_factorization(s, block=96, rows=8, columns=24)",
+            refused="block_factorization(s, rows=7)"),
     Example("share_blocks", "between", 'share_blocks(s, "i", "i_1", size=32, keep="t")',
             refused='share_blocks(s, ["i", "j"], ["i_1", "j_1"])'),
     Example("row_lanes", "running_sums", 'row_lanes(s, "i", rows=16, lanes=8, keep="X")',

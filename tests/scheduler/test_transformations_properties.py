@@ -25,7 +25,18 @@ from polyc.scheduler.transformations import inlining, rfactoring
 SEEDS = st.integers(0, 10**6)
 QUICK = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 THOROUGH = settings(QUICK, max_examples=80)
-OTHERS = {"promote", "contract", "inline", "outline", "split_sum", "expand", "rfactor"}
+OTHERS = {
+    "promote",
+    "contract",
+    "inline",
+    "outline",
+    "split_sum",
+    "expand",
+    "split_statement",
+    "unite_statements",
+    "rfactor",
+}
+ALIKE = {"unite_statements"}  # no random program has two statements that compute the same: `test_eliminations.py`
 ORDER = sorted(STEPS - OTHERS)  # steps that only move instances
 
 
@@ -80,7 +91,7 @@ def test_accepted_schedules_give_equal_results_at_length(name: str, seed: int) -
     check_accepted(name, seed)
 
 
-@pytest.mark.parametrize("name", sorted(STEPS))
+@pytest.mark.parametrize("name", sorted(STEPS - ALIKE))
 def test_acceptances_occur(name: str) -> None:
     assert any(list(accepted(name, seed)) for seed in range(12))
 
