@@ -91,6 +91,9 @@ def _can_be_cut(plan: Planner, row: Member, inner: list[Member]) -> bool:
     stmts = [plan.scop.statements[s] for s in row.schedule]
     if any(m.kind != "serial" or is_dynamic(plan.scop, m) for m in (row, *inner)) or any(s.dynamic for s in stmts):
         return False
+    written = {s.array for s in stmts}
+    if any(s.predicate is not None and any(x.array in written for x in loads(s.predicate)) for s in stmts):
+        return False  # what a row has found may end it: its elements would be copied for nothing
     return all(uniform(plan.scop, m, row) for m in inner)
 
 
