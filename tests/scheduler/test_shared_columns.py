@@ -18,7 +18,7 @@ M, N = dims("M N")
 
 @op
 def largest_below(A: f64[M, M], B: inout(f64[M, N])):  # type: ignore[no-untyped-def, valid-type]
-    """`B[i, j] = max(B[i, j], A[k, i] + B[k, j] for k > i)`, whose rows depend on one another and whose columns do not."""
+    """`B[i, j] = max(B[i, j], A[k, i] + B[k, j] for k > i)`: rows depend on one another, columns do not."""
     for i in range(M):
         for j in range(N):
             for k in range(i + 1, M):
