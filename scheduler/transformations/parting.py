@@ -122,6 +122,8 @@ def unite_statements(scop: Scop, tree: Node, first: str, second: str) -> tuple[S
     around, others = (loops_around(tree, s.name) for s in (a, b))
     if a is b or [m.name for m in around] != [m.name for m in others]:
         raise ScheduleError(f"cannot unite {first} and {second}: they are not in the same loops (fuse first)")
+    if b.domain.is_empty():
+        raise ScheduleError(f"cannot unite {first} and {second}: {second} has no instances")
     point = _instance(a, b, around)
     if _with_point(a, point) != (b.target, b.value) or a.reduction != b.reduction:
         raise ScheduleError(f"cannot unite {first} and {second}: they compute different things")
