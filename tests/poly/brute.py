@@ -178,6 +178,7 @@ def conflict_pairs(scop: Scop) -> tuple[set[tuple[Instance, Instance]], set[tupl
     all_of = instances(scop)
     when = {i: t[0] for i, t in times(scop.tree, all_of).items()}
     touched = {i: touches(scop, scop.statements[i[0]], i[1]) for i in all_of}
+    operator = {name: s.reduction for name, s in scop.statements.items()}
     ordered, relaxed = set(), set()
     for x in all_of:
         for y in all_of:
@@ -186,7 +187,7 @@ def conflict_pairs(scop: Scop) -> tuple[set[tuple[Instance, Instance]], set[tupl
             for a in touched[x]:
                 for b in touched[y]:
                     if (a.write or b.write) and (a.array, a.element) == (b.array, b.element):
-                        own = x[0] == y[0] and a.own and b.own
+                        own = a.own and b.own and operator[x[0]] == operator[y[0]]
                         (relaxed if own else ordered).add((x, y))
     return ordered, relaxed - ordered
 
@@ -276,7 +277,8 @@ def is_legal(scop: Scop, tree: Node) -> bool:
     for member in (m for n in _walk(tree) if isinstance(n, Band) for m in n.members):
         if member.kind == "parallel" and any(carried(tree, member.name, when, x, y) for x, y in ordered | relaxed):
             return False
-        if member.kind == "vector" and any(carried(tree, member.name, when, x, y) for x, y in ordered):
+        lanes = ordered | {(x, y) for x, y in relaxed if x[0] != y[0]}  # of one statement lanes are added up
+        if member.kind == "vector" and any(carried(tree, member.name, when, x, y) for x, y in lanes):
             return False
     return True
 

@@ -100,7 +100,7 @@ def elements(stmt: Statement, x: Instance) -> tuple[set, tuple]:
 
 
 def conflicts(scop: Scop) -> list[tuple[Instance, Instance, bool]]:
-    """(first, second, only a reduction's own) in program order."""
+    """(first, second, only updates of one element by one operator) in program order."""
     everything = [x for s in scop.statements.values() for x in instances(s)]
     before, _ = times(scop.tree, everything)
     touched = {x: elements(scop.statements[x.stmt], x) for x in everything}
@@ -111,10 +111,10 @@ def conflicts(scop: Scop) -> list[tuple[Instance, Instance, bool]]:
         (ra, wa), (rb, wb) = touched[a], touched[b]
         if not (wa == wb or wa in rb or wb in ra):
             continue
-        stmt = scop.statements[a.stmt]
+        one, two = scop.statements[a.stmt], scop.statements[b.stmt]
         own = False
-        if a.stmt == b.stmt and stmt.reduction is not None and wa == wb:
-            others_a, others_b = updates(stmt, a), updates(stmt, b)
+        if one.reduction is not None and one.reduction == two.reduction and wa == wb:
+            others_a, others_b = updates(one, a), updates(two, b)
             own = wa not in others_b and wb not in others_a
         found.append((a, b, own))
     return found

@@ -36,7 +36,9 @@ OTHERS = {
     "unite_statements",
     "rfactor",
 }
-ALIKE = {"unite_statements"}  # no random program has two statements that compute the same: `test_eliminations.py`
+ALIKE = {"unite_statements", "split_sum"}
+"""No random program has two statements that compute the same (`test_eliminations.py`), few add up sums of products
+(`test_outlining.py`)."""
 ORDER = sorted(STEPS - OTHERS)  # steps that only move instances
 
 
