@@ -137,7 +137,7 @@ def legal(scop: Scop, tree: Node, pairs: list[tuple[Instance, Instance, bool]]) 
         if not own and not ta[:n] < tb[:n]:
             return False
         for m, prefix in marked:
-            if a in prefix and b in prefix and not (own and m.kind == "vector"):
+            if a in prefix and b in prefix and not (own and a.stmt == b.stmt and m.kind == "vector"):
                 pa, pb = prefix[a], prefix[b]
                 if pa[:-1] == pb[:-1] and pa[-1] != pb[-1]:
                     return False
