@@ -11,6 +11,10 @@ $(VENV)/installed: pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[gpu-tests]" || \
 	  echo "PoCL and NVRTC cannot be installed here: tests that need them are skipped, and listed at the end"
+	$(PY) -m pip install --quiet --disable-pip-version-check "torch==2.13.0" || \
+	  echo "PyTorch cannot be installed here: tests that need it are skipped, and listed at the end"
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dask,mpi,signed]" || \
+	  echo "Dask and MPI cannot be installed here: tests that need them are skipped, and listed at the end"
 	touch $@
 
 # Fetches three trained networks from their PyPI package, compiles them and reads the text in a drawn picture.
