@@ -5,48 +5,21 @@ The meaning is ONNX Runtime's (its document ContribOperators.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
 from polyc.graph_driver.graph.ir import Tensor
+from polyc.graph_driver.inference import contrib_narrow
+from polyc.graph_driver.inference.contrib_body import Body, Definition
 from polyc.poly.errors import ModelError
 from polyc.poly.words import between, counted
 
 DOMAIN = "com.microsoft"
-
-
-class _Body:
-    """A definition in the making: each call of `add` appends a node and names its result."""
-
-    def __init__(self, outputs: Sequence[str], opset: int, fresh: Callable[[str], str]) -> None:
-        self.graph, self.opset, self._fresh = onnx.GraphProto(), opset, fresh
-        self.outputs = list(outputs)
-        self._label, self._count = next(o for o in outputs if o), 0
-
-    def name(self) -> str:
-        """A new name."""
-        self._count += 1
-        return self._fresh(f"{self._count}@{self._label}")
-
-    def add(self, op_type: str, *inputs: str, to: str = "", **attrs: Any) -> str:
-        """One more node with one result, called `to` or something new."""
-        result = to or self.name()
-        self.graph.node.append(helper.make_node(op_type, inputs, [result], **attrs))
-        return result
-
-    def constant(self, value: np.ndarray) -> str:
-        """A constant."""
-        name = self.name()
-        self.graph.initializer.append(numpy_helper.from_array(value, name))
-        return name
-
-
-Definition = Callable[[_Body, onnx.NodeProto, Mapping[str, Any], Mapping[str, Tensor]], None]
 
 
 def definition(
@@ -57,7 +30,7 @@ def definition(
     fresh: Callable[[str], str],
     what: str,
 ) -> onnx.GraphProto | None:
-    """Nodes and constants that compute what `node` does; None when it has no such definition.
+    """Nodes and constants that compute what `node` does; None when it has no such definition, or needs none.
 
     Raises:
         ModelError: a form of the operator that is not defined here.
@@ -71,12 +44,12 @@ def definition(
     _check_form(node, what)
     if not all(tensors[i].static for i in node.input if i):
         raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
-    body = _Body(node.output, opset, fresh)
+    body = Body(node.output, opset, fresh)
     make(body, node, attrs, tensors)
-    return body.graph
+    return body.graph if body.graph.node else None
 
 
-def _fused_matmul(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def _fused_matmul(body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """`alpha * A' B'`, each operand with its last two dimensions exchanged when asked."""
     if attrs.get("transBatchA", 0) or attrs.get("transBatchB", 0):
         raise ModelError("FusedMatMul with transBatchA or transBatchB is not supported")
@@ -95,9 +68,7 @@ def _fused_matmul(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], t
         body.add("Mul", product, body.constant(np.array(alpha, dtype.np)), to=body.outputs[0])
 
 
-def _skip_layer_norm(
-    body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]
-) -> None:
+def _skip_layer_norm(body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Layer normalisation of `input + skip + bias`, whose sum is the fourth output."""
     inputs = [*node.input, *[""] * (5 - len(node.input))]
     outputs = [*node.output, *[""] * (4 - len(node.output))]
@@ -121,7 +92,7 @@ def _skip_layer_norm(
         body.add("Add", scaled, inputs[3], to=outputs[0])
 
 
-def _fast_gelu(body: _Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def _fast_gelu(body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """The tanh approximation of GELU, after a bias."""
     x, dtype = node.input[0], tensors[node.input[0]].dtype
     assert dtype is not None
@@ -178,12 +149,12 @@ _TYPES = {
     "alpha": _FLOAT, "transA": _INT, "transB": _INT, "transBatchA": _INT, "transBatchB": _INT, "epsilon": _FLOAT,
     "clip": _FLOAT, "direction": _STRING, "hidden_size": _INT, "input_forget": _INT,
     "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
-    "activation_beta": onnx.AttributeProto.FLOATS,
+    "activation_beta": onnx.AttributeProto.FLOATS, **dict.fromkeys(contrib_narrow.INTEGERS, _INT),
 }  # fmt: skip
 # Operator -> number of inputs that must be there, of all inputs, of all outputs.
 _FORMS = {
     "FusedMatMul": (2, 2, 1), "SkipLayerNormalization": (3, 5, 4), "FastGelu": (1, 2, 1),
-    "DynamicQuantizeLSTM": (3, 12, 3),
+    "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
 }  # fmt: skip
 
 
@@ -203,15 +174,21 @@ _DEFINITIONS: dict[str, Definition] = {
     "FusedMatMul": _fused_matmul,
     "SkipLayerNormalization": _skip_layer_norm,
     "FastGelu": _fast_gelu,
+    "MatMulNBits": contrib_narrow.without_bias,
 }
 
 
 def infer(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
     """The output tensors of an operator with loops of its own. Raises `ModelError` for one unknown here."""
-    if node.op_type != "DynamicQuantizeLSTM":
-        known = ", ".join(sorted([*_DEFINITIONS, "DynamicQuantizeLSTM"]))
+    rule = _INFERENCE.get(node.op_type)
+    if rule is None:
+        known = ", ".join(sorted({*_DEFINITIONS, *_INFERENCE}))
         raise ModelError(f"{what}: unknown operator {node.op_type} in domain '{DOMAIN}' (known: {known})")
     _check_form(node, what)
+    return rule(node, tensors, what)
+
+
+def _quantised_lstm(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
     x, recurrent = tensors[node.input[0]], tensors[node.input[2]]
     if not x.static or recurrent.shape is None:
         raise ModelError(f"{what}: the shapes of its inputs must be known when the model is compiled")
@@ -222,3 +199,11 @@ def infer(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dic
     directions, hidden = recurrent.shape[0], recurrent.shape[1] * (2 if prepared else 1)
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
     return {o: Tensor(o, x.dtype, shape) for o, shape in zip(node.output, shapes, strict=False) if o}
+
+
+Inference = Callable[[onnx.NodeProto, Mapping[str, Tensor], str], dict[str, Tensor]]
+_INFERENCE: dict[str, Inference] = {
+    "DynamicQuantizeLSTM": _quantised_lstm,
+    "MatMulNBits": contrib_narrow.product,
+    "GatherBlockQuantized": contrib_narrow.gathered,
+}

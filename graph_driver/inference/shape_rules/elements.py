@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from polyc.graph_driver.graph.size import Extent
 from polyc.graph_driver.inference.shape_rules.call import Call, NoRule, Shape, rule
+from polyc.poly.dtypes import u8
 
 
 def broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:
@@ -106,3 +107,19 @@ def einsum(call: Call) -> list[Shape]:
 def dynamic_quantize(call: Call) -> list[Shape]:
     """The quantised tensor, a scale, a zero point."""
     return [call.shape(), (), ()]
+
+
+@rule("MatMulNBits")
+def block_product(call: Call) -> list[Shape]:
+    """Rows of A, N columns."""
+    return [(*call.shape()[:-1], int(call.attrs["N"]))]
+
+
+@rule("GatherBlockQuantized")
+def gather_blocks(call: Call) -> list[Shape]:
+    """The table with the indices' axes in the place of one of its own; a byte has one or more codes."""
+    shape, index = call.shape(), call.shape(1)
+    axis, bits, table = call.axis(0, "gather_axis"), int(call.attrs.get("bits", 4)), call.inputs[0]
+    per = 8 // bits if table is not None and table.dtype == u8 else 1
+    whole = (*shape[:-1], shape[-1] * per)
+    return [(*whole[:axis], *index, *whole[axis + 1 :])]

@@ -1,0 +1,90 @@
+"""Products with weights of a few bits against ONNX Runtime, whose operators they are, and against exact arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_case import in_part
+from test_contrib import check, f32, model_of
+
+import polyc
+
+rng = np.random.default_rng(5)
+
+
+def weights(columns: int, inner: int, size: int, bits: int, zero: str = "") -> dict[str, np.ndarray | None]:
+    """Operands of `MatMulNBits` but the first; the codes beyond a column's end are random, too."""
+    blocks, per = -(-inner // size), 8 // bits
+    codes = rng.integers(0, 256, (columns, blocks, size // per)).astype(np.uint8)
+    scales = (rng.random((columns, blocks)) + 0.1).astype(np.float32)
+    points: np.ndarray | None = None
+    if zero == "packed":
+        points = rng.integers(0, 256, (columns, -(-blocks // per))).astype(np.uint8)
+    elif zero == "real":
+        points = (rng.random((columns, blocks)) * 8).astype(np.float32)
+    return {"b": codes, "s": scales, "z": points}
+
+
+def dequantised(w: dict[str, Any], inner: int, size: int, bits: int) -> np.ndarray:
+    """The weights in f64, a row for each column."""
+
+    def codes(bytes_: np.ndarray) -> np.ndarray:
+        parts = np.stack([(bytes_ >> (bits * j)) & ((1 << bits) - 1) for j in range(8 // bits)], -1)
+        return parts.reshape(*bytes_.shape[:-1], -1).astype(np.float64)
+
+    columns, blocks = w["s"].shape
+    zero = np.full((columns, blocks), 2.0 ** (bits - 1))
+    if w["z"] is not None:
+        zero = codes(w["z"])[:, :blocks] if w["z"].dtype == np.uint8 else w["z"].astype(np.float64)
+    whole = (codes(w["b"]) - zero[..., None]) * w["s"].astype(np.float64)[..., None]
+    return whole.reshape(columns, blocks * size)[:, :inner]
+
+
+FORMS = [
+    *((bits, size, zero) for bits in (4, 8) for size in (16, 32, 128) for zero in ("", "packed")),
+    (4, 16, "real"), (4, 128, "real"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bits", "size", "zero"), in_part(FORMS, (4, 32, ""), (8, 16, "packed"), (4, 128, "real")))
+@pytest.mark.parametrize("rows", [(1,), (2, 3)], ids=str)
+def test_matmul_of_a_few_bits(bits: int, size: int, zero: str, rows: tuple[int, ...]) -> None:
+    inner, columns = 144, 21
+    w = weights(columns, inner, size, bits, zero)
+    attrs = {"N": columns, "K": inner, "bits": bits, "block_size": size}
+    check("MatMulNBits", {"a": f32(*rows, inner), **w}, weights=("b", "s", "z"), atol=2e-4, **attrs)
+    check("MatMulNBits", {"a": f32(*rows, inner), **w}, atol=2e-4, **attrs)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zero", ["", "packed", "real"])
+def test_against_exact_arithmetic(bits: int, zero: str) -> None:
+    """Small integers and scales that are powers of two: every sum is exact in f32, in any order."""
+    inner, columns, size = 61, 5, 16
+    w = weights(columns, inner, size, bits, zero)
+    w["s"] = 2.0 ** rng.integers(-2, 3, (columns, -(-inner // size))).astype(np.float32)
+    if zero == "real":
+        w["z"] = rng.integers(0, 9, w["s"].shape).astype(np.float32)
+    a = rng.integers(-8, 9, (3, inner)).astype(np.float32)
+    model = model_of("MatMulNBits", {"a": a, **w}, 1, 21, ("b", "s", "z"),
+                     {"N": columns, "K": inner, "bits": bits, "block_size": size})  # fmt: skip
+    got = polyc.compile_model(model, threads=1)({"a": a})["o0"]
+    np.testing.assert_array_equal(got, a @ dequantised(w, inner, size, bits).T)
+
+
+def test_bias() -> None:
+    w = weights(8, 64, 32, 4)
+    given = {"a": f32(2, 64), **w, "g": None, "c": f32(8)}
+    check("MatMulNBits", given, weights=("b", "s"), atol=2e-4, N=8, K=64, bits=4, block_size=32)
+
+
+@pytest.mark.parametrize(("bits", "zero"), [(4, False), (4, True), (8, True), (8, False)])
+def test_gather(bits: int, zero: bool) -> None:
+    entries, inner, size, per = 9, 64, 16, 8 // bits
+    table = rng.integers(0, 256, (entries, inner // per)).astype(np.uint8)
+    points = rng.integers(0, 256, (entries, inner // size // per)).astype(np.uint8) if zero else None
+    scales = (rng.random((entries, inner // size)) + 0.1).astype(np.float32)
+    given = {"t": table, "j": np.array([[3, 0, -1], [8, 8, 2]]), "s": scales, "z": points}
+    check("GatherBlockQuantized", given, weights=("t", "s", "z"), bits=bits, block_size=size, quantize_axis=1)
