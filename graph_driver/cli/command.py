@@ -108,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     tune.add_argument("what", metavar="FILE.py:OP|MODEL")
     tune.add_argument("--trials", type=int, default=32, metavar="N", help="for each kernel, earlier ones included (32)")
     tune.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds for one trial (60)")
+    _dask(tune, "run trials on the workers of a Dask cluster")
     _compiling(tune)
 
     listed = commands.add_parser("passes", help="list the graph passes", allow_abbrev=False)
@@ -178,6 +179,10 @@ def _threads(text: str) -> int:
     if not DIGITS.fullmatch(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"threads are a number of at least 1, not '{text}'")
     return int(text)
+
+
+def _dask(p: argparse.ArgumentParser, help: str) -> None:
+    p.add_argument("--dask", metavar="ADDRESS|local:N", help=f"{help} (docs/clusters.md)")
 
 
 def _tier(p: argparse.ArgumentParser) -> None:

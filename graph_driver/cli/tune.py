@@ -27,6 +27,8 @@ from polyc.graph_driver.worker import database
 from polyc.graph_driver.worker.database import Record
 from polyc.poly.target import Target
 
+Row = tuple[str, int, Record]
+
 
 def tune_command(arguments: argparse.Namespace) -> int:
     """Tune an operator or the kernels of a model; print a table, or `--json`.
@@ -44,12 +46,23 @@ def tune_command(arguments: argparse.Namespace) -> int:
     backend, machine = found(arguments.target)
     if not backend.tunes:
         raise UsageError(refused)
-    if reason := targets.obstacle(machine):
+    if arguments.dask is None and (reason := targets.obstacle(machine)):
         raise UsageError(f"{refused}: {reason}")
     for name in ("planner", "tasks", "tuned"):
         if vars(arguments)[name]:
             raise UsageError(f"--{name} changes no kernel: tune without it")
     kernels, left, machine, threads = _operator(arguments) if is_operator(arguments.what) else _model(arguments)
+    records = (
+        _here(arguments, kernels, machine, threads)
+        if arguments.dask is None
+        else _on_farm(arguments, kernels, machine, threads)
+    )
+    _show(arguments.what, records, left, threads, arguments.json)
+    return 0
+
+
+def _here(arguments: argparse.Namespace, kernels: list[Kernel], machine: Target, threads: int) -> list[Row]:
+    """Trials on this machine, one after the other."""
     records = []
     with progress_bar(arguments.json) as progress:
         for k, kernel in enumerate(kernels):
@@ -60,8 +73,18 @@ def tune_command(arguments: argparse.Namespace) -> int:
 
             record = tune_kernel(kernel.scop, machine, threads, arguments.trials, arguments.limit, step)
             records.append((kernel.label, kernel.uses, record))
-    _show(arguments.what, records, left, threads, arguments.json)
-    return 0
+    return records
+
+
+def _on_farm(arguments: argparse.Namespace, kernels: list[Kernel], machine: Target, threads: int) -> list[Row]:
+    """Trials on the workers of a Dask cluster."""
+    from polyc.graph_driver.farm.opening import farm_at
+    from polyc.graph_driver.farm.progress import farm_bar
+    from polyc.graph_driver.farm.trials import tune_on
+
+    with farm_at(arguments.dask) as farm, farm_bar(arguments.json) as bar:
+        records = tune_on(farm, kernels, machine, threads, arguments.trials, arguments.limit, bar.step, bar.seen)
+    return [(k.label, k.uses, record) for k, record in zip(kernels, records, strict=True)]
 
 
 def _operator(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, int]:
@@ -99,7 +122,7 @@ def _model(arguments: argparse.Namespace) -> tuple[list[Kernel], int, Target, in
     return *worth_tuning(formed(graph, platform, options)[1], platform), platform.machine, platform.threads
 
 
-def _show(what: str, records: Sequence[tuple[str, int, Record]], left: int, threads: int, as_json: bool) -> None:
+def _show(what: str, records: Sequence[Row], left: int, threads: int, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
             "kernel": label, "uses": uses, "trials": r.ran,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +27,7 @@ from polyc.poly.target import Target
 from polyc.poly.words import first_line
 
 TOLERANCE = 2e-3  # of results, relative to their scale: only the order of sums differs
+AFTERWARDS = 1.0  # seconds: the parent is to be first
 MOST_ROUNDS, FEWEST_ROUNDS = 200, 5
 
 
@@ -62,42 +66,88 @@ class Times:
         return max(apart(self.untuned), apart(self.candidate))
 
 
-def run_apart(job: Job, limit: float) -> Times:
-    """A trial in a new process, which is killed after `limit` seconds (and when this one is interrupted)."""
+def run_apart(job: Job, limit: float, cores: Sequence[int] = ()) -> Times:
+    """A trial in a new process, which is killed after `limit` seconds, and ends by itself when this one has died.
+
+    `cores`: it runs on these alone (none: wherever the system puts it).
+    """
     command, environment = module_command("polyc.graph_driver.tuning.trial")
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
-        start_new_session=True,  # Ctrl-C is for the parent
-    )  # fmt: skip
+    theirs, ours = os.pipe()  # nothing is written: it closes when this process dies, however that happens
     try:
-        answer, _ = process.communicate(json.dumps(asdict(job)).encode() + b"\n", timeout=limit)
-    except subprocess.TimeoutExpired:
-        return Times(error=f"took more than {limit:.0f} s")
+        process = subprocess.Popen(
+            [*command, str(theirs), f"{limit:g}", *map(str, cores)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+            pass_fds=(theirs,), start_new_session=True,  # Ctrl-C is for the parent
+        )  # fmt: skip
+        try:
+            answer, _ = process.communicate(json.dumps(asdict(job)).encode() + b"\n", timeout=limit)
+        except subprocess.TimeoutExpired:
+            return Times(error=late(limit))
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        os.close(theirs)
+        os.close(ours)
+    if process.returncode == -signal.SIGALRM:
+        return Times(error=late(limit))
+    return from_text(answer) or Times(error=f"{DIED} (exit code {process.returncode})")
+
+
+DIED = "the process died"
+LATE = "took more than"
+
+
+def late(limit: float) -> str:
+    """What is said of a trial that was killed after `limit` seconds."""
+    return f"{LATE} {limit:.0f} s"
+
+
+def from_text(answer: bytes | str) -> Times | None:
+    """Times as JSON; None where they are none."""
     try:
         data = json.loads(answer)
         return Times(tuple(map(float, data["untuned"])), tuple(map(float, data["candidate"])), str(data["error"]))
     except (ValueError, KeyError, TypeError):
-        return Times(error=f"the process died (exit code {process.returncode})")
+        return None
+
+
+def job_from(data: dict[str, Any]) -> Job:
+    """A job from its JSON values."""
+    return Job(**{**data, "target": Target(**data["target"])})
 
 
 def main() -> None:
-    """Answer the job on stdin."""
+    """Answer the job on stdin. Arguments: a pipe that closes when the parent dies, seconds, cores to run on."""
+    _end_with(int(sys.argv[1]), float(sys.argv[2]))
+    if cores := {int(text) for text in sys.argv[3:]}:
+        os.sched_setaffinity(0, cores)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints must not mix with the answer
     data = json.loads(sys.stdin.readline())
     try:
-        times = run(Job(**{**data, "target": Target(**data["target"])}))
+        times = run(job_from(data))
     except PolycError as error:
         times = Times(error=first_line(error))
     except (MemoryError, RecursionError) as error:
         times = Times(error=type(error).__name__)
     out.write(json.dumps(asdict(times)) + "\n")
     out.flush()
+
+
+def _end_with(parent: int, limit: float) -> None:
+    """End when the parent does, and a while after the limit in any case: nobody may be left to kill this process.
+
+    The alarm is the kernel's, so that it rings in code that never lets Python run.
+    """
+
+    def watch() -> None:
+        os.read(parent, 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    signal.setitimer(signal.ITIMER_REAL, limit + AFTERWARDS)
 
 
 def run(job: Job) -> Times:

@@ -6,7 +6,7 @@ before are taken as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from polyc.poly.records import dataclass
 from polyc.scheduler.tuning.space import Candidate
@@ -44,15 +44,33 @@ def search(
         measure: one trial. Whatever it raises ends the search; what was seen before that has been reported.
         seen: called after each outcome with the number of trials that have run.
     """
+    wanted = searching(candidates, known, trials, seen)
+    try:
+        candidate = next(wanted)
+        while True:
+            candidate = wanted.send(measure(candidate))
+    except StopIteration as end:
+        return dict(end.value)
+
+
+def searching(
+    candidates: Sequence[Candidate], known: Mapping[str, Outcome], trials: int, seen: Seen
+) -> Generator[Candidate, Outcome, dict[str, Outcome]]:
+    """`search` for who measures elsewhere: yields the candidate to try, takes its outcome, returns all outcomes."""
     names = {c.name for c in candidates}
     outcomes = {n: o for n, o in known.items() if n in names}
     while _ran(outcomes) < trials:
         following = _next(candidates, outcomes)
         if following is None:
             break
-        outcomes[following.name] = outcome = measure(following)
+        outcomes[following.name] = outcome = yield following
         seen(following, outcome, _ran(outcomes))
     return outcomes
+
+
+def likely(candidates: Sequence[Candidate], outcomes: Mapping[str, Outcome], count: int) -> list[Candidate]:
+    """Candidates that the search will probably ask for soon: the model's favourites that were not tried yet."""
+    return [c for c in candidates if c.name not in outcomes][:count]
 
 
 def _ran(outcomes: Mapping[str, Outcome]) -> int:
