@@ -175,6 +175,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "expand": lambda s, r: {**_local(s, r), "loop": _loop(s, r)},
     "split_statement": lambda s, r: {"statement": _statement(s, r), "loop": _loop(s, r)},
     "unite_statements": lambda s, r: {"first": _statement(s, r), "second": _statement(s, r)},
+    "gather": lambda s, r: {"statement": _statement(s, r), "phases": r.random() < 0.3},
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
 }  # fmt: skip
 

@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand split_statement unite_statements
-rfactor`."""
+gather rfactor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 from polyc.poly.errors import IllegalSchedule
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
-from polyc.scheduler.transformations import expansion, inlining, outlining, parting, rfactoring
+from polyc.scheduler.transformations import expansion, gathering, inlining, outlining, parting, rfactoring
 
 
 class Program(Core):
@@ -102,6 +102,30 @@ class Program(Core):
         self._legal_before(f"unite_statements(first={first!r}, second={second!r})")
         scop, tree = parting.unite_statements(self.scop, self.tree, first, second)
         return self._step("unite_statements", {"first": first, "second": second}, tree, "none", scop=scop)
+
+    def gather(
+        self,
+        statement: str,
+        over: Sequence[str] | str | None = None,
+        phases: bool = False,
+        keep: Sequence[str] | str | None = None,
+    ) -> Self:
+        """Run an update that scatters over the elements that it updates: each is the sum of all that goes there.
+
+        Arguments: `statement`, an update such as `W[f(i)] += e(i)`; `over`, the iterators that each element is summed
+        over, default those that give the simplest bounds; `phases`, where f has a stride (`2 * o + k`), a statement for
+        each remainder, without divisions; `keep`, the outermost loops that stay, default those with other statements.
+        Before -> after: `o: k: X[2 * o + k] += e(o, k)` -> `X_0: o: X[X_0] += e(o, X_0 - 2 * o)`: `X_0` is parallel.
+        Refused when: a dependence would run backwards; data decide the element; other statements are in its loops.
+        """
+        summed = None if over is None else as_list(over)
+        kept = None if keep is None else as_list(keep)
+        done = gathering.gather(self.scop, self.tree, statement, summed, phases, kept)
+        args = {"statement": statement, "over": summed, "phases": phases or None, "keep": kept}
+        args = {k: v for k, v in args.items() if v is not None}
+        moved = replace(self, tree=done.order, _deferred=False)
+        moved._verify(lambda: str(Step("gather", args)), "all", None)
+        return self._step("gather", args, done.tree, "none", scop=done.scop)
 
     def _legal_before(self, what: str) -> None:
         """The new program order is taken from the tree, so that must be legal."""

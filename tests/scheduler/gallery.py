@@ -74,6 +74,12 @@ def products(u: f32, A: f32[M, K], B: f32[K, N], C: inout(f32[M, N])):
 
 
 @op
+def upsampled(g: f32[N], w: f32[5], X: inout(f32[2 * N + 3])):
+    for o, k in grid(N, 5):
+        X[2 * o + k] += g[o] * w[k]
+
+
+@op
 def flipped(A: inout(f32[M, N])):
     t = empty((N,), f32)
     for i in range(M):
@@ -148,6 +154,7 @@ PROGRAMS = {
     "products": products,
     "flipped": flipped,
     "halves": halves,
+    "upsampled": upsampled,
     "lu": lu,
     "scale": scale,
 }
@@ -215,6 +222,7 @@ GROUPS = (
         Example("expand", "flipped", 's.expand("t", "i")'),
         Example("split_statement", "norms", 's.split_statement("S1", "j_1")', first='s.index_split("j", 8)'),
         Example("unite_statements", "halves", 's.unite_statements("S0", "S1")', first='s.fuse("j", "j_1")'),
+        Example("gather", "upsampled", 's.gather("S0").parallel("X_0")'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
     )),
 )  # fmt: skip

@@ -34,6 +34,7 @@ OTHERS = {
     "expand",
     "split_statement",
     "unite_statements",
+    "gather",
     "rfactor",
 }
 ALIKE = {"unite_statements", "split_sum"}
