@@ -23,6 +23,7 @@ ROOMS = {
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
         "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
         "compile_model",  # to a model
+        "torch_bridge",  # from PyTorch's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "html",  # what is done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),

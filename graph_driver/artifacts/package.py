@@ -44,6 +44,7 @@ from polyc.graph_driver.running.model import Built, Model
 from polyc.poly.errors import BuildError, ModelError
 
 if TYPE_CHECKING:
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
 
 FORMAT = 8
@@ -98,7 +99,9 @@ def _replace(temporary: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _write_bodies(folder: Path, number: int, node: HostNode | ControlNode, put_weights: PutWeights) -> dict[str, Any]:
+def _write_bodies(
+    folder: Path, number: int, node: HostNode | ControlNode | PythonCall, put_weights: PutWeights
+) -> dict[str, Any]:
     """Write the bodies of control flow; what the manifest says about them."""
     if not isinstance(node, ControlNode):
         return {}
@@ -121,7 +124,8 @@ def _weights_put(path: Path, data: memoryview) -> dict[str, Any]:
 def write(model: Model, folder: Path, put_weights: PutWeights = _weights_put) -> str:
     """Write one model into a folder that is there; the checksum of its manifest. `put_weights` writes the weights and
     gives their size and digest. Raises `OSError`, `BuildError`."""
-    nodes = [h.host if isinstance(h, ControlNode) else h for h in model.hosts]
+    steps: list[Any] = list(model.hosts)
+    nodes = [h.host if isinstance(h, ControlNode) else h for h in steps]
     hosts = [b"" if n is None else n.proto.SerializeToString(deterministic=True) for n in nodes]
     backend = model.code.platform.backend
     kept = backend.save(model.code, model.plan)
@@ -138,7 +142,7 @@ def write(model: Model, folder: Path, put_weights: PutWeights = _weights_put) ->
         **kept.entries,
         "host": [
             {"kind": h.kind, "name": h.name, "size": len(p)} | _write_bodies(folder, k, h, put_weights)
-            for k, (h, p) in enumerate(zip(model.hosts, hosts, strict=True))
+            for k, (h, p) in enumerate(zip(steps, hosts, strict=True))
         ],
         "plan": json.loads(model.plan.to_json()),
         **_formulas(model),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # compiled models start without isl
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.execution.parts import Native
     from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
     from polyc.graph_driver.planning.plan import Plan
 
@@ -59,13 +60,13 @@ class NativeCode(Code):
         return self.platform.threads
 
     def start(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str]
     ) -> NativeExecutor:
         """The loaded program. Raises `BuildError`: this machine does not run it."""
         return NativeExecutor(plan, weights, hosts, *self.linked(), notes=notes)
 
     def start_at(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str],
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str],
         table: np.ndarray, beside: Executor | None,
     ) -> NativeExecutor:  # fmt: skip
         """The loaded program at the sizes of a call. Raises `BuildError`."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.executor import Executor
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
     from polyc.graph_driver.planning.plan import Plan
 
@@ -25,13 +26,13 @@ class HostCode(Code):
     platform: Platform
 
     def start(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str]
     ) -> SteppingExecutor:
         """The plan with its memory."""
         return SteppingExecutor(plan, weights, hosts, {})
 
     def start_at(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str],
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str],
         table: np.ndarray, beside: Executor | None,
     ) -> SteppingExecutor:  # fmt: skip
         """The plan at the sizes of a call, with its memory."""

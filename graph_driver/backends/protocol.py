@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.execution.executor import Executor
     from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.graph.report import Report
     from polyc.graph_driver.host.reference import HostNode
     from polyc.graph_driver.planning.plan import Plan
@@ -254,7 +255,7 @@ class Code(ABC):
 
     @abstractmethod
     def start(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str]
     ) -> Executor:
         """The plan with its memory, ready to run. What runs have to do beside the plan is added to `notes`.
 
@@ -263,7 +264,7 @@ class Code(ABC):
         """
 
     def start_at(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str],
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str],
         table: np.ndarray, beside: Executor | None,
     ) -> Executor:  # fmt: skip
         """As `start`, where the code is that of a plan of formulas: `plan` is at the sizes of a call, `table` has what

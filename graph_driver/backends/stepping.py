@@ -42,6 +42,7 @@ from polyc.poly.violations import described
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
     from polyc.graph_driver.fusion.joined import Group
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.graph.report import Report as ModelReport
     from polyc.graph_driver.host.reference import HostNode
     from polyc.scheduler.schedule import Schedule
@@ -114,7 +115,7 @@ class Images(Code):
     images: dict[str, bytes]
 
     def start(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str]
     ) -> SteppingExecutor:
         """The plan with its memory. Raises `BuildError`: a kernel does not run here."""
         backend = self.platform.backend
@@ -127,7 +128,8 @@ class SteppingExecutor:
     """A plan whose steps are called one after another; runs from several threads have memory of their own."""
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], functions: Mapping[str, Run],
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall],
+        functions: Mapping[str, Run],
         table: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         """`table` has the values that follow from symbolic sizes."""

@@ -16,6 +16,7 @@ from polyc.graph_driver.execution.control import ControlNode
 from polyc.graph_driver.execution.weights import weights_segment
 from polyc.graph_driver.graph.defects import INTERNAL, warn_of_defects
 from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.python_calls import PythonCall, python_call_of
 from polyc.graph_driver.graph.report import Report
 from polyc.graph_driver.graph.size import SizeError
 from polyc.graph_driver.graph.symbols import GuardError
@@ -66,6 +67,20 @@ def compile_anew(
             model.running.specialiser = Specialiser(Source(source), options, report, again)
             if symbols.narrowed and may_have_numbers(options):
                 report.specialised.append("other sizes are compiled for when a call has them")
+    return model
+
+
+def compile_built(graph: Graph, platform: Platform, options: CompileOptions) -> Model:
+    """A model of a graph that a front end has made. Raises `ModelError`, `BuildError`; `GraphError`: the graph breaks a
+    rule."""
+    report = Report(platform.name, platform.threads)
+    with _COMPILING, interruptible(), seldom_collected(), kernels.workers():
+        kernels.expect(len(graph.nodes))
+        with use.tuned(options.tuned):
+            model = compile_graph(graph, platform, options, report)
+    calls = [n.op_type for n in graph.nodes if python_call_of(n) is not None]
+    if calls:
+        model.running.unsaved = f"a compiled directory holds no Python, which the model needs for {calls[0]}"
     return model
 
 
@@ -169,7 +184,7 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
     def compile_body(body: Graph, inner: Report) -> Model:
         return compile_graph(body, for_bodies(platform), options.for_bodies(), inner)
 
-    def in_python(node: Node) -> HostNode | ControlNode:
+    def in_python(node: Node) -> HostNode | ControlNode | PythonCall:
         return python_node(node, graph, compile_body, report, options.tier == PROGRESSIVE)
 
     found, compiled, plan = plan_graph(graph, platform, options, report)
@@ -187,9 +202,12 @@ def compile_graph(graph: Graph, platform: Platform, options: CompileOptions, rep
 
 def python_node(
     node: Node, graph: Graph, compile_body: Callable[[Graph, Report], Model], report: Report, quick: bool = False
-) -> HostNode | ControlNode:
+) -> HostNode | ControlNode | PythonCall:
     """What runs a node that has no kernel; the report on its bodies goes into `report`. `quick`: by NumPy where polyc
     has that (`polyc.graph_driver.host.vectorised`)."""
+    call = python_call_of(node)
+    if call is not None:
+        return call
     if not node.bodies:
         return HostNode.of(node, graph.opsets, graph.tensors, quick)
     reports = [Report(report.target, report.threads) for _ in node.bodies]

@@ -20,12 +20,13 @@ from polyc.graph_driver.execution.run_memory import Results, RunMemory, Shared, 
 from polyc.graph_driver.execution.stopping import Stopping
 from polyc.graph_driver.execution.violations import Records
 from polyc.graph_driver.graph.limits import check_memory
-from polyc.graph_driver.planning.plan import Plan
+from polyc.graph_driver.planning.plan import Plan, Step
 from polyc.poly.dtypes import BY_NAME
 from polyc.poly.errors import ArgumentError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
 
 SEGMENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -40,8 +41,9 @@ class NativeExecutor:
     """
 
     def __init__(
-        self, plan: Plan[int], weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], symbols: Mapping[str, int],
-        runtime: int, table: np.ndarray | None = None, shared: Shared | None = None, notes: list[str] | None = None,
+        self, plan: Plan[int], weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall],
+        symbols: Mapping[str, int], runtime: int, table: np.ndarray | None = None, shared: Shared | None = None,
+        notes: list[str] | None = None,
     ) -> None:  # fmt: skip
         """`weights` is the weights segment; `symbols` has addresses of all kernels and segments; what a run had to do
         beside the plan is added to `notes`.
@@ -132,6 +134,35 @@ class NativeExecutor:
         finally:
             self._idle.append(memory)
         return results
+
+    def run_at(
+        self, inputs: Sequence[int], outputs: Sequence[int], host: Callable[[Step[int], RunMemory], None] | None = None
+    ) -> None:
+        """Run on memory that others own: addresses of inputs and outputs in the plan's order, of arrays as the plan has
+        them, which nobody checks. `host` runs the steps that need Python (of a plan that has some).
+
+        Raises:
+            BoundsError: an index is outside of what it chooses from.
+        """
+        with self._memory() as memory:
+            bases, k = memory.bases, entry.FIRST_INPUT
+            for at in inputs:
+                bases[k] = at
+                k += 1
+            for at in outputs:
+                bases[k] = at
+                k += 1
+            with self._turn:
+                if host is None:
+                    self._stopping.call(self._native, memory)
+                else:
+                    with self._stopping.watched(memory):
+                        for what in self._schedule:
+                            if what < 0:
+                                host(self.plan.steps[~what], memory)
+                            else:
+                                self._native[what](memory.at)
+            self._records.check(memory.arena)
 
     def bind(
         self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None

@@ -17,6 +17,7 @@ from polyc.poly.rewriting.stored import laid_out_shape, taken_out
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
 
 
@@ -94,7 +95,7 @@ class Frame:
             return self.host_values[name]
         return self.array(name)
 
-    def host(self, step: Step[int], hosts: Sequence[HostNode | ControlNode]) -> None:
+    def host(self, step: Step[int], hosts: Sequence[HostNode | ControlNode | PythonCall]) -> None:
         """Run one step that needs Python; results with known shapes are stored in their place.
 
         Raises:

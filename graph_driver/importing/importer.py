@@ -86,12 +86,14 @@ def _imported(
     if when_read is not None:
         when_read(len(model.graph.node))
     model, opsets = readable(model)
-    walker = _Walker(model, folder, opsets, owned=model is not source)
+    walker = Walker(model, folder, opsets, owned=model is not source)
     graph = walker.run(binder, bound_values(model.graph, bind))
     return graph, check_annotations(model.graph, graph)
 
 
-class _Walker:
+class Walker:
+    """A graph under construction, node by node."""
+
     def __init__(self, model: onnx.ModelProto, folder: Path | None, opsets: dict[str, int], owned: bool) -> None:
         """`owned`: the protobuf is ours, so weights may move out of it."""
         self.proto, self.folder, self.owned = model.graph, folder, owned
@@ -101,6 +103,7 @@ class _Walker:
         self.sequences = Sequences(self.graph.constant, self.graph.fresh, opsets.get("", 1))
 
     def run(self, binder: Binder, bound: Mapping[str, np.ndarray]) -> Graph:
+        """The graph of the whole model. Raises `ModelError`."""
         if len(self.proto.node) > MAX_NODES:
             raise ModelError(f"the model has {len(self.proto.node)} nodes; the limit is {MAX_NODES}")
         for name, value in bound.items():
@@ -373,7 +376,7 @@ class _Walker:
     def _subgraph(self, body: onnx.GraphProto, inputs: Sequence[Tensor]) -> Graph:
         """A subgraph as a graph of its own. `inputs`: its own, then captured tensors (constants stay constants)."""
         model = onnx.ModelProto(graph=onnx.GraphProto(name=body.name))
-        walker = _Walker(model, self.folder, dict(self.graph.opsets), owned=False)
+        walker = Walker(model, self.folder, dict(self.graph.opsets), owned=False)
         walker.visited = self.visited
         for t in inputs:
             if t.const is None:

@@ -11,6 +11,7 @@ from polyc.graph_driver.graph.defects import INTERNAL
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.python_calls import python_call_of
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.operators.context import Builder, NodeContext, OperatorScop, TensorInfo, array_shape
 from polyc.poly.records import dataclass
@@ -38,6 +39,9 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
     """The node's Scop, or the reason why the host runs it."""
     if call_of(node) is not None:
         return Piece(node, None, "a registered function")
+    python = python_call_of(node)
+    if python is not None:
+        return Piece(node, None, python.reason)
     tensors = [graph.tensors[n] for n in (*node.reads(), *node.writes())]
     unknown = [t.name for t in tensors if not t.static]
     if unknown:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from polyc.graph_driver.graph import python_calls
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES
 from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
+
+OURS = ("polyc", python_calls.DOMAIN)
+"""Domains of nodes that the host does not run by ONNX's definition."""
 
 
 def fold_constants(graph: Graph) -> dict[str, int]:
@@ -34,7 +38,7 @@ def fold_constants(graph: Graph) -> dict[str, int]:
 
 
 def _foldable(graph: Graph, node: Node) -> bool:
-    if node.captures or (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == "polyc":
+    if node.captures or (node.op_type in NEVER_FOLDED and not node.domain) or node.domain in OURS:
         return False
     if not all(graph.tensors[o].static for o in node.writes()):
         return False

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.execution.executor import Executor, Observer
     from polyc.graph_driver.fusion.joined import Group
     from polyc.graph_driver.graph.ir import Graph
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
 
 MODES = ("graph", "eager", "mixed")
@@ -43,7 +44,7 @@ class Built:
 
     plan: Plan
     weights: np.ndarray
-    hosts: Sequence[HostNode | ControlNode]
+    hosts: Sequence[HostNode | ControlNode | PythonCall]
     graph: Graph | None = None
     groups: Sequence[Group] = ()
     anew: Callable[[], Built] | None = None
@@ -323,7 +324,7 @@ class Model:
         return self.running.built.weights
 
     @property
-    def hosts(self) -> Sequence[HostNode | ControlNode]:
+    def hosts(self) -> Sequence[HostNode | ControlNode | PythonCall]:
         """What runs the steps that need Python, by their number."""
         return self.running.built.hosts
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from polyc.graph_driver.graph import external, subgraphs
+from polyc.graph_driver.graph import external, python_calls, subgraphs
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.onnx_tensors import attributes, dtype_of
@@ -20,7 +20,7 @@ from polyc.graph_driver.inference import contrib
 from polyc.graph_driver.inference.concrete import infer, schema_of
 from polyc.graph_driver.inference.shape_rules import RULES, Call, NoRule
 from polyc.graph_driver.inference.symbolic import at_typical, is_symbolic
-from polyc.graph_driver.verifying.own_operators import check_call, check_own
+from polyc.graph_driver.verifying.own_operators import check_call, check_own, check_python_call
 from polyc.poly.dtypes import DType, bf16, f16, f32
 from polyc.poly.errors import ModelError
 
@@ -36,6 +36,8 @@ def check_node(graph: Graph, node: Node) -> None:
         raise GraphError(f"{what} makes nothing")
     if node.domain == external.DOMAIN:
         return check_call(graph, node, what)
+    if node.domain == python_calls.DOMAIN:
+        return check_python_call(node, what)
     if node.domain == OWN_DOMAIN:
         return check_own(graph, node, what)
     try:

@@ -12,6 +12,7 @@ from math import prod
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.python_calls import python_call_of
 from polyc.graph_driver.verifying.own_results import check_results
 
 ALIASES = {"View": (1, 1), "Whole": (None, 1), "Part": (1, None)}  # how many inputs and outputs (None: any from 1 on)
@@ -84,6 +85,12 @@ def check_call(graph: Graph, node: Node, what: str) -> None:
         raise GraphError(f"{what} does not fit the function that it calls: {sizes}")
     if tuple(sizes[n] for n in function.names) != call.sizes:
         raise GraphError(f"{what} gives its function the sizes {call.sizes}, its operands have {sizes}")
+
+
+def check_python_call(node: Node, what: str) -> None:
+    """A node that runs as a Python function, whose results nothing but a run can check. Raises `GraphError`."""
+    if not callable(python_call_of(node)) or set(node.attrs) != {"call"}:
+        raise GraphError(f"{what} calls no function")
 
 
 def _listed(tensors: list[Tensor]) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
     from polyc.graph_driver.planning.plan import Plan
 
@@ -37,7 +38,7 @@ class GpuCode(Code):
         return self.platform.machine
 
     def start(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], notes: list[str]
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], notes: list[str]
     ) -> GpuExecutor:
         """The plan in the memory of the device.
 

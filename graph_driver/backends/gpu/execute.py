@@ -23,6 +23,7 @@ from polyc.poly.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.control import ControlNode
+    from polyc.graph_driver.graph.python_calls import PythonCall
     from polyc.graph_driver.host.reference import HostNode
     from polyc.poly.target import GpuTarget
 
@@ -63,7 +64,7 @@ class GpuExecutor:
     """
 
     def __init__(
-        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode], target: GpuTarget,
+        self, plan: Plan, weights: np.ndarray, hosts: Sequence[HostNode | ControlNode | PythonCall], target: GpuTarget,
         kernels: Mapping[str, tuple[Recorded, tuple[str, ...]]], cubins: Mapping[str, bytes], device: Device,
     ) -> None:  # fmt: skip
         """Raises `DeviceError` when the device does not run the code."""

@@ -1,0 +1,327 @@
+"""An FX graph of ATen operators as a `Graph`, and how its arguments and results lie in torch's memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any
+
+import torch
+
+from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.graph.ir import Graph
+from polyc.graph_driver.torch_bridge.aten import table
+from polyc.graph_driver.torch_bridge.eager import EagerCall, Place
+from polyc.graph_driver.torch_bridge.lowering import Lowering, Value
+from polyc.graph_driver.torch_bridge.sizes import Sizes, dense_order
+from polyc.graph_driver.torch_bridge.types import as_array, polyc_dtype
+from polyc.poly.errors import ModelError, PolycError
+from polyc.poly.records import dataclass
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor argument at a position: what it must be to be read where it lies."""
+
+    position: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A result that the program writes: number `index` of the graph's outputs."""
+
+    index: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A result that is an argument, or a view of one; `offset` in elements from the argument's first."""
+
+    position: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A result that is no tensor."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Eager:
+    """An ATen operator that torch runs: its name, why, and the line of the user's program that it comes from."""
+
+    operator: str
+    reason: str
+    place: str
+
+    def __str__(self) -> str:
+        where = f" ({self.place})" if self.place else ""
+        return f"{self.operator}{where}: {self.reason}"
+
+
+@dataclass
+class Converted:
+    """The graph, its arguments in the order of its inputs, its results in the order of the FX graph's."""
+
+    graph: Graph
+    arguments: list[Argument] = field(default_factory=list)
+    results: list[Made | Alias | Plain] = field(default_factory=list)
+    eager: list[Eager] = field(default_factory=list)
+
+
+class StrictError(ModelError):
+    """An operator would run in eager mode, which the strict mode forbids."""
+
+
+def convert(gm: torch.fx.GraphModule, name: str, args: Sequence[Any] | None = None, strict: bool = False) -> Converted:
+    """The FX graph as polyc's.
+
+    Args:
+        gm: a functional graph of ATen operators, with fake tensors as `meta["val"]`.
+        name: of the graph.
+        args: what it is called with, for sizes that are symbols.
+        strict: refuse operators that would run in eager mode.
+
+    Raises:
+        StrictError: that happened.
+        ModelError: the graph has something that cannot run at all.
+    """
+    return _Converter(gm, name, strict).run(args)
+
+
+class _Converter:
+    def __init__(self, gm: torch.fx.GraphModule, name: str, strict: bool) -> None:
+        self.gm, self.strict = gm, strict
+        self.build = Lowering(name)
+        self.made = Converted(self.build.graph)
+        self.sizes = Sizes()
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.token: Value | None = None
+        self.position: dict[torch.fx.Node, int] = {}
+
+    def run(self, args: Sequence[Any] | None) -> Converted:
+        nodes = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
+        self._bind(nodes, args)
+        for k, node in enumerate(nodes):
+            self.position[node] = k
+            self.env[node] = self._argument(k, node, None if args is None else args[k])
+        for node in self.gm.graph.nodes:
+            if node.op == "call_function":
+                self.env[node] = self._call(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._attribute(node)
+            elif node.op == "output":
+                self._results(node.args[0])
+            elif node.op != "placeholder":
+                raise ModelError(f"an FX node of the kind {node.op} is no operator: {node}")
+        return self.made
+
+    # ---- leaves ----
+
+    def _bind(self, nodes: Sequence[torch.fx.Node], args: Sequence[Any] | None) -> None:
+        for node, arg in zip(nodes, args if args is not None else [None] * len(nodes), strict=True):
+            val = node.meta.get("val")
+            if isinstance(val, torch.Tensor) and isinstance(arg, torch.Tensor):
+                for size, n in zip((*val.shape, *val.stride()), (*arg.shape, *arg.stride()), strict=True):
+                    self.sizes.bind(size, n)
+            elif isinstance(arg, int):
+                self.sizes.bind(val, arg)
+
+    def _argument(self, position: int, node: torch.fx.Node, arg: Any) -> Any:
+        val = node.meta.get("val")
+        if not isinstance(val, torch.Tensor):
+            return self.sizes.number(val) if isinstance(val, torch.SymInt) else arg if val is None else val
+        shape, stride = self.sizes.numbers(val.shape), self.sizes.numbers(val.stride())
+        order = dense_order(shape, stride)
+        if order is None:
+            order, stride = list(range(len(shape))), _row_major(shape)
+        found = self.build.input(node.name, polyc_dtype(val.dtype), [shape[k] for k in order])
+        self.made.arguments.append(Argument(position, val.dtype, shape, stride))
+        self.build.where = node.name
+        return self.build.transpose(found, [order.index(k) for k in range(len(order))])
+
+    def _attribute(self, node: torch.fx.Node) -> Any:
+        found: Any = self.gm
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if not isinstance(found, torch.Tensor):
+            return found
+        return self.build.constant(as_array(found), polyc_dtype(found.dtype))
+
+    # ---- operators ----
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        args, kwargs = self._value(list(node.args)), self._value(dict(node.kwargs))
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        val = node.meta.get("val")
+        if not _tensors(args) and not _tensors(kwargs) and not isinstance(val, (torch.Tensor, tuple, list)):
+            return node.target(*args, **kwargs) if callable(node.target) else None  # arithmetic on sizes
+        name = str(node.target).removeprefix("aten.")
+        if name in _OF_SIZES:
+            return _OF_SIZES[name](*args)
+        if val is None:
+            return None  # an assertion: what it says has been checked when the graph was made
+        self.build.where = node.name
+        wanted = val[0] if isinstance(val, (tuple, list)) and val else val
+        self.build.result = self._type(wanted) if isinstance(wanted, torch.Tensor) else None
+        function = table().get(name) if isinstance(node.target, torch._ops.OpOverload) else None
+        if function is None:
+            reason = "polyc has no such operator"
+        else:
+            before = len(self.build.graph.nodes)
+            try:
+                return self._as_torch_says(function(self.build, *args, **kwargs), val)
+            except PolycError as error:
+                reason = str(error)
+                del self.build.graph.nodes[before:]
+        return self._in_eager(node, args, kwargs, val, reason)
+
+    def _as_torch_says(self, found: Any, val: Any) -> Any:
+        """Results with torch's element types. Raises `Unsupported`: with other shapes, a bug of the table."""
+        if isinstance(val, (tuple, list)):
+            return [self._as_torch_says(f, v) for f, v in zip(found, val, strict=True)]
+        if not isinstance(val, torch.Tensor) or found is None:
+            return found
+        dtype, shape = self._type(val)
+        if found.shape != shape:
+            raise Unsupported(f"polyc makes the shape {list(found.shape)}, torch {list(shape)}: please report this")
+        return self.build.cast(found, dtype)
+
+    def _in_eager(self, node: torch.fx.Node, args: Any, kwargs: Any, val: Any, reason: str) -> Any:
+        operands: list[Value] = []
+        call = EagerCall(
+            node.target,
+            _placed(args, operands),
+            _placed(kwargs, operands),
+            reason,  # type: ignore[arg-type]
+        )
+        eager = Eager(str(node.target), reason, _place(node))
+        if self.strict:
+            raise StrictError(f"{eager} (strict mode: nothing runs in eager mode)")
+        self.made.eager.append(eager)
+        several = isinstance(val, (tuple, list))
+        tensors = [v for v in (val if several else [val]) if isinstance(v, torch.Tensor)]
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if random and self.token is not None:
+            operands.append(self.token)  # random numbers are drawn in the order of the program
+        made = self.build.python(call, operands, [self._type(v) for v in tensors], str(node.target))
+        if random and made:
+            self.token = made[0]
+        if not several:
+            return made[0] if made else None
+        rest = iter(made)
+        return [next(rest) if isinstance(v, torch.Tensor) else v for v in val]
+
+    def _type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
+        return polyc_dtype(val.dtype), self.sizes.numbers(val.shape)
+
+    def _value(self, arg: Any) -> Any:
+        if isinstance(arg, torch.fx.Node):
+            return self.env[arg]
+        if isinstance(arg, (list, tuple)):
+            return [self._value(a) for a in arg]
+        if isinstance(arg, dict):
+            return {k: self._value(a) for k, a in arg.items()}
+        if isinstance(arg, torch.SymInt):
+            return self.sizes.number(arg)
+        return arg
+
+    # ---- results ----
+
+    def _results(self, results: Sequence[Any]) -> None:
+        taken: set[str] = set(self.build.graph.inputs)
+        for result in results:
+            found = self._value(result)
+            if not isinstance(found, Value):
+                self.made.results.append(Plain(found))
+                continue
+            val = result.meta["val"]
+            shape, stride = self.sizes.numbers(val.shape), self.sizes.numbers(val.stride())
+            alias = self._alias(result, shape, stride)
+            if alias is not None:
+                self.made.results.append(alias)
+                continue
+            order = dense_order(shape, stride)
+            if order is None:
+                order, stride = list(range(len(shape))), _row_major(shape)
+            self.build.where = f"{result.name}.result"
+            stored = self.build.transpose(found, order)
+            if stored.name in taken:
+                stored = self.build.op("Identity", stored)
+            taken.add(stored.name)
+            self.made.results.append(Made(len(self.build.graph.outputs), val.dtype, shape, stride))
+            self.build.graph.outputs.append(stored.name)
+
+    def _alias(self, node: torch.fx.Node, shape: tuple[int, ...], stride: tuple[int, ...]) -> Alias | None:
+        """The result as a view of an argument, if it is one."""
+        source = node
+        while source.op == "call_function" and _is_view(source):
+            source = source.args[0]  # type: ignore[assignment]
+        if source not in self.position:
+            return None
+        offset = self.sizes.number(node.meta["val"].storage_offset())
+        offset -= self.sizes.number(source.meta["val"].storage_offset())
+        return Alias(self.position[source], shape, stride, offset, source is node)
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether the result shares the memory of the first argument."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not isinstance(node.meta.get("val"), torch.Tensor):
+        return False
+    returns = target._schema.returns
+    return len(returns) == 1 and returns[0].alias_info is not None and bool(node.args)
+
+
+def _placed(args: Any, operands: list[Value]) -> Any:
+    """Arguments with a `Place` for each tensor, which goes to `operands`."""
+    if isinstance(args, Value):
+        operands.append(args)
+        return Place(len(operands) - 1)
+    if isinstance(args, (list, tuple)):
+        return type(args)(_placed(a, operands) for a in args)
+    if isinstance(args, dict):
+        return {k: _placed(a, operands) for k, a in args.items()}
+    return args
+
+
+def _tensors(args: Any) -> bool:
+    if isinstance(args, dict):
+        args = list(args.values())
+    if isinstance(args, (list, tuple)):
+        return any(_tensors(a) for a in args)
+    return isinstance(args, Value)
+
+
+def _place(node: torch.fx.Node) -> str:
+    """The user's line behind a node: the last of its stack trace."""
+    trace = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip()]
+    files = [k for k, line in enumerate(trace) if line.startswith("File ")]
+    return "" if not files else ": ".join(trace[files[-1] :])
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    stride, step = [], 1
+    for n in reversed(shape):
+        stride.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(stride))
+
+
+_OF_SIZES: dict[str, Callable[..., Any]] = {
+    "sym_size.int": lambda x, axis: x.shape[axis],
+    "sym_numel.default": lambda x: x.size,
+}

@@ -1,0 +1,110 @@
+"""A compiled graph that runs on the memory of torch's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from polyc.graph_driver.execution.execute import NativeExecutor
+from polyc.graph_driver.torch_bridge.conversion import Alias, Converted, Made
+from polyc.graph_driver.torch_bridge.eager import EagerCall
+from polyc.graph_driver.torch_bridge.types import TO_TORCH, as_array, as_tensor
+from polyc.poly.dtypes import BY_NAME
+from polyc.poly.errors import BuildError
+
+if TYPE_CHECKING:
+    from polyc.graph_driver.execution.run_memory import RunMemory
+    from polyc.graph_driver.planning.plan import Step
+    from polyc.graph_driver.running.model import Model
+
+
+class Program:
+    """A model with torch's tensors as arguments and results. Nothing is copied but arguments that lie otherwise than
+    the graph said; results are new tensors of torch's own memory."""
+
+    def __init__(self, converted: Converted, model: Model | None) -> None:
+        """`model`: None where all results are arguments."""
+        self.model = model
+        self._arguments = [(a.position, a.dtype, a.shape, a.stride) for a in converted.arguments]
+        self._results = converted.results
+        self._made = [r for r in converted.results if isinstance(r, Made)]
+        if model is not None:
+            executor = model.executor()
+            if not isinstance(executor, NativeExecutor):
+                raise BuildError("graphs of PyTorch run on this machine's CPU only")
+            self._executor = executor
+            wanted = [model.plan.inputs.index(n) for n in converted.graph.inputs]
+            assert wanted == list(range(len(wanted)))
+            self._in_python = bool(model.plan.python_steps)
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """The results for these arguments."""
+        made: list[torch.Tensor] = []
+        if self.model is not None:
+            given = [_read(args[k], dtype, shape, stride) for k, dtype, shape, stride in self._arguments]
+            made = [torch.empty_strided(m.shape, m.stride, dtype=m.dtype) for m in self._made]
+            host = _Steps(self.model, given, made).run if self._in_python else None
+            self._executor.run_at([t.data_ptr() for t in given], [t.data_ptr() for t in made], host)
+        rest = iter(made)
+        return [
+            next(rest) if isinstance(r, Made) else _aliased(args, r) if isinstance(r, Alias) else r.value
+            for r in self._results
+        ]
+
+
+def _read(arg: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    """The argument where it lies, or a copy that lies as the program reads it."""
+    if arg.stride() == stride and arg.shape == shape:
+        return arg
+    if arg.shape != shape:
+        raise BuildError(f"an argument has the shape {list(arg.shape)}, the graph was compiled for {list(shape)}")
+    if all(n == 1 or a == b for n, a, b in zip(shape, arg.stride(), stride)):
+        return arg
+    return torch.empty_strided(shape, stride, dtype=dtype).copy_(arg)
+
+
+def _aliased(args: Sequence[Any], result: Alias) -> torch.Tensor:
+    source: torch.Tensor = args[result.position]
+    if result.whole:
+        return source
+    return source.as_strided(result.shape, result.stride, source.storage_offset() + result.offset)
+
+
+class _Steps:
+    """The steps of one run that need Python."""
+
+    def __init__(self, model: Model, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+        self.plan, self.hosts, self.weights = model.plan, model.hosts, model.weights
+        self.given, self.made = given, made
+
+    def run(self, step: Step, memory: RunMemory) -> None:
+        """One step."""
+        call = self.hosts[step.index]
+        values = [self._tensor(n, memory) for n in step.args]
+        if isinstance(call, EagerCall):
+            results = call.run(values)
+        else:
+            results = [as_tensor(np.asarray(r)) for r in call([as_array(v) for v in values], {})]
+        for name, result in zip(step.results, results, strict=True):
+            if name in self.plan.slots:
+                self._tensor(name, memory).copy_(result)
+
+    def _tensor(self, name: str, memory: RunMemory) -> torch.Tensor:
+        slot = self.plan.slots[name]
+        assert slot.dtype is not None and slot.shape is not None and slot.layout is None
+        dtype, place = TO_TORCH[BY_NAME[slot.dtype]], slot.place
+        if place.kind in ("input", "output"):
+            whole = (self.given if place.kind == "input" else self.made)[place.index]
+            step = [int(np.prod(slot.shape[k + 1 :], dtype=np.int64)) for k in range(len(slot.shape))]
+            return whole.as_strided(slot.shape, step, whole.storage_offset() + place.offset // slot_bytes(dtype))
+        memory_of = memory.arena if place.kind == "arena" else self.weights
+        part = torch.from_numpy(memory_of[place.offset : place.offset + slot.nbytes])
+        return part.view(dtype).view(slot.shape)
+
+
+def slot_bytes(dtype: torch.dtype) -> int:
+    """Bytes of an element."""
+    return int(dtype.itemsize)
