@@ -4,20 +4,27 @@ The key is a hash of everything that can change the bytes: source text, target, 
 the versions of polyc, llvmlite and the cache format. Entries carry a checksum; a damaged one
 is removed and rebuilt. Writes are atomic (a temporary file renamed into place), so that
 concurrent processes never see half an entry. A folder that cannot be written turns the
-cache off and says so once.
+cache off and says so once. Under the local folder there may be a store that many machines
+share (`polyc.emit.shared_cache`): what is not here is looked for there, what is built goes
+into both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polyc.poly.errors import BuildError
 from polyc.poly.installed import version
+
+if TYPE_CHECKING:
+    from polyc.emit.shared_cache import Shared
 
 FORMAT = 1
 MAGIC = b"polyc-cache-1\n"
@@ -31,13 +38,26 @@ _writes = 0
 
 
 def cache_folder() -> Path:
-    """`$POLYC_CACHE`, else the user's cache folder."""
-    chosen = os.environ.get("POLYC_CACHE")
+    """The local folder of `$POLYC_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("POLYC_CACHE", "")
+    if "://" in chosen:
+        from polyc.emit.shared_cache import parts_of
+
+        chosen = parts_of(chosen)[0]
     if chosen:
         return Path(chosen)
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("polyc"))
+
+
+def shared() -> Shared | None:
+    """The store that this machine shares with others; None: `$POLYC_CACHE` names none."""
+    if "://" not in os.environ.get("POLYC_CACHE", ""):
+        return None
+    from polyc.emit import shared_cache
+
+    return shared_cache.shared(note)
 
 
 def limit_bytes() -> int:
@@ -91,16 +111,33 @@ def get(key: str, suffix: str = ".o") -> bytes | None:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        return None
+        return _from_shared(path)
     except OSError as error:
         note(f"the cache folder {cache_folder()} cannot be read ({error.strerror}); compiling without it")
-        return None
+        return _from_shared(path)
     body = _body(raw)
     if body is not None:
         return body
     note(f"a damaged cache entry was rebuilt: {path.name}")
     _remove(path)
     return None
+
+
+def _from_shared(path: Path) -> bytes | None:
+    """An entry that others have built, which is here from now on."""
+    store = shared()
+    return None if store is None else _taken(path, store, store.get(path.name))
+
+
+def _taken(path: Path, store: Shared, raw: bytes | None) -> bytes | None:
+    if raw is None:
+        return None
+    body = _body(raw)
+    if body is None:
+        note(f"a damaged entry of the shared cache {store.address} is not used: {path.name}")
+    else:
+        _write(path, raw)
+    return body
 
 
 def _body(raw: bytes) -> bytes | None:
@@ -123,14 +160,21 @@ def is_whole(path: Path) -> bool:
 
 def put(key: str, body: bytes, suffix: str = ".o") -> None:
     """Store an entry; failing to (full disk, no permission) is noted and does no harm."""
+    path, raw = _path(key, suffix), MAGIC + hashlib.sha256(body).digest() + body
+    _write(path, raw)
+    store = shared()
+    if store is not None:
+        store.put(path.name, raw)
+
+
+def _write(path: Path, raw: bytes) -> None:
     global _writes
-    path = _path(key, suffix)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as f:
-                f.write(MAGIC + hashlib.sha256(body).digest() + body)
+                f.write(raw)
             os.replace(temporary, path)
         except OSError:
             _remove(Path(temporary))
@@ -148,9 +192,43 @@ def cached(key: str, build: Callable[[], bytes], suffix: str = ".o") -> tuple[by
     found = get(key, suffix)
     if found is not None:
         return found, True
-    body = build()
-    put(key, body, suffix)
+    with building(key, suffix) as other:
+        if other is not None:
+            return other, True
+        body = build()
+        put(key, body, suffix)
     return body, False
+
+
+@contextlib.contextmanager
+def building(key: str, suffix: str = ".o") -> Iterator[bytes | None]:
+    """Around what builds an entry that is not there, and puts it: where several machines share a cache, only one of
+    them builds it. Gives the entry if another one has built it meanwhile."""
+    store, path = shared(), _path(key, suffix)
+    if store is None:
+        _log(path.name)
+        yield None
+        return
+    body = None
+    held = store.claim(path.name)
+    if held:  # who had claimed it before may have stored it since it was looked for
+        body = _taken(path, store, store.get(path.name)) if store.writes else None
+    else:
+        body = _taken(path, store, store.wait(path.name))
+    if body is None:
+        _log(path.name)
+    try:
+        yield body
+    finally:
+        if held or body is None:
+            store.release(path.name)
+
+
+def _log(name: str) -> None:
+    """Say in the file `$POLYC_CACHE_LOG` that an entry is built here: one line, whole, whoever writes beside."""
+    if place := os.environ.get("POLYC_CACHE_LOG"):
+        with contextlib.suppress(OSError), open(place, "a", encoding="utf-8") as file:
+            file.write(f"built {name} {os.getpid()}\n")
 
 
 def clean(limit: int | None = None) -> None:

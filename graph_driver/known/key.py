@@ -31,7 +31,8 @@ WITHOUT_EFFECT = frozenset({"progress"})
 """Options that say nothing about the program."""
 
 VARIABLES_WITHOUT_EFFECT = frozenset({
-    "POLYC_CACHE", "POLYC_CACHE_SIZE", "POLYC_PROGRAMS", "POLYC_WORKERS", "POLYC_DEBUG", "POLYC_OPENCL",
+    "POLYC_CACHE", "POLYC_CACHE_SIZE", "POLYC_CACHE_WRITE", "POLYC_CACHE_KEY", "POLYC_CACHE_LOG", "POLYC_TRUST",
+    "POLYC_PROGRAMS", "POLYC_WORKERS", "POLYC_DEBUG", "POLYC_OPENCL",
 })  # fmt: skip
 """Variables of the environment that say where things are and who works on them; all others of polyc decide."""
 

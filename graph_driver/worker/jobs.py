@@ -71,8 +71,10 @@ def find(job: Job) -> Compiled | None:
     from polyc.emit import cache
 
     body = cache.get(cache_key(job), ".kernel")
-    if body is None:
-        return None
+    return None if body is None else _compiled(body)
+
+
+def _compiled(body: bytes) -> Compiled | None:
     head, _, image = body.partition(b"\n")
     try:
         data = json.loads(head)
@@ -82,11 +84,19 @@ def find(job: Job) -> Compiled | None:
 
 
 def compile_job(job: Job) -> Compiled:
-    """Schedule, lower and compile; the result goes into the disk cache.
+    """Schedule, lower and compile; the result goes into the disk cache. Where another machine that shares the cache is
+    compiling the same, its result.
 
     Raises:
         PolycError: the Scop has no schedule or no code.
     """
+    from polyc.emit import cache
+
+    with cache.building(cache_key(job), ".kernel") as other:
+        return (other and _compiled(other)) or _compiled_here(job)
+
+
+def _compiled_here(job: Job) -> Compiled:
     from polyc.graph_driver.worker.compile_operator import or_program_order
     from polyc.graph_driver.worker.tuned import replayed
     from polyc.poly import json_io
