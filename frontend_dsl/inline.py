@@ -71,6 +71,9 @@ def inline_operator(
     frame: Frame, operator: Operator, args: list[Any], kwargs: dict[str, Any], node: ast.Call, whole: bool
 ) -> Any:
     """A call of another operator on arrays of this program."""
+    if not operator.has_text:
+        raise frame.error(node, f"{operator.name} is derived from another operator and has no text to put here",
+                          "call it outside, on the arrays that this operator takes or gives")  # fmt: skip
     signature = operator.signature
     constants = {**signature.constants, **{k: v for k, v in kwargs.items() if k in signature.constants}}
     given: dict[str, Any] = dict(zip((p.name for p in signature.params), args))

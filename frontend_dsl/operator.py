@@ -43,6 +43,8 @@ class Operator:
     `op.python(*arrays)` runs the same function as plain Python on NumPy arrays.
     """
 
+    has_text = True  # derived operators (`grad`) have none
+
     def __init__(self, fn: FunctionType, reassociate: bool = True, fast_math: bool = False) -> None:
         self.fn = fn
         self.name = fn.__name__
@@ -188,6 +190,29 @@ class Operator:
         built = make(scop, folder, emit, sizes, target=target, schedule=schedule, threads=threads, name=name,
                      usage=self.usage, checks=checks)  # fmt: skip
         return dict(built.files)
+
+    def grad(self, wrt: str | Sequence[str] | None = None) -> Operator:
+        """The adjoint operator, in reverse mode: it takes the arguments of this one, then the adjoint of each
+        floating-point result (those returned, then arrays updated in place), and returns the gradient of each argument
+        in `wrt`, in that order (None: of all floating-point arguments). docs/derivatives.md.
+
+        Raises:
+            NotDifferentiable: when it is used, if this operator, or one of the names, has no derivative.
+        """
+        from .derived import grad
+
+        return grad(self, wrt)
+
+    def jvp(self, wrt: str | Sequence[str] | None = None) -> Operator:
+        """The tangent operator, in forward mode: it takes the arguments of this one, then the tangent of each argument
+        in `wrt` (None: of all floating-point arguments), and returns the tangent of each floating-point result.
+
+        Raises:
+            NotDifferentiable: as `grad`.
+        """
+        from .derived import jvp
+
+        return jvp(self, wrt)
 
     # ---- running ---------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         from .operator import Operator
 
-        if isinstance(value, Operator):
+        if isinstance(value, Operator) and value.has_text:
             state = value.fn, value.reassociate, value.fast_math
             return by_name(value) or (_new_operator, (), state, None, None, _fill_operator)
         if isinstance(value, FunctionType) and not _importable(value, value):

@@ -19,4 +19,5 @@ def connect() -> None:
     hooks.register("pickled_model", "polyc.graph_driver.artifacts.carried:pickled")
     hooks.register("html", "polyc.graph_driver.html.notebook:html_of")
     hooks.register("packed", "polyc.frontend_dsl.pickling:Packed")
+    hooks.register("run_scop", "polyc.emit.interpreter.scops:run_scop")
     hooks.register("interrupts", "polyc.emit.run_time.interrupts:handler")

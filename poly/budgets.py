@@ -19,6 +19,8 @@ from polyc.poly.errors import BuildError
 from polyc.poly.interrupts import interruptible
 from polyc.poly.quota import QuotaExceeded, quota
 
+DERIVATIVE = 200_000_000
+"""isl operations to derive a Scop: some tens of seconds."""
 STEP = 4_000_000
 """isl operations for one step of a user's schedule."""
 FRONT_END = 20_000_000

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         widen_pairs,
         zeros,
     )
+    from polyc.frontend_dsl.derived import grad, jvp
     from polyc.graph_driver.artifacts.package import load
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
+    from polyc.poly.adjoint.errors import NotDifferentiable
     from polyc.poly.dtypes import bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
         ArgumentError,
@@ -95,6 +97,7 @@ _NAMES = {  # module: what it holds of the public API
         " expm1 floor fma full grid inout isinf isnan log log1p max min op pack_bf16 parallel pow round rsqrt serial"
         " sigmoid sin sinh sqrt tan tanh trunc unroll vectorize where widen_pairs zeros"
     ),
+    "polyc.frontend_dsl.derived": "grad jvp",
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
@@ -102,6 +105,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.artifacts.package": "load",
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
+    "polyc.poly.adjoint.errors": "NotDifferentiable",
     "polyc.poly.dtypes": "bf16 bool_ c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "polyc.poly.errors": "ArgumentError BoundsError BuildError IllegalSchedule ModelError PolycError ScheduleError "
     "ScopError",
@@ -123,6 +127,7 @@ __all__ = [
     "InferenceSession",
     "Model",
     "ModelError",
+    "NotDifferentiable",
     "Operator",
     "PolycError",
     "Schedule",
@@ -157,6 +162,7 @@ __all__ = [
     "floor",
     "fma",
     "full",
+    "grad",
     "grid",
     "i16",
     "i32",
@@ -165,6 +171,7 @@ __all__ = [
     "inout",
     "isinf",
     "isnan",
+    "jvp",
     "load",
     "log",
     "log1p",

@@ -1,0 +1,1 @@
+"""Derivatives of Scops as Scops: adjoints (reverse mode) and tangents (forward mode)."""
