@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import numpy as np
 import derived_programs as programs
+import numpy as np
 import pytest
 from gradient_check import compiled, gradient_error, in_order, inner, interpreted
 
