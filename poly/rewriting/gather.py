@@ -110,6 +110,18 @@ def subscripts(s: Statement, params: Sequence[str]) -> list[isl.PwAff]:
         raise ScheduleError(f"{s.name} cannot be gathered: data decide which element it updates") from None
 
 
+def mixes(s: Statement, params: Sequence[str]) -> bool:
+    """Whether a subscript of the element that a statement writes moves with several iterators: it scatters.
+
+    False where data decide the element or the instances.
+    """
+    try:
+        f = subscripts(s, params)
+    except ScheduleError:
+        return False
+    return any(sum(value.involves_dims(isl.dim_type.in_, k, 1) for k in range(len(s.iters))) > 1 for value in f)
+
+
 def coordinates(
     scop: Scop, s: Statement, kept: Sequence[str] = (), summed: Sequence[str] | None = None
 ) -> list[Coordinates]:

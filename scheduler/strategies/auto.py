@@ -24,6 +24,7 @@ from polyc.scheduler.strategies.blocked import block_eliminations
 from polyc.scheduler.strategies.blocking import block
 from polyc.scheduler.strategies.chains import chains
 from polyc.scheduler.strategies.contractions.strategy import contractions
+from polyc.scheduler.strategies.gathering import gather
 from polyc.scheduler.strategies.joining import join
 from polyc.scheduler.strategies.planner import Chained, Plan, Planner, first_loops
 from polyc.scheduler.strategies.row_values import row_values
@@ -123,6 +124,7 @@ def vector_loops(plan: Planner) -> None:
 
 
 STRATEGIES: Mapping[str, Callable[[Planner], None]] = {
+    "gathering": gather,
     "chains": chains,
     "elimination": block_eliminations,
     "contraction": contractions,

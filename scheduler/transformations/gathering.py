@@ -14,12 +14,14 @@ from math import prod
 import islpy as isl
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Binary, Load, Var, variables
 from polyc.poly.records import dataclass
+from polyc.poly.reduction import identity
 from polyc.poly.rewriting.gather import MOST_PHASES, Coordinates, Phase, coordinates, gathered, strides
-from polyc.poly.scop import Scop, Statement
+from polyc.poly.scop import Array, Scop, Statement
 from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, loops_around, loops_below
 from polyc.poly.tree import Sequence as SequenceNode
-from polyc.scheduler.transformations.added import program, taken
+from polyc.scheduler.transformations.added import minus, named, new_name, program, taken, value_range
 from polyc.scheduler.transformations.tree_edit import Path, fresh, put, reaching, sequence
 
 
@@ -47,7 +49,7 @@ def gather(
     """
     s = _update(scop, statement)
     kept_loops = shared_loops(tree, statement) if keep is None else tuple(keep)
-    path, node = _place(tree, statement, kept_loops)
+    path, _ = _place(tree, statement, kept_loops)
     if not reaching(scop, path)[statement].is_equal(s.domain.intersect_params(scop.context)):
         raise ScheduleError(f"{statement} cannot be gathered: its instances are in several parts of the tree")
     kept = _iterators(s, tree, kept_loops)
@@ -65,7 +67,7 @@ def gather(
         raise ScheduleError(f"{statement} is gathered already: its loops are its elements and sums")
     names = _names(statement, prod(counts), {*used, *scop.statements})
     parts = gathered(scop, found, counts, names, used)
-    return _made(scop, tree, path, node, s, found, parts)
+    return _made(scop, tree, path, s, found, parts)
 
 
 def _update(scop: Scop, statement: str) -> Statement:
@@ -152,12 +154,21 @@ def _names(statement: str, count: int, used: set[str]) -> list[str]:
     return names
 
 
-def _made(
-    scop: Scop, tree: Node, path: Path, node: Node, s: Statement, c: Coordinates, parts: Sequence[Phase]
-) -> Gathering:
+@dataclass(frozen=True)
+class _Part:
+    """A phase in the new program: the statements of its nest, their loops, and the array that holds its sums."""
+
+    statements: tuple[Statement, ...]
+    node: Node
+    array: Array | None
+
+
+def _made(scop: Scop, tree: Node, path: Path, s: Statement, c: Coordinates, parts: Sequence[Phase]) -> Gathering:
     first = len(c.kept)
-    old, new = [], []
+    order: list[Filter] = []
+    made: list[_Part] = []
     scratch = put(path, Leaf())
+    arrays: dict[str, Array] = {}
     for part in parts:
         loops = []
         for k in range(first, len(part.times)):
@@ -165,17 +176,66 @@ def _made(
             loops.append(loop)
             scratch = Band((Member(loop, {}),), scratch)
         members = [Member(n, {s.name: t}) for n, t in zip(loops, part.times[first:], strict=True)]
-        old.append(Filter({s.name: part.old}, Band(tuple(members), Leaf())))
-        t = part.statement
-        members = [Member(n, {t.name: loop_dim(t.domain, k)}) for k, n in enumerate(loops, first)]
-        new.append(Filter({t.name: t.domain}, Band(tuple(members), Leaf())))
+        order.append(Filter({s.name: part.old}, Band(tuple(members), Leaf())))
+        made.append(_nest(replace(scop, arrays={**scop.arrays, **arrays}), tree, part, c, loops, len(parts) > 1))
+        array = made[-1].array
+        arrays |= {} if array is None else {array.name: array}
+    new = [Filter({t.name: t.domain for t in m.statements}, m.node) for m in made]
     one = len(parts) == 1
-    order = _put(path, old[0].child if one else sequence(old))
     statements: dict[str, Statement] = {}
     for n, x in scop.statements.items():
-        statements |= {p.statement.name: p.statement for p in parts} if n == s.name else {n: x}
-    after = _renamed_above(path, new[0].child if one else sequence(new), s.name, parts, c)
-    return Gathering(order, replace(scop, statements=statements, tree=program(after)), after)
+        statements |= {t.name: t for m in made for t in m.statements} if n == s.name else {n: x}
+    everything = [t for m in made for t in m.statements]
+    after = _renamed_above(path, new[0].child if one else sequence(new), s.name, everything, c)
+    changed = replace(scop, statements=statements, arrays={**scop.arrays, **arrays}, tree=program(after))
+    return Gathering(_put(path, order[0].child if one else sequence(order)), changed, after)
+
+
+def _nest(scop: Scop, tree: Node, part: Phase, c: Coordinates, loops: Sequence[str], apart: bool) -> _Part:
+    """The loops of a phase. Elements that are `apart` are summed up next to each other, in a local array:
+
+    X[2 * x + 1] += e(x, k)   ->   x: (t[x] = 0; k: t[x] += e(x, k); X[2 * x + 1] += t[x])
+    """
+    t, first = part.statement, len(c.kept)
+    inside = first + len(c.element)
+    plain = Band(tuple(_loop(n, [t], k) for k, n in enumerate(loops, first)), Leaf())
+    own = t.reduction
+    if not apart or not c.summed or own is None or t.predicate is not None:
+        return _Part((t,), plain, None)
+    if set(t.iters[inside:]) & variables(t.target):
+        return _Part((t,), plain, None)
+    labels = t.iters[:inside]
+    points = t.domain.project_out(isl.dim_type.set, inside, len(c.summed))
+    ranges = [value_range(scop, _values(points, k), f"loop '{n}'") for k, n in enumerate(labels)]
+    array = Array(new_name(scop, tree, f"{t.array}_part"), t.value.dtype, tuple(n for _, n in ranges), "local")
+    known = replace(scop, arrays={**scop.arrays, array.name: array})
+    at = Load(array.name, tuple(minus(Var(n), low) for n, (low, _) in zip(labels, ranges, strict=True)), array.dtype)
+    assert isinstance(t.value, Binary)
+    start, join = (new_name(known, tree, f"{t.name}_{end}") for end in ("start", "join"))
+    operator = "+" if t.value.op == "-" else t.value.op
+    statements = (
+        Statement(start, labels, named(points, start, labels, scop), array.name, at.index,
+                  identity(own, array.dtype), span=t.span),
+        replace(t, array=array.name, index=at.index, value=replace(t.value, a=at)),
+        Statement(join, labels, named(points, join, labels, scop), t.array, t.index,
+                  Binary(operator, t.target, at, array.dtype), reduction=own, span=t.span),
+    )  # fmt: skip
+    sums = Band(tuple(_loop(n, [statements[1]], k) for k, n in enumerate(loops[len(c.element) :], inside)), Leaf())
+    body = [Filter({x.name: x.domain}, sums if x is statements[1] else Leaf()) for x in statements]
+    outer = tuple(_loop(n, statements, k) for k, n in enumerate(loops[: len(c.element)], first))
+    return _Part(statements, Band(outer, sequence(body)), array)
+
+
+def _loop(name: str, statements: Sequence[Statement], k: int) -> Member:
+    """A loop over iterator `k` of some statements."""
+    return Member(name, {t.name: loop_dim(t.domain, k) for t in statements})
+
+
+def _values(points: isl.Set, k: int) -> isl.Set:
+    """Those of one dimension."""
+    total = points.dim(isl.dim_type.set)
+    points = points.project_out(isl.dim_type.set, k + 1, total - k - 1)
+    return points.project_out(isl.dim_type.set, 0, k)
 
 
 def _put(path: Path, node: Node) -> Node:
@@ -188,17 +248,17 @@ def _put(path: Path, node: Node) -> Node:
     return put(path, node)
 
 
-def _renamed_above(path: Path, node: Node, old: str, parts: Sequence[Phase], c: Coordinates) -> Node:
+def _renamed_above(path: Path, node: Node, old: str, new: Sequence[Statement], c: Coordinates) -> Node:
     """The tree with the new statements, whose kept iterators the loops above run over as before."""
     spliced = isinstance(node, SequenceNode) and len(path) > 1 and isinstance(path[-1][0], Filter)
     for depth, (parent, k) in reversed(list(enumerate(path))):
         if isinstance(parent, Band):
-            members = tuple(_over(m, old, parts, c) for m in parent.members)
+            members = tuple(_over(m, old, new, c) for m in parent.members)
             node = replace(parent, members=members, child=node)
         elif isinstance(parent, Filter):
             if spliced and depth == len(path) - 1:
                 continue
-            own = {p.statement.name: p.statement.domain for p in parts}
+            own = {t.name: t.domain for t in new}
             node = Filter({n: x for m, d in parent.domain.items()
                            for n, x in (own.items() if m == old else [(m, d)])}, node)  # fmt: skip
         elif isinstance(parent, SequenceNode) and spliced and depth == len(path) - 2:
@@ -211,28 +271,23 @@ def _renamed_above(path: Path, node: Node, old: str, parts: Sequence[Phase], c: 
     return node
 
 
-def _over(member: Member, old: str, parts: Sequence[Phase], c: Coordinates) -> Member:
+def _over(member: Member, old: str, new: Sequence[Statement], c: Coordinates) -> Member:
     """A loop above with its value for the new statements."""
     schedule: dict[str, isl.PwAff] = {}
     for n, value in member.schedule.items():
-        if n != old:
-            schedule[n] = value
-            continue
-        for p in parts:
-            schedule[p.statement.name] = _pulled(value, p, c)
+        schedule |= {t.name: _pulled(value, t, c) for t in new} if n == old else {n: value}
     return replace(member, schedule=schedule)
 
 
-def _pulled(value: isl.PwAff, part: Phase, c: Coordinates) -> isl.PwAff:
-    """A function of kept iterators as one of the new statement's."""
-    new = part.statement.domain.get_space()
-    space = c.statement.domain.get_space()
-    lists = isl.AffList.alloc(isl.DEFAULT_CONTEXT, len(c.statement.iters))
-    local = isl.LocalSpace.from_space(new)
+def _pulled(value: isl.PwAff, new: Statement, c: Coordinates) -> isl.PwAff:
+    """A function of kept iterators as one of a new statement's."""
+    space = new.domain.get_space()
+    local = isl.LocalSpace.from_space(space)
+    iterators = isl.AffList.alloc(isl.DEFAULT_CONTEXT, len(c.statement.iters))
     for i in c.statement.iters:
         aff = isl.Aff.zero_on_domain(local)
         if i in c.kept:
             aff = isl.Aff.var_on_domain(local, isl.dim_type.set, c.kept.index(i))
-        lists = lists.add(aff)
-    back = isl.MultiAff.from_aff_list(isl.Space.map_from_domain_and_range(new, space), lists)
-    return value.pullback_multi_aff(back)
+        iterators = iterators.add(aff)
+    into = isl.Space.map_from_domain_and_range(space, c.statement.domain.get_space())
+    return value.pullback_multi_aff(isl.MultiAff.from_aff_list(into, iterators))

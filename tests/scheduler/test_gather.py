@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 from polyc import dims, empty, f64, grid, i64, inout, op
+from polyc.emit import targets
 from polyc.poly.errors import IllegalSchedule, ScheduleError
 from polyc.poly.legality import check_parallel
 from polyc.poly.rewriting.gather import coordinates
 from polyc.poly.verify import verify
+from polyc.scheduler.programs import gather_sums
 from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.strategies.auto import automatic
 
 N, M = dims("N M")
 RNG = np.random.default_rng(3)
@@ -134,7 +137,7 @@ def test_a_phase_has_no_divisions() -> None:
     """Subscripts and bounds of phases count one by one."""
     gathered = padded.scop().schedule().gather("S1", phases=True)
     parts = [s for s in gathered.scop.statements.values() if s.reduction]
-    assert len(parts) == 4
+    assert len(parts) == 8  # sums and what adds them
     for s in parts:
         assert "//" not in str(s.value) and all(b.dim(isl.dim_type.div) == 0 for b in s.domain.get_basic_sets())
 
@@ -253,3 +256,60 @@ def scatter(g: f64[{extents[0]}, {extents[1]}, {extents[2]}], X: inout(f64[{size
     best = coordinates(start.scop, start.scop.statements["S0"])[0]
     sums = fibre(f, extents)
     assert best.points.count_val().to_python() <= sum(map(len, sums.values()))
+
+
+# ---- the automatic choice ------------------------------------------------------------------------
+
+
+@op
+def convolution_backwards(g: f64[32, 17, 17], w: f64[32, 16, 3, 3], gX: inout(f64[16, 33, 33])):
+    for f, y, x, c, k, l in grid(32, 17, 17, 16, 3, 3):
+        if 2 * y + k - 1 >= 0 and 2 * y + k - 1 < 33 and 2 * x + l - 1 >= 0 and 2 * x + l - 1 < 33:
+            gX[c, 2 * y + k - 1, 2 * x + l - 1] += g[f, y, x] * w[f, c, k, l]
+
+
+@op
+def overlapping(P: f64[8, 3, 3, 32, 32], X: inout(f64[8, 34, 34])):
+    for c, k, l, y, x in grid(8, 3, 3, 32, 32):
+        X[c, y + k, x + l] += P[c, k, l, y, x]
+
+
+def gathering(operator: Any, threads: int = 1) -> Any:
+    """The automatic schedule for a machine with long vectors, and what was decided about its scatters."""
+    schedule = automatic(operator.scop(), targets.get("x86-64-v4"), threads)
+    return schedule, [d for d in schedule.decisions if d.stage == "gathering"]
+
+
+def test_the_model_chooses_the_form() -> None:
+    """Phases make products in register tiles of a convolution's derivative; columns that overlap stay a scatter, whose
+    lanes are as good. Both say what each form costs."""
+    schedule, (phases,) = gathering(convolution_backwards)
+    assert (
+        "S0 over its elements in phases" in phases.what and phases.figures["S0_phases"] < phases.figures["S0_scatter"]
+    )
+    assert sum("register tile" in n for n in schedule.notes) == 4
+    args = integers(32, 17, 17), integers(32, 16, 3, 3)
+    want, found = np.zeros((16, 33, 33)), np.zeros((16, 33, 33))
+    convolution_backwards.compile(schedule=False)(*args, want)
+    convolution_backwards.compile(schedule=schedule)(*args, found)
+    np.testing.assert_array_equal(found, want)
+    _, (scatter,) = gathering(overlapping)
+    assert scatter.outcome == "declined" and set(scatter.figures) == {"S0_scatter", "S0_elements"}
+
+
+def test_updates_of_a_stencil_get_loops_each() -> None:
+    """No loop around the updates as written is parallel; each alone has one."""
+    schedule, (apart,) = gathering(stencil_backwards)
+    assert apart.figures["parallel_before"] == 1 and apart.figures["parallel"] == apart.figures["statements"] == 4
+    a, b = integers(40), integers(40)
+    want = [a.copy(), b.copy()]
+    stencil_backwards.python(*want)
+    stencil_backwards.compile(schedule=schedule)(a, b)
+    np.testing.assert_array_equal(a, want[0])
+    np.testing.assert_array_equal(b, want[1])
+
+
+def test_the_program_chooses_phases_by_strides() -> None:
+    """`gather_sums` without forms: phases where subscripts have a stride."""
+    schedule = gather_sums(convolution_backwards.scop().schedule(), "f")
+    assert [s.args for s in schedule.trace if s.name == "gather"] == [{"statement": "S0", "phases": True}]

@@ -1,0 +1,74 @@
+"""`gather_sums`: the updates of a nest that scatter run over the elements that they update, each in loops of its own.
+
+What a reverse-mode derivative makes of a read `A[f(i)]` is an update `A[f(i)] += ...` beside the others of its
+statement: no loop around them is parallel. Each in loops of its own, over elements and sums (step `gather`), they are
+what a compiler of forward code knows: contractions, stencils, reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from polyc.poly.errors import ScheduleError
+from polyc.poly.rewriting.gather import coordinates, mixes, strides
+from polyc.poly.tree import Band, loops_around
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.programs.distribution import distribute_all
+from polyc.scheduler.recognition.contraction import recognise
+from polyc.scheduler.schedule import Schedule
+from polyc.scheduler.transformations.tree_edit import chain_of, locate
+
+Form = Literal["elements", "phases"]
+
+
+def gather_sums(s: Schedule, loop: str, forms: Mapping[str, Form] | None = None) -> Schedule:
+    """Run the updates of a nest that scatter over the elements that they update.
+
+    Arguments: `loop`, the outermost one of the nest; `forms`, by statement: `elements`, or `phases` where subscripts
+    have a stride; default phases where there are any, for all updates whose subscripts mix loops.
+    Before -> after: `o: k: (X[2 * o + k] += g[o] * w[k]; W[k] += g[o] * x[o + k])` -> phases of X, then `o: k: W[k]`.
+    Refused when: a dependence would run backwards; data decide the element.
+    """
+    s = in_loops_of_their_own(s, loop)
+    chosen = mixed(s, loop) if forms is None else forms
+    for name, form in chosen.items():
+        known = set(s.scop.statements) - {name}
+        s = s.gather(name, phases=form == "phases")
+        for part in [n for n in s.scop.statements if n not in known]:
+            if recognise(s.scop.statements[part]) is not None:  # its tiles hold the sums, in a nest of its own
+                s = in_loops_of_their_own(s, _own_nest(s, part))
+    return s
+
+
+def _own_nest(s: Schedule, statement: str) -> str:
+    """The outermost loop around a phase that no other phase is in."""
+    around = loops_around(s.tree, statement)
+    fewest = min(len(m.schedule) for m in around[: len(s.scop.statements[statement].index)])
+    return next(m.name for m in around if len(m.schedule) == fewest)
+
+
+def mixed(s: Schedule, loop: str) -> dict[str, Form]:
+    """The updates of a nest whose subscripts mix loops, and the form that a stride asks for."""
+    found: dict[str, Form] = {}
+    for name in locate(s.tree, loop).member.schedule:
+        stmt = s.scop.statements[name]
+        if stmt.reduction is not None and not stmt.dynamic and mixes(stmt, s.scop.params):
+            stride = strides(coordinates(s.scop, stmt)[0])
+            found[name] = "phases" if max(stride, default=1) > 1 else "elements"
+    return found
+
+
+def in_loops_of_their_own(s: Schedule, loop: str) -> Schedule:
+    """The parts of a nest in loops of their own, as far outside as their dependences let them."""
+    chain = chain_of(s.tree, loop)
+    if not isinstance(chain.child, SequenceNode):
+        return s
+    try:
+        return s.in_one_check(lambda new: distribute_all(new, loop), f"distribute_all({loop!r})")
+    except ScheduleError:
+        pass
+    for part in chain.child.filters:
+        if isinstance(part.child, Band):
+            s = in_loops_of_their_own(s, part.child.members[0].name)
+    return s

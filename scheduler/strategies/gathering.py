@@ -1,0 +1,122 @@
+"""Strategy: the updates of a nest that scatter, over the elements that they update where that is faster.
+
+An update whose subscript mixes loops (`X[2 * o + k] += ...`, what the derivative of a convolution or of pooling is)
+meets other iterations of every loop in the subscript: threads cannot share them, a product is none that a register tile
+has. Its other forms (step `gather`, with or without phases) are proposed where the cost model says that they pay, each
+update for itself; without sizes to compute with, where they make a loop parallel that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import Expr
+from polyc.poly.rewriting.gather import mixes
+from polyc.poly.scop import Scop
+from polyc.poly.tree import Node, loops_around
+from polyc.poly.words import first_line
+from polyc.scheduler.cost.gather_forms import CLEARLY, cycles
+from polyc.scheduler.decision import rounded
+from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own
+from polyc.scheduler.questions.coincidence import all_pairs, analyse
+from polyc.scheduler.strategies.planner import Planner
+from polyc.scheduler.transformations import gathering
+
+FORMS: tuple[Form, ...] = ("elements", "phases")
+
+
+def gather(plan: Planner) -> None:
+    """Choose a form for every update at the top that scatters; updates that meet in their loops get loops each."""
+    for loop in plan.top():
+        names = [n for n in plan.member(loop).schedule if _scatters(plan.scop, n)]
+        if names:
+            _nest(plan, loop, names)
+        elif _meet(plan.scop, list(plan.member(loop).schedule)):
+            _apart(plan, loop)
+
+
+def _meet(scop: Scop, names: Sequence[str]) -> bool:
+    """Whether several statements update elements of one array by different subscripts, as what a stencil's derivative
+    makes of one statement does."""
+    seen: dict[tuple[str, str | None], tuple[Expr, ...]] = {}
+    updates = [s for s in (scop.statements[n] for n in names) if s.reduction is not None]
+    return any(seen.setdefault((s.array, s.reduction), s.index) != s.index for s in updates)
+
+
+def _apart(plan: Planner, loop: str) -> None:
+    """Loops of their own for the parts of a nest, if more of them have a parallel loop then."""
+    names = list(plan.member(loop).schedule)
+    before = _parallel(plan.scop, plan.tree, names)
+    if len(before) == len(names):
+        return
+    subject = f"updates in loop {loop}"
+    try:
+        apart = in_loops_of_their_own(plan.schedule, loop)
+    except ScheduleError as error:
+        plan.decline(subject, "stay together", first_line(error))
+        return
+    after = _parallel(apart.scop, apart.tree, names)
+    figures = {"statements": len(names), "parallel_before": len(before), "parallel": len(after)}
+    if len(after) <= len(before):
+        plan.decline(subject, "stay together", "no more of them would have a parallel loop", **figures)
+        return
+    plan.attempt(subject, f"loops of their own for the updates in loop {loop}",
+                 partial(in_loops_of_their_own, loop=loop), **figures)  # fmt: skip
+
+
+def _scatters(scop: Scop, name: str) -> bool:
+    s = scop.statements[name]
+    return s.reduction is not None and not s.dynamic and mixes(s, scop.params)
+
+
+def _nest(plan: Planner, loop: str, names: Sequence[str]) -> None:
+    """Choose for the updates of a nest, and propose what was chosen."""
+    subject = f"update{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    try:
+        apart = in_loops_of_their_own(plan.schedule, loop)
+    except ScheduleError:
+        apart = plan.schedule
+    chosen: dict[str, Form] = {}
+    figures: dict[str, dict[str, float]] = {}
+    for name in names:
+        form, costs = _best(apart.scop, apart.tree, name, plan)
+        figures[name] = costs
+        if form is not None:
+            chosen[name] = form
+    shown = {f"{n}_{k}": rounded(v) for n, costs in figures.items() for k, v in costs.items()}
+    if not chosen:
+        plan.decline(subject, "stays a scatter", "no other form costs clearly less", **shown)
+        return
+    forms = ", ".join(f"{n} over {'its elements' if f == 'elements' else 'its elements in phases'}"
+                      for n, f in chosen.items())  # fmt: skip
+    plan.attempt(subject, f"gathered: {forms}", partial(gather_sums, loop=loop, forms=chosen), **shown)
+
+
+def _best(scop: Scop, tree: Node, name: str, plan: Planner) -> tuple[Form | None, dict[str, float]]:
+    """The form that an update should get (None: as it is), and what each costs in cycles."""
+    was = cycles(scop, [name], _parallel(scop, tree, [name]), plan.target, plan.threads)
+    costs = {} if was is None else {"scatter": was}
+    best, least = None, was
+    for form in FORMS:
+        try:
+            made = gathering.gather(scop, tree, name, None, form == "phases", None)
+        except ScheduleError:
+            continue
+        new = [n for n in made.scop.statements if n not in scop.statements or n == name]
+        parallel = _parallel(made.scop, made.tree, new)
+        cost = cycles(made.scop, new, parallel, plan.target, plan.threads)
+        if cost is not None and was is not None:
+            costs[form] = cost
+            if cost < CLEARLY * was and (least is None or cost < least):
+                best, least = form, cost
+        elif best is None and parallel and not _parallel(scop, tree, [name]):
+            best = form
+    return best, costs
+
+
+def _parallel(scop: Scop, tree: Node, names: Sequence[str]) -> set[str]:
+    """Those statements that have a loop around them which carries nothing."""
+    carried = analyse(tree, all_pairs(scop))
+    return {n for n in names if any(carried[m.name].parallel for m in loops_around(tree, n))}
