@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.pocl_of_new_cpus import use_known_cpu
+
 os.environ.setdefault("POLYC_PROGRAMS", "0")  # tests look at what compiling does; test_known_models.py asks for them
+use_known_cpu()
 
 
 def pytest_addoption(parser: Any) -> None:

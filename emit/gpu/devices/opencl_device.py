@@ -59,6 +59,11 @@ class OpenclDevice(Device):
             return {k.name: self._cl.Kernel(built, k.name) for k in program.kernels.values()}
         except self._cl.Error as error:
             first = next((line for line in str(error).splitlines() if "error" in line), first_line(error))
+            if "unknown target CPU" in first:  # pocl/pocl#1049
+                raise DeviceError(
+                    f"{self.name}: the driver's compiler is older than this CPU and builds nothing ({first.strip()});"
+                    " take a newer driver, or name another device by $POLYC_OPENCL"
+                ) from None
             raise DeviceError(f"the OpenCL driver refused the generated text: {first.strip()}") from None
 
     def allocate(self, nbytes: int) -> Any:
