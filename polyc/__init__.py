@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
+    from polyc.graph_driver.training.optimisers import SGD, Adam, AdamW, LossScaling
+    from polyc.graph_driver.training.trainer import Training, training
     from polyc.poly.adjoint.errors import NotDifferentiable
     from polyc.poly.dtypes import bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
     from polyc.poly.errors import (
@@ -106,6 +108,8 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
     "polyc.poly.adjoint.errors": "NotDifferentiable",
+    "polyc.graph_driver.training.optimisers": "SGD Adam AdamW LossScaling",
+    "polyc.graph_driver.training.trainer": "Training training",
     "polyc.poly.dtypes": "bf16 bool_ c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "polyc.poly.errors": "ArgumentError BoundsError BuildError IllegalSchedule ModelError PolycError ScheduleError "
     "ScopError",
@@ -117,6 +121,8 @@ _EXTRAS = {"torch": "polyc.torch"}  # those that need a package of the user's
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()} | _MODULES
 
 __all__ = [
+    "Adam",
+    "AdamW",
     "AnnotationWarning",
     "ArgumentError",
     "BoundsError",
@@ -125,15 +131,18 @@ __all__ = [
     "DslError",
     "IllegalSchedule",
     "InferenceSession",
+    "LossScaling",
     "Model",
     "ModelError",
     "NotDifferentiable",
     "Operator",
     "PolycError",
+    "SGD",
     "Schedule",
     "ScheduleError",
     "Scop",
     "ScopError",
+    "Training",
     "Watch",
     "abs",
     "acos",
@@ -192,6 +201,7 @@ __all__ = [
     "sqrt",
     "tan",
     "tanh",
+    "training",
     "trunc",
     "u16",
     "u32",

@@ -19,10 +19,10 @@ ROOMS = {
         "",  # the package itself has no name here
     ),
     "graph_driver": (
-        "graph", "operators", "inference", "verifying", "host", "importing",  # from a file to a graph
+        "graph", "operators", "inference", "verifying", "host", "importing", "gradients",  # from a file to a graph
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
         "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
-        "compile_model",  # to a model
+        "compile_model", "training",  # to a model
         "torch_bridge",  # from PyTorch's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "html",  # what is done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here

@@ -247,11 +247,15 @@ def _operand(graph: Graph, name: str) -> str:
     return f"const {tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
 
 
+LONG = 200
+"""Characters of an attribute that the text for people says in full."""
+
+
 def _attrs(node: Node) -> str:
     parts = []
     for key, value in sorted(node.attrs.items()):
         if isinstance(value, (int, str, list)):
-            parts.append(f"{key}={value}")
+            parts.append(f"{key}={value}" if len(str(value)) <= LONG else f"{key}=<{len(str(value))} characters>")
         elif isinstance(value, float):
             parts.append(f"{key}={value:g}")
         else:

@@ -13,6 +13,8 @@ from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.external import call_of
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.python_calls import python_call_of
+from polyc.graph_driver.operators.context import OperatorScop, array_shape
+from polyc.graph_driver.operators.loops import LOOPS, loops_of
 from polyc.graph_driver.verifying.own_results import check_results
 
 ALIASES = {"View": (1, 1), "Whole": (None, 1), "Part": (1, None)}  # how many inputs and outputs (None: any from 1 on)
@@ -27,7 +29,9 @@ def check_own(graph: Graph, node: Node, what: str) -> None:
     for name in (*node.reads(), *node.writes()):
         if not graph.tensors[name].static:
             raise GraphError(f"{what}: the type or shape of '{name}' is not known")
-    if node.op_type in ALIASES:
+    if node.op_type == LOOPS:
+        check_loops(graph, node, what)
+    elif node.op_type in ALIASES:
         _check_alias(graph, node, what)
     else:
         check_results(graph, node, what)
@@ -95,3 +99,25 @@ def check_python_call(node: Node, what: str) -> None:
 
 def _listed(tensors: list[Tensor]) -> str:
     return ", ".join(map(str, tensors))
+
+
+def check_loops(graph: Graph, node: Node, what: str) -> None:
+    """A node that brings its loops: operands and results must have the types and sizes of the Scop's arrays.
+
+    Raises:
+        GraphError: they have not, or the attribute is no Scop.
+    """
+    try:
+        scop = loops_of(node.attrs["scop"])
+    except Exception as error:  # whatever reading a broken text raises
+        raise GraphError(f"{what}: its attribute scop is no Scop ({type(error).__name__}: {error})") from None
+    if len(node.inputs) != len(scop.args) or len(node.outputs) != len(scop.results) or not all(node.outputs):
+        raise GraphError(
+            f"{what} has {len(node.inputs)} operands and {len(node.outputs)} results, its loops "
+            f"{len(scop.args)} and {len(scop.results)}"
+        )
+    operator = OperatorScop(scop, (), (), False)
+    for name, array in (*zip(node.inputs, scop.args), *zip(node.outputs, scop.results)):
+        tensor, shape = graph.tensors[name], array_shape(operator, array)
+        if tensor.dtype != scop.arrays[array].dtype or shape is None or prod(shape) != tensor.size:
+            raise GraphError(f"{what}: '{name}' is {tensor}, its loops have {scop.arrays[array].dtype}{shape or '?'}")

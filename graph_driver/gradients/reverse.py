@@ -1,0 +1,78 @@
+"""Reverse accumulation over a graph: backward nodes behind the forward ones, gradients as further results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
+
+from polyc.graph_driver.gradients.builder import Builder
+from polyc.graph_driver.gradients.registry import FLAT, Gradients, rule_of
+from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.poly.errors import ModelError
+
+RULES = ("pointwise", "products", "reductions", "normalising", "pooling", "movement")
+for _module in RULES:
+    import_module(f"polyc.graph_driver.gradients.{_module}")
+
+
+def add_gradients(graph: Graph, seeds: Mapping[str, str], wrt: Sequence[str]) -> dict[str, str]:
+    """Add nodes that compute gradients; which tensor has the gradient of each name in `wrt`.
+
+    Args:
+        graph: its sizes are numbers and its operators those of opset 18 or later; changed in place.
+        seeds: by tensor, the tensor with its gradient from outside (of a loss: 1).
+        wrt: tensors of floats: inputs, or anything between.
+
+    Raises:
+        ModelError: something between `wrt` and the seeds has no derivative; the line names the node.
+    """
+    for name in wrt:
+        dtype = graph.tensors[name].dtype
+        if dtype is None or not dtype.is_float:
+            raise ModelError(f"'{name}' is {dtype or 'no tensor of known type'}: a gradient is of floats")
+    moving = _moving(graph, wrt)
+    builder = Builder(graph, "gradient", moving)
+    found: dict[str, list[str]] = {name: [g] for name, g in seeds.items()}
+    for node in reversed([*graph.nodes]):
+        grads = [_total(builder, found, o) if o in moving else None for o in node.outputs]
+        if not any(g is not None for g in grads):
+            continue
+        builder.stem = f"gradient.{node.name}"
+        for name, g in zip(node.inputs, gradients_of(builder, node, grads), strict=True):
+            if g is not None and name in moving:
+                found.setdefault(name, []).append(g)
+    return {name: _total(builder, found, name) or builder.zeros(name) for name in wrt}
+
+
+def _moving(graph: Graph, wrt: Collection[str]) -> frozenset[str]:
+    """Float tensors that change when those in `wrt` do."""
+    moving = set(wrt)
+    for node in graph.nodes:
+        if node.kind not in FLAT and any(i in moving for i in node.reads()):
+            dtypes = {o: graph.tensors[o].dtype for o in node.writes()}
+            moving |= {o for o, dtype in dtypes.items() if dtype is None or dtype.is_float}
+    return frozenset(moving)
+
+
+def _total(b: Builder, found: dict[str, list[str]], name: str) -> str | None:
+    """The sum of what came back to a tensor; None where nothing did."""
+    parts = found.get(name)
+    if not parts:
+        return None
+    b.stem = f"gradient.{name}"
+    while len(parts) > 1:
+        parts[:2] = [b.add(parts[0], parts[1])]
+    return parts[0]
+
+
+def gradients_of(b: Builder, node: Node, grads: Gradients) -> Gradients:
+    """Gradients of a node's inputs by its rule.
+
+    Raises:
+        ModelError: the operator has no derivative that polyc knows; the line names the node.
+    """
+    rule = rule_of(node.kind)
+    answer = None if rule is None else rule(b, node, grads)
+    if answer is None:
+        raise ModelError(f"{node.kind} '{node.name}' has no derivative: no gradient passes through it")
+    return answer
