@@ -205,8 +205,13 @@ def _unknown_to_llvm(triple: str) -> str:
 
 def own_instructions(target: Target) -> frozenset[str]:
     """The intrinsics that are one instruction of this machine and made of others elsewhere."""
-    needed = {"x86-64": "avx512bf16", "aarch64": "bf16"}.get(target.isa)
-    return frozenset(("dot_bf16", "dot_bf16_add") if needed in cpus.features_of(target) else ())
+    has = cpus.features_of(target)
+    found: set[str] = set()
+    if {"x86-64": "avx512bf16", "aarch64": "bf16"}.get(target.isa) in has:
+        found |= {"dot_bf16", "dot_bf16_add"}
+    if target.isa == "x86-64" and "avx512vnni" in has and (target.vector_bits == 512 or "avx512vl" in has):
+        found |= {"dot_bytes", "dot_bytes_add"}
+    return frozenset(found)
 
 
 def obstacle(target: Target) -> str | None:

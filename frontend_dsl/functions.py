@@ -206,6 +206,7 @@ dot_pairs = _scalar("dot_pairs")
 dot_bf16 = _scalar("dot_bf16")
 pack_bf16 = _scalar("pack_bf16")
 widen_pairs = _scalar("widen_pairs")
+dot_bytes = _scalar("dot_bytes")
 isnan = _scalar("isnan")
 isinf = _scalar("isinf")
 
@@ -238,6 +239,7 @@ INTRINSICS: dict[Callable[..., Any], str] = {
     for f in (
         exp, log, log1p, expm1, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
         erf, sigmoid, floor, ceil, round, trunc, fma, isnan, isinf, dot_pairs, widen_pairs, dot_bf16,
+        dot_bytes,
         pack_bf16, position,
     )
 }  # fmt: skip

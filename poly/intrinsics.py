@@ -110,6 +110,20 @@ def _widen_pairs(x: Any) -> Any:
     return ((low & np.int32(0xFFFF)) | (high << np.int32(16)))[()]
 
 
+def _dot_bytes(x: Any, y: Any) -> Any:
+    codes, signed = np.asarray(x).astype(np.int32), np.asarray(y).astype(np.int32)
+    products = (
+        ((codes >> np.int32(shift)) & np.int32(255)) * (signed << np.int32(24 - shift) >> np.int32(24))
+        for shift in (0, 8, 16, 24)
+    )
+    return np.asarray(sum(products, np.zeros((), np.int32)))[()]
+
+
+def _dot_bytes_add(x: Any, y: Any, z: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.add(np.asarray(z, np.int32), _dot_bytes(x, y))[()]
+
+
 def _position(j: Any, size: Any) -> Any:
     return np.maximum(np.minimum(j, size - 1), 0)
 
@@ -146,6 +160,10 @@ _ALL = [
     # Integer products two at a time: an i32 holds two i16 (or, for widen_pairs, two i8 in its low half).
     Intrinsic("dot_pairs", 2, _dot_pairs, 0, integers=True, only=i32),
     Intrinsic("widen_pairs", 1, _widen_pairs, 0, integers=True, only=i32),
+    # Four at a time: the bytes of the first i32 count from 0 to 255, those of the second from -128 to 127. The second
+    # intrinsic is `z + dot_bytes(x, y)`.
+    Intrinsic("dot_bytes", 2, _dot_bytes, 0, integers=True, only=i32),
+    Intrinsic("dot_bytes_add", 3, _dot_bytes_add, 0, integers=True, internal=True, only=i32),
     # Products of bf16 two at a time: an f32 word holds two bf16; the products are exact, their sums are f32.
     # The second is `z + dot_bf16(x, y)` in two steps, the high halves first. Machines with an instruction for it may
     # order and round otherwise and take denormal numbers as 0 (docs/models.md).

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         cosh,
         dims,
         dot_bf16,
+        dot_bytes,
         dot_pairs,
         empty,
         erf,
@@ -95,9 +96,9 @@ __version__ = "0.1.0"
 
 _NAMES = {  # module: what it holds of the public API
     "polyc.frontend_dsl": (
-        "Dim DslError Operator abs acos asin atan bind ceil const_range cos cosh dims dot_bf16 dot_pairs empty erf exp"
-        " expm1 floor fma full grid inout isinf isnan log log1p max min op pack_bf16 parallel pow round rsqrt serial"
-        " sigmoid sin sinh sqrt tan tanh trunc unroll vectorize where widen_pairs zeros"
+        "Dim DslError Operator abs acos asin atan bind ceil const_range cos cosh dims dot_bf16 dot_bytes dot_pairs"
+        " empty erf exp expm1 floor fma full grid inout isinf isnan log log1p max min op pack_bf16 parallel pow round"
+        " rsqrt serial sigmoid sin sinh sqrt tan tanh trunc unroll vectorize where widen_pairs zeros"
     ),
     "polyc.frontend_dsl.derived": "grad jvp",
     "polyc.graph_driver.compile_model": "compile_model",
@@ -160,6 +161,7 @@ __all__ = [
     "cosh",
     "dims",
     "dot_bf16",
+    "dot_bytes",
     "dot_pairs",
     "empty",
     "erf",

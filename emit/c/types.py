@@ -157,6 +157,11 @@ def helper_functions(d: Dialect = GNU) -> dict[str, str]:
         f"{d.inline} {t} dot_pairs_i32({t} a, {t} b) {{ return ({t})((u{t})(({t})({half})a * ({t})({half})b) + "
         f"(u{t})((a >> 16) * (b >> 16))); }}"
     )
+    bytes_ = " + ".join(f"(u{t})((a >> {s} & 255) * ({t})({byte})(b >> {s}))" for s in (0, 8, 16, 24))
+    out["dot_bytes_i32"] = f"{d.inline} {t} dot_bytes_i32({t} a, {t} b) {{ return ({t})({bytes_}); }}"
+    out["dot_bytes_add_i32"] = (
+        f"{d.inline} {t} dot_bytes_add_i32({t} a, {t} b, {t} c) {{ return ({t})((u{t})c + {bytes_}); }}"
+    )
     out["widen_pairs_i32"] = (
         f"{d.inline} {t} widen_pairs_i32({t} a) {{ return ({t})((u{t})(u{half})({half})({byte})a | "
         f"(u{t})({half})({byte})(a >> 8) << 16); }}"

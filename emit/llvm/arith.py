@@ -214,6 +214,8 @@ class Arithmetic:
             return a if to == a.type else self.value(f"bitcast {a.typed} to {to}", dtype, a.lanes)
         if name == "dot_pairs":
             return self._dot_pairs(*args)
+        if name in ("dot_bytes", "dot_bytes_add"):
+            return self._dot_bytes(args[0], args[1], args[2] if len(args) > 2 else self.zero(a))
         if name == "widen_pairs":
             return self._widen_pairs(a)
         if not a.dtype.is_float:
@@ -256,6 +258,21 @@ class Arithmetic:
         high = [self.same(f"ashr {v.typed}, {by}", v) for v in (a, b)]
         products = [self.same(f"mul {x.typed}, {y.ref}", a) for x, y in (low, high)]
         return self.same(f"add {products[0].typed}, {products[1].ref}", a)
+
+    def _dot_bytes(self, a: Value, b: Value, added: Value) -> Value:
+        """Four products of bytes, the first operand's unsigned, and a sum: one instruction of x86 with VNNI."""
+        module, n = self.f.module, a.lanes
+        if 32 * n == module.vector_bits and module.dot_bytes:
+            name, quarters = f"llvm.x86.avx512.vpdpbusd.{32 * n}", f"<{4 * n} x i8>"
+            module.declare(name, a.type, [a.type, quarters, quarters])
+            left, right = (self.f.emit(f"bitcast {v.typed} to {quarters}") for v in (a, b))
+            return self.same(f"call {a.type} @{name}({added.typed}, {quarters} {left}, {quarters} {right})", a)
+        for shift in (0, 8, 16, 24):
+            by, up, down = (constant(k, i32, n).ref for k in (shift, 24 - shift, 24))
+            x = self.same(f"and {self.same(f'lshr {a.typed}, {by}', a).typed}, {constant(255, i32, n).ref}", a)
+            y = self.same(f"ashr {self.same(f'shl {b.typed}, {up}', b).typed}, {down}", b)
+            added = self.same(f"add {added.typed}, {self.same(f'mul {x.typed}, {y.ref}', a).ref}", a)
+        return added
 
     def _dot_bf16(self, a: Value, b: Value, added: Value) -> Value:
         """Two products of bf16 and a sum in f32: one instruction, in the machine's own order and rounding.

@@ -15,10 +15,11 @@ RESERVED = ("entry", "start", "buffers", "params", "runtime", "context", "from",
 class ModuleText:
     """What functions of one module share: declarations, metadata, function bodies.
 
-    `vector_bits` is the width of vector registers of a machine with the instructions `isa`."""
+    `vector_bits` is the width of vector registers of a machine with the instructions `isa`; `dot_bytes`: it has one for
+    four products of bytes and their sum."""
 
-    def __init__(self, vector_bits: int = 0, isa: str = "") -> None:
-        self.vector_bits, self.isa = vector_bits, isa
+    def __init__(self, vector_bits: int = 0, isa: str = "", dot_bytes: bool = False) -> None:
+        self.vector_bits, self.isa, self.dot_bytes = vector_bits, isa, dot_bytes
         self.declarations: dict[str, str] = {}
         self.metadata: list[str] = []
         self.named: list[str] = []  # metadata that has names

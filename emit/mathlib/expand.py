@@ -29,7 +29,22 @@ from polyc.poly.dtypes import DType, bf16, bool_, f16, f32
 from polyc.poly.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 
 BASIC = frozenset(
-    ("fma", "floor", "ceil", "round", "trunc", "abs", "sqrt", "isnan", "isinf", "bitcast", "dot_pairs", "widen_pairs")
+    (
+        "fma",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "abs",
+        "sqrt",
+        "isnan",
+        "isinf",
+        "bitcast",
+        "dot_pairs",
+        "widen_pairs",
+        "dot_bytes",
+        "dot_bytes_add",
+    )
 )
 
 _FUNCTIONS: dict[str, Callable[..., V]] = {

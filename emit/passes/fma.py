@@ -31,6 +31,8 @@ def _updates(stmt: Stmt) -> Stmt:
 
 
 def _fused(e: Expr) -> Expr:
+    if isinstance(e, Binary) and e.op == "+" and isinstance(e.b, Call) and e.b.fn == "dot_bytes":
+        return Call("dot_bytes_add", (*e.b.args, e.a), e.dtype)
     if not isinstance(e, Binary) or e.dtype not in (f32, f64) or e.op not in ("+", "-"):
         return e
     if isinstance(e.b, Call) and e.b.fn == "dot_bf16" and e.op == "+":

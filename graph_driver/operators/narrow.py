@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyc.frontend_dsl.library.narrow import Blocks, make_block_product, make_gather_blocks
+from polyc.frontend_dsl.library.narrow_panels import Panels, make_panel_product
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop
 from polyc.graph_driver.operators.registry import (
@@ -44,6 +45,16 @@ def block_product(ctx: NodeContext) -> OperatorScop:
         raise Unsupported(f"{ctx.op_type} with scales of shape {list(data(ctx, 2).shape)}")
     scop = scop_of(make_block_product, a.dtype, product(a.shape[:-1]), blocks)
     return OperatorScop(scop, tuple(enumerate("AWSZ" if blocks.zero else "AWS")), scop.results, False)
+
+
+@onnx_operator("PanelProduct", domain="polyc")
+def panel_product(ctx: NodeContext) -> OperatorScop:
+    """Rows times weights in panels (`passes.weight_panels`)."""
+    a, n = data(ctx, 0), ctx.attrs
+    blocks = Blocks(n["columns"], n["inner"], n["size"], n["bits"], n["zero"])
+    panels = Panels(blocks, n["vectors"], n["lanes"], n["digits"], n["rows"])
+    scop = scop_of(make_panel_product, product(a.shape[:-1]), panels)
+    return OperatorScop(scop, tuple(enumerate("AWSZ")), scop.results, False)
 
 
 @onnx_operator("GatherBlockQuantized", domain=DOMAIN)

@@ -24,6 +24,7 @@ from polyc.graph_driver.passes.precision import assign_precision
 from polyc.graph_driver.passes.reciprocals import use_reciprocals
 from polyc.graph_driver.passes.transforms import cancel_transforms
 from polyc.graph_driver.passes.views import make_views
+from polyc.graph_driver.passes.weight_panels import use_weight_panels
 from polyc.graph_driver.verifying.verify import verify
 from polyc.poly.errors import ArgumentError
 from polyc.poly.records import dataclass
@@ -32,7 +33,7 @@ from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
-NOT_IF_EXACT = ("winograd", "external", "quantised-convolutions", "bf16-pairs")
+NOT_IF_EXACT = ("winograd", "external", "quantised-convolutions", "bf16-pairs", "weight-panels")
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
@@ -143,6 +144,8 @@ PASSES: tuple[Pass, ...] = (
          needs="pairs", limit=NO_PAIRS),
     Pass("bf16-pairs", "products of bf16 two at a time, where a machine has that", use_bf16_pairs, PLACING,
          specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
+    Pass("weight-panels", "weights of 4 and 8 bits in panels, rows in codes where a machine multiplies bytes",
+         use_weight_panels, PLACING, specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("integer-products", "products of 8-bit integers in f32 where that is exact",
          _general(compute_integer_products_in_f32), PLACING),
 )  # fmt: skip

@@ -11,15 +11,18 @@ from dataclasses import replace
 import onnx
 from onnx import helper
 
+from polyc.frontend_dsl.library.narrow import Blocks
+from polyc.frontend_dsl.library.narrow_panels import Panels
 from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.inference.concrete import infer
 from polyc.graph_driver.inference.symbolic import at_typical
-from polyc.poly.dtypes import DType, bf16, f32, i32
+from polyc.poly.dtypes import DType, bf16, f32, i32, u8, u32
 from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
 TAPS = 3  # of Winograd's filters
+PANELS = ("columns", "inner", "size", "bits", "zero", "vectors", "lanes", "digits", "rows")
 WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
@@ -219,6 +222,21 @@ def _winograd_output(v: _View) -> tuple[DType, tuple[int, ...]]:
     return f32, (out[0], filters, *out[2:])
 
 
+def _panel_product(v: _View) -> tuple[DType, tuple[int, ...]]:
+    sizes = {n: v.integer(n) for n in PANELS if n != "zero"}
+    zero = v.node.attrs.get("zero")
+    _need(zero in ("", "packed", "real"), f"zero points of kind {zero!r:.20}")
+    _need(all(n > 0 for k, n in sizes.items() if k != "digits") and sizes["digits"] in (0, 1, 3), f"sizes {sizes}")
+    blocks = Blocks(sizes["columns"], sizes["inner"], sizes["size"], sizes["bits"], str(zero))
+    panels = Panels(blocks, sizes["vectors"], sizes["lanes"], sizes["digits"], sizes["rows"])
+    _types(v, f32, i32 if panels.digits else u32, f32, f32 if zero == "real" else u8)
+    for k, wanted in enumerate((panels.codes_shape, panels.scales_shape, panels.zeros_shape), 1):
+        _need(v.shape(k) == wanted, f"operand {k} of shape {list(v.shape(k))}, not {list(wanted)}")
+    shape = v.shape(0)
+    _need(bool(shape) and shape[-1] == blocks.inner, f"rows of shape {list(shape)}, of {blocks.inner} elements each")
+    return f32, (*shape[:-1], blocks.columns)
+
+
 Rule = tuple[int, int, Sequence[str], Callable[[_View], tuple[DType, tuple[int, ...]]]]
 RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "PackPairs": (1, 2, ("axis",), _pack_pairs),
@@ -230,6 +248,7 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "QuantizeByReciprocal": (3, 4, ("axis",), _by_reciprocal),
     "RequantizeSums": (4, 4, (), _requantize_sums),
     "Requantize": (4, 5, ("axis",), _requantize),
+    "PanelProduct": (4, 4, PANELS, _panel_product),
     "WinogradInput": (1, 1, ("m", "pads", "out", "columns"), _winograd_input),
     "WinogradProducts": (2, 2, ("tiles",), _winograd_products),
     "WinogradOutput": (2, 2, ("m", "staged"), _winograd_output),

@@ -29,6 +29,7 @@ CHEAP_CALLS = frozenset(
         "where",
         "dot_pairs",
         "widen_pairs",
+        "dot_bytes",
         "dot_bf16",
         "pack_bf16",
     )

@@ -73,6 +73,10 @@ def _call(e: Call) -> str:
     if e.fn == "dot_pairs":
         x, y = args
         return f"(({x} << 16 >> 16) * ({y} << 16 >> 16) + ({x} >> 16) * ({y} >> 16))"
+    if e.fn in ("dot_bytes", "dot_bytes_add"):
+        x, y, *added = args
+        products = (f"({x} >> {s} & 255) * ({y} << {24 - s} >> 24)" for s in (0, 8, 16, 24))
+        return f"({' + '.join([*added, *products])})"
     if e.fn == "dot_bf16":
         (a, b), (c, d) = (
             (f"({t}.view('u4') << 16).view('f4')", f"({t}.view('u4') & 0xFFFF0000).view('f4')") for t in args

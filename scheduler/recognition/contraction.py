@@ -18,7 +18,7 @@ from polyc.poly.records import dataclass
 from polyc.poly.scop import Statement
 from polyc.poly.text import print_expr
 
-PAIR_PRODUCTS = ("dot_pairs", "dot_bf16")  # two products and their sum
+PAIR_PRODUCTS = ("dot_pairs", "dot_bf16", "dot_bytes")  # two or four products and their sum
 
 
 @dataclass(frozen=True, slots=True)

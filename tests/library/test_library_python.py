@@ -17,6 +17,8 @@ from polyc.frontend_dsl.library import (
     indexing,
     matrix,
     movement,
+    narrow,
+    narrow_panels,
     normalization,
     pairs,
     pooling,
@@ -48,6 +50,17 @@ CASES: dict[str, Callable[[], Any]] = {
     "pack_pairs": lambda: pairs.make_pack_pairs(u8, 2, 2, 3, True),
     "pack_pairs_plain": lambda: pairs.make_pack_pairs(i8, 2, 2, 3, False),
     "pair_matmul": lambda: pairs.make_pair_matmul(3, 2, 5),
+    "block_product": lambda: narrow.make_block_product(f32, 2, narrow.Blocks(3, 21, 16, 4, "packed")),
+    "block_product_of_bytes": lambda: narrow.make_block_product(f64, 2, narrow.Blocks(3, 32, 16, 8)),
+    "panels": lambda: narrow_panels.make_panel_product(
+        3, narrow_panels.Panels(narrow.Blocks(7, 21, 16, 4, "packed"), 2, 2, 0, 2)
+    ),
+    "panels_of_codes": lambda: narrow_panels.make_panel_product(
+        3, narrow_panels.Panels(narrow.Blocks(7, 21, 16, 4, "packed"), 2, 2, 1, 2)
+    ),
+    "panels_of_three_digits": lambda: narrow_panels.make_panel_product(
+        1, narrow_panels.Panels(narrow.Blocks(4, 16, 16, 8, "real"), 1, 4, 3, 1)
+    ),
     "pointwise": lambda: convolution.make_pointwise(f32, 2, (2, 3), 4, True),
     "pointwise_nobias": lambda: convolution.make_pointwise(f32, 1, (2, 3), 4, False),
     "subsampled": lambda: convolution.make_subsampled(f32, 1, (2, 3), (4, 5), (2, 3), True),

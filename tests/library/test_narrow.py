@@ -10,7 +10,9 @@ from onnx_case import in_part
 from test_contrib import check, f32, model_of
 
 import polyc
+from polyc.emit import cpus, targets
 
+FLAGS = cpus.features_of(targets.host())
 rng = np.random.default_rng(5)
 
 
@@ -88,3 +90,48 @@ def test_gather(bits: int, zero: bool) -> None:
     scales = (rng.random((entries, inner // size)) + 0.1).astype(np.float32)
     given = {"t": table, "j": np.array([[3, 0, -1], [8, 8, 2]]), "s": scales, "z": points}
     check("GatherBlockQuantized", given, weights=("t", "s", "z"), bits=bits, block_size=size, quantize_axis=1)
+
+
+@pytest.mark.parametrize(("bits", "size", "zero"), [(4, 32, ""), (4, 16, "packed"), (8, 32, "packed"), (4, 64, "real")])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_rows_in_eight_bits(bits: int, size: int, zero: str, rows: int) -> None:
+    """`accuracy_level` 4: the codes of a row are those of ONNX Runtime, relative to the largest element of a block."""
+    inner, columns = 192, 70
+    w = weights(columns, inner, size, bits, zero)
+    a = f32(rows, inner)
+    attrs = {"N": columns, "K": inner, "bits": bits, "block_size": size, "accuracy_level": 4}
+    model = model_of("MatMulNBits", {"a": a, **w}, 1, 21, ("b", "s", "z"), attrs)
+    got = polyc.compile_model(model, threads=1)({"a": a})["o0"]
+    blocks = a.reshape(rows, -1, size).astype(np.float64)
+    step = abs(blocks).max(-1, keepdims=True) / 127
+    coarse = (np.rint(blocks / step) * step).reshape(rows, inner)
+    exact = polyc.compile_model(model, threads=1, exact=True)({"a": a})["o0"]
+    whole = dequantised(w, inner, size, bits).T
+    want = coarse @ whole if "avx512vnni" in FLAGS else a @ whole
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * abs(want).max())
+    np.testing.assert_allclose(exact, a @ whole, rtol=1e-4, atol=1e-4 * abs(want).max())
+
+
+def test_rows_of_any_number() -> None:
+    """One compilation for all numbers of rows."""
+    inner, columns = 64, 40
+    w = weights(columns, inner, 32, 4)
+    model = model_of("MatMulNBits", {"a": f32(3, inner), **w}, 1, 21, ("b", "s", "z"),
+                     {"N": columns, "K": inner, "bits": 4, "block_size": 32})  # fmt: skip
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    compiled = polyc.compile_model(model, threads=1)
+    for rows in (1, 2, 3, 7):
+        a = f32(rows, inner)
+        want = a @ dequantised(w, inner, 32, 4).T
+        np.testing.assert_allclose(compiled({"a": a})["o0"], want, rtol=1e-4, atol=1e-4)
+
+
+def test_values_without_end_stay_visible() -> None:
+    inner, columns = 64, 16
+    w = weights(columns, inner, 32, 4)
+    model = model_of("MatMulNBits", {"a": f32(2, inner), **w}, 1, 21, ("b", "s", "z"),
+                     {"N": columns, "K": inner, "bits": 4, "block_size": 32})  # fmt: skip
+    a = f32(2, inner)
+    a[0, 3], a[1] = np.nan, 0.0
+    got = polyc.compile_model(model, threads=1)({"a": a})["o0"]
+    assert np.isnan(got[0]).all() and (got[1] == 0).all()

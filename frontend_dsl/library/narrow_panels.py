@@ -1,0 +1,268 @@
+"""Products with weights of a few bits that are stored in panels, for one row at the speed of memory.
+
+A panel has the words of neighbouring columns side by side, so a vector of words is the codes of as many columns, and
+all of a panel is one run of memory. A block's products are added up before they meet its scale. In integers, where a
+machine has an instruction for four products of bytes, the row is codes, too: a byte each (`digits` 1), or three, whose
+sums are as good as f32's.
+"""
+
+# The annotations are the DSL's array types, which mypy reads as its own.
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined, has-type, arg-type"
+
+from typing import Any
+
+from polyc.frontend_dsl import abs, dot_bytes, empty, fma, grid, max, op, round
+from polyc.frontend_dsl.library.narrow import Blocks
+from polyc.poly.dtypes import f32, i32, u8, u32
+from polyc.poly.records import dataclass
+
+WORD, BYTES = 32, 4
+LARGEST = 127.0  # of one digit
+BASE = 256.0
+HEAD = 1 << 21  # of three digits: twice that times the power of two below the largest element fits them
+PHI = float(2**23 + 1)  # (2u)^-1 + 1 for the rounding unit u = 2^-24 of f32
+ONE_LESS = 1.0 - 2.0**-24
+LEAST = 2.0**-100  # smaller blocks count as zeros
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`blocks` in panels of `vectors` times `lanes` columns; `rows` at a time, with `digits` bytes for each element
+    (0: f32).
+
+    Word `k` of a block has its codes 4 g + j, from `k * word` on, in byte `j` at bit `bits * g`.
+    """
+
+    blocks: Blocks
+    vectors: int
+    lanes: int
+    digits: int
+    rows: int
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def count(self) -> int:
+        """Panels; the last may have columns that the matrix has not."""
+        return -(-self.blocks.columns // self.width)
+
+    @property
+    def words(self) -> int:
+        """Words of a block of one column."""
+        return self.blocks.size * self.blocks.bits // WORD
+
+    @property
+    def groups(self) -> int:
+        """Runs of four codes in a word."""
+        return self.blocks.per_byte
+
+    @property
+    def codes_shape(self) -> tuple[int, int, int, int, int]:
+        """Of the words."""
+        return self.count, self.blocks.count, self.words, self.vectors, self.lanes
+
+    @property
+    def scales_shape(self) -> tuple[int, int, int, int]:
+        """Of the scales."""
+        return self.count, self.blocks.count, self.vectors, self.lanes
+
+    @property
+    def mask(self) -> int:
+        """The bits of one code in each byte of a word."""
+        return self.blocks.mask * 0x01010101
+
+    @property
+    def zeros_shape(self) -> tuple[int, int, int, int]:
+        """Of the zero points: one for all where the matrix has none of its own."""
+        return self.scales_shape if self.blocks.zero else (1, 1, 1, 1)
+
+    def tiles(self, rows: Any) -> Any:
+        """Groups of rows."""
+        return (rows + self.rows - 1) // self.rows
+
+
+def make_panel_product(M: Any, w: Panels) -> Any:
+    """`Y = A W` of f32 rows `A[M, inner]`: A, words, scales, zero points (bytes, or f32 for `real` ones)."""
+    return _in_integers(M, w) if w.digits else _in_floats(M, w)
+
+
+def _in_floats(M: Any, w: Panels) -> Any:
+    block, size, K, N = w.blocks, w.blocks.size, w.blocks.inner, w.blocks.columns
+    blocks, P, V, R, tiles = block.count, w.lanes, w.vectors, w.rows, w.tiles(M)
+    codes, scales, zeros, Z_TYPE = w.codes_shape, w.scales_shape, w.zeros_shape, f32 if block.zero == "real" else u8
+    row, per = tuple((v, r) for v in range(V) for r in range(R)), w.groups * BYTES
+    places = tuple((g, j) for g in range(w.groups) for j in range(BYTES))
+
+    @op
+    def panel_product(A: f32[M, K], W: u32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[M, N]:
+        Y = empty((M, N), f32)
+        X, total = empty((tiles * R, blocks, size), f32), empty((tiles * R, blocks), f32)
+        for i, b in grid(tiles * R, blocks):
+            total[i, b] = 0.0
+            for e in range(size):
+                X[i, b, e] = 0.0
+                if b * size + e < K:
+                    if i < M:
+                        X[i, b, e] = A[i, b * size + e]
+            for e in range(size):
+                total[i, b] += X[i, b, e]
+        for q, o in grid(w.count, tiles):
+            y = empty((R, V, P), f32)
+            for p in range(P):
+                for v, r in row:
+                    y[r, v, p] = 0.0
+            for b in range(blocks):
+                t = empty((R, V, P), f32)
+                for p in range(P):
+                    for v, r in row:
+                        t[r, v, p] = -f32(Z[place((q, b, v, p), block)]) * total[o * R + r, b]
+                for k in range(w.words):
+                    for p in range(P):
+                        for g, j in places:
+                            for v, r in row:
+                                t[r, v, p] += X[o * R + r, b, k * per + g * BYTES + j] * f32(
+                                    i32(W[q, b, k, v, p] >> u32(8 * j + block.bits * g) & u32(block.mask))
+                                )
+                for p in range(P):
+                    for v, r in row:
+                        y[r, v, p] += t[r, v, p] * S[q, b, v, p]
+            for p in range(P):
+                for v, r in row:
+                    if o * R + r < M:
+                        if q * w.width + v * P + p < N:
+                            Y[o * R + r, q * w.width + v * P + p] = y[r, v, p]
+        return Y
+
+    return panel_product
+
+
+def _in_integers(M: Any, w: Panels) -> Any:
+    block, size, K, N = w.blocks, w.blocks.size, w.blocks.inner, w.blocks.columns
+    blocks, P, V, R, L, tiles = block.count, w.lanes, w.vectors, w.rows, w.digits, w.tiles(M)
+    codes, scales, zeros, Z_TYPE = w.codes_shape, w.scales_shape, w.zeros_shape, f32 if block.zero == "real" else u8
+    digits, group, words = tuple(range(L)), tuple(range(w.groups)), w.words
+    row = tuple((v, r) for v in range(V) for r in range(R))
+    real = block.zero == "real"
+
+    @op
+    def panel_product_of_codes(A: f32[M, K], W: i32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[M, N]:
+        Y = empty((M, N), f32)
+        step, X = empty((tiles * R, blocks), f32), empty((L, tiles * R, blocks, words, w.groups), i32)
+        total = empty((L, tiles * R, blocks), i32)
+        for i, b in grid(tiles * R, blocks):
+            top, odd = f32(0), f32(0)
+            code = empty((words, w.groups, BYTES), i32)
+            for k, g, j in grid(words, w.groups, BYTES):
+                code[k, g, j] = 0
+            if i < M:
+                for k, g, j in grid(words, w.groups, BYTES):
+                    if b * size + (k * w.groups + g) * BYTES + j < K:
+                        top = max(top, abs(A[i, b * size + (k * w.groups + g) * BYTES + j]))
+                        odd += A[i, b * size + (k * w.groups + g) * BYTES + j] * 0.0
+                for k, g, j in grid(words, w.groups, BYTES):
+                    if b * size + (k * w.groups + g) * BYTES + j < K:
+                        code[k, g, j] = i32(round(A[i, b * size + (k * w.groups + g) * BYTES + j] * in_one(top, L)))
+            step[i, b] = worth(top, L) + odd
+            for l in digits:
+                total[l, i, b] = 0
+            for k, g, j in grid(words, w.groups, BYTES):
+                for l in digits:
+                    total[l, i, b] += digit(code[k, g, j], l, L)
+            for k, g in grid(words, w.groups):
+                for l in digits:
+                    X[l, i, b, k, g] = (
+                        (digit(code[k, g, 0], l, L) & 255)
+                        | (digit(code[k, g, 1], l, L) & 255) << 8
+                        | (digit(code[k, g, 2], l, L) & 255) << 16
+                        | digit(code[k, g, 3], l, L) << 24
+                    )
+        for q, o in grid(w.count, tiles):
+            y = empty((R, V, P), f32)
+            for p in range(P):
+                for v, r in row:
+                    y[r, v, p] = 0.0
+            for b in range(blocks):
+                t = empty((L, R, V, P), i32)
+                for p in range(P):
+                    for l in digits:
+                        for v, r in row:
+                            t[l, r, v, p] = 0 if real else -i32(Z[place((q, b, v, p), block)]) * total[l, o * R + r, b]
+                for k in range(words):
+                    for p in range(P):
+                        for g in group:
+                            for l in digits:
+                                for v, r in row:
+                                    t[l, r, v, p] += dot_bytes(
+                                        W[q, b, k, v, p] >> (block.bits * g) & w.mask
+                                        if block.bits < 8
+                                        else W[q, b, k, v, p],
+                                        X[l, o * R + r, b, k, g],
+                                    )
+                for p in range(P):
+                    for v, r in row:
+                        y[r, v, p] += (
+                            (whole(t, (r, v, p), L) - shift(Z, total, (q, b, v, p), (o * R + r, b), w))
+                            * step[o * R + r, b]
+                        ) * S[q, b, v, p]
+            for p in range(P):
+                for v, r in row:
+                    if o * R + r < M:
+                        if q * w.width + v * P + p < N:
+                            Y[o * R + r, q * w.width + v * P + p] = y[r, v, p]
+        return Y
+
+    return panel_product_of_codes
+
+
+def part(word: Any, g: int, w: Panels) -> Any:
+    """Four codes of a word, a byte each."""
+    return word >> (w.blocks.bits * g) & w.mask if w.groups > 1 else word
+
+
+def place(at: tuple[Any, ...], block: Blocks) -> tuple[Any, ...]:
+    """Where the zero point of the block with the scale `at` is."""
+    return at if block.zero else (0, 0, 0, 0)
+
+
+def shift(Z: Any, total: Any, at: tuple[Any, ...], row: tuple[Any, ...], w: Panels) -> Any:
+    """What zero points that are no codes take off a sum of products."""
+    return Z[at] * whole(total, row, w.digits) if w.blocks.zero == "real" else 0.0
+
+
+def whole(sums: Any, at: tuple[Any, ...], digits: int) -> Any:
+    """Sums of products of each digit as one number."""
+    if digits == 1:
+        return f32(sums[0, *at])
+    high = fma(f32(sums[2, *at]), f32(BASE), f32(sums[1, *at]))
+    return fma(high, f32(BASE), f32(sums[0, *at]))
+
+
+def digit(code: Any, l: int, digits: int) -> Any:
+    """Digit `l` of a code in base 256, from -128 to 127; the last one has the sign."""
+    if l == digits - 1:
+        return carried(code, l)
+    return ((carried(code, l) + 128) & 255) - 128
+
+
+def carried(code: Any, l: int) -> Any:
+    """A code without its lowest `l` digits, of which each was rounded to the nearest."""
+    return code if l == 0 else (carried(code, l - 1) + 128) >> 8
+
+
+def worth(top: Any, digits: int) -> Any:
+    """What a code of 1 is worth where the largest element of a block is `top`."""
+    return top * (1.0 / LARGEST) if digits == 1 else power_below(top) * (1.0 / HEAD)
+
+
+def in_one(top: Any, digits: int) -> Any:
+    """How many codes are worth 1; none where the block is as good as empty."""
+    return (LARGEST / top if digits == 1 else HEAD / power_below(top)) if top > LEAST else f32(0.0)
+
+
+def power_below(x: Any) -> Any:
+    """The power of two not above `x` > 0, by rounding alone (Rump, Ogita, Oishi, Accurate floating-point summation,
+    SIAM J. Sci. Comput. 31(1), 2008: `ufp`)."""
+    return abs(x * PHI - x * PHI * ONE_LESS)
