@@ -68,10 +68,13 @@ if TYPE_CHECKING:
     )
     from polyc.frontend_dsl.derived import grad, jvp
     from polyc.graph_driver.artifacts.package import load
+    from polyc.graph_driver.communication.ranks import RankError
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
     from polyc.graph_driver.graph.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
+    from polyc.graph_driver.parallel.network import Network
+    from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
     from polyc.graph_driver.training.optimisers import SGD, Adam, AdamW, LossScaling
@@ -104,6 +107,9 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.compile_model": "compile_model",
     "polyc.graph_driver.execution.watching": "Watch",
     "polyc.graph_driver.importing.annotations": "AnnotationWarning",
+    "polyc.graph_driver.communication.ranks": "RankError",
+    "polyc.graph_driver.parallel.network": "Network",
+    "polyc.graph_driver.parallel.parallelise": "Parallel parallelise",
     "polyc.graph_driver.graph.external": "register_external unregister_external",
     "polyc.graph_driver.artifacts.package": "load",
     "polyc.graph_driver.running.model": "Model",
@@ -135,9 +141,12 @@ __all__ = [
     "LossScaling",
     "Model",
     "ModelError",
+    "Network",
     "NotDifferentiable",
     "Operator",
+    "Parallel",
     "PolycError",
+    "RankError",
     "SGD",
     "Schedule",
     "ScheduleError",
@@ -191,6 +200,7 @@ __all__ = [
     "op",
     "pack_bf16",
     "parallel",
+    "parallelise",
     "pow",
     "programs",
     "register_external",

@@ -19,10 +19,12 @@ ROOMS = {
         "",  # the package itself has no name here
     ),
     "graph_driver": (
-        "graph", "operators", "inference", "verifying", "host", "importing", "gradients",  # from a file to a graph
+        "graph", "communication", "operators", "inference", "verifying", "host", "importing",  # from a file to a graph
+        "gradients",  # of graphs
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
         "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
         "compile_model", "training",  # to a model
+        "parallel",  # to the programs of several ranks
         "torch_bridge",  # from PyTorch's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "html",  # what is done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from polyc.graph_driver.communication import operators as communication
 from polyc.graph_driver.graph.ir import Node, Tensor
 from polyc.graph_driver.graph.wording import one_line
 from polyc.graph_driver.host.host_indices import check_indices
@@ -26,6 +27,11 @@ class HostNode:
 
     def __init__(self, kind: str, name: str, model: onnx.ModelProto, quick: bool = False) -> None:
         """`quick`: by `polyc.graph_driver.host.vectorised` where it has the operator."""
+        self.message: Mapping[str, Any] | None = None
+        if model.graph.node[0].domain == communication.DOMAIN:
+            self.kind, self.name, self.proto = kind, name, model
+            self.message = {a.name: _attribute(a) for a in model.graph.node[0].attribute}
+            return
         # A third of the import of onnx, which most models never need.
         from onnx.reference import ReferenceEvaluator
 
@@ -47,6 +53,13 @@ class HostNode:
     def of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor], quick: bool = False) -> HostNode:
         """The host version of a graph node. Raises `ModelError` when onnx has none."""
         return HostNode(node.kind, node.name, model_of(node, opsets, tensors), quick)
+
+    def write(self, values: Sequence[Any], results: Sequence[np.ndarray]) -> None:
+        """Of a node with a `message` to other ranks: run it on the arrays where they lie. Raises `RankError`."""
+        from polyc.graph_driver.communication.running import run
+
+        assert self.message is not None
+        run(self.proto.graph.node[0].op_type, self.name, self.message, values, results)
 
     def __call__(self, values: Sequence[Any], captures: Mapping[str, Any]) -> list[Any]:
         """Results in output order (absent outputs are left out).
@@ -72,6 +85,11 @@ class HostNode:
                 return list(self._evaluator.run(None, feeds))
         except Exception as error:  # an operator of the reference may raise anything
             raise ModelError(f"{self.kind} '{self.name}' failed on the host: {one_line(error)}") from error
+
+
+def _attribute(a: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(a)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def model_of(node: Node, opsets: Mapping[str, int], tensors: Mapping[str, Tensor]) -> onnx.ModelProto:

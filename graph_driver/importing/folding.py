@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from polyc.graph_driver.communication import operators as communication
 from polyc.graph_driver.graph.ir import Codes, Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES, check_shape
 from polyc.graph_driver.host.reference import HostNode
@@ -23,7 +24,7 @@ NEVER_FOLDED = {
 
 def folded(graph: Graph, node: Node, outputs: dict[str, Tensor], what: str) -> list[Tensor] | None:
     """The outputs as constants when they can be known now, else None."""
-    if (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == contrib.DOMAIN:
+    if (node.op_type in NEVER_FOLDED and not node.domain) or node.domain in (contrib.DOMAIN, communication.DOMAIN):
         return None
     tensors = graph.tensors
     if node.op_type in ("Shape", "Size") and not node.domain and tensors[node.inputs[0]].shape is not None:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
+from polyc.graph_driver.communication import operators as communication
 from polyc.graph_driver.graph.ir import Tensor
 from polyc.graph_driver.graph.limits import check_shape
 from polyc.graph_driver.graph.onnx_tensors import dtype_of, elem_type_of
@@ -65,6 +66,8 @@ def check_attribute_types(node: onnx.NodeProto, opsets: Mapping[str, int], what:
 def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int], what: str) -> onnx.defs.OpSchema:
     """The operator's definition. Raises `ModelError` for an operator that onnx does not know."""
     domain = "" if node.domain == "ai.onnx" else node.domain
+    if domain == communication.DOMAIN:
+        communication.define()
     if domain not in opsets:
         raise ModelError(f"{what}: the model does not import the operator set '{domain or 'ai.onnx'}'")
     try:

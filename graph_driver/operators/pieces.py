@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
+from polyc.graph_driver.communication.operators import DOMAIN
 from polyc.graph_driver.graph.aliases import is_alias
 from polyc.graph_driver.graph.defects import INTERNAL
 from polyc.graph_driver.graph.errors import Unsupported
@@ -54,6 +55,8 @@ def translate_one(graph: Graph, node: Node, lookup: Lookup) -> Piece:
     gap = _absent_before_present(node)
     if gap is not None:
         return Piece(node, None, f"its output {gap} is absent, a later one is not")
+    if node.domain == DOMAIN:
+        return Piece(node, None, "messages to other ranks")
     builder = lookup(node.domain, node.op_type)
     if builder is None:
         return Piece(node, None, "no operator in the library yet")

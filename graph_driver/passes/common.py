@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from polyc.graph_driver.communication.operators import DOMAIN
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
 
@@ -77,7 +78,7 @@ def _bits(value: np.ndarray) -> Key:
 
 def _key(graph: Graph, node: Node) -> Key | None:
     """What makes two nodes equal; None for those that may differ from run to run or hold a graph."""
-    if node.captures or (node.op_type in NEVER_FOLDED and not node.domain):
+    if node.captures or (node.op_type in NEVER_FOLDED and not node.domain) or node.domain == DOMAIN:
         return None
     attributes = []
     for name, value in sorted(node.attrs.items()):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from polyc.graph_driver.communication.operators import DOMAIN
 from polyc.graph_driver.graph import python_calls
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.limits import MAX_FOLD_BYTES
 from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.importing.folding import NEVER_FOLDED
 
-OURS = ("polyc", python_calls.DOMAIN)
-"""Domains of nodes that the host does not run by ONNX's definition."""
+OURS = ("polyc", python_calls.DOMAIN, DOMAIN)
+"""Domains of nodes that the host does not run by ONNX's definition, or that act on other ranks."""
 
 
 def fold_constants(graph: Graph) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""Communication operators of programs that run on several ranks: their definitions, and MPI behind them."""

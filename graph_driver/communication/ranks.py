@@ -1,0 +1,231 @@
+"""This process as one of several ranks: MPI's communicator, a thread that waits for messages, and who is alive.
+
+All messages go through one thread of each rank, in the order in which they were asked for, so that kernels run
+meanwhile and the order of collective calls is the same on all ranks. What waits asks again and again whether it has
+arrived (never a blocking call), so that a rank that died is an error and no hang.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from polyc.poly.errors import BuildError, PolycError
+from polyc.poly.records import dataclass
+
+Box = Sequence[tuple[int, int]]
+SPIN = 200e-6
+"""Seconds in which a message is asked for without a pause: a few times the latency of shared memory."""
+PAUSE = 100e-6
+"""Seconds between later questions: below what a waiting caller notices, above what keeps a core busy."""
+
+
+class RankError(PolycError):
+    """Ranks do not fit together, or one is gone."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a rank did from `begin` to `end` (seconds of `time.perf_counter`): `sent` bytes to others in it."""
+
+    what: str
+    begin: float
+    end: float
+    sent: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """An emulated link: no operation ends before `latency` seconds and `sent / bandwidth` (bytes a second) are over."""
+
+    latency: float
+    bandwidth: float
+
+    @staticmethod
+    def of_environment() -> Link | None:
+        """`POLYC_LINK=LATENCY,BANDWIDTH` in seconds and bytes a second. Raises `RankError` for anything else."""
+        text = os.environ.get("POLYC_LINK", "")
+        if not text:
+            return None
+        try:
+            latency, bandwidth = (float(part) for part in text.split(","))
+        except ValueError:
+            raise RankError(f"POLYC_LINK={text}: write seconds,bytes-per-second, as 1e-4,1e9") from None
+        return Link(latency, bandwidth)
+
+
+class Pending:
+    """An operation under way."""
+
+    def __init__(self, work: Callable[[], int], what: str) -> None:
+        self.work, self.what = work, what
+        self.over = threading.Event()
+        self.error: BaseException | None = None
+
+    def wait(self) -> None:
+        """Return when it is done. Raises `RankError`."""
+        while not self.over.wait(0.2):  # wakes up so that signals are seen
+            pass
+        if self.error is not None:
+            raise self.error
+
+
+class World:
+    """The ranks of this program. `sent` counts the bytes of arrays that this rank has given to others, `messages` the
+    operations; `moments` is what its messages did when, if `tracing`."""
+
+    def __init__(self) -> None:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+            raise RankError("this MPI cannot be used from a thread")
+        self._mpi, self.comm = MPI, MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self.sent = self.messages = 0
+        self.tracing, self.moments = False, list[Moment]()
+        self.gone: Callable[[], str] = lambda: ""
+        self.link = Link.of_environment()
+        self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.comm}
+        self._queue: queue.SimpleQueue[Pending] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="polyc messages", daemon=True).start()
+
+    def begin(self, work: Callable[[], int], what: str) -> Pending:
+        """Do it in the thread of messages, after all that was asked for before."""
+        made = Pending(work, what)
+        self._queue.put(made)
+        return made
+
+    def do(self, work: Callable[[], int], what: str) -> None:
+        """The same, and wait for it. Raises `RankError`."""
+        self.begin(work, what).wait()
+
+    def _serve(self) -> None:
+        while True:
+            task = self._queue.get()
+            begin = time.perf_counter()
+            try:
+                sent = task.work()
+                if self.link is not None:
+                    left = begin + self.link.latency + sent / self.link.bandwidth - time.perf_counter()
+                    time.sleep(max(0.0, left))
+                self.sent += sent
+                self.messages += 1
+                if self.tracing:
+                    self.moments.append(Moment(task.what, begin, time.perf_counter(), sent))
+            except PolycError as error:
+                task.error = error
+            except Exception as error:  # MPI's own: one line, on the thread that waits
+                task.error = RankError(f"rank {self.rank}, {task.what}: {str(error).splitlines()[0]}")
+            task.over.set()
+
+    # ---- in the thread of messages ----
+
+    def finish(self, request: Any, what: str) -> None:
+        """Wait for a request of MPI. Raises `RankError`: a rank is gone."""
+        begin = time.perf_counter()
+        while not request.Test():
+            if time.perf_counter() - begin < SPIN:
+                os.sched_yield()
+                continue
+            if reason := self.gone():
+                with suppress(Exception):
+                    request.Cancel()
+                raise RankError(f"rank {self.rank}, {what}: {reason}")
+            time.sleep(PAUSE)
+
+    def group(self, ranks: Sequence[int]) -> Any:
+        """The communicator of some ranks; all of them ask for it at the same place."""
+        key = tuple(ranks)
+        if key not in self._groups:
+            if not set(key) <= set(range(self.size)):
+                raise RankError(f"the program is for ranks {list(key)}, but there are {self.size}")
+            self._groups[key] = self.comm.Create_group(self.comm.group.Incl(list(key)))
+        return self._groups[key]
+
+    def exchange(
+        self, ranks: Sequence[int], x: np.ndarray, out: Sequence[Box | None], y: np.ndarray,
+        into: Sequence[Box | None], what: str,
+    ) -> int:  # fmt: skip
+        """Send the box `out[k]` of `x` to each other member k of the group, and receive the box `into[k]` of `y`; its
+        own part is copied. The bytes sent."""
+        comm = self.group(ranks)
+        me = comm.rank
+        if out[me] is not None and into[me] is not None:
+            y[_slices(into[me])] = x[_slices(out[me])].reshape(y[_slices(into[me])].shape)
+        sends = [None if k == me else b for k, b in enumerate(out)]
+        takes = [None if k == me else b for k, b in enumerate(into)]
+        types: list[Any] = []
+        try:
+            a, b = self._types(x, sends, types), self._types(y, takes, types)
+            self.finish(comm.Ialltoallw([x, *a], [y, *b]), what)
+        finally:
+            for t in types:
+                t.Free()
+        return sum(x.itemsize * _elements(b) for b in sends if b is not None)
+
+    def _types(self, array: np.ndarray, boxes: Sequence[Box | None], made: list[Any]) -> list[Any]:
+        """Counts, displacements and types of the boxes as bytes: no copy of what does not lie in one piece."""
+        byte, types, counts = self._mpi.BYTE, [], []
+        sizes = [*array.shape, array.itemsize]
+        for box in boxes:
+            if box is None or not _elements(box):
+                types.append(byte)
+                counts.append(0)
+                continue
+            extents = [*(b - a for a, b in box), array.itemsize]
+            types.append(byte.Create_subarray(sizes, extents, [*(a for a, _ in box), 0]).Commit())
+            made.append(types[-1])
+            counts.append(1)
+        return [(counts, [0] * len(boxes)), types]
+
+    def send(self, x: np.ndarray, to: int, tag: int, what: str) -> int:
+        """To one rank. The bytes sent."""
+        self.finish(self.comm.Isend([x, x.nbytes, self._mpi.BYTE], dest=to, tag=tag), what)
+        return int(x.nbytes)
+
+    def receive(self, y: np.ndarray, source: int, tag: int, what: str) -> int:
+        """From one rank. 0, the bytes sent."""
+        self.finish(self.comm.Irecv([y, y.nbytes, self._mpi.BYTE], source=source, tag=tag), what)
+        return 0
+
+    def broadcast(self, ranks: Sequence[int], y: np.ndarray, root: int, what: str) -> int:
+        """The array of the member with rank `root` to all others. The bytes that the root must send."""
+        comm = self.group(ranks)
+        at = list(ranks).index(root)
+        self.finish(comm.Ibcast([y, y.nbytes, self._mpi.BYTE], root=at), what)
+        return int(y.nbytes) * (len(ranks) - 1) if comm.rank == at else 0
+
+
+def _slices(box: Box | None) -> tuple[slice, ...]:
+    return tuple(slice(a, b) for a, b in box or ())
+
+
+def _elements(box: Box) -> int:
+    total = 1
+    for a, b in box:
+        total *= max(0, b - a)
+    return total
+
+
+@cache
+def world() -> World:
+    """The ranks that `mpiexec` has started; one rank without it.
+
+    Raises:
+        BuildError: mpi4py, or an MPI library for it, is not installed.
+    """
+    try:
+        return World()
+    except (ImportError, RuntimeError) as error:
+        if isinstance(error, RankError):
+            raise
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BuildError(f"several ranks need mpi4py and an MPI library: pip install 'polyc[mpi]' ({why})") from None

@@ -1,0 +1,226 @@
+"""Which elements of its operands an element of a node's result is made from, as isl maps between tensors.
+
+A node's Scop says what each statement reads and writes. Followed backwards from the result, through local arrays, that
+gives for each operand the relation `{ Y[y] -> X[x] : X[x] is read for Y[y] }`. Arrays of a Scop may have other shapes
+than the tensors (leading axes as one): both are rows of the same elements, so the relation is moved to the tensors'
+own indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+import islpy as isl
+
+from polyc.graph_driver.operators.context import OperatorScop, array_shape
+from polyc.poly.access import Access, accesses
+from polyc.poly.closed_forms.operations import operations
+from polyc.poly.expr import Const, Expr, Load, Select, Var
+from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.records import dataclass
+from polyc.poly.scop import Scop
+
+Shape = tuple[int, ...]
+OPERATIONS = 20_000_000
+"""isl operations for one node (a few seconds)."""
+ROUNDS = 12
+"""How often a value may be handed on from array to array in one operator; recurrences go on for longer, and are taken
+to read everything."""
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A node as relations of its tensors.
+
+    `reads[k][i]`: from elements of result k to those of operand i. `sums[i]`: where result 0 is one sum (or maximum,
+    minimum: `reduce`) over instances that read operand i directly, `{ X_i[x] -> X_j[y] }` by j: what of operand j
+    meets an element of operand i; operands that are absent from it are not read by the sum. `skeleton`: the
+    statements without their subscripts. `moving`: values depend on their place, so no part can be computed as a whole.
+    """
+
+    reads: tuple[Mapping[int, isl.Map], ...]
+    sums: Mapping[int, Mapping[int, isl.Map]]
+    reduce: str
+    skeleton: tuple[object, ...]
+    moving: bool
+    flops: float
+    known: dict[object, object] = field(default_factory=dict)
+
+
+def same_elements(a: Sequence[int], b: Sequence[int], name_a: str, name_b: str) -> isl.Map:
+    """`{ a[...] -> b[...] }`: equal places in a row of elements, for two shapes of as many elements."""
+    ia, ib = [f"i{k}" for k in range(len(a))], [f"o{k}" for k in range(len(b))]
+    rules = [f"0 <= {i} < {n}" for i, n in [*zip(ia, a, strict=True), *zip(ib, b, strict=True)]]
+    x = y = 0
+    while x < len(a) or y < len(b):  # axes that belong together: the shortest runs of equal products
+        m, n = x, y
+        left, right = a[x] if x < len(a) else 1, b[y] if y < len(b) else 1
+        x, y = min(x + 1, len(a)), min(y + 1, len(b))
+        while left != right:
+            if left < right:
+                left, x = left * a[x], x + 1
+            else:
+                right, y = right * b[y], y + 1
+        rules.append(f"{_row(ia[m:x], a[m:x])} = {_row(ib[n:y], b[n:y])}")
+    return isl.Map(f"{{ {name_a}[{', '.join(ia)}] -> {name_b}[{', '.join(ib)}] : {' and '.join(rules)} }}")
+
+
+def _row(names: Sequence[str], sizes: Sequence[int]) -> str:
+    terms, stride = [], 1
+    for name, n in reversed([*zip(names, sizes, strict=True)]):
+        terms.append(f"{stride}{name}")
+        stride *= n
+    return " + ".join(terms) or "0"
+
+
+def flow_of(operator: OperatorScop, operands: Mapping[int, Shape], results: Sequence[Shape]) -> Flow | None:
+    """The relations of a node with these shapes of its operands (by position) and results. None: its Scop has sizes
+    that are not numbers, or is too hard for isl."""
+    scop = operator.scop
+    arrays = {name: array_shape(operator, name) for name in (*scop.args, *scop.results)}
+    if scop.params or any(s is None for s in arrays.values()):
+        return None
+    try:
+        with quota(OPERATIONS):
+            own = {
+                position: same_elements(arrays[array] or (), operands[position], array, f"X{position}")
+                for position, array in operator.inputs if position in operands
+            }  # fmt: skip
+            by_array: dict[str, list[int]] = {}
+            for position, array in operator.inputs:
+                if position in operands:
+                    by_array.setdefault(array, []).append(position)
+            reads = []
+            for name, shape in zip(operator.outputs, results, strict=True):
+                start = same_elements(shape, arrays[name] or (), "Y", name)
+                reached = _behind(scop, name, start)
+                reads.append(
+                    {
+                        p: reached[array].apply_range(own[p]).coalesce()
+                        for array, positions in by_array.items()
+                        if array in reached
+                        for p in positions
+                    }
+                )
+            sums, reduce = _sums(scop, operator.outputs, by_array, own)
+            flops = float(
+                sum(n * _card(where) for s in scop.statements.values() for n, where, _ in operations(scop, s))
+            )
+    except QuotaExceeded:
+        return None
+    shape_of = tuple((s.name, s.reduction, _skeleton(s.value)) for s in scop.statements.values())
+    moving = any(_by_place(s.value) or s.predicate is not None or s.dynamic for s in scop.statements.values())
+    return Flow(tuple(reads), sums, reduce, shape_of, moving, flops)
+
+
+def _card(points: isl.Set) -> int:
+    """The number of points; of the boxes that statements nearly always are without counting."""
+    return int(points.count_val().to_python())
+
+
+def _behind(scop: Scop, name: str, start: isl.Map) -> dict[str, isl.Map]:
+    """For each array that flows into array `name` the map from what `start` maps from to its elements."""
+    found: dict[str, isl.Map] = {name: start}
+    writes: dict[str, list[Access]] = {}
+    loads: dict[str, list[Access]] = {}
+    for a in accesses(scop):
+        if a.write:
+            writes.setdefault(a.array, []).append(a)
+        elif not a.accumulator:
+            loads.setdefault(a.stmt, []).append(a)
+    new = {name: start}
+    for _ in range(ROUNDS):
+        following: dict[str, isl.Map] = {}
+        for array, relation in new.items():
+            for w in writes.get(array, ()):
+                instances = relation.apply_range(w.map.reverse())
+                for load in loads.get(w.stmt, ()):
+                    reach = instances.apply_range(load.map)
+                    old = following.get(load.array)
+                    following[load.array] = reach if old is None else old.union(reach)
+        new = {}
+        for array, relation in following.items():
+            before = found.get(array)
+            if before is not None and relation.is_subset(before):
+                continue
+            found[array] = relation.coalesce() if before is None else before.union(relation).coalesce()
+            new[array] = found[array]
+        if not new:
+            return found
+    everything = start.domain()
+    for array in new:  # a recurrence: all that is ever read
+        elements = isl.Set.empty(found[array].range().get_space())
+        for a in accesses(scop):
+            if a.array == array and not a.write:
+                elements = elements.union(a.map.range())
+        found[array] = isl.Map.from_domain_and_range(everything, elements)
+        for other, all_loads in ((a.array, a) for a in accesses(scop) if not a.write):
+            whole = isl.Map.from_domain_and_range(everything, all_loads.map.range())
+            found[other] = found[other].union(whole).coalesce() if other in found else whole
+    return found
+
+
+_IDENTITY = {"+": 0.0, "max": float("-inf"), "min": float("inf")}
+_NAMES = {"+": "sum", "max": "max", "min": "min"}
+
+
+def _sums(
+    scop: Scop, outputs: Sequence[str], by_array: Mapping[str, list[int]], own: Mapping[int, isl.Map]
+) -> tuple[dict[int, dict[int, isl.Map]], str]:
+    """The operands that one sum reads, by element of each (see `Flow`); nothing where the result is no plain sum."""
+    if len(outputs) != 1 or not scop.reassociate:
+        return {}, ""
+    result = outputs[0]
+    writers = [s for s in scop.statements.values() if s.array == result]
+    reductions = [s for s in writers if s.reduction in _IDENTITY]
+    if len(reductions) != 1:
+        return {}, ""
+    (total,) = reductions
+    starts = [s for s in writers if s is not total]
+    if any(not isinstance(s.value, Const) or s.value.value != _IDENTITY[total.reduction or ""] for s in starts):
+        return {}, ""
+    mine = [a for a in accesses(scop) if a.stmt == total.name and not a.write and not a.accumulator]
+    others = [a for a in accesses(scop) if a.array == result and not a.write and not a.accumulator]
+    if others or any(a.array not in by_array for a in mine) or total.predicate is not None:
+        return {}, ""
+    found: dict[int, dict[int, isl.Map]] = {}
+    placed = [(p, a.map.apply_range(own[p])) for a in mine for p in by_array[a.array]]
+    for p, via in placed:
+        row = found.setdefault(p, {})
+        for q, to in placed:
+            relation = via.reverse().apply_range(to)
+            row[q] = row[q].union(relation).coalesce() if q in row else relation.coalesce()
+    return found, _NAMES[total.reduction or ""]
+
+
+def _skeleton(e: Expr) -> object:
+    """An expression without subscripts and iterators."""
+    if isinstance(e, Load):
+        return ("load", e.array)
+    if isinstance(e, Var):
+        return "var"
+    if isinstance(e, Select):
+        return ("select", _skeleton(e.a), _skeleton(e.b))
+    if isinstance(e, Const):
+        return ("const", str(e.dtype), repr(e.value))
+    name = getattr(e, "op", None) or getattr(e, "fn", None) or ""
+    return (type(e).__name__, name, *(_skeleton(c) for c in e.children()))
+
+
+def _by_place(e: Expr) -> bool:
+    """Whether a value depends on where it is: an iterator is computed with, or chooses between two constants. (One
+    that chooses between an element and something else shows in the relations.)"""
+    if isinstance(e, Var):
+        return True
+    if isinstance(e, Load):
+        return False
+    if isinstance(e, Select):
+        arms = (e.a, e.b)
+        plain = not any(_has_load(a) for a in arms)
+        return (plain and _by_place(e.cond)) or any(_by_place(a) for a in arms)
+    return any(_by_place(c) for c in e.children())
+
+
+def _has_load(e: Expr) -> bool:
+    return isinstance(e, Load) or any(_has_load(c) for c in e.children())
