@@ -36,6 +36,9 @@ LIMITS: Mapping[str, tuple[int, int]] = {
 USUAL = ("l1_ways", "page", "tlb_pages")
 """Numbers that a file may leave out: those of most cores hold."""
 
+USUAL_WAYS = 8
+"""Lines of a set of L1, where the system does not say it."""
+
 POWERS = ("vector_bits", "line", "page")
 """Numbers that are powers of two."""
 
@@ -260,7 +263,8 @@ def host() -> Target:
         features |= dict.fromkeys(cpus.known_features(isa) - cpus.named_features(asked), False)
     on = {name for name, there in features.items() if there}
     bits, registers = _vectors(triple.split("-")[0], on)
-    caches = _cache_sizes()
+    caches = _caches()
+    l1, ways = caches.get(1, (32 << 10, None))
     return Target(
         name="cpu",
         triple=triple,
@@ -268,13 +272,14 @@ def host() -> Target:
         features=",".join(("+" if there else "-") + name for name, there in sorted(features.items())),
         vector_bits=bits,
         vector_registers=registers,
-        l1=caches.get(1, 32 << 10),
-        l2=caches.get(2, 256 << 10),
-        l3=caches.get(3, 8 << 20),
+        l1=l1,
+        l2=caches.get(2, (256 << 10, None))[0],
+        l3=caches.get(3, (8 << 20, None))[0],
         line=64,
         fma_units=2,
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         isa=isa,
+        l1_ways=ways or USUAL_WAYS,
     )
 
 
@@ -287,9 +292,9 @@ def _vectors(isa: str, on: set[str]) -> tuple[int, int]:
     return (256, 16) if "avx2" in on else (128, 16)
 
 
-def _cache_sizes() -> dict[int, int]:
-    """Level -> bytes of data caches, as far as the system tells."""
-    out: dict[int, int] = {}
+def _caches() -> dict[int, tuple[int, int | None]]:
+    """Level -> bytes of the data cache and lines of a set, as far as the system tells."""
+    out: dict[int, tuple[int, int | None]] = {}
     for index in sorted(CACHES.glob("index*")):
         try:
             if index.joinpath("type").read_text().strip() == "Instruction":
@@ -300,8 +305,18 @@ def _cache_sizes() -> dict[int, int]:
             continue
         unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
         if size.rstrip("KM").isdigit():
-            out[level] = int(size.rstrip("KM")) * unit
+            out[level] = int(size.rstrip("KM")) * unit, _ways(index)
     return out
+
+
+def _ways(index: Path) -> int | None:
+    """Lines of a set; 0 in the file: any line may lie anywhere, which some virtual machines say of all caches."""
+    try:
+        found = int(index.joinpath("ways_of_associativity").read_text())
+    except (OSError, ValueError):
+        return None
+    least, most = LIMITS["l1_ways"]
+    return found if least <= found <= most else None
 
 
 def check_threads(threads: int | None) -> None:

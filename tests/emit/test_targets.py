@@ -104,3 +104,17 @@ def test_numbers_of_thousands_of_digits(tmp_path: Path, number: str) -> None:
     path.write_text((targets.DATA / "aarch64.toml").read_text().replace("l1 = 65536", f"l1 = {number}"))
     with pytest.raises(BuildError, match="is no TOML"):
         targets.from_toml(path)
+
+
+def test_caches_are_what_the_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """48 KiB in 12 ways have 64 sets; with 8 ways, as most, addresses that share a set would not be known."""
+    for name, kind, level, size, ways in (("0", "Data", 1, "48K", 12), ("1", "Instruction", 1, "32K", 8)):
+        index = tmp_path / f"index{name}"
+        index.mkdir()
+        for file, text in {"type": kind, "level": level, "size": size, "ways_of_associativity": ways}.items():
+            (index / file).write_text(f"{text}\n")
+    host = targets.host.__wrapped__  # not the one that is known already
+    monkeypatch.setattr(targets, "CACHES", tmp_path)
+    assert (host().l1, host().l1_ways) == (48 << 10, 12)
+    (tmp_path / "index0" / "ways_of_associativity").write_text("0\n")  # what virtual machines may say
+    assert host().l1_ways == 8
