@@ -111,7 +111,8 @@ def subscripts(s: Statement, params: Sequence[str]) -> list[isl.PwAff]:
 
 
 def mixes(s: Statement, params: Sequence[str]) -> bool:
-    """Whether a subscript of the element that a statement writes moves with several iterators: it scatters.
+    """Whether a subscript of the element that a statement writes moves with several iterators, or gives several values
+    of one iterator the same element (`i // 2`, `min(i, 3)`): it scatters.
 
     False where data decide the element or the instances.
     """
@@ -119,7 +120,7 @@ def mixes(s: Statement, params: Sequence[str]) -> bool:
         f = subscripts(s, params)
     except ScheduleError:
         return False
-    return any(sum(value.involves_dims(isl.dim_type.in_, k, 1) for k in range(len(s.iters))) > 1 for value in f)
+    return any(not value.is_cst() and len(_factors(value)) != 1 for value in f)
 
 
 def coordinates(

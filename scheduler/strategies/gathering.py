@@ -13,6 +13,7 @@ from functools import partial
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr
+from polyc.poly.forms.ranges import points_of_box
 from polyc.poly.rewriting.gather import mixes
 from polyc.poly.scop import Scop
 from polyc.poly.tree import Node, loops_around
@@ -30,10 +31,11 @@ FORMS: tuple[Form, ...] = ("elements", "phases")
 def gather(plan: Planner) -> None:
     """Choose a form for every update at the top that scatters; updates that meet in their loops get loops each."""
     for loop in plan.top():
-        names = [n for n in plan.member(loop).schedule if _scatters(plan.scop, n)]
-        if names:
-            _nest(plan, loop, names)
-        elif _meet(plan.scop, list(plan.member(loop).schedule)):
+        inside = list(plan.member(loop).schedule)
+        names = [n for n in inside if _scatters(plan.scop, n)]
+        if names and _nest(plan, loop, names):
+            continue
+        if len(inside) > 1 and (plan.threads > 1 or _meet(plan.scop, inside)):
             _apart(plan, loop)
 
 
@@ -46,10 +48,11 @@ def _meet(scop: Scop, names: Sequence[str]) -> bool:
 
 
 def _apart(plan: Planner, loop: str) -> None:
-    """Loops of their own for the parts of a nest, if more of them have a parallel loop then."""
+    """Loops of their own for the parts of a nest in which an update has no parallel loop, if more have one then."""
     names = list(plan.member(loop).schedule)
-    before = _parallel(plan.scop, plan.tree, names)
-    if len(before) == len(names):
+    updates = {n for n in names if plan.scop.statements[n].reduction is not None}
+    before = _parallel(plan.scop, plan.tree, names) if updates else set(names)
+    if updates <= before:
         return
     subject = f"updates in loop {loop}"
     try:
@@ -71,8 +74,8 @@ def _scatters(scop: Scop, name: str) -> bool:
     return s.reduction is not None and not s.dynamic and mixes(s, scop.params)
 
 
-def _nest(plan: Planner, loop: str, names: Sequence[str]) -> None:
-    """Choose for the updates of a nest, and propose what was chosen."""
+def _nest(plan: Planner, loop: str, names: Sequence[str]) -> bool:
+    """Choose for the updates of a nest, and propose what was chosen; whether that was done."""
     subject = f"update{'s' if len(names) > 1 else ''} {', '.join(names)}"
     try:
         apart = in_loops_of_their_own(plan.schedule, loop)
@@ -88,17 +91,17 @@ def _nest(plan: Planner, loop: str, names: Sequence[str]) -> None:
     shown = {f"{n}_{k}": rounded(v) for n, costs in figures.items() for k, v in costs.items()}
     if not chosen:
         plan.decline(subject, "stays a scatter", "no other form costs clearly less", **shown)
-        return
+        return False
     forms = ", ".join(f"{n} over {'its elements' if f == 'elements' else 'its elements in phases'}"
                       for n, f in chosen.items())  # fmt: skip
-    plan.attempt(subject, f"gathered: {forms}", partial(gather_sums, loop=loop, forms=chosen), **shown)
+    return plan.attempt(subject, f"gathered: {forms}", partial(gather_sums, loop=loop, forms=chosen), **shown)
 
 
 def _best(scop: Scop, tree: Node, name: str, plan: Planner) -> tuple[Form | None, dict[str, float]]:
     """The form that an update should get (None: as it is), and what each costs in cycles."""
     was = cycles(scop, [name], _parallel(scop, tree, [name]), plan.target, plan.threads)
     costs = {} if was is None else {"scatter": was}
-    best, least = None, was
+    best, least, count = None, was, points_of_box(scop.statements[name].domain)
     for form in FORMS:
         try:
             made = gathering.gather(scop, tree, name, None, form == "phases", None)
@@ -106,7 +109,7 @@ def _best(scop: Scop, tree: Node, name: str, plan: Planner) -> tuple[Form | None
             continue
         new = [n for n in made.scop.statements if n not in scop.statements or n == name]
         parallel = _parallel(made.scop, made.tree, new)
-        cost = cycles(made.scop, new, parallel, plan.target, plan.threads)
+        cost = cycles(made.scop, new, parallel, plan.target, plan.threads, count)
         if cost is not None and was is not None:
             costs[form] = cost
             if cost < CLEARLY * was and (least is None or cost < least):
