@@ -13,9 +13,12 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,7 @@ from polyc.graph_driver.farm.cluster import connected
 from polyc.graph_driver.farm.farm import Farm
 from polyc.graph_driver.farm.trials import tune_on
 from polyc.graph_driver.tuning.kernels import Kernel
-from polyc.graph_driver.tuning.trial import Job, run_apart
+from polyc.graph_driver.tuning.trial import DIED, LATE, Job, run_apart
 from polyc.graph_driver.tuning.tune import FINAL_SECONDS, LEAST_GAIN, tune_kernel
 from polyc.graph_driver.worker.database import Record
 from polyc.poly import json_io
@@ -65,10 +68,10 @@ def operators() -> list[Kernel]:
 
 
 @contextlib.contextmanager
-def cache_at(folder: Path, shared: Path | None = None) -> Iterator[None]:
+def cache_at(folder: Path) -> Iterator[None]:
     """A cache of its own for the block, also for processes that are started in it."""
     before = {name: os.environ.get(name) for name in ("POLYC_CACHE",)}
-    os.environ["POLYC_CACHE"] = str(folder) if shared is None else f"{folder},{shared}"
+    os.environ["POLYC_CACHE"] = str(folder)
     try:
         yield
     finally:
@@ -111,29 +114,63 @@ def on_farm(kernels: Sequence[Kernel], workers: int, trials: int, kill: float) -
     return records, killer.killed
 
 
-def against(kernel: Kernel, first: str, second: str) -> tuple[float, float]:
-    """The gains over untuned of two schedules (traces; empty: untuned) in the worst of several processes."""
-
-    def gain(trace: str) -> float:
-        if not trace:
-            return 1.0
+def against(kernel: Kernel, first: str, second: str) -> tuple[list[float], float]:
+    """The gains over untuned of two schedules (traces; empty: untuned), the median of several processes each; and how
+    far these are apart, relative to them."""
+    gains, spread = [], 0.0
+    for trace in (first, second):
         job = Job(json_io.dumps(kernel.scop), trace, targets.host(), 1, FINAL_SECONDS)
-        return sorted(run_apart(job, LIMIT).ratio for _ in range(REPEATS))[REPEATS // 2]
-
-    return gain(first), gain(second)
+        found = sorted(run_apart(job, LIMIT).ratio for _ in range(REPEATS)) if trace else [1.0]
+        gains.append(found[len(found) // 2])
+        spread = max(spread, found[-1] / found[0] - 1.0)
+    return gains, spread
 
 
 def row(kernel: Kernel, here: Record, there: Record) -> dict[str, Any]:
-    """One operator: choices and trials of both."""
-    lost = sum(o.error.startswith(("the process died", "took more")) for o in there.trials.values())
+    """One operator: choices and trials of both. Another choice is as good if it is as fast, up to what counts as a gain
+    (twice: each of both was chosen by it) and the noise."""
+    lost = sum(o.error.startswith((DIED, LATE)) for o in there.trials.values())
     same = here.trace == there.trace
-    gains = (here.gain or 1.0, there.gain or 1.0) if same else against(kernel, here.trace, there.trace)
-    noise = LEAST_GAIN + abs((here.gain or 1.0) - (there.gain or 1.0)) if same else 2 * LEAST_GAIN
+    gains, spread = ([1.0, 1.0], 0.0) if same else against(kernel, here.trace, there.trace)
     return {
-        "operator": kernel.label, "one": here.chosen or "untuned", "farm": there.chosen or "untuned", "same": same,
-        "gains": [round(g, 3) for g in gains], "within": same or abs(gains[0] / gains[1] - 1) <= noise,
+        "operator": kernel.label, "one": here.chosen or "untuned", "other": there.chosen or "untuned", "same": same,
+        "gains": [round(g, 3) for g in gains], "spread": round(spread, 3),
+        "within": same or abs(gains[0] / gains[1] - 1) <= 2 * LEAST_GAIN + spread,
         "trials": [here.ran, there.ran], "lost": lost,
     }  # fmt: skip
+
+
+def compared(kernels: Sequence[Kernel], here: Sequence[Record], there: Sequence[Record]) -> list[dict[str, Any]]:
+    """Rows of two searches of the same operators."""
+    return [row(*three) for three in zip(kernels, here, there, strict=True)]
+
+
+def said(rows: Sequence[dict[str, Any]]) -> str:
+    """One line of them."""
+    same, within = sum(r["same"] for r in rows), sum(r["within"] for r in rows)
+    counts = sum(r["trials"][0] != r["trials"][1] for r in rows)
+    lost = sum(r["lost"] for r in rows)
+    return (
+        f"{same} choices the same, {within} the same or as fast; {lost} trials lost, {counts} counts of trials differ"
+    )
+
+
+def sharing(kernels: Sequence[Kernel], folder: Path, workers: int, trials: int) -> dict[str, int]:
+    """Two farms that tune the same at the same time, with databases of their own and one shared cache: how many objects
+    were built, and how many of them more than once."""
+    log = folder / "built"
+    farms = []
+    for k in range(2):
+        command = [
+            sys.executable, "-m", "benchmarks.farms", "--only-farm", "--workers", str(workers), "--trials", str(trials),
+            "--operators", str(len(kernels)), "--kill", "0",
+        ]  # fmt: skip
+        place = {"POLYC_CACHE": f"{folder}/farm{k},file://{folder}/shared", "POLYC_CACHE_LOG": str(log)}
+        farms.append(subprocess.Popen(command, env=os.environ | place))
+    if any([farm.wait() for farm in farms]):
+        raise SystemExit("a farm failed")
+    built = Counter(line.split()[1] for line in log.read_text(encoding="utf-8").splitlines())
+    return {"built": len(built), "twice": sum(n > 1 for n in built.values())}
 
 
 def main() -> None:
@@ -142,30 +179,43 @@ def main() -> None:
     parser.add_argument("--kill", type=float, default=20.0, metavar="S", help="seconds between two kills (0: none)")
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--operators", type=int, default=20, metavar="N", help="only the first N")
+    parser.add_argument("--again", action="store_true", help="also one process a second time: what noise alone changes")
+    parser.add_argument("--only-farm", action="store_true", help="tune on a farm, with the cache that is set")
+    parser.add_argument("--only-sharing", action="store_true", help="only the two farms that share a cache")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     console, kernels = Console(), operators()[: options.operators]
-    with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
-        with cache_at(Path(folder) / "one"):
-            here = [tune_kernel(k.scop, targets.host(), 1, options.trials, LIMIT) for k in kernels]
-        alone = time.perf_counter() - start
-        start = time.perf_counter()
-        with cache_at(Path(folder) / "farm"):
-            there, killed = on_farm(kernels, options.workers, options.trials, options.kill)
-        together = time.perf_counter() - start
-    rows = [row(*three) for three in zip(kernels, here, there, strict=True)]
-    data = {
-        "workers": options.workers, "killed": killed, "seconds": [round(alone, 1), round(together, 1)], "rows": rows,
-    }  # fmt: skip
-    for r in rows:
-        console.print(json.dumps(r), soft_wrap=True, highlight=False, markup=False)
-    same, within = sum(r["same"] for r in rows), sum(r["within"] for r in rows)
-    console.print(
-        f"{len(rows)} operators: {same} choices the same, {within} the same or as fast; {killed} workers killed, "
-        f"{sum(r['lost'] for r in rows)} trials lost, {sum(r['trials'][0] != r['trials'][1] for r in rows)} counts of "
-        f"trials differ; {alone:.0f} s on one process, {together:.0f} s on {options.workers} workers"
-    )
+    if options.only_farm:
+        on_farm(kernels, options.workers, options.trials, options.kill)
+        return
+    data: dict[str, Any] = {"workers": options.workers}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if not options.only_sharing:
+
+            def alone(place: str) -> list[Record]:
+                with cache_at(folder / place):
+                    return [tune_kernel(k.scop, targets.host(), 1, options.trials, LIMIT) for k in kernels]
+
+            start = time.perf_counter()
+            here = alone("one")
+            middle = time.perf_counter()
+            with cache_at(folder / "farm"):
+                there, killed = on_farm(kernels, options.workers, options.trials, options.kill)
+            seconds = [round(middle - start, 1), round(time.perf_counter() - middle, 1)]
+            rows = compared(kernels, here, there)
+            data |= {"killed": killed, "seconds": seconds, "rows": rows}
+            for r in rows:
+                console.print(json.dumps(r), soft_wrap=True, highlight=False, markup=False)
+            console.print(
+                f"{len(rows)} operators on one process ({seconds[0]:.0f} s) and {options.workers} workers "
+                f"({seconds[1]:.0f} s), {killed} killed: {said(rows)}"
+            )
+            if options.again:
+                data["again"] = compared(kernels, here, alone("again"))
+                console.print(f"one process twice: {said(data['again'])}")
+        data["sharing"] = sharing(kernels, folder, options.workers // 2, options.trials)
+        console.print(f"two farms with one cache: {data['sharing']}")
     if options.json:
         options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

@@ -30,7 +30,7 @@ def check_address(where: str) -> None:
     Raises:
         ArgumentError: says which both are.
     """
-    if LOCAL.fullmatch(where) is None and not re.fullmatch(r"(\w+://)?[^\s/]+:\d+", where):
+    if LOCAL.fullmatch(where) is None and not re.fullmatch(r"(?!local:)(\w+://)?[^\s/]+:\d+", where):
         raise ArgumentError(
             "--dask takes the address of a Dask scheduler (tcp://HOST:PORT) or local:N (N processes here), not "
             f"'{where}'"

@@ -218,7 +218,8 @@ class Farm:
             error = copy.future.exception()
             if type(error).__name__ != "KilledWorker":
                 self._finish(work)
-                return Answer(work, "", f"a worker could not do it: {type(error).__name__}: {first_line(error)}", "")
+                cause = error.__cause__ or error  # Dask says that something cannot be read, the cause what and why
+                return Answer(work, "", f"the cluster could not do it: {type(cause).__name__}: {first_line(cause)}", "")
         return self._again(work, key)
 
     def _again(self, work: Work, key: str) -> Answer | None:

@@ -22,6 +22,7 @@ FINAL_SECONDS = 2.0
 TIME_LIMIT = 60.0  # seconds of a trial, compiling included
 LEAST_GAIN = 0.02  # a schedule is taken when it is faster by this share and by twice the noise
 FINALISTS = 3
+MOST_NOISY = 3  # processes of a comparison whose noise is larger than the gain, until it counts as none
 CONFIRMED = 3  # processes: where arrays lie in memory is part of a time, and another place in each of them
 
 Try = Callable[[Job, float], Times]
@@ -166,12 +167,21 @@ class _Tuner:
         return replace(record, chosen="", trace="", gain=1.0)
 
     def certain(self, trace: str) -> Generator[Asked, Times, float | None]:
-        """The least gain over untuned in several processes; None where one of them shows none."""
+        """The least gain over untuned in several processes; None where one of them shows none.
+
+        A process in which the noise is larger than the gain shows nothing: there is another one for it, for a while.
+        """
         gains: list[float] = []
-        every = [self.trial(trace, FINAL_SECONDS, k) for k in range(CONFIRMED)]
-        for k, trial in enumerate(every):
-            times = yield Asked(trial, lambda count, after=every[k + 1 :]: after[:count])  # type: ignore[misc]
-            if times.error or times.ratio <= 1.0 + max(LEAST_GAIN, 2.0 * times.noise):
+        noisy, repeat = 0, 0
+        while len(gains) < CONFIRMED:
+            ahead = [self.trial(trace, FINAL_SECONDS, repeat + k) for k in range(1, CONFIRMED - len(gains))]
+            trial = self.trial(trace, FINAL_SECONDS, repeat)
+            times = yield Asked(trial, lambda count, after=ahead: after[:count])  # type: ignore[misc]
+            repeat += 1
+            if times.error or times.ratio <= 1.0 + LEAST_GAIN:
                 return None
-            gains.append(times.ratio)
+            if times.ratio > 1.0 + 2.0 * times.noise:
+                gains.append(times.ratio)
+            elif (noisy := noisy + 1) > MOST_NOISY:
+                return None
         return min(gains)
