@@ -257,8 +257,8 @@ class _Instance:
             if not (self.has_sites(e.a) or self.has_sites(e.b)):
                 return Select(cond, e.a, e.b, e.dtype), reached
             cond = self.named("cond", cond, reached)
-            a, after_a = self.value(e.a, self.both(reached, cond))
-            b, after_b = self.value(e.b, self.both(reached, negated(cond)))
+            a, after_a = self.arm(e.a, self.both(reached, cond))
+            b, after_b = self.arm(e.b, self.both(reached, negated(cond)))
             return Select(cond, a, b, e.dtype), self.named("reached", Binary("or", after_a, after_b, bool_))
         if isinstance(e, Binary) and e.op in ("and", "or"):
             a, reached = self.value(e.a, reached)
@@ -266,7 +266,7 @@ class _Instance:
                 return Binary(e.op, a, e.b, bool_), reached
             a = self.named("cond", a, reached)
             on, off = (a, negated(a)) if e.op == "and" else (negated(a), a)
-            b, after = self.value(e.b, self.both(reached, on))
+            b, after = self.arm(e.b, self.both(reached, on))
             rest = all_of(reached, off)
             return Binary(e.op, a, b, bool_), self.named("reached", Binary("or", rest, after, bool_))
         if isinstance(e, StraightLine):
@@ -279,6 +279,13 @@ class _Instance:
             index, reached = self.access(e, tuple(kids), reached)
             return Select(reached, Load(e.array, index, e.dtype, e.span), _zero(e.dtype), e.dtype), reached
         return e.with_children(tuple(kids)), reached
+
+    def arm(self, e: Expr, reached: Expr) -> tuple[Expr, Expr]:
+        """An operand that is evaluated on a condition only: subscripts named in it have their values there alone."""
+        before = dict(self.known)
+        found = self.value(e, reached)
+        self.known = before
+        return found
 
     def line(self, e: StraightLine, reached: Expr) -> tuple[Expr, Expr]:
         """A straight line, step by step: what it names is in registers from here on."""

@@ -26,9 +26,11 @@ from bounds_cases import (
 )
 
 from examples.indirection import gather_at_sums, spmv
-from polyc import BoundsError, PolycError, op
+from polyc import BoundsError, PolycError, dims, empty, f64, i64, op
 from polyc.frontend_dsl.checked_arrays import checked
 from polyc.graph_driver.worker.compile_operator import compile_operator
+
+M, N = dims("M N")
 
 ON_EVERY_BACK_END = (  # the others as plain Python and as a call: compiling takes most of the time
     "one beyond", "csr, column", "computed, beyond", "update", "nested, inner", "a condition on the loop", "divided",
@@ -206,3 +208,18 @@ def test_arrays_are_printed_inside_plain_python() -> None:
     assert shown == ("array([0., 1., 2.])", *["[0. 1. 2.]"] * 3, "array([[0., 0., 0.],\n       [0., 0., 0.]])")
     with pytest.raises(BoundsError):
         X[-int(X.size)]
+
+
+def test_a_subscript_of_one_arm_is_asked_again_in_the_other() -> None:
+    """It is named where its arm is evaluated, and 0 elsewhere: the other arm once read element 0 by that name."""
+
+    @op
+    def chosen(X: f64[N], C: f64[M], I: i64[M]) -> f64[M]:
+        Y, J = empty(M, f64), empty(M, i64)
+        for i in range(M):
+            J[I[i] - 1] = I[i]
+            Y[i] = (X[J[i]] if C[i] > 0.0 else 1.0) + (X[J[i]] if C[i] < 0.0 else 2.0)
+        return Y
+
+    x, c, places = np.arange(1.0, 6.0), np.array([1.0, -1.0, 0.0, -2.0]), np.array([1, 2, 3, 4])
+    np.testing.assert_array_equal(chosen(x, c, places), chosen.python(x, c, places))
