@@ -115,7 +115,7 @@ def get(key: str, suffix: str = ".o") -> bytes | None:
     except OSError as error:
         note(f"the cache folder {cache_folder()} cannot be read ({error.strerror}); compiling without it")
         return _from_shared(path)
-    body = _body(raw)
+    body = unsealed(raw)
     if body is not None:
         return body
     note(f"a damaged cache entry was rebuilt: {path.name}")
@@ -132,7 +132,7 @@ def _from_shared(path: Path) -> bytes | None:
 def _taken(path: Path, store: Shared, raw: bytes | None) -> bytes | None:
     if raw is None:
         return None
-    body = _body(raw)
+    body = unsealed(raw)
     if body is None:
         note(f"a damaged entry of the shared cache {store.address} is not used: {path.name}")
     else:
@@ -140,7 +140,12 @@ def _taken(path: Path, store: Shared, raw: bytes | None) -> bytes | None:
     return body
 
 
-def _body(raw: bytes) -> bytes | None:
+def sealed(body: bytes) -> bytes:
+    """An entry of this content: with its checksum."""
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def unsealed(raw: bytes) -> bytes | None:
     """What an entry holds; None: it is damaged."""
     head = len(MAGIC) + 32
     body = raw[head:]
@@ -155,12 +160,12 @@ def files() -> list[Path]:
 
 def is_whole(path: Path) -> bool:
     """Whether an entry is undamaged. Raises `OSError`: it has gone."""
-    return _body(path.read_bytes()) is not None
+    return unsealed(path.read_bytes()) is not None
 
 
 def put(key: str, body: bytes, suffix: str = ".o") -> None:
     """Store an entry; failing to (full disk, no permission) is noted and does no harm."""
-    path, raw = _path(key, suffix), MAGIC + hashlib.sha256(body).digest() + body
+    path, raw = _path(key, suffix), sealed(body)
     _write(path, raw)
     store = shared()
     if store is not None:

@@ -96,9 +96,9 @@ class Shared:
         """Where an entry is."""
         return f"{self.root}/{name[:2]}/{name}"
 
-    def get(self, name: str) -> bytes | None:
-        """An entry; None: there is none, or none that is trusted."""
-        raw = self._asked(lambda: self._read(self.path(name)))
+    def get(self, name: str, seconds: float | None = None) -> bytes | None:
+        """An entry; None: there is none, or none that is trusted, or it did not come in time (`SECONDS`)."""
+        raw = self._asked(lambda: self._read(self.path(name)), seconds)
         if raw is None or not self.keys.checks:
             return raw
         for key in self.keys.trusted:
@@ -109,7 +109,7 @@ class Shared:
         self._note(f"entries of the shared cache {self.address} that no trusted key has signed are not used")
         return None
 
-    def put(self, name: str, raw: bytes, damaged: bool = False) -> None:
+    def put(self, name: str, raw: bytes, damaged: bool = False, seconds: float | None = None) -> None:
         """Store an entry, unless it is there (and not `damaged`)."""
         if not self.writes:
             return
@@ -121,7 +121,7 @@ class Shared:
             if self.keys.signs:
                 self._write(f"{path}.{self.keys.own}.sig", self.keys.sign(name, raw))
 
-        self._asked(store)
+        self._asked(store, seconds)
 
     def claim(self, name: str) -> bool:
         """Say that this process builds an entry; false: another one has said so. True, too, where nobody can."""
@@ -211,7 +211,7 @@ class Shared:
         if not self._whole:
             self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
 
-    def _asked(self, question: Callable[[], Result]) -> Result | None:
+    def _asked(self, question: Callable[[], Result], seconds: float | None = None) -> Result | None:
         """The store's answer; None where it has none, or none in time."""
         if self._failures >= FAILURES:
             return None
@@ -226,11 +226,12 @@ class Shared:
 
         thread = threading.Thread(target=ask, daemon=True, name="polyc shared cache")
         thread.start()
-        thread.join(SECONDS)
+        limit = SECONDS if seconds is None else seconds
+        thread.join(limit)
         if answer:
             return answer[0]
         self._failures += 1
-        why = _short(failed[0]) if failed else f"no answer in {SECONDS:.0f} s"
+        why = _short(failed[0]) if failed else f"no answer in {limit:.0f} s"
         self._note(f"the shared cache {self.address} cannot be used ({why}); compiling without it")
         return None
 

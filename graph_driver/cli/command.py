@@ -115,9 +115,11 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument("--json", action="store_true", help="machine-readable")
     kept = commands.add_parser("cache", help="what the disk cache holds", allow_abbrev=False)
     kept.add_argument(
-        "action", choices=("list", "size", "clear", "verify"), nargs="?", default="size",
-        help="list finished programs, say what takes how much room (default), remove all, or look for damage",
+        "action", choices=("list", "size", "clear", "verify", "key", "sign", "trust"), nargs="?", default="size",
+        help="list finished programs, say what takes how much room (default), remove all, or look for damage; of a "
+        "shared cache: make a pair of keys, sign its entries, trust a public key",
     )  # fmt: skip
+    kept.add_argument("key", nargs="?", type=Path, metavar="FILE", help="of key, sign and trust: the key")
     kept.add_argument("--only", choices=("programs", "kernels"), help="of clear: only these")
     kept.add_argument("--json", action="store_true", help="machine-readable")
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)

@@ -29,6 +29,7 @@ from polyc.graph_driver.known import entries
 from polyc.graph_driver.known.contents import Content, content_of, unchanged
 from polyc.graph_driver.known.key import NoKey, hashed, key_of
 from polyc.graph_driver.known.room import make_room, most_bytes
+from polyc.graph_driver.known.shared import fetch, offer
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.running.model import Built, Model
 from polyc.graph_driver.running.per_call import PerCall
@@ -95,6 +96,8 @@ class Known:
         folder = entries.place_of(key)
         try:
             about = entries.about(folder)
+            if about is None and fetch(key):
+                about = entries.about(folder)
             if about is None:
                 return None
             model = self._per_call(about, compiling) if "why" in about else self._opened(folder, about, compiling)
@@ -248,6 +251,8 @@ class Known:
                 about["sums"] = {name: entries.page_sums(m.weights) for name, m in _models(model)}
             (folder / entries.ABOUT).write_bytes(entries.sealed(about))
             finish_folder(folder, place)
+            if not self._watched.files:
+                offer(key, place)
         finally:
             if folder.is_dir():
                 remove_folder(folder)

@@ -268,3 +268,58 @@ def test_private_keys_are_for_their_owner(keys: dict[str, str], tmp_path: Path) 
         signatures.new_key(Path(keys["own"]))
     with pytest.raises(signatures.Refused, match="is no public key"):
         signatures.public_key(Path(keys["own"]))
+
+
+# ---- models and the command --------------------------------------------------------------------
+
+
+def test_a_finished_program_comes_from_another_machine(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+    import onnx
+
+    from polyc.graph_driver import compile_model as front
+    from polyc.graph_driver.known import key
+
+    monkeypatch.setenv("POLYC_PROGRAMS", "1")
+    monkeypatch.setattr(key, "identity", lambda: "this compiler")
+    model = onnx.parser.parse_model("""
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[4] x) => (float[4] y) { a = Sigmoid(x)  y = Add(a, x) }
+    """)
+    machines.be("one")
+    x = {"x": np.arange(4, dtype="f")}
+    first = front.compile_model(model)
+    machines.be("two")
+    with monkeypatch.context() as patch:
+        patch.setattr(front, "_anew", never)
+        second = front.compile_model(model)
+    assert second.report().made
+    np.testing.assert_array_equal(first(x)["y"], second(x)["y"])
+    assert not [note for note in cache.notes() if "shared" in note]
+
+
+def test_the_command_makes_keys_signs_and_trusts(
+    machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cryptography")
+    from polyc.graph_driver.cli import main
+
+    key, own = cache.make_key("k"), str(tmp_path / "own")
+    machines.be("one")
+    assert main(["cache", "key", own]) == 0 and main(["cache", "trust", f"{own}.pub"]) == 0
+    machines.be("builder", POLYC_CACHE_KEY=own)
+    cache.put(key, b"code")
+    machines.be("two")  # trusts by the user's configuration now, and signs nothing
+    shared_cache._opened.cache_clear()
+    assert cache.get(key) == b"code"
+    store = cache.shared()
+    assert store is not None and not store.writes
+    for path in store.files.find(store.root):
+        if path.endswith(".sig"):
+            store.files.rm_file(path)
+    machines.be("three")
+    assert cache.get(key) is None
+    assert main(["cache", "sign", own]) == 0 and "signed   1 entries" in capsys.readouterr().out
+    assert cache.get(key) == b"code"
+    assert main(["cache", "sign"]) == 2 and main(["cache", "list", own]) == 2
+    assert main(["cache", "sign", f"{own}.pub"]) == 1 and "is no private key" in capsys.readouterr().err
