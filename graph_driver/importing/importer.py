@@ -195,7 +195,7 @@ class Walker:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if not domain and depth < MAX_DEPTH and self._flattened(proto, what, depth):
             return
-        if domain == contrib.DOMAIN and self._contributed(proto, what, depth):
+        if contrib.contributed(proto) and self._contributed(proto, what, depth):
             return
         if not domain and self._without_sequences(proto, what, depth):
             return

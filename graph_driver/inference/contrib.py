@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
 from polyc.graph_driver.graph.ir import Tensor
-from polyc.graph_driver.inference import contrib_narrow
+from polyc.graph_driver.inference import contrib_attention, contrib_language, contrib_narrow
 from polyc.graph_driver.inference.contrib_body import Body, Definition
 from polyc.poly.errors import ModelError
 from polyc.poly.words import between, counted
@@ -150,12 +150,25 @@ _TYPES = {
     "clip": _FLOAT, "direction": _STRING, "hidden_size": _INT, "input_forget": _INT,
     "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
     "activation_beta": onnx.AttributeProto.FLOATS, **dict.fromkeys(contrib_narrow.INTEGERS, _INT),
+    **dict.fromkeys(contrib_language.INTEGERS, _INT), "scale": _FLOAT, "softcap": _FLOAT,
 }  # fmt: skip
 # Operator -> number of inputs that must be there, of all inputs, of all outputs.
 _FORMS = {
     "FusedMatMul": (2, 2, 1), "SkipLayerNormalization": (3, 5, 4), "FastGelu": (1, 2, 1),
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
+    "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
+    "RotaryEmbedding": (4, 4, 1), "GroupQueryAttention": (7, 17, 4),
 }  # fmt: skip
+
+
+# Inputs before the last one that must be there, and need not.
+_ABSENT = {("GroupQueryAttention", k) for k in (1, 2, 3, 4)}
+PLAIN = ("SimplifiedLayerNormalization",)  # ONNX Runtime has it among ONNX's own
+
+
+def contributed(node: onnx.NodeProto) -> bool:
+    """Whether an operator is one of ONNX Runtime's, wherever that keeps it."""
+    return node.domain == DOMAIN or (node.domain in ("", "ai.onnx") and node.op_type in PLAIN)
 
 
 def _check_form(node: onnx.NodeProto, what: str) -> None:
@@ -164,7 +177,8 @@ def _check_form(node: onnx.NodeProto, what: str) -> None:
         if a.name in _TYPES and a.type != _TYPES[a.name]:
             raise ModelError(f"{what}: attribute {a.name} has the wrong type")
     required, inputs, outputs = _FORMS[node.op_type]
-    if not required <= len(node.input) <= inputs or not all(node.input[:required]):
+    needed = [i for k, i in enumerate(node.input[:required]) if (node.op_type, k) not in _ABSENT]
+    if not required <= len(node.input) <= inputs or not all(needed):
         raise ModelError(f"{what}: {counted(len(node.input), 'input')}, expected {between(required, inputs)}")
     if not 1 <= len(node.output) <= outputs or not node.output[0]:
         raise ModelError(f"{what}: {counted(len(node.output), 'output')}, expected the first and at most {outputs}")
@@ -175,6 +189,10 @@ _DEFINITIONS: dict[str, Definition] = {
     "SkipLayerNormalization": _skip_layer_norm,
     "FastGelu": _fast_gelu,
     "MatMulNBits": contrib_narrow.without_bias,
+    "SimplifiedLayerNormalization": contrib_language.simplified_norm,
+    "SkipSimplifiedLayerNormalization": contrib_language.skip_simplified_norm,
+    "RotaryEmbedding": contrib_language.rotary,
+    "GroupQueryAttention": contrib_attention.grouped_attention,
 }
 
 

@@ -35,6 +35,7 @@ def test_names_and_tags() -> None:
         "reciprocals",
         "integer-pairs",
         "bf16-pairs",
+        "weight-panels",
     ]
     assert [p.name for p in PASSES if p.specific] == specific
     assert "fast-math" not in [p.name for p in select()] and "fast-math" in [p.name for p in select(fast_math=True)]

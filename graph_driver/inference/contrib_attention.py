@@ -1,0 +1,198 @@
+"""`GroupQueryAttention`: heads in groups that share keys and values, which are appended to a cache.
+
+Row `s` of a call stands at position `past + s`, where `past` is `seqlens_k + 1` less the rows of the call, 0 for a
+first call. The cache is as long as `total_sequence_length` where that is known to be past and rows together; else it
+has room for all positions, and the new rows are written into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from polyc.graph_driver.graph.ir import Tensor
+from polyc.graph_driver.graph.size import Size
+from polyc.graph_driver.inference.contrib_body import Body
+from polyc.graph_driver.inference.contrib_language import turn
+from polyc.poly.errors import ModelError
+from polyc.poly.records import dataclass
+
+OPTIONAL = ("", "", "", "past_key", "past_value", "seqlens_k", "total", "cosine", "sine", "positions", "bias")
+UNKNOWN_FORMS = (
+    "smooth_softmax", "qk_output", "kv_cache_bit_width", "sliding_window_cache", "qk_norm_epsilon", "q_norm_epsilon",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Heads, groups of them, elements of a head, rows of the call (a number, or a tensor of one)."""
+
+    heads: int
+    groups: int
+    size: int
+    rows: Any
+
+
+def grouped_attention(
+    body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """The node as products, a softmax and the caches' new values."""
+    given = dict(zip((*OPTIONAL[:3], *OPTIONAL[3:]), node.input, strict=False))
+    if any(node.input[len(OPTIONAL) :]):
+        raise ModelError("GroupQueryAttention with sinks, scales of the cache, or norms of queries is not supported")
+    for name in UNKNOWN_FORMS:
+        if name in attrs and attrs[name] not in (0, -1, 0.0, 1e-6):
+            raise ModelError(f"GroupQueryAttention with {name} is not supported")
+    if len(node.output) > 3 and node.output[3]:
+        raise ModelError("GroupQueryAttention with the scores as output is not supported")
+    heads, groups = int(attrs["num_heads"]), int(attrs["kv_num_heads"])
+    shape = tensors[node.input[0]].shape or ()
+    if len(shape) != 3 or heads % groups:
+        raise ModelError(f"GroupQueryAttention of queries of shape {list(shape)} with {heads} heads in {groups} groups")
+    packed = len(node.input) < 2 or not node.input[1]
+    size = shape[2] // (heads + 2 * groups if packed else heads)
+    dtype = tensors[node.input[0]].dtype
+    assert dtype is not None
+    rows = shape[1] if isinstance(shape[1], int) else body.add("Shape", node.input[0], start=1, end=2)
+    sizes = _Sizes(heads, groups, size, rows)
+    query, key, value = _operands(body, node, sizes, packed)
+    past = _past(body, given["seqlens_k"], rows)
+    if attrs.get("do_rotary", 0):
+        tables = (given.get("cosine", ""), given.get("sine", ""))
+        table = tensors[tables[0]].shape or ()
+        positions = given.get("positions") or body.add("Add", past, _counted(body, rows))
+        how = (tables, positions, size, 2 * table[-1], bool(attrs.get("rotary_interleaved", 0)))
+        query, key = turn(body, query, *how), turn(body, key, *how)
+    keys, length = _cache(body, key, given.get("past_key", ""), past, sizes, given["total"], tensors, 1)
+    values, _ = _cache(body, value, given.get("past_value", ""), past, sizes, given["total"], tensors, 2)
+    scale = float(attrs.get("scale", 0.0)) or 1.0 / float(np.sqrt(size))
+    scores = _scores(body, query, keys, sizes, length, body.constant(np.array(scale, dtype.np)))
+    cap = float(attrs.get("softcap", 0.0))
+    if cap > 0:
+        limit = body.constant(np.array(cap, dtype.np))
+        scores = body.add("Mul", body.add("Tanh", body.add("Div", scores, limit)), limit)
+    if given.get("bias"):
+        scores = body.add("Add", scores, _grouped_bias(body, given["bias"], sizes, tensors))
+    if int(attrs.get("causal", 1)) or int(attrs.get("local_window_size", -1)) > 0:
+        seen = _seen(body, past, rows, length, int(attrs.get("local_window_size", -1)))
+        scores = body.add("Where", seen, scores, body.constant(np.array(-np.inf, dtype.np)))
+    shares = body.add("Softmax", scores, axis=-1)
+    flat = body.add("Reshape", shares, _shape(body, 0, 0, -1, length))
+    result = body.add("MatMul", flat, values)
+    apart = body.add("Reshape", result, _shape(body, 0, heads, -1, size))
+    turned = body.add("Transpose", apart, perm=[0, 2, 1, 3])
+    body.add("Reshape", turned, body.integers(0, 0, heads * size), to=body.outputs[0])
+
+
+def _operands(body: Body, node: onnx.NodeProto, sizes: _Sizes, packed: bool) -> list[str]:
+    """Queries, keys and values as `[batch, rows, heads, size]`."""
+    counts = (sizes.heads, sizes.groups, sizes.groups)
+    if packed:
+        lengths = body.integers(*(n * sizes.size for n in counts))
+        parts = body.several("Split", [node.input[0], lengths], 3, axis=2)
+    else:
+        parts = list(node.input[:3])
+    return [body.add("Reshape", p, body.integers(0, 0, n, sizes.size)) for p, n in zip(parts, counts, strict=True)]
+
+
+def _past(body: Body, lengths: str, rows: Any) -> str:
+    """Positions before the rows of this call, `[batch, 1]`, i64."""
+    (wide,) = body.several("Cast", [lengths], 1, to=onnx.TensorProto.INT64)
+    last = body.add("Reshape", wide, body.integers(-1, 1))
+    before = body.add("Sub", body.add("Add", last, body.integers(1)), _tensor(body, rows))
+    return body.add("Max", before, body.integers(0))
+
+
+def _tensor(body: Body, size: Any) -> str:
+    return body.integers(size) if isinstance(size, int) else str(size)
+
+
+def _shape(body: Body, *sizes: Any) -> str:
+    """A shape of numbers and of tensors of one element."""
+    if all(isinstance(n, int) for n in sizes):
+        return body.integers(*sizes)
+    return body.add("Concat", *(_tensor(body, n) for n in sizes), axis=0)
+
+
+def _counted(body: Body, size: Any) -> str:
+    """`[[0, 1, ...]]`."""
+    if isinstance(size, int):
+        return body.constant(np.arange(size, dtype=np.int64)[None])
+    ones = body.add("Expand", body.constant(np.ones((1, 1), np.int64)), _shape(body, 1, size))
+    return body.add("CumSum", ones, body.constant(np.array(1)), exclusive=1)
+
+
+def _cache(
+    body: Body, new: str, before: str, past: str, sizes: _Sizes, total: str, tensors: Mapping[str, Tensor], output: int
+) -> tuple[str, Any]:
+    """The cache with the new rows, `[batch, groups, positions, size]`, which is an output, and how many positions."""
+    to = body.outputs[output] if len(body.outputs) > output else ""
+    rows = body.add("Transpose", new, perm=[0, 2, 1, 3])
+    held = (tensors[before].shape or ())[2] if before else 0
+    if isinstance(held, int) and held == 0:
+        kept = body.add("Identity", rows, to=to)
+        return kept, sizes.rows
+    grows = _grows(held, tensors[total])
+    base = body.add("Concat", before, rows, axis=2) if grows else before
+    known = isinstance(held, int) and isinstance(sizes.rows, int)
+    length = held + sizes.rows * grows if known else body.add("Shape", base, start=2, end=3)
+    places = _counted(body, length)
+    offset = body.add("Sub", places, past)
+    one = isinstance(sizes.rows, int) and sizes.rows == 1
+    if one:
+        inside = body.add("Equal", offset, body.integers(0))
+        fresh = rows
+    else:
+        ends = body.add("Sub", _tensor(body, sizes.rows), body.integers(1))
+        nearest = body.add("Min", body.add("Max", offset, body.integers(0)), ends)
+        inside = body.add("Equal", nearest, offset)
+        picked = body.add("GatherND", new, body.add("Unsqueeze", nearest, body.integers(2)), batch_dims=1)
+        fresh = body.add("Transpose", picked, perm=[0, 2, 1, 3])
+    kind = tensors[before].dtype
+    assert kind is not None
+    held_there = body.add("Unsqueeze", body.add("Less", offset, body.integers(0)), body.integers(1, 3))
+    base = body.add("Where", held_there, base, body.constant(np.array(0, kind.np)))  # as ONNX Runtime leaves the rest
+    mask = body.add("Unsqueeze", inside, body.integers(1, 3))
+    return body.add("Where", mask, fresh, base, to=to), length
+
+
+def _grows(held: Any, total: Tensor) -> bool:
+    """Whether the cache is as long as past and rows together, or has room for more already."""
+    known = total.sizes if total.sizes is not None else total.const
+    if known is None:
+        return False
+    count = known.reshape(-1)[0]
+    count = count if isinstance(count, Size) else int(count)
+    return bool(count > held)
+
+
+def _scores(body: Body, query: str, keys: str, sizes: _Sizes, length: Any, scale: str) -> str:
+    """`[batch, groups, heads of a group, rows, positions]`."""
+    share = sizes.heads // sizes.groups
+    rows = body.add("Transpose", body.add("Mul", query, scale), perm=[0, 2, 1, 3])
+    grouped = body.add("Reshape", rows, _shape(body, 0, sizes.groups, -1, sizes.size))
+    product = body.add("MatMul", grouped, body.add("Transpose", keys, perm=[0, 1, 3, 2]))
+    return body.add("Reshape", product, _shape(body, 0, 0, share, -1, length))
+
+
+def _grouped_bias(body: Body, bias: str, sizes: _Sizes, tensors: Mapping[str, Tensor]) -> str:
+    """A bias `[batch or 1, heads or 1, rows, positions]` over grouped heads."""
+    if (tensors[bias].shape or ())[1] == 1:
+        return body.add("Unsqueeze", bias, body.integers(1))
+    shape = body.add("Shape", bias, start=2, end=4)
+    parts = body.add("Concat", body.integers(0, sizes.groups, sizes.heads // sizes.groups), shape, axis=0)
+    return body.add("Reshape", bias, parts)
+
+
+def _seen(body: Body, past: str, rows: Any, length: Any, window: int) -> str:
+    """Which positions a row sees: `[batch, 1, 1, rows, positions]`."""
+    own = body.add("Unsqueeze", body.add("Add", past, _counted(body, rows)), body.integers(2))
+    places = body.add("Unsqueeze", _counted(body, length), body.integers(1))
+    seen = body.add("LessOrEqual", places, own)
+    if window > 0:
+        near = body.add("Greater", places, body.add("Sub", own, body.integers(window)))
+        seen = body.add("And", seen, near)
+    return body.add("Unsqueeze", seen, body.integers(1, 2))

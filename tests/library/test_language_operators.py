@@ -1,0 +1,94 @@
+"""Operators of language models against ONNX Runtime, whose operators they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from test_contrib import check, f32
+
+import polyc
+
+onnxruntime = pytest.importorskip("onnxruntime")
+rng = np.random.default_rng(3)
+
+
+def tables(positions: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines of rotary embeddings."""
+    angles = np.outer(np.arange(positions), 100.0 ** (-np.arange(size // 2) * 2 / size))
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+@pytest.mark.parametrize("opset", [14, 21, 23])
+def test_skip_simplified_norm(opset: int) -> None:
+    given = {"x": f32(2, 3, 8), "skip": f32(2, 3, 8), "gamma": f32(8)}
+    check("SkipSimplifiedLayerNormalization", given, outputs=4, opset=opset, skip=(1, 2), epsilon=1e-5)
+    check("SkipSimplifiedLayerNormalization", {**given, "bias": f32(8)}, opset=opset, epsilon=1e-5)
+
+
+@pytest.mark.parametrize("opset", [17, 21])
+def test_simplified_norm(opset: int) -> None:
+    node = helper.make_node("SimplifiedLayerNormalization", ["x", "s"], ["y"], epsilon=1e-5, axis=-1)
+    infos = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (2, 8)), ("s", (8,)), ("y", None))
+    ]
+    graph = helper.make_graph([node], "g", infos[:2], infos[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    feeds = {"x": f32(2, 8), "s": f32(8)}
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    compiled = polyc.compile_model(model, threads=1)
+    assert not compiled.report().host
+    np.testing.assert_allclose(compiled(feeds)["y"], session.run(None, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("turned", [0, 4])
+def test_rotary(interleaved: int, turned: int) -> None:
+    cosine, sine = tables(10, turned or 8)
+    places = np.array([[0, 3, 4], [9, 1, 5]])
+    attrs: dict[str, Any] = {"interleaved": interleaved}
+    if turned:
+        attrs |= {"rotary_embedding_dim": turned, "num_heads": 2}
+    check("RotaryEmbedding", {"x": f32(2, 3, 16), "p": places, "c": cosine, "s": sine}, **attrs)
+    check("RotaryEmbedding", {"x": f32(2, 3, 16), "p": np.array([4]), "c": cosine, "s": sine}, **attrs)
+    check("RotaryEmbedding", {"x": f32(2, 2, 3, 8), "p": places, "c": cosine, "s": sine}, **attrs)
+
+
+def attention(rows: int, held: int, lengths: list[int], total: int, packed: bool = False, **attrs: Any) -> None:
+    """`held` positions of room or past, `lengths` positions of each batch after the call."""
+    batch, heads, groups, size = len(lengths), 4, 2, 16
+    wide = (heads + 2 * groups) * size
+    cosine, sine = tables(32, size)
+    given: dict[str, np.ndarray | None] = {
+        "q": f32(batch, rows, wide if packed else heads * size),
+        "k": None if packed else f32(batch, rows, groups * size),
+        "v": None if packed else f32(batch, rows, groups * size),
+        "pk": f32(batch, groups, held, size) if held else None,
+        "pv": f32(batch, groups, held, size) if held else None,
+        "n": np.array(lengths, np.int32) - 1, "t": np.array([total], np.int32), "c": cosine, "s": sine,
+    }  # fmt: skip
+    if not attrs.get("do_rotary"):
+        given = {n: v for n, v in given.items() if n not in ("c", "s")}
+    check("GroupQueryAttention", given, 3, weights=("t",), num_heads=heads, kv_num_heads=groups, **attrs)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rotary", [{}, {"do_rotary": 1}, {"do_rotary": 1, "rotary_interleaved": 1}])
+def test_grouped_attention(packed: bool, rotary: dict[str, int]) -> None:
+    attention(3, 0, [3, 3], 3, packed, **rotary)
+    attention(1, 5, [6, 6], 6, packed, **rotary)
+
+
+@pytest.mark.parametrize("attrs", [{"softcap": 2.0}, {"local_window_size": 3}, {"scale": 0.2}], ids=str)
+def test_forms_of_grouped_attention(attrs: dict[str, Any]) -> None:
+    attention(5, 0, [5], 5, **attrs)
+    attention(1, 6, [7], 7, **attrs)
+
+
+def test_lengths_of_a_batch() -> None:
+    """Rows of different lengths, a cache with room, several rows at once."""
+    attention(1, 6, [7, 4], 7, do_rotary=1)
+    attention(1, 9, [7, 4], 7, do_rotary=1)
+    attention(3, 9, [8], 8, do_rotary=1)
