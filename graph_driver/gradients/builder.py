@@ -68,7 +68,7 @@ class Builder:
 
     def ops(self, op_type: str, inputs: Sequence[str], results: int, **attrs: Any) -> list[str]:
         """A node with several results. Raises `ModelError`: the operands do not fit."""
-        outputs = [self._fresh(op_type) for _ in range(results)]
+        outputs = self._fresh(op_type, results)
         proto = helper.make_node(op_type, list(inputs), outputs, name=outputs[0], **attrs)
         what = f"{op_type} '{outputs[0]}'"
         found = infer(proto, self.graph.tensors, list(inputs), self.graph.opsets, what)
@@ -82,7 +82,7 @@ class Builder:
 
     def loops(self, scop: Scop, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> list[str]:
         """A node of the loops of `scop`, whose results have these shapes; their names."""
-        outputs = [self._fresh(scop.name) for _ in scop.results]
+        outputs = self._fresh(scop.name, len(scop.results))
         for name, array, shape in zip(outputs, scop.results, shapes, strict=True):
             self.graph.tensors[name] = Tensor(name, scop.arrays[array].dtype, tuple(shape))
         node = Node(outputs[0], LOOPS, list(inputs), outputs, {"scop": json_io.dumps(scop)}, DOMAIN)
@@ -148,8 +148,12 @@ class Builder:
         """`a` times a number."""
         return a if factor == 1 else self.mul(a, self.number(factor, a))
 
-    def _fresh(self, what: str) -> str:
-        return self.graph.fresh(f"{self.stem}.{what.lower()}" if self.stem else what.lower())
+    def _fresh(self, what: str, count: int) -> list[str]:
+        """Names that no tensor has yet."""
+        stem = f"{self.stem}.{what.lower()}" if self.stem else what.lower()
+        if count == 1:
+            return [self.graph.fresh(stem)]
+        return [self.graph.fresh(f"{stem}.{k}") for k in range(count)]
 
 
 @lru_cache(maxsize=1024, typed=True)

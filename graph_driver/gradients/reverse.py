@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 
 from polyc.graph_driver.gradients.builder import Builder
+from polyc.graph_driver.gradients.derived import derived
 from polyc.graph_driver.gradients.registry import FLAT, Gradients, rule_of
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.poly.errors import ModelError
@@ -66,13 +69,24 @@ def _total(b: Builder, found: dict[str, list[str]], name: str) -> str | None:
 
 
 def gradients_of(b: Builder, node: Node, grads: Gradients) -> Gradients:
-    """Gradients of a node's inputs by its rule.
+    """Gradients of a node's inputs: by its rule, or derived from its loops where it has none.
 
     Raises:
-        ModelError: the operator has no derivative that polyc knows; the line names the node.
+        ModelError: it has no derivative; the line names the node.
     """
-    rule = rule_of(node.kind)
+    rule = None if _derive_all.get() else rule_of(node.kind)
     answer = None if rule is None else rule(b, node, grads)
-    if answer is None:
-        raise ModelError(f"{node.kind} '{node.name}' has no derivative: no gradient passes through it")
-    return answer
+    return derived(b, node, grads) if answer is None else answer
+
+
+@contextmanager
+def without_rules() -> Iterator[None]:
+    """All gradients are derived from loops: what rules are tested against."""
+    token = _derive_all.set(True)
+    try:
+        yield
+    finally:
+        _derive_all.reset(token)
+
+
+_derive_all: ContextVar[bool] = ContextVar("_derive_all", default=False)

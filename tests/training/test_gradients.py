@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from polyc.graph_driver.gradients import registry
-from polyc.graph_driver.gradients.reverse import RULES
+from polyc.graph_driver.gradients.reverse import RULES, without_rules
 
 Case = tuple[str, list[Any], dict[str, Any]]
 ROWS = np.random.default_rng(1)
@@ -147,6 +147,42 @@ def _mark(k: int) -> Any:
 @pytest.mark.parametrize("case", [pytest.param(c, id=f"{c[0]}-{k}", marks=_mark(k)) for k, c in enumerate(CASES)])
 def test_gradients_equal_finite_differences(case: Case) -> None:
     checked(*case)
+
+
+DERIVED: list[Case] = [
+    ("ReduceProd", [around(3, 4), ints(1)], {}), ("MeanVarianceNormalization", [around(2, 3, 2, 4)], {}),
+    ("ConvTranspose", [around(1, 3, 4, 4), around(3, 2, 3, 3)], {"strides": [2, 2]}),
+    ("Conv", [around(1, 2, 3, 4, 3), around(2, 2, 2, 2, 2)], {}),
+    ("LRN", [around(1, 4, 3, 2)], {"size": 3}), ("AveragePool", [around(1, 2, 3, 4, 3)], {"kernel_shape": [2, 2, 2]}),
+    ("ScatterElements", [around(3, 4), ints([0, 2, 1, 0]), around(1, 4)], {"axis": 0}),
+    ("Pad", [around(3, 4), ints(1, 2, 1, 0)], {"mode": "reflect"}),
+    ("LpPool", [around(1, 2, 5, 5, low=0.3)], {"kernel_shape": [2, 2]}),
+    ("Resize", [around(1, 1, 3, 4), np.zeros(0), np.array([1, 1, 2, 1.5], "f")], {"mode": "linear"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=f"{c[0]}-{k}", marks=_mark(k)) for k, c in enumerate(DERIVED)])
+def test_without_a_rule_they_are_derived_from_loops(case: Case) -> None:
+    checked(*case)
+
+
+AS_LOOPS = ("MatMul", "Gemm", "Conv", "MaxPool", "AveragePool", "Softmax", "LogSoftmax", "LayerNormalization",
+            "Gelu", "InstanceNormalization", "BatchNormalization", "Mul", "Gather", "ReduceMean", "Sigmoid", "Concat")  # fmt: skip
+"""Operators whose rules are compared with what is derived from their loops."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", [pytest.param(c, id=f"{c[0]}-{k}") for k, c in enumerate(CASES) if c[0] in AS_LOOPS])
+def test_rules_are_what_is_derived_from_the_loops(case: Case) -> None:
+    kind, operands, attrs = case
+    names = [f"a{k}" for k, v in enumerate(operands) if v.dtype == np.float64]
+    model = model_of(kind, operands, attrs)
+    by_rule = polyc.training(model, "loss", names, statistics="running", tier="fast", threads=1).gradients({})[1]
+    with without_rules():
+        trained = polyc.training(model, "loss", names, statistics="running", tier="fast", threads=1)
+        found = trained.gradients({})[1]
+    for name, g in found.items():
+        np.testing.assert_allclose(by_rule[name], g, rtol=1e-9, atol=1e-10)
 
 
 def test_split_has_a_gradient() -> None:
