@@ -22,6 +22,7 @@ ROOMS = {
         "graph", "communication", "operators", "inference", "verifying", "host", "importing",  # from a file to a graph
         "gradients",  # of graphs
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
+        "rematerialising",  # groups that run again
         "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
         "compile_model", "training",  # to a model
         "parallel",  # to the programs of several ranks

@@ -18,12 +18,17 @@ from polyc.graph_driver.operators.pieces import Piece
 from polyc.graph_driver.options import FAST, CompileOptions
 from polyc.graph_driver.planning.overwriting import overwrite
 from polyc.poly.spans import span
+from polyc.poly.target import Target
 
 
 def joined(
-    graph: Graph, platform: Platform, options: CompileOptions
+    graph: Graph, platform: Platform, options: CompileOptions, room: int | None = None
 ) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
-    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
+    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout.
+
+    With `room`, bytes for what lies between kernels, groups may run more than once
+    (`polyc.graph_driver.rematerialising`).
+    """
     with span("operators"):
         pieces = groups.translate(graph, lookup)
     with span("joining"):
@@ -31,12 +36,22 @@ def joined(
     if graph.symbols is None:  # which order needs least memory depends on the sizes
         found = in_best_order(graph, found)
     if not platform.backend.chooses_layouts:
-        return pieces, overwrite(graph, found), ()
+        return pieces, overwrite(graph, _fitting(graph, found, room, None)), ()
     layouts = "as_given" if options.tier == FAST and options.layouts == "auto" else options.layouts
     with span("layouts"):
         chosen = choose_formats(graph, found, platform.machine, layouts if graph.symbols is None else "as_given")
+    with span("recomputation"):
+        found = _fitting(graph, chosen.groups, room, platform.machine)
     with span("overwriting"):
-        found = collapse_groups(overwrite(graph, chosen.groups))
+        found = collapse_groups(overwrite(graph, found))
     with span("constants"):
         found, rearranged = pack_constants(graph, found, platform.machine)
     return pieces, found, (*chosen.stored, *rearranged)
+
+
+def _fitting(graph: Graph, groups: list[Group], room: int | None, machine: Target | None) -> list[Group]:
+    if room is None or graph.symbols is not None:
+        return groups
+    from polyc.graph_driver.rematerialising.groups import rematerialised
+
+    return rematerialised(graph, groups, room, machine)

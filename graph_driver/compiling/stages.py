@@ -28,6 +28,8 @@ from polyc.graph_driver.planning.contiguous import kept_apart
 from polyc.graph_driver.planning.formulas import lines
 from polyc.graph_driver.planning.plan import Abi, Plan
 from polyc.graph_driver.planning.tasks import with_tasks
+from polyc.graph_driver.rematerialising.program import NOTHING_AGAIN
+from polyc.graph_driver.rematerialising.snapshot import Snapshot
 from polyc.graph_driver.worker import kernels, memo
 from polyc.graph_driver.worker import tuned as use
 from polyc.graph_driver.worker.jobs import Job
@@ -35,6 +37,8 @@ from polyc.poly import spans
 from polyc.poly.errors import ModelError
 from polyc.poly.words import counted
 
+ATTEMPTS = 5
+"""How often a memory limit is tried with less room between kernels than before."""
 NOT_IN_A_HURRY = ("winograd",)
 """Passes that the tier `fast` leaves out: what they make is faster, and several kernels instead of one."""
 
@@ -55,14 +59,15 @@ def optimise(graph: Graph, platform: Platform, options: CompileOptions) -> list[
 
 
 def formed(
-    graph: Graph, platform: Platform, options: CompileOptions
+    graph: Graph, platform: Platform, options: CompileOptions, room: int | None = None
 ) -> tuple[list[Piece], list[Group], Sequence[Rearranged]]:
-    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout."""
+    """Nodes as operators, joined into groups in the order of execution, and what is stored in another layout; with
+    `room` for at most so many bytes between them, if they can have that by running some again."""
     if options.tier == PROGRESSIVE:
         return *first_groups(graph, checks_wanted(options.checks)), ()
     from polyc.graph_driver.compiling.joining import joined  # loads the scheduler
 
-    return joined(graph, platform, options)
+    return joined(graph, platform, options, room)
 
 
 def plan_graph(
@@ -78,12 +83,9 @@ def plan_graph(
     with kept_apart(graph, options.contiguous):
         with report.stage("passes"):
             report.passes = optimise(graph, platform, options)
-        found, compiled = _kernels(graph, platform, options, report)
-    assume(graph, found)
-    with report.stage("plan"):
-        plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
+        found, compiled, plan = _within_limit(graph, platform, options, report)
     if options.memory_limit is not None:
-        _check_limit(plan, options.memory_limit)
+        _check_limit(plan, options.memory_limit, [n for n in graph.notes if n.startswith(NOTHING_AGAIN)])
     if plan.symbols is None:
         outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
         check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
@@ -91,6 +93,37 @@ def plan_graph(
         report.sizes = lines(plan)
     summarise(report, graph, plan, compiled, options)
     return found, compiled, plan
+
+
+def _within_limit(
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
+    """Groups, code and plan. With a memory limit that these break, again with less room for what lies between kernels:
+    how much memory kernels take for themselves, and how much is lost between tensors, only the plan tells."""
+
+    def made(room: int | None) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
+        found, compiled = _kernels(graph, platform, options, report, room)
+        assume(graph, found)
+        with report.stage("plan"):
+            plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)
+        return found, compiled, plan
+
+    limit = options.memory_limit
+    if limit is None or graph.symbols is not None or options.contiguous or options.tier == PROGRESSIVE:
+        return made(None)
+    before, notes, room = Snapshot.of(graph), [*report.notes], limit
+    answer = made(room)
+    for _ in range(ATTEMPTS):
+        over = answer[2].peak - limit
+        if over <= 0 or any(n.startswith(NOTHING_AGAIN) for n in graph.notes):
+            return answer
+        room -= over
+        if room <= 0:
+            return answer
+        before.restore(graph)
+        report.notes[:] = notes
+        answer = made(room)
+    return answer
 
 
 def placed(
@@ -126,12 +159,13 @@ def summarise(
 
 
 def _kernels(
-    graph: Graph, platform: Platform, options: CompileOptions, report: Report
+    graph: Graph, platform: Platform, options: CompileOptions, report: Report, room: int | None
 ) -> tuple[list[Group], Mapping[str, Compiled]]:
     """The stages from groups to machine code: groups in order, their code by key; from the cache if it has all."""
     report.nodes = len(graph.nodes)
     known = None
-    remembered = graph.symbols is None and options.tier != PROGRESSIVE  # a cache entry does not know formulas
+    # A cache entry does not know formulas, nor the tensors that are made again.
+    remembered = graph.symbols is None and options.tier != PROGRESSIVE and room is None
     if remembered:
         with report.stage("key"):
             key = _memo_key(graph, platform, options)
@@ -146,7 +180,7 @@ def _kernels(
         return known.groups, known.compiled
     decided, refusal = len(graph.decisions), ""
     with report.stage("groups"):
-        pieces, found, rearranged = formed(graph, platform, options)
+        pieces, found, rearranged = formed(graph, platform, options, room)
     with report.stage("kernels"):
         try:
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
@@ -154,7 +188,7 @@ def _kernels(
             refusal = f"all tensors are stored as the model has them: {error}"
             report.notes.append(refusal)
             del graph.decisions[decided:]  # those of the attempt
-            pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"))
+            pieces, found, rearranged = formed(graph, platform, replace(options, layouts="as_given"), room)
             found, compiled = compile_groups(graph, found, pieces, platform, options, report)
     report.decisions = [str(d) for d in graph.decisions]
     if remembered:
@@ -235,13 +269,17 @@ class LayoutRefused(Exception):
     """A kernel cannot be compiled with its images stored by their layouts."""
 
 
-def _check_limit(plan: Plan, limit: int) -> None:
-    """Refuse a memory limit that some sizes break. Raises `ModelError`."""
+def _check_limit(plan: Plan, limit: int, notes: Sequence[str]) -> None:
+    """Refuse a memory limit that some sizes break; `notes` say why computing again does not help.
+
+    Raises:
+        ModelError: one line with the numbers.
+    """
     largest, most = _largest(plan)
     if largest.peak <= limit:
         return
     if not most:
-        raise ModelError(_too_large(largest, limit))
+        raise ModelError("; ".join([_too_large(largest, limit), *notes]))
     given = ", ".join(f"{n} = {v}" for n, v in most.items())
     raise ModelError(f"the arena needs {human(largest.peak)} at {given}, more than the memory limit of {human(limit)}")
 

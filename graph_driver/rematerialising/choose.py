@@ -63,7 +63,7 @@ def _candidates(program: Program, limit: int) -> list[tuple[str, list[int]]]:
     for name, score in SCORES.items():
         try:
             found.append((f"eviction by {name}", evicting(program, limit, score)))
-        except DoesNotFit:
+        except (DoesNotFit, RecursionError):
             continue
     return found
 

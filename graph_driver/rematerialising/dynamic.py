@@ -85,7 +85,7 @@ class Runtime:
         for h in reads:
             if not h.there:
                 self._run(h.step, run)
-        new = [h for v in step.makes if (h := self.held.get(v)) is not None and not h.there]
+        new = [self.held[v] for v in step.makes if v in self.held and not self.held[v].there]
         self._make_room(sum(h.size for h in new))
         values: Sequence[Any] = [None] * len(step.makes)
         if run is not None:

@@ -1,8 +1,8 @@
 """The cheapest order under a limit, for small programs: a shortest path through the sets of values that are there.
 
 A state is what is there and which steps have run; a step to another one runs a step (at its cost) or drops a value (at
-none). It is the problem of Checkmate (1910.02653) without its restriction to stages in the program's order, and Dijkstra's
-algorithm instead of an integer program. States grow with 2^values: meant for up to about a dozen steps.
+none). It is the problem of Checkmate (1910.02653) without its restriction to stages in the program's order, and
+Dijkstra's algorithm instead of an integer program. States grow with 2^values: meant for up to about a dozen steps.
 """
 
 from __future__ import annotations

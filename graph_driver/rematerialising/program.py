@@ -13,6 +13,9 @@ from polyc.graph_driver.graph.errors import GraphError
 from polyc.poly.errors import PolycError
 from polyc.poly.records import dataclass
 
+NOTHING_AGAIN = "nothing is computed again: "
+"""How the note begins that says why a limit cannot be kept so."""
+
 
 class DoesNotFit(PolycError):
     """No order of the steps was found that needs no more than the limit."""
