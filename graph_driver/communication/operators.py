@@ -122,7 +122,7 @@ def _schema(kind: str) -> Any:
         return OpSchema.Attribute(name, kind, "", required=required)
 
     types, optional = OpSchema.AttrType, option.Optional
-    attrs = [attribute(n, types.INTS, needed) for n, needed in _INTS.items()]
+    attrs = [attribute(n, types.INTS, needed and kind != "Wait") for n, needed in _INTS.items()]
     attrs += [attribute(n, types.INT) for n in _INT]
     attrs += [attribute(n, types.STRING) for n in ("reduce", "kind")]
     if kind == "Wait":

@@ -97,16 +97,21 @@ def step(
 
 
 def final(costs: Costs, held: Mapping[str, tuple[Layout, ...]], outputs: Sequence[str]) -> float | None:
-    """Seconds until all ranks have all results."""
-    seconds = 0.0
+    """Seconds until all ranks have all results; sums of them share one message (`program.groups_of`)."""
+    seconds, messages = 0.0, 0.0
     for name in outputs:
         if name in costs.nodes.constants or WHOLE in held[name]:
             continue
         found = costs.cheapest(name, held[name], WHOLE)
         if found is None:
             return None
+        moved = costs.move(name, found[1], WHOLE)
+        if moved is not None and moved.kind == "AllReduce":
+            alone = costs.network.time(moved.messages, 0)
+            messages = max(messages, alone)
+            seconds -= alone
         seconds += found[0]
-    return seconds
+    return seconds + messages
 
 
 def choose(costs: Costs, options: Sequence[Sequence[Way]], most_states: int = MOST_STATES) -> Choice:

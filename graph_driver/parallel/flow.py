@@ -15,8 +15,9 @@ import islpy as isl
 
 from polyc.graph_driver.operators.context import OperatorScop, array_shape
 from polyc.poly.access import Access, accesses
+from polyc.poly.closed_forms.counting import CountingError, count_set
 from polyc.poly.closed_forms.operations import operations
-from polyc.poly.expr import Const, Expr, Load, Select, Var
+from polyc.poly.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
 from polyc.poly.quota import QuotaExceeded, quota
 from polyc.poly.records import dataclass
 from polyc.poly.scop import Scop
@@ -36,7 +37,8 @@ class Flow:
     `reads[k][i]`: from elements of result k to those of operand i. `sums[i]`: where result 0 is one sum (or maximum,
     minimum: `reduce`) over instances that read operand i directly, `{ X_i[x] -> X_j[y] }` by j: what of operand j
     meets an element of operand i; operands that are absent from it are not read by the sum. `skeleton`: the
-    statements without their subscripts. `moving`: values depend on their place, so no part can be computed as a whole.
+    statements without their subscripts. `linear`: sets of operands in which the results are linear together (a partial
+    sum of these makes a partial sum). `moving`: values depend on their place, so no part can be computed as a whole.
     """
 
     reads: tuple[Mapping[int, isl.Map], ...]
@@ -44,6 +46,7 @@ class Flow:
     reduce: str
     skeleton: tuple[object, ...]
     moving: bool
+    linear: tuple[frozenset[int], ...]
     flops: float
     known: dict[object, object] = field(default_factory=dict)
 
@@ -111,12 +114,25 @@ def flow_of(operator: OperatorScop, operands: Mapping[int, Shape], results: Sequ
         return None
     shape_of = tuple((s.name, s.reduction, _skeleton(s.value)) for s in scop.statements.values())
     moving = any(_by_place(s.value) or s.predicate is not None or s.dynamic for s in scop.statements.values())
-    return Flow(tuple(reads), sums, reduce, shape_of, moving, flops)
+    return Flow(tuple(reads), sums, reduce, shape_of, moving, _linear(scop, by_array), flops)
 
 
 def _card(points: isl.Set) -> int:
-    """The number of points; of the boxes that statements nearly always are without counting."""
-    return int(points.count_val().to_python())
+    """The number of points of a set without parameters (nearly always a box); of one that is too hard, its box's."""
+    rank = points.dim(isl.dim_type.set)
+    if points.is_empty():
+        return 0
+    product, box = 1, isl.Set.universe(points.get_space())
+    for k in range(rank):
+        low, high = points.dim_min_val(k), points.dim_max_val(k)
+        product *= int(high.to_python()) - int(low.to_python()) + 1
+        box = box.lower_bound_val(isl.dim_type.set, k, low).upper_bound_val(isl.dim_type.set, k, high)
+    if rank == 0 or points.is_equal(box):
+        return product
+    try:
+        return int(count_set(points)())
+    except CountingError:
+        return product
 
 
 def _behind(scop: Scop, name: str, start: isl.Map) -> dict[str, isl.Map]:
@@ -192,6 +208,59 @@ def _sums(
             relation = via.reverse().apply_range(to)
             row[q] = row[q].union(relation).coalesce() if q in row else relation.coalesce()
     return found, _NAMES[total.reduction or ""]
+
+
+ZERO = -1  # the degree of 0, which is of any degree
+
+
+def _linear(scop: Scop, by_array: Mapping[str, list[int]]) -> tuple[frozenset[int], ...]:
+    """Each operand alone, and all together, if the results are linear in them."""
+    floats = [a for a in by_array if scop.arrays[a].dtype.is_float]
+    groups = [(a,) for a in floats] + ([tuple(floats)] if len(floats) > 1 else [])
+    return tuple(frozenset(p for a in some for p in by_array[a]) for some in groups if _is_linear(scop, some))
+
+
+def _is_linear(scop: Scop, arrays: Sequence[str]) -> bool:
+    """Whether every result is a sum of products of which one factor is made of `arrays`."""
+    degrees = {a: 1 if a in arrays else 0 for a in scop.args}
+    for s in scop.statements.values():  # a statement reads what is written before it, or itself
+        if s.predicate is not None or s.reduction not in (None, "+"):
+            return False
+        found = _degree(s.value, {**degrees, s.array: degrees.get(s.array, ZERO)})
+        known = degrees.get(s.array, ZERO)
+        if found is None or ZERO not in (found, known) and found != known:
+            return False
+        degrees[s.array] = max(found, known)
+    return all(degrees.get(r) == 1 for r in scop.results)
+
+
+def _degree(e: Expr, degrees: Mapping[str, int]) -> int | None:
+    """How many factors of a value are of the arrays of degree 1; None: it is no sum of such products."""
+    if isinstance(e, Const):
+        return ZERO if e.value == 0 else 0
+    if isinstance(e, Load):
+        return degrees.get(e.array)
+    if isinstance(e, Var):
+        return 0
+    below = [_degree(c, degrees) for c in e.children()]
+    if any(d is None for d in below):
+        return None
+    known = [d for d in below if d is not None]
+    if isinstance(e, Select):
+        known = known[-2:]
+    op = getattr(e, "op", None)
+    if isinstance(e, Binary) and op == "*":
+        return ZERO if ZERO in known else sum(known)
+    if isinstance(e, Binary) and op == "/":
+        return known[0] if known[1] == 0 else None
+    if isinstance(e, Select) or (isinstance(e, Binary) and op in ("+", "-")):
+        rest = {d for d in known if d != ZERO}
+        return ZERO if not rest else rest.pop() if len(rest) == 1 else None
+    if isinstance(e, Cast) and e.dtype.is_float:
+        return known[0]
+    if isinstance(e, Unary) and op == "-":
+        return known[0]
+    return 0 if all(d in (0, ZERO) for d in known) else None
 
 
 def _skeleton(e: Expr) -> object:

@@ -13,7 +13,7 @@ from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.parallel.choose import Choice, Costs, choose
 from polyc.graph_driver.parallel.network import Network
-from polyc.graph_driver.parallel.program import DONE, Program, Sending, program, sendings
+from polyc.graph_driver.parallel.program import DONE, Group, Program, Sending, groups_of, program, sendings
 from polyc.graph_driver.parallel.ways import Nodes, Way
 from polyc.poly.errors import ArgumentError
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from polyc.graph_driver.running.model import Model
 
+GROUP_BYTES = 25 << 20
+"""Sums of results (gradients) that one message makes: large enough that its latency is nothing (Li et al., PyTorch
+Distributed, VLDB 2020, have this number)."""
 Rule = Any
 """`only(node, ways) -> ways`: what is left of a node's ways."""
 
@@ -30,8 +33,11 @@ class Parallel:
     """A model over ranks: `choice.ways[k]` is how node k of `graph` runs. Call it on every rank with all inputs: it
     gives all results, on each rank."""
 
-    def __init__(self, costs: Costs, choice: Choice, compile_options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, costs: Costs, choice: Choice, compile_options: Mapping[str, Any], group_bytes: int = GROUP_BYTES
+    ) -> None:
         self.costs, self.choice, self._options = costs, choice, dict(compile_options)
+        self.group_bytes = group_bytes
         self._models: dict[int, tuple[Program, Model]] = {}
 
     @property
@@ -56,12 +62,26 @@ class Parallel:
 
     def sent(self, rank: int | None = None) -> int:
         """Bytes that a rank sends in a call, or all ranks together."""
-        moves = [s.move.sent for some in self.sendings for s in some]
+        grouped = {s for g in self.groups for s in g.members}
+        moves = [s.move.sent for some in self.sendings[:-1] for s in some]
+        moves += [s.move.sent for s in self.sendings[-1] if s not in grouped]
+        moves += [g.move.sent for g in self.groups]
         return sum(sum(m) if rank is None else m[rank] for m in moves)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The sums of results that one message makes each."""
+        return groups_of(self.costs, self.sendings, self.group_bytes)
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """dtype and shape of the whole inputs, by name."""
+        tensors = self.graph.tensors
+        return {n: (str(tensors[n].dtype), tuple(tensors[n].shape or ())) for n in self.graph.inputs}
 
     def program(self, rank: int) -> Program:
         """The ONNX model of a rank."""
-        return program(self.costs, self.choice.ways, rank)
+        return program(self.costs, self.choice.ways, rank, self.group_bytes)
 
     def compile(self, rank: int) -> tuple[Program, Model]:
         """A rank's model, compiled. Raises as `compile_model`."""
@@ -72,8 +92,8 @@ class Parallel:
             self._models[rank] = (made, compile_model(made.model, **self._options))
         return self._models[rank]
 
-    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Run this rank's part; all ranks must call with the same inputs.
+    def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+        """Run this rank's part; all ranks must call with the same inputs. Outputs named in `out` are written there.
 
         Raises:
             ArgumentError: inputs do not fit, or there are other ranks than the plan is for.
@@ -97,7 +117,7 @@ class Parallel:
             if value.shape != wanted:
                 raise ArgumentError(f"input '{source}' has shape {value.shape}, the model is for {wanted}")
             feeds[name] = np.ascontiguousarray(value[tuple(slice(a, b) for a, b in part)])
-        results = model(feeds)
+        results = model(feeds, out)
         return {n: results[n] for n in made.outputs if n != DONE}
 
     def explain(self) -> str:
@@ -110,9 +130,13 @@ class Parallel:
             f"{self.graph.name} over p = {self.ranks} ranks: {self.seconds * 1e3:.3f} ms predicted, "
             f"{self.sent():,} bytes sent" + ("" if self.choice.proved else " (not proved to be the cheapest)")
         )
+        grouped = {s for g in self.groups for s in g.members}
+        for g in self.groups:
+            names = ", ".join(f"'{s.tensor}'" for s in g.members)
+            yield f"  one AllReduce of {len(g.members)}: {g.move.formula} = {g.move.total:,} bytes; {names}"
         for number, moves in enumerate(self.sendings):
             for s in moves:
-                if s.move.kind:
+                if s.move.kind and s not in grouped:
                     time = s.move.time(network) * 1e6
                     yield (
                         f"    {s.move.kind} '{s.tensor}' ({s.have} -> {s.want}): "
@@ -130,6 +154,7 @@ def parallelise(
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     only: Rule = None,
+    group_bytes: int = GROUP_BYTES,
     **options: Any,
 ) -> Parallel:
     """Split a model over `ranks` ranks: the layout of every tensor that makes a call cheapest.
@@ -145,6 +170,7 @@ def parallelise(
         dims: values of symbolic sizes.
         shapes: concrete input shapes.
         only: `only(node, ways)` gives those of a node's ways that may be chosen (None: all).
+        group_bytes: sums of results are joined to messages of this size.
         options: of `compile_model`, for the programs of the ranks.
 
     Raises:
@@ -153,9 +179,16 @@ def parallelise(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(f"ranks={ranks!r}: a model runs on 1 rank or more")
-    graph = import_model(model, dims, shapes)
+    return over_ranks(import_model(model, dims, shapes), ranks, network, only, group_bytes, **options)
+
+
+def over_ranks(
+    graph: Graph, ranks: int, network: Network | str | float | None = None, only: Rule = None,
+    group_bytes: int = GROUP_BYTES, **options: Any,
+) -> Parallel:  # fmt: skip
+    """The same of a graph. Raises as `parallelise`."""
     costs = Costs(Nodes(graph, ranks), Network.of(network))
-    return Parallel(costs, choose(costs, ways_of(costs.nodes, only)), options)
+    return Parallel(costs, choose(costs, ways_of(costs.nodes, only)), options, group_bytes)
 
 
 def ways_of(nodes: Nodes, only: Rule = None) -> list[list[Way]]:

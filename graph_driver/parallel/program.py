@@ -16,7 +16,7 @@ from polyc.graph_driver.inference.concrete import type_proto
 from polyc.graph_driver.parallel.choose import Costs
 from polyc.graph_driver.parallel.layouts import WHOLE, Layout, Partial, Split, box
 from polyc.graph_driver.parallel.local import local_graph
-from polyc.graph_driver.parallel.moves import Move
+from polyc.graph_driver.parallel.moves import Move, move
 from polyc.graph_driver.parallel.ways import Way
 from polyc.poly.records import dataclass
 
@@ -33,6 +33,44 @@ class Sending:
     have: Layout
     want: Layout
     move: Move
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sums of results of the model that one message makes, as one row of elements: it begins behind node `after`, and
+    has to end before the program does. `move` is that of the row."""
+
+    members: tuple[Sending, ...]
+    after: int
+    move: Move
+
+
+def groups_of(costs: Costs, plan: Sequence[Sequence[Sending]], most: int) -> list[Group]:
+    """The sums at the end of a plan in groups of up to `most` bytes, in the order in which they are ready."""
+    graph = costs.nodes.graph
+    maker = {o: k for k, n in enumerate(graph.nodes) for o in n.writes()}
+    ready = [s for s in plan[-1] if s.move.kind == "AllReduce"]
+    ready.sort(key=lambda s: maker[s.tensor])
+    made: list[Group] = []
+    open_groups: dict[object, list[Sending]] = {}
+
+    def close(key: object) -> None:
+        members = tuple(open_groups.pop(key))
+        elements = sum(graph.tensors[s.tensor].size for s in members)
+        dtype = graph.tensors[members[0].tensor].dtype
+        assert dtype is not None
+        row = move(members[0].have, WHOLE, (elements,), dtype.bytes, costs.nodes.ranks)
+        assert row is not None
+        made.append(Group(members, max(maker[s.tensor] for s in members), row))
+
+    for s in ready:
+        key: object = (s.have, graph.tensors[s.tensor].dtype)
+        open_groups.setdefault(key, []).append(s)
+        if sum(graph.tensors[m.tensor].nbytes for m in open_groups[key]) >= most:
+            close(key)
+    for left in list(open_groups):
+        close(left)
+    return sorted(made, key=lambda g: g.after)
 
 
 @dataclass(frozen=True)
@@ -120,12 +158,12 @@ class Writer:
         """One more node."""
         self.nodes.append(helper.make_node(op_type, inputs, outputs, domain=domain, **attrs))
 
-    def message(self, kind: str, x: str, y: str, **attrs: Any) -> None:
+    def message(self, op_type: str, x: str, y: str, **attrs: Any) -> None:
         """A communication operator behind all before it. `x` or `y` is empty of those that have none."""
         done = self.fresh("done")
         operands = [x] if x else []
         self.add(
-            kind, [*operands, *([self.done] if self.done else [])], [*([y] if y else []), done], DOMAIN,
+            op_type, [*operands, *([self.done] if self.done else [])], [*([y] if y else []), done], DOMAIN,
             ranks=self.ranks, name=y or x, **attrs,
         )  # fmt: skip
         self.done = done
@@ -156,6 +194,37 @@ class Writer:
             )
             self.message("Exchange", x, y, have=have, need=need, rank=self.rank)
         self.names[s.tensor, s.want] = y
+
+    def begin(self, group: Group) -> tuple[str, str]:
+        """Start the message of a group; the row that is sent and the one that comes."""
+        flat = []
+        for s in group.members:
+            row = self.fresh(f"{s.tensor} row")
+            self.add("Reshape", [self.part(s.tensor, s.have), self.constant(np.array([-1], np.int64))], [row])
+            flat.append(row)
+        row = flat[0]
+        if len(flat) > 1:
+            row = self.fresh("row")
+            self.add("Concat", flat, [row], axis=0)
+        came = self.fresh("sums")
+        have = group.members[0].have
+        assert isinstance(have, Partial)
+        self.message("Start", row, came, kind="AllReduce", reduce=have.reduce)
+        return row, came
+
+    def end(self, group: Group, row: str, came: str) -> None:
+        """Wait for the message of a group, and take its members out."""
+        total = self.fresh("sums")
+        self.add("Wait", [came, row], [total], DOMAIN)
+        sizes = [int(self.graph.tensors[s.tensor].size) for s in group.members]
+        parts = [self.fresh("part") for _ in sizes] if len(sizes) > 1 else [total]
+        if len(sizes) > 1:
+            self.add("Split", [total, self.constant(np.array(sizes, np.int64))], parts, axis=0)
+        for s, part in zip(group.members, parts, strict=True):
+            made = self.fresh(s.tensor)
+            shape = self.constant(np.array(self.shape(s.tensor), np.int64))
+            self.add("Reshape", [part, shape], [made])
+            self.names[s.tensor, s.want] = made
 
     def constant(self, value: np.ndarray) -> str:
         """A constant that no other has."""
@@ -215,17 +284,25 @@ def _absent(node: Node, gives: Sequence[Layout]) -> list[Layout | None]:
     return [next(left) if name else None for name in node.outputs]
 
 
-def program(costs: Costs, ways: Sequence[Way], rank: int) -> Program:
-    """What a rank runs for these ways of all nodes."""
+def program(costs: Costs, ways: Sequence[Way], rank: int, group_bytes: int) -> Program:
+    """What a rank runs for these ways of all nodes; sums of results go in groups of up to `group_bytes`, behind what
+    the program does meanwhile."""
     graph = costs.nodes.graph
     writer = Writer(graph, rank, range(costs.nodes.ranks))
     plan = sendings(costs, ways)
-    for node, way, moves in zip(graph.nodes, ways, plan, strict=False):
+    groups = groups_of(costs, plan, group_bytes)
+    rows: list[tuple[str, str]] = []
+    for number, (node, way, moves) in enumerate(zip(graph.nodes, ways, plan, strict=False)):
         for s in moves:
             writer.send(s)
         writer.compute(node, way)
+        rows += [writer.begin(g) for g in groups if g.after == number]
+    for group, (row, came) in zip(groups, rows, strict=True):
+        writer.end(group, row, came)
+    grouped = {s for g in groups for s in g.members}
     for s in plan[-1]:
-        writer.send(s)
+        if s not in grouped:
+            writer.send(s)
     for name in graph.outputs:  # a constant, or an input: handed on
         writer.part(name, WHOLE)
     return Program(writer.model(), dict(writer.feeds), tuple(graph.outputs))

@@ -22,6 +22,7 @@ from polyc.graph_driver.parallel.layouts import WHOLE, Layout, Partial, Range, S
 from polyc.graph_driver.parallel.local import NotLocal, local_graph
 from polyc.poly.records import dataclass
 
+PARTIAL = Partial("sum")
 MOST_LAYOUTS = 12
 """Splits that are considered for one tensor: those of its axes, and those that its readers and makers want."""
 
@@ -110,6 +111,14 @@ class Nodes:
             way = self._split(node, flow, layout)
             if way is not None and not self.refusal(node, way):
                 made.append(way)
+        names_read = [n for n in node.inputs if n]
+        for operands in flow.linear:
+            own = [node.inputs[k] for k in operands]
+            if not any(n in self.constants or names_read.count(n) != own.count(n) for n in own):
+                layout_of_each = (
+                    (PARTIAL if k in operands else WHOLE) if name else None for k, name in enumerate(node.inputs)
+                )
+                made.append(Way((PARTIAL,) * len(names), tuple(layout_of_each), 1.0))
         for position, row in flow.sums.items():
             for layout in layouts.get(node.inputs[position], ()):
                 way = self._summed(node, flow, position, row, layout)
