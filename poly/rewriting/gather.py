@@ -141,7 +141,7 @@ def coordinates(
     base = [own[n] for n in kept]
     element: list[int] = []
     for d, value in enumerate(f):
-        if not _follows(domain, [*base, *(f[e] for e in element)], value):
+        if _own_loop(s, d, kept) or not _follows(domain, [*base, *(f[e] for e in element)], value):
             element.append(d)
     base += [f[d] for d in element]
     left = [n for n in s.iters if n not in kept]
@@ -158,6 +158,12 @@ def coordinates(
             return sorted(found, key=lambda c: (c.divisions, c.pieces, c.summands))
     what = "no iterators" if summed is None else f"sums over {', '.join(summed) or 'nothing'} do not"
     raise ScheduleError(f"{s.name} cannot be gathered: {what} tell its instances apart")
+
+
+def _own_loop(s: Statement, d: int, kept: Sequence[str]) -> bool:
+    """Whether a dimension of the element is an iterator of its own, be it one of a single value."""
+    e = s.index[d]
+    return isinstance(e, Var) and e.name in s.iters and e.name not in kept and e not in s.index[:d]
 
 
 def _variable(space: isl.Space, k: int) -> isl.PwAff:

@@ -1,0 +1,1 @@
+"""Gradients of operators beside PyTorch's backward."""
