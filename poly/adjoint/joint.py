@@ -22,6 +22,7 @@ from polyc.poly.adjoint.liveness import without_idle
 from polyc.poly.adjoint.names import Names, renamed
 from polyc.poly.adjoint.partials import Guards, Term, guarded, terms_of
 from polyc.poly.adjoint.tape import tape_of
+from polyc.poly.adjoint.tidy import tidied
 from polyc.poly.adjoint.trees import in_place, in_sequence
 from polyc.poly.adjoint.values import Order, Places, Read, reads_of
 from polyc.poly.closed_forms.counting import count_or_bound
@@ -157,7 +158,7 @@ class _Maker:
             in_sequence(parts) if parts else Leaf(), (*scop.args, *self.seeds.values()),
             tuple(self.gradients.values()), scop.reassociate, scop.fast_math, scop.notes,
         )  # fmt: skip
-        joint = without_idle(joint)
+        joint = tidied(without_idle(joint))
         verify(joint)
         return joint
 
