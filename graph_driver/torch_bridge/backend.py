@@ -15,6 +15,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import _disable_current_modes
 
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.compiling.from_source import compile_built
@@ -125,10 +126,11 @@ def _compile(
 def _program(
     gm: torch.fx.GraphModule, pass_: str, args: Sequence[Any] | None, strict: bool, options: CompileOptions
 ) -> Program:
-    converted = convert(gm, pass_, args, strict)
-    model = None
-    if converted.graph.outputs:
-        model = compile_built(converted.graph, platform_of(options.target, options.threads), options)
+    with _disable_current_modes():  # constants are computed, not imagined
+        converted = convert(gm, pass_, args, strict)
+        model = None
+        if converted.graph.outputs:
+            model = compile_built(converted.graph, platform_of(options.target, options.threads), options)
     program = Program(converted, model)
     _compiled.append(Compilation(pass_, program, converted.eager))
     return program
