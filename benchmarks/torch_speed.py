@@ -1,5 +1,5 @@
-"""`python -m benchmarks --family torch [NAME...] [--threads 1 2] [--results FOLDER]`: polyc behind `torch.compile`, against
-eager mode and Inductor.
+"""`python -m benchmarks --family torch [NAME...] [--threads 1 2] [--results FOLDER]`: polyc behind `torch.compile`,
+against eager mode and Inductor.
 
 Each network of `torch_networks.py` runs in a process of its own for each number of threads, with empty caches: the time
 of the first call (forward, and forward with backward), then rounds in which the three take turns; minimum and median.
@@ -128,14 +128,11 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
     for threads in sorted({r["threads"] for r in rows}):
         for mode in ("forward", "training"):
             some = [r[mode] for r in rows if r["threads"] == threads]
-            means = [
-                math.exp(statistics.fmean(math.log(r[p][0] / r["polyc"][0]) for r in some))
-                for p in ("inductor", "eager")
-            ]
-            lines.append("")
-            lines.append(
-                f"{mode}, threads {threads}: {means[0]:.2f} of Inductor, {means[1]:.2f} of eager (geometric mean)"
-            )
+            means = []
+            for p in ("inductor", "eager"):
+                means.append(math.exp(statistics.fmean(math.log(r[p][0] / r["polyc"][0]) for r in some)))
+            of = f"{means[0]:.2f} of Inductor, {means[1]:.2f} of eager"
+            lines += ["", f"{mode}, threads {threads}: {of} (geometric mean)"]
     return "\n".join(lines) + "\n"
 
 

@@ -124,7 +124,8 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.scheduler.schedule": "Schedule",
 }
 _MODULES = {"programs": "polyc.scheduler.programs"}  # public names that are modules themselves
-_EXTRAS = {"torch": "polyc.torch"}  # those that need a package of the user's
+_EXTRAS = {"torch": ("polyc.torch", ""), "compile_exported": ("polyc.torch", "compile_exported")}
+"""Names that need a package of the user's: module, and what in it (nothing: the module itself)."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()} | _MODULES
 
 __all__ = [
@@ -233,7 +234,9 @@ _wiring.connect()
 def __getattr__(name: str) -> Any:
     """A public name, imported now (PEP 562) and kept."""
     if name in _EXTRAS:
-        return import_module(_EXTRAS[name])
+        module_name, inner = _EXTRAS[name]
+        extra = import_module(module_name)
+        return getattr(extra, inner) if inner else extra
     if name not in _MODULE_OF:
         from polyc.poly.dtypes import KNOWN_TYPES, like_a_type
 

@@ -36,6 +36,7 @@ class Compilation:
     pass_: str
     program: Program
     eager: Sequence[Eager]
+    source: torch.fx.GraphModule
 
     def __str__(self) -> str:
         kernels = 0 if self.program.model is None else self.program.model.report().kernels
@@ -112,9 +113,9 @@ def _compile(
 ) -> Callable[..., Any]:
     options = CompileOptions(threads=threads or torch.get_num_threads())
     if _has_symbols(gm):
-        made: Callable[[list[Any]], list[Any]] = _PerSizes(gm, pass_, strict, options)
+        made: Callable[[list[Any]], list[Any]] = PerSizes(gm, pass_, strict, options)
     else:
-        made = _program(gm, pass_, None, strict, options)
+        made = program_of(gm, pass_, None, strict, options)
 
     def run(args: list[Any]) -> list[Any]:
         return made(args)
@@ -123,16 +124,19 @@ def _compile(
     return run
 
 
-def _program(
-    gm: torch.fx.GraphModule, pass_: str, args: Sequence[Any] | None, strict: bool, options: CompileOptions
-) -> Program:
+def program_of(
+    gm: torch.fx.GraphModule, pass_: str, args: Sequence[Any] | None, strict: bool, options: CompileOptions,
+    fixed: Mapping[str, torch.Tensor] | None = None,
+) -> Program:  # fmt: skip
+    """A graph of ATen operators, compiled; `args` are those of a call, for symbolic sizes, `fixed` arguments that
+    become constants, by name. Raises as `convert`."""
     with _disable_current_modes():  # constants are computed, not imagined
-        converted = convert(gm, pass_, args, strict)
+        converted = convert(gm, pass_, args, strict, fixed)
         model = None
         if converted.graph.outputs:
             model = compile_built(converted.graph, platform_of(options.target, options.threads), options)
     program = Program(converted, model)
-    _compiled.append(Compilation(pass_, program, converted.eager))
+    _compiled.append(Compilation(pass_, program, converted.eager, gm))
     return program
 
 
@@ -146,18 +150,21 @@ def _has_symbols(gm: torch.fx.GraphModule) -> bool:
     return False
 
 
-class _PerSizes:
+class PerSizes:
     """A graph with symbolic sizes: a program for the sizes of each call; the last ones are kept."""
 
-    def __init__(self, gm: torch.fx.GraphModule, pass_: str, strict: bool, options: CompileOptions) -> None:
-        self.gm, self.pass_, self.strict, self.options = gm, pass_, strict, options
+    def __init__(
+        self, gm: torch.fx.GraphModule, pass_: str, strict: bool, options: CompileOptions,
+        fixed: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self.gm, self.pass_, self.strict, self.options, self.fixed = gm, pass_, strict, options, fixed
         self.programs: dict[Any, Program] = {}
 
     def __call__(self, args: list[Any]) -> list[Any]:
         key = tuple((tuple(a.shape), a.stride()) if isinstance(a, torch.Tensor) else a for a in args)
         program = self.programs.pop(key, None)
         if program is None:
-            program = _program(self.gm, self.pass_, args, self.strict, self.options)
+            program = program_of(self.gm, self.pass_, args, self.strict, self.options, self.fixed)
         self.programs[key] = program
         while len(self.programs) > KEPT:
             del self.programs[next(iter(self.programs))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -13,9 +13,9 @@ from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.torch_bridge.aten import table
 from polyc.graph_driver.torch_bridge.eager import EagerCall, Place
-from polyc.graph_driver.torch_bridge.lowering import Lowering, Value
+from polyc.graph_driver.torch_bridge.lowering import Foreign, Lowering, Value
 from polyc.graph_driver.torch_bridge.sizes import Sizes, dense_order
-from polyc.graph_driver.torch_bridge.types import as_array, polyc_dtype
+from polyc.graph_driver.torch_bridge.types import TO_POLYC, as_array, polyc_dtype
 from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.records import dataclass
 
@@ -85,7 +85,10 @@ class StrictError(ModelError):
     """An operator would run in eager mode, which the strict mode forbids."""
 
 
-def convert(gm: torch.fx.GraphModule, name: str, args: Sequence[Any] | None = None, strict: bool = False) -> Converted:
+def convert(
+    gm: torch.fx.GraphModule, name: str, args: Sequence[Any] | None = None, strict: bool = False,
+    fixed: Mapping[str, torch.Tensor] | None = None,
+) -> Converted:  # fmt: skip
     """The FX graph as polyc's.
 
     Args:
@@ -93,28 +96,32 @@ def convert(gm: torch.fx.GraphModule, name: str, args: Sequence[Any] | None = No
         name: of the graph.
         args: what it is called with, for sizes that are symbols.
         strict: refuse operators that would run in eager mode.
+        fixed: arguments that become constants, by the name of their node.
 
     Raises:
         StrictError: that happened.
         ModelError: the graph has something that cannot run at all.
     """
-    return _Converter(gm, name, strict).run(args)
+    return _Converter(gm, name, strict, fixed or {}).run(args)
 
 
 class _Converter:
-    def __init__(self, gm: torch.fx.GraphModule, name: str, strict: bool) -> None:
-        self.gm, self.strict = gm, strict
+    def __init__(self, gm: torch.fx.GraphModule, name: str, strict: bool, fixed: Mapping[str, torch.Tensor]) -> None:
+        self.gm, self.strict, self.fixed = gm, strict, fixed
         self.build = Lowering(name)
         self.made = Converted(self.build.graph)
         self.sizes = Sizes()
         self.env: dict[torch.fx.Node, Any] = {}
-        self.token: Value | None = None
+        self.token: Value | Foreign | None = None
         self.position: dict[torch.fx.Node, int] = {}
 
     def run(self, args: Sequence[Any] | None) -> Converted:
         nodes = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
         self._bind(nodes, args)
         for k, node in enumerate(nodes):
+            if node.name in self.fixed:
+                self.env[node] = self._constant(self.fixed[node.name])
+                continue
             self.position[node] = k
             self.env[node] = self._argument(k, node, None if args is None else args[k])
         for node in self.gm.graph.nodes:
@@ -147,6 +154,9 @@ class _Converter:
         order = dense_order(shape, stride)
         if order is None:
             order, stride = list(range(len(shape))), _row_major(shape)
+        if val.dtype not in TO_POLYC:
+            self.made.arguments.append(Argument(position, val.dtype, shape, stride))
+            return self.build.foreign(node.name, shape)
         found = self.build.input(node.name, polyc_dtype(val.dtype), [shape[k] for k in order])
         self.made.arguments.append(Argument(position, val.dtype, shape, stride))
         self.build.where = node.name
@@ -158,7 +168,10 @@ class _Converter:
             found = getattr(found, part)
         if not isinstance(found, torch.Tensor):
             return found
-        return self.build.constant(as_array(found), polyc_dtype(found.dtype))
+        return self._constant(found)
+
+    def _constant(self, tensor: torch.Tensor) -> Value:
+        return self.build.constant(as_array(tensor), polyc_dtype(tensor.dtype))
 
     # ---- operators ----
 
@@ -176,10 +189,12 @@ class _Converter:
             return None  # an assertion: what it says has been checked when the graph was made
         self.build.where = node.name
         wanted = val[0] if isinstance(val, (tuple, list)) and val else val
-        self.build.result = self._type(wanted) if isinstance(wanted, torch.Tensor) else None
+        self.build.result = self._type(wanted) if isinstance(wanted, torch.Tensor) and _known(val) else None
         function = table().get(name) if isinstance(node.target, torch._ops.OpOverload) else None
         if function is None:
             reason = "polyc has no such operator"
+        elif not _known(val) or _foreign([args, kwargs]):
+            reason = "polyc has no such element type"
         else:
             before = len(self.build.graph.nodes)
             try:
@@ -201,7 +216,7 @@ class _Converter:
         return self.build.cast(found, dtype)
 
     def _in_eager(self, node: torch.fx.Node, args: Any, kwargs: Any, val: Any, reason: str) -> Any:
-        operands: list[Value] = []
+        operands: list[Value | Foreign] = []
         call = EagerCall(
             node.target,
             _placed(args, operands),
@@ -226,7 +241,7 @@ class _Converter:
         return [next(rest) if isinstance(v, torch.Tensor) else v for v in val]
 
     def _type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
-        return polyc_dtype(val.dtype), self.sizes.numbers(val.shape)
+        return TO_POLYC.get(val.dtype), self.sizes.numbers(val.shape)
 
     def _value(self, arg: Any) -> Any:
         if isinstance(arg, torch.fx.Node):
@@ -245,7 +260,7 @@ class _Converter:
         taken: set[str] = set(self.build.graph.inputs)
         for result in results:
             found = self._value(result)
-            if not isinstance(found, Value):
+            if not isinstance(found, (Value, Foreign)):
                 self.made.results.append(Plain(found))
                 continue
             val = result.meta["val"]
@@ -258,6 +273,10 @@ class _Converter:
             if order is None:
                 order, stride = list(range(len(shape))), _row_major(shape)
             self.build.where = f"{result.name}.result"
+            if isinstance(found, Foreign):
+                self.made.results.append(Made(len(self.build.graph.outputs), val.dtype, shape, stride))
+                self.build.graph.outputs.append(found.name)
+                continue
             stored = self.build.transpose(found, order)
             if stored.name in taken:
                 stored = self.build.op("Identity", stored)
@@ -286,9 +305,9 @@ def _is_view(node: torch.fx.Node) -> bool:
     return len(returns) == 1 and returns[0].alias_info is not None and bool(node.args)
 
 
-def _placed(args: Any, operands: list[Value]) -> Any:
+def _placed(args: Any, operands: list[Value | Foreign]) -> Any:
     """Arguments with a `Place` for each tensor, which goes to `operands`."""
-    if isinstance(args, Value):
+    if isinstance(args, (Value, Foreign)):
         operands.append(args)
         return Place(len(operands) - 1)
     if isinstance(args, (list, tuple)):
@@ -298,12 +317,22 @@ def _placed(args: Any, operands: list[Value]) -> Any:
     return args
 
 
-def _tensors(args: Any) -> bool:
+def _tensors(args: Any, kinds: tuple[type, ...] = (Value, Foreign)) -> bool:
     if isinstance(args, dict):
         args = list(args.values())
     if isinstance(args, (list, tuple)):
-        return any(_tensors(a) for a in args)
-    return isinstance(args, Value)
+        return any(_tensors(a, kinds) for a in args)
+    return isinstance(args, kinds)
+
+
+def _foreign(args: Any) -> bool:
+    return _tensors(args, (Foreign,))
+
+
+def _known(val: Any) -> bool:
+    """Whether polyc has the element types of these fake tensors."""
+    several = val if isinstance(val, (tuple, list)) else [val]
+    return all(v.dtype in TO_POLYC for v in several if isinstance(v, torch.Tensor))
 
 
 def _place(node: torch.fx.Node) -> str:

@@ -56,6 +56,14 @@ class Value:
         return axis % self.rank if self.rank else 0
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """A tensor of an element type that polyc has not: only eager steps make and read it."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
 Operand = Value | int | float | bool
 
 
@@ -144,15 +152,26 @@ class Lowering:
         self.walker.visit(proto, 0)
         return [self.value(o) for o in outputs]
 
-    def python(self, call: PythonCall, operands: Sequence[Value], results: Sequence[tuple[DType, Sequence[int]]],
-               kind: str) -> list[Value]:  # fmt: skip
+    def python(
+        self, call: PythonCall, operands: Sequence[Value | Foreign],
+        results: Sequence[tuple[DType | None, Sequence[int]]], kind: str,
+    ) -> list[Value | Foreign]:  # fmt: skip
         """A node that runs as a Python function, with results of these types and shapes."""
         outputs = [self._fresh() for _ in results]
         for name, (dtype, shape) in zip(outputs, results, strict=True):
-            self.graph.tensors[name] = Tensor(name, dtype, tuple(shape))
+            self.graph.tensors[name] = Tensor(name, dtype, None if dtype is None else tuple(shape))
         node = Node(self._label(), kind, [x.name for x in operands], outputs, {"call": call}, DOMAIN)
         self.graph.nodes.append(node)
-        return [self.value(o) for o in outputs]
+        return [
+            Foreign(o, tuple(shape)) if dtype is None else self.value(o)
+            for o, (dtype, shape) in zip(outputs, results, strict=True)
+        ]
+
+    def foreign(self, name: str, shape: Sequence[int]) -> Foreign:
+        """Another input, of an element type that polyc has not."""
+        self.graph.tensors[name] = Tensor(name, None, None)
+        self.graph.inputs.append(name)
+        return Foreign(name, tuple(shape))
 
     def _fresh(self) -> str:
         self._count += 1

@@ -46,8 +46,12 @@ class Program:
         if self.model is not None:
             given = [_read(args[k], dtype, shape, stride) for k, dtype, shape, stride in self._arguments]
             made = [torch.empty_strided(m.shape, m.stride, dtype=m.dtype) for m in self._made]
-            host = _Steps(self.model, given, made).run if self._in_python else None
+            steps = _Steps(self.model, given, made) if self._in_python else None
+            host = None if steps is None else steps.run
             self._executor.run_at([t.data_ptr() for t in given], [t.data_ptr() for t in made], host)
+            if steps is not None:
+                names = self.model.plan.outputs
+                made = [steps.values.get(n, t) for n, t in zip(names, made, strict=True)]
         rest = iter(made)
         return [
             next(rest) if isinstance(r, Made) else _aliased(args, r) if isinstance(r, Alias) else r.value
@@ -79,6 +83,11 @@ class _Steps:
     def __init__(self, model: Model, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         self.plan, self.hosts, self.weights = model.plan, model.hosts, model.weights
         self.given, self.made = given, made
+        self.values: dict[str, torch.Tensor] = {}
+        """Tensors of element types that the plan has no memory for."""
+        for name, tensor in zip(self.plan.inputs, given, strict=True):
+            if self.plan.slots[name].dtype is None:
+                self.values[name] = tensor
 
     def run(self, step: Step, memory: RunMemory) -> None:
         """One step."""
@@ -89,10 +98,15 @@ class _Steps:
         else:
             results = [as_tensor(np.asarray(r)) for r in call([as_array(v) for v in values], {})]
         for name, result in zip(step.results, results, strict=True):
-            if name in self.plan.slots:
+            slot = self.plan.slots.get(name)
+            if slot is None or slot.dtype is None:
+                self.values[name] = result
+            else:
                 self._tensor(name, memory).copy_(result)
 
     def _tensor(self, name: str, memory: RunMemory) -> torch.Tensor:
+        if name in self.values:
+            return self.values[name]
         slot = self.plan.slots[name]
         assert slot.dtype is not None and slot.shape is not None and slot.layout is None
         dtype, place = TO_TORCH[BY_NAME[slot.dtype]], slot.place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from polyc.poly.errors import ModelError
@@ -19,7 +20,7 @@ class Sizes:
     def bind(self, size: Any, value: int) -> None:
         """What a symbolic size of an input is in this call; formulas bind nothing."""
         if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
-            self._values[size.node.expr] = int(value)
+            self._values[size.node.expr] = sympy.Integer(int(value))
 
     def number(self, size: Any) -> int:
         """A size as a number. Raises `ModelError`: it follows from data."""
