@@ -202,6 +202,8 @@ class _Maker:
             here = domain
             for g in affine:
                 here = here.intersect(to_set(g, space))
+            if here.is_empty():
+                continue
             value = total(guarded(t.guards, t.value) for t in terms)
             if load.array != s.array:
                 self.scatter(s, out, load, value, here)

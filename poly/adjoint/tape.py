@@ -18,9 +18,10 @@ from polyc.poly.dtypes import bool_, i64
 from polyc.poly.expr import Binary, Expr, Load, Var, const_int
 from polyc.poly.forms.affine import set_space, to_set
 from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.forms.ranges import bounds
 from polyc.poly.records import dataclass
 from polyc.poly.rewriting.specialise import fold
-from polyc.poly.scop import Scop, Statement
+from polyc.poly.scop import DYNAMIC_EXTENT, Scop, Statement
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ def tape_of(scop: Scop, order: Order, s: Statement, load: Load, needed: isl.Set)
     shape: list[Expr] = []
     flat = places.range().intersect_params(scop.context)
     for k, i in enumerate(chosen):
-        if not flat.dim_is_bounded(isl.dim_type.set, k):
+        if not _ends(flat, k):
             what = f"the values of {load.array} would have to be kept for each iteration of loop {s.iters[i]}"
             raise NotDifferentiable(f"{what}, whose number nothing bounds", s.span)
         low, high = flat.dim_min(k), flat.dim_max(k)
@@ -54,6 +55,14 @@ def tape_of(scop: Scop, order: Order, s: Statement, load: Load, needed: isl.Set)
         shape.append(_extent(high.sub(low).add_constant_val(isl.Val(1)), scop))
     one_each = places.reverse().lexmin().range()  # the first instance of each place
     return Tape(tuple(index), tuple(shape), one_each.coalesce(), flat)
+
+
+def _ends(flat: isl.Set, k: int) -> bool:
+    """Whether something bounds a coordinate: loops that data end are in sets with ends that nobody means."""
+    if not flat.dim_is_bounded(isl.dim_type.set, k):
+        return False
+    found = bounds(flat.project_out_all_params(), k)
+    return found is None or max(abs(found[0]), abs(found[1])) < DYNAMIC_EXTENT // 2
 
 
 def _size(pa: isl.PwAff, scop: Scop) -> Expr:

@@ -13,12 +13,23 @@ import numpy as np
 
 from polyc.poly.adjoint.ends import arguments_of, results_of
 from polyc.poly.adjoint.joint import Adjoint, adjoint
+from polyc.poly.cache import per_scop
 from polyc.poly.hooks import resolve
 from polyc.poly.scop import Scop
 
 STEPS = (1e-4, 1e-5, 1e-6)  # of unit directions
 Values = Mapping[str, Any]
 Run = Callable[[Scop, Values], dict[str, np.ndarray]]
+
+
+@per_scop
+def _automatic(scop: Scop) -> Any:
+    return resolve("compile_operator")(scop)
+
+
+@per_scop
+def _plain(scop: Scop) -> Any:
+    return resolve("compile_operator")(scop, schedule=scop.schedule())
 
 
 def interpreted(scop: Scop, given: Values) -> dict[str, np.ndarray]:
@@ -30,7 +41,7 @@ def compiled(scop: Scop, given: Values) -> dict[str, np.ndarray]:
     """The same by the automatic schedule's kernel."""
 
     def run(scop: Scop, values: Mapping[str, Any]) -> list[np.ndarray]:
-        found = resolve("compile_operator")(scop)(*(values[n] for n in scop.args))
+        found = _automatic(scop)(*(values[n] for n in scop.args))
         return [] if found is None else list(found) if isinstance(found, tuple) else [found]
 
     return _by_name(scop, given, run)
@@ -40,8 +51,7 @@ def in_order(scop: Scop, given: Values) -> dict[str, np.ndarray]:
     """The same by a kernel in program order."""
 
     def run(scop: Scop, values: Mapping[str, Any]) -> list[np.ndarray]:
-        kernel = resolve("compile_operator")(scop, schedule=scop.schedule())
-        found = kernel(*(values[n] for n in scop.args))
+        found = _plain(scop)(*(values[n] for n in scop.args))
         return [] if found is None else list(found) if isinstance(found, tuple) else [found]
 
     return _by_name(scop, given, run)

@@ -6,6 +6,7 @@ the seconds that deriving took, or why there is none.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +18,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("adjoint", "gpu", "library", "."))]
 
+import library_cases  # noqa: E402
 from gradient_check import gradient_error, in_order  # noqa: E402
+from random_programs import Generator  # noqa: E402
+
+import polyc  # noqa: E402
+from examples import polybench  # noqa: E402
 
 from polyc.poly.adjoint.errors import NotDifferentiable  # noqa: E402
 from polyc.poly.adjoint.joint import adjoint  # noqa: E402
@@ -31,11 +37,9 @@ LIMIT = 1e-6
 
 def polybench_cases(names: list[str]) -> Iterator[Case]:
     """PolyBench's kernels at tiny sizes, but those on integers."""
-    from examples import polybench
-
     for name in names or polybench.MODULES:
         kernel = polybench.load(name)
-        sizes = {k: 3 if k.startswith("T") else 5 + n for n, k in enumerate(kernel.sizes["MINI"])}
+        sizes = {k: 3 if k.startswith("T") else 8 - n for n, k in enumerate(kernel.sizes["MINI"])}
         values = kernel.inputs(sizes, np.random.default_rng(1))
         constants = {k: v for k, v in values.items() if isinstance(v, int)}
         arrays = {k: v for k, v in values.items() if k not in constants}
@@ -45,12 +49,25 @@ def polybench_cases(names: list[str]) -> Iterator[Case]:
 
 def library_case(name: str, sizes: tuple[int, int, int] = (3, 4, 5)) -> Case:
     """A library operator in float64 (f32 in the case's text becomes f64)."""
-    import library_cases
-
     library_cases.f32 = f64
     scop = library_cases.CASES[name](*sizes).scop()
     rng = np.random.default_rng(sum(map(ord, name)))
     return name, scop, {}, {n: drawn(scop, n, rng) for n in scop.args}
+
+
+def random_case(seed: int) -> Case:
+    """A random program with all its floating-point types as f64, at values that are no small integers."""
+    program = Generator(seed).program()
+    text = re.sub(r"\b(f32|f16)\b", "f64", program.source)
+    operator = polyc.op.from_source(text, name="kernel")
+    scop = operator.scop(**{n: v for n, v in program.sizes.items() if n in operator.signature.dims()})
+    rng = np.random.default_rng(seed)
+    values = dict(zip(scop.args, program.arguments(), strict=True))
+    for n, v in values.items():
+        if scop.arrays[n].dtype.is_float:
+            drawn = rng.uniform(-1.2, 1.2, np.shape(v))
+            values[n] = drawn if np.ndim(v) else float(drawn)
+    return f"seed {seed}", scop, {}, values
 
 
 def drawn(scop: Scop, name: str, rng: np.random.Generator) -> Any:
@@ -93,10 +110,12 @@ def main(kind: str, *names: str) -> None:
     if kind == "polybench":
         for case in polybench_cases(list(names)):
             report(case[0], lambda case=case: case)
+    elif kind == "random":
+        first, last = (int(names[0]), int(names[1])) if len(names) > 1 else (0, int(names[0]))
+        for seed in range(first, last):
+            report(f"seed {seed}", lambda seed=seed: random_case(seed))
     elif kind == "library":
-        import library_cases
-
-        for name in names or library_cases.CASES:
+            for name in names or library_cases.CASES:
             report(name, lambda name=name: library_case(name))
 
 
