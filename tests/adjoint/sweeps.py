@@ -24,7 +24,6 @@ from random_programs import Generator  # noqa: E402
 
 import polyc  # noqa: E402
 from examples import polybench  # noqa: E402
-
 from polyc.poly.adjoint.errors import NotDifferentiable  # noqa: E402
 from polyc.poly.adjoint.joint import adjoint  # noqa: E402
 from polyc.poly.dtypes import f64  # noqa: E402
@@ -115,7 +114,7 @@ def main(kind: str, *names: str) -> None:
         for seed in range(first, last):
             report(f"seed {seed}", lambda seed=seed: random_case(seed))
     elif kind == "library":
-            for name in names or library_cases.CASES:
+        for name in names or library_cases.CASES:
             report(name, lambda name=name: library_case(name))
 
 
