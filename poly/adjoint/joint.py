@@ -21,6 +21,7 @@ from polyc.poly.adjoint.fills import Fills
 from polyc.poly.adjoint.liveness import without_idle
 from polyc.poly.adjoint.names import Names, renamed
 from polyc.poly.adjoint.partials import Guards, Term, guarded, terms_of
+from polyc.poly.adjoint.searches import searched
 from polyc.poly.adjoint.tape import tape_of
 from polyc.poly.adjoint.tidy import tidied
 from polyc.poly.adjoint.trees import in_place, in_sequence
@@ -80,11 +81,14 @@ class _Backward:
 
 class _Maker:
     def __init__(self, scop: Scop, wrt: tuple[str, ...]) -> None:
-        self.source, self.wrt = scop, wrt
+        self.wrt = wrt
         self.results = results_of(scop)
         if not self.results:
             what = ", ".join(f"{n}: {scop.arrays[n].dtype}" for n in scop.results) or "none"
             raise NotDifferentiable(f"{scop.name} has no floating-point result to derive (its results: {what})")
+        search = searched(scop, active_arrays(scop, wrt, self.results))
+        scop = self.source = search.scop
+        self.chains = search.chains
         names = self.names = Names(scop)
         self.working = {n: names.fresh(f"{n}_now") for n, a in scop.arrays.items() if a.kind == "inout"}
         self.active = active_arrays(scop, wrt, self.results)
@@ -105,7 +109,9 @@ class _Maker:
 
     def made(self) -> Adjoint:
         scop = self.source
-        backward = {n: self.backward(s) for n, s in scop.statements.items() if s.array in self.active}
+        backward = {
+            n: self.backward(s) for n, s in scop.statements.items() if s.array in self.active and n not in self.chains
+        }
         lists = {n: b.all() for n, b in backward.items()}
         written = {s.array for some in lists.values() for s in some}
         before, after = self.copies(), self.seeding(written)

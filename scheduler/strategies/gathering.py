@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import islpy as isl
+
 from polyc.poly.errors import ScheduleError
 from polyc.poly.expr import Expr
 from polyc.poly.forms.ranges import points_of_box
 from polyc.poly.rewriting.gather import mixes
 from polyc.poly.scop import Scop
-from polyc.poly.tree import Node, loops_around
+from polyc.poly.tree import Node, loops_around, loops_below
 from polyc.poly.words import first_line
 from polyc.scheduler.cost.gather_forms import CLEARLY, cycles
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own
 from polyc.scheduler.questions.coincidence import all_pairs, analyse
-from polyc.scheduler.strategies.planner import Planner
+from polyc.scheduler.strategies.planner import Planner, as_one
 from polyc.scheduler.transformations import gathering
 
 FORMS: tuple[Form, ...] = ("elements", "phases")
@@ -30,6 +32,7 @@ FORMS: tuple[Form, ...] = ("elements", "phases")
 
 def gather(plan: Planner) -> None:
     """Choose a form for every update at the top that scatters; updates that meet in their loops get loops each."""
+    _forwards(plan)
     for loop in plan.top():
         inside = list(plan.member(loop).schedule)
         names = [n for n in inside if _scatters(plan.scop, n)]
@@ -37,6 +40,28 @@ def gather(plan: Planner) -> None:
             continue
         if len(inside) > 1 and (plan.threads > 1 or _meet(plan.scop, inside)):
             _apart(plan, loop)
+
+
+def _forwards(plan: Planner) -> None:
+    """Loops that run backwards and need not, as those of a derivative, run forwards: then they join others."""
+    members = [m for m in loops_below(plan.tree) if all(_falls(pa) for pa in m.schedule.values())]
+    if not members:
+        return
+    carried = plan.carried()
+    free = [m.name for m in members if carried[m.name].vector]
+    if free:
+        steps = [("reverse", {"loop": name}) for name in free]
+        plan.attempt(f"loops {', '.join(free)}", f"forwards: {', '.join(free)}", as_one(steps))
+
+
+def _falls(time: isl.PwAff) -> bool:
+    """Whether a loop's time is the negative of an iterator."""
+    if time.n_piece() != 1:
+        return False
+    aff = time.get_pieces()[0][1]
+    numbers = [aff.get_coefficient_val(isl.dim_type.in_, k) for k in range(aff.dim(isl.dim_type.in_))]
+    moving = [n for n in numbers if not n.is_zero()]
+    return len(moving) == 1 and moving[0].is_negone() and not aff.dim(isl.dim_type.div)
 
 
 def _meet(scop: Scop, names: Sequence[str]) -> bool:
