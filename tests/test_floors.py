@@ -27,7 +27,7 @@ ROOMS = {
         "compile_model", "training",  # to a model
         "parallel",  # to the programs of several ranks
         "torch_bridge",  # from PyTorch's graphs
-        "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "html",  # what is done with models
+        "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "slices", "html",  # done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),
 }  # fmt: skip

@@ -154,12 +154,24 @@ def _building(commands: Any) -> None:
 
 
 def _explaining(commands: Any) -> None:
-    """`explain`, `diff`, `bisect`: what a schedule is and why."""
+    """`explain`, `why`, `diff`, `bisect`: what a schedule is and why, what depends on what."""
     why = commands.add_parser("explain", help="why this schedule, this fusion, this layout", allow_abbrev=False)
     why.add_argument("what", metavar="FILE.py:OP|MODEL")
     why.add_argument("--verbose", action="store_true", help="of a model: the decisions of every kernel too")
     why.add_argument("--measure", action="store_true", help="run it: predicted beside measured times")
     _compiling(why)
+
+    origin = commands.add_parser(
+        "why", help="what an element of a result depends on, or what depends on an element of an input",
+        allow_abbrev=False,
+    )  # fmt: skip
+    origin.add_argument("what", metavar="FILE.py:OP|MODEL")
+    subscripts = "subscripts as NumPy's, numbers and slices; several times for several tensors"
+    origin.add_argument("--output", action="append", metavar="'Y[3, 0:5]'", help=f"elements of results; {subscripts}")
+    origin.add_argument("--input", action="append", metavar="'X[0, 7]'", help="elements of inputs: what they move")
+    origin.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw it: a frame for each tensor")
+    origin.add_argument("--kernels", action="store_true", help="of a model: which kernels compute it")
+    _compiling(origin)
 
     diff = commands.add_parser("diff", help="what is different between two schedules", allow_abbrev=False)
     diff.add_argument("what", metavar="FILE.py:OP")
@@ -332,6 +344,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from polyc.graph_driver.cli import explain as cli_explain
 
         return cli_explain.COMMANDS[arguments.command](arguments)
+    if arguments.command == "why":
+        from polyc.graph_driver.cli.why import why_command
+
+        return why_command(arguments)
     if arguments.command == "build":
         from polyc.graph_driver.cli.build import build_command
 

@@ -148,11 +148,29 @@ def kernels_of_model(path: Path, options: CompileOptions) -> tuple[Platform, lis
     return _platform(options), _chosen(groups_of_model(path, options), None)
 
 
-def groups_of_model(path: Path, options: CompileOptions) -> Sequence[Group]:
-    """The kernels of a model in order. Raises `UsageError`, `ModelError`."""
+def imported(path: Path, options: CompileOptions) -> tuple[Graph, CompileOptions]:
+    """The graph as the file has it, at sizes that are numbers, and the options with these.
+
+    Raises:
+        UsageError: the path is a compiled directory.
+        ModelError: the model cannot be read.
+    """
+    if is_package(path):
+        raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
+    options = with_sizes(path, options)[0]
+    return import_with(path, _platform(options), options), options
+
+
+def groups_and_graph(path: Path, options: CompileOptions) -> tuple[Graph, Sequence[Group]]:
+    """The graph after all passes and its kernels in order. Raises `UsageError`, `ModelError`."""
     platform = _platform(options)
     graph, _ = optimised(path, options, platform)
-    return _formed(graph, platform, options)[0]
+    return graph, _formed(graph, platform, options)[0]
+
+
+def groups_of_model(path: Path, options: CompileOptions) -> Sequence[Group]:
+    """The kernels of a model in order. Raises `UsageError`, `ModelError`."""
+    return groups_and_graph(path, options)[1]
 
 
 def document_of_kernel(path: Path, options: CompileOptions, kernel: str, measure: bool = False) -> dict[str, Any]:
