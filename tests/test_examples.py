@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("__init__.py", "fetch.py", "ocr.py", "pictures.py")
+PARTS = ("__init__.py", "decoder.py", "fetch.py", "ocr.py", "pictures.py")
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in PARTS)
-LONG = ("demo.py",)  # compiles three networks
+LONG = ("demo.py", "generate.py")  # compile whole networks
 DRAWN = ("convolution.py", "repair.py", "roofline.py", "time_tiles.py")  # with `--picture`
 
 
