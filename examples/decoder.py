@@ -58,7 +58,9 @@ class _Builder:
         self.constants.append(numpy_helper.from_array(value, name))
         return name
 
-    def add(self, op: str, inputs: list[str], result: str, domain: str = "", more: tuple[str, ...] = (), **a: Any) -> str:
+    def add(
+        self, op: str, inputs: list[str], result: str, domain: str = "", more: tuple[str, ...] = (), **a: Any
+    ) -> str:
         self.nodes.append(helper.make_node(op, inputs, [result, *more], domain=domain, **a))
         return result
 
@@ -100,7 +102,7 @@ class _Builder:
 
 
 def build(sizes: Sizes, seed: int = 0) -> Decoder:
-    """A decoder of random weights: `ids[batch, rows]`, of which the last stand at positions `last[batch]`, and caches with
+    """A decoder of random weights: `ids[batch, rows]`, the last of them at the positions `last[batch]`, and caches with
     `room` for positions to `logits[batch, rows, vocabulary]` and the caches with new rows."""
     b, z = _Builder(sizes, seed), sizes
     table = b.rng.standard_normal((z.vocabulary, z.hidden)).astype(np.float32) * np.float32(TABLE)

@@ -133,8 +133,8 @@ def main() -> None:
     print("sampled:", *again)
     each = seconds / (options.tokens - 1)
     share = made.weight_bytes / each / read_bandwidth()
-    print(f"{1 / each:.0f} tokens a second; {made.weight_bytes / 1e6:.1f} MB of weights each, {share:.0%} of the memory's "
-          f"read bandwidth")  # fmt: skip
+    print(f"{1 / each:.0f} tokens a second; each reads {made.weight_bytes / 1e6:.1f} MB of weights, {share:.0%} of the")
+    print("memory's read bandwidth")
     print(*(str(s) for s in model.specialisations()), sep="\n")
 
 

@@ -157,7 +157,7 @@ _FORMS = {
     "FusedMatMul": (2, 2, 1), "SkipLayerNormalization": (3, 5, 4), "FastGelu": (1, 2, 1),
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
-    "RotaryEmbedding": (4, 4, 1), "GroupQueryAttention": (7, 17, 4),
+    "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
 }  # fmt: skip
 
 
@@ -224,4 +224,5 @@ _INFERENCE: dict[str, Inference] = {
     "DynamicQuantizeLSTM": _quantised_lstm,
     "MatMulNBits": contrib_narrow.product,
     "GatherBlockQuantized": contrib_narrow.gathered,
+    "AppendToCache": contrib_attention.appended,
 }

@@ -21,6 +21,7 @@ from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
 OPTIONAL = ("", "", "", "past_key", "past_value", "seqlens_k", "total", "cosine", "sine", "positions", "bias")
+DOMAIN = "com.microsoft"
 UNKNOWN_FORMS = (
     "smooth_softmax", "qk_output", "kv_cache_bit_width", "sliding_window_cache", "qk_norm_epsilon", "q_norm_epsilon",
 )  # fmt: skip
@@ -130,33 +131,30 @@ def _cache(
 ) -> tuple[str, Any]:
     """The cache with the new rows, `[batch, groups, positions, size]`, which is an output, and how many positions."""
     to = body.outputs[output] if len(body.outputs) > output else ""
-    rows = body.add("Transpose", new, perm=[0, 2, 1, 3])
     held = (tensors[before].shape or ())[2] if before else 0
     if isinstance(held, int) and held == 0:
-        kept = body.add("Identity", rows, to=to)
-        return kept, sizes.rows
+        return body.add("Transpose", new, to=to, perm=[0, 2, 1, 3]), sizes.rows
     grows = _grows(held, tensors[total])
-    base = body.add("Concat", before, rows, axis=2) if grows else before
     known = isinstance(held, int) and isinstance(sizes.rows, int)
-    length = held + sizes.rows * grows if known else body.add("Shape", base, start=2, end=3)
-    places = _counted(body, length)
-    offset = body.add("Sub", places, past)
-    one = isinstance(sizes.rows, int) and sizes.rows == 1
-    if one:
-        inside = body.add("Equal", offset, body.integers(0))
-        fresh = rows
-    else:
-        ends = body.add("Sub", _tensor(body, sizes.rows), body.integers(1))
-        nearest = body.add("Min", body.add("Max", offset, body.integers(0)), ends)
-        inside = body.add("Equal", nearest, offset)
-        picked = body.add("GatherND", new, body.add("Unsqueeze", nearest, body.integers(2)), batch_dims=1)
-        fresh = body.add("Transpose", picked, perm=[0, 2, 1, 3])
-    kind = tensors[before].dtype
-    assert kind is not None
-    held_there = body.add("Unsqueeze", body.add("Less", offset, body.integers(0)), body.integers(1, 3))
-    base = body.add("Where", held_there, base, body.constant(np.array(0, kind.np)))  # as ONNX Runtime leaves the rest
-    mask = body.add("Unsqueeze", inside, body.integers(1, 3))
-    return body.add("Where", mask, fresh, base, to=to), length
+    length: Any = held + sizes.rows * grows if known else body.add("Shape", before, start=2, end=3)
+    if grows and not known:
+        length = body.add("Add", length, _tensor(body, sizes.rows))
+    flat = body.add("Reshape", past, body.integers(-1))
+    return body.add("AppendToCache", before, new, flat, to=to, domain=DOMAIN, grows=int(grows)), length
+
+
+def appended(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
+    """The result of `AppendToCache`, polyc's own: a cache, rows `[batch, rows, groups, size]`, how many it holds."""
+    cache, rows, held = (tensors[i] for i in node.input)
+    if not cache.static or not rows.static or len(cache.shape or ()) != 4 or len(rows.shape or ()) != 4:
+        raise ModelError(f"{what}: a cache and rows of four axes are needed, not {cache} and {rows}")
+    assert cache.shape is not None and rows.shape is not None
+    fits = (cache.dtype, *(cache.shape[k] for k in (0, 1, 3))) == (rows.dtype, *(rows.shape[k] for k in (0, 2, 3)))
+    if not fits or held.shape != cache.shape[:1]:
+        raise ModelError(f"{what}: {rows} and {held} do not fit {cache}")
+    grows = next((a.i for a in node.attribute if a.name == "grows"), 0)
+    room = cache.shape[2] + rows.shape[1] * grows
+    return {node.output[0]: Tensor(node.output[0], cache.dtype, (*cache.shape[:2], room, cache.shape[3]))}
 
 
 def _grows(held: Any, total: Tensor) -> bool:
@@ -174,7 +172,7 @@ def _scores(body: Body, query: str, keys: str, sizes: _Sizes, length: Any, scale
     share = sizes.heads // sizes.groups
     rows = body.add("Transpose", body.add("Mul", query, scale), perm=[0, 2, 1, 3])
     grouped = body.add("Reshape", rows, _shape(body, 0, sizes.groups, -1, sizes.size))
-    product = body.add("MatMul", grouped, body.add("Transpose", keys, perm=[0, 1, 3, 2]))
+    product = body.add("Einsum", grouped, keys, equation="bgmd,bgtd->bgmt")  # the keys are read as they lie
     return body.add("Reshape", product, _shape(body, 0, 0, share, -1, length))
 
 

@@ -19,7 +19,7 @@ DOMAIN = "com.microsoft"
 INTEGERS = (
     "axis", "stash_type", "interleaved", "num_heads", "kv_num_heads", "rotary_embedding_dim", "is_packed_batching",
     "do_rotary", "rotary_interleaved", "local_window_size", "causal", "smooth_softmax", "qk_output",
-    "kv_cache_bit_width", "sliding_window_cache",
+    "kv_cache_bit_width", "sliding_window_cache", "grows",
 )  # fmt: skip
 
 

@@ -89,6 +89,16 @@ def reverse_sequence(ctx: NodeContext) -> OperatorScop:
     return OperatorScop(scop, ((0, "X"), (1, "L")), scop.results, False)
 
 
+@onnx_operator("AppendToCache", domain="com.microsoft")
+def append_to_cache(ctx: NodeContext) -> OperatorScop:
+    """Rows behind those that a cache holds (`inference.contrib_attention` makes this node)."""
+    x, rows = data(ctx, 0), data(ctx, 1)
+    batch, groups, held, inner = x.shape
+    sizes = (batch, groups, held, rows.shape[1], inner, ctx.outputs[0].shape[2])
+    scop = scop_of(lib.make_append, x.dtype, *sizes)
+    return OperatorScop(scop, tuple(enumerate("XUJ")), scop.results, False)
+
+
 @onnx_operator("TensorScatter")
 def tensor_scatter(ctx: NodeContext) -> OperatorScop:
     """A cache with new steps written into it."""

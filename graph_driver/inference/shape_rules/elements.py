@@ -115,6 +115,13 @@ def block_product(call: Call) -> list[Shape]:
     return [(*call.shape()[:-1], int(call.attrs["N"]))]
 
 
+@rule("AppendToCache")
+def append_to_cache(call: Call) -> list[Shape]:
+    """As many positions as before, or with `grows` those of the rows more."""
+    batch, groups, held, inner = call.shape()
+    return [(batch, groups, held + call.shape(1)[1] * int(call.attrs.get("grows", 0)), inner)]
+
+
 @rule("GatherBlockQuantized")
 def gather_blocks(call: Call) -> list[Shape]:
     """The table with the indices' axes in the place of one of its own; a byte has one or more codes."""
