@@ -12,22 +12,19 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.hunting.kinds import KINDS, case_of
+from benchmarks.hunting.kinds import KINDS
 from benchmarks.hunting.page import distribution, failed, lowest, page
-from polyc.graph_driver.bench.compare import compare
+from benchmarks.hunting.row import Key, row_of
 from polyc.graph_driver.bench.peers import installed
-
-CONFIRM = 0.8
-MORE = 4  # times the rounds
-
-Key = tuple[str, int, int]
 
 
 def main() -> None:
@@ -38,6 +35,7 @@ def main() -> None:
     parser.add_argument("--case", type=_key, action="append", metavar="KIND:SEED:NUMBER", help="only this one")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--busy", action="store_true", help="count processor time: others use this machine, too")
+    parser.add_argument("--dask", metavar="ADDRESS|local:N", help="on the workers of a Dask cluster (docs/clusters.md)")
     parser.add_argument("--shown", type=int, default=25, metavar="N", help="how many of the lowest are shown")
     parser.add_argument("--json", type=Path, help="write the rows here, after every case")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
@@ -45,10 +43,10 @@ def main() -> None:
     kinds, seed = options.kind, options.seed
     keys = options.case or [(kinds[i % len(kinds)], seed, i // len(kinds)) for i in range(options.count)]
     peers, start, console = installed(), time.perf_counter(), Console()
-    clock = time.process_time if options.busy else time.perf_counter
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold
-        rows = _hunted(keys, peers, options.rounds, clock, options.json)
+        hunted = _hunted if options.dask is None else partial(_on_farm, options.dask)
+        rows = hunted(keys, peers, options.rounds, options.busy, options.json)
     for line in (*_lines(lowest(rows, options.shown), peers), "", *distribution(rows)):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     for row in failed(rows):
@@ -78,40 +76,64 @@ def _key(text: str) -> Key:
 
 
 def _hunted(
-    keys: Sequence[Key], peers: list[str], rounds: int, clock: Callable[[], float], path: Path | None
-) -> list[dict[str, Any]]:
+    keys: Sequence[Key], peers: list[str], rounds: int, busy: bool, path: Path | None
+) -> list[dict[str, Any]]:  # fmt: skip
     """A row for each case, under a bar that shows the worst one so far."""
     rows: list[dict[str, Any]] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("hunting", total=len(keys))
+    with _bar(len(keys)) as seen:
         for key in keys:
-            rows.append(_row(key, peers, rounds, clock))
-            if path:
-                path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-            worst = min((r["ratio"] for r in rows if "ratio" in r), default=float("nan"))
-            progress.update(task, advance=1, description=f"{key[0]}, lowest ratio {worst:.2f}")
+            rows.append(row_of(key, peers, rounds, busy))
+            _keep(rows, path)
+            seen(key, rows)
     return rows
 
 
-def _row(key: Key, peers: list[str], rounds: int, clock: Callable[[], float]) -> dict[str, Any]:
-    """As of `compare`, with the `key` of the case; or its name and an `error`."""
-    name = ":".join(map(str, key))
-    case = case_of(*key)
-    rivals = [p for p in peers if p != "openvino"] if case.double else peers
+def _on_farm(
+    where: str, keys: Sequence[Key], peers: list[str], rounds: int, busy: bool, path: Path | None
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The same by the workers of a Dask cluster that have this CPU; rows that are in `path` already are not done
+    again."""
+    from polyc.emit import targets
+    from polyc.graph_driver.farm.opening import farm_at
+    from polyc.graph_driver.farm.rows import rows_on
 
-    def measured(turns: int) -> dict[str, Any]:
-        return compare(
-            case.name, key[0], case.model, case.inputs, rivals, turns, case.flops, case.bytes, clock=clock
-        )  # fmt: skip
+    names = {":".join(map(str, key)): key for key in keys}
+    known = json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else []
+    rows = {r["key"]: r for r in known if r["key"] in names and "error" not in r}
+    left = [name for name in names if name not in rows]
 
-    try:
-        row = measured(rounds)
-        if row["ratio"] < CONFIRM:
-            row = measured(MORE * rounds) | {"compile_s": row["compile_s"]}
-    except Exception as e:  # whatever goes wrong is a find
-        return {"key": name, "case": case.name, "family": key[0], "error": f"{type(e).__name__}: {e}"}
-    return {"key": name, **row}
+    def failed(k: int, why: str) -> dict[str, Any]:
+        return {"key": left[k], "case": left[k], "family": names[left[k]][0], "error": why}
+
+    with farm_at(where) as farm, _bar(len(keys)) as bar:
+
+        def seen(k: int, row: dict[str, Any]) -> None:
+            rows[left[k]] = row
+            _keep(list(rows.values()), path)
+            bar(names[left[k]], list(rows.values()))
+
+        asked = [{"key": names[name], "peers": peers, "rounds": rounds, "busy": busy} for name in left]
+        rows_on(farm, "benchmarks.hunting.row", asked, targets.host(), 1, failed, seen)
+    return [rows[name] for name in names]
+
+
+def _keep(rows: Sequence[dict[str, Any]], path: Path | None) -> None:
+    if path:
+        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[Key, Sequence[dict[str, Any]]], None]]:
+    """A bar that shows the worst row so far."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("hunting", total=total)
+
+        def seen(key: Key, rows: Sequence[dict[str, Any]]) -> None:
+            worst = min((r["ratio"] for r in rows if "ratio" in r), default=float("nan"))
+            progress.update(task, completed=len(rows), description=f"{key[0]}, lowest ratio {worst:.2f}")
+
+        yield seen
 
 
 def _lines(rows: Sequence[dict[str, Any]], peers: Sequence[str]) -> list[str]:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.communication.ranks import RankError
     from polyc.graph_driver.compile_model import compile_model
     from polyc.graph_driver.execution.watching import Watch
+    from polyc.graph_driver.farm.batch import batch
     from polyc.graph_driver.graph.external import register_external, unregister_external
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.parallel.network import Network
@@ -112,6 +113,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.parallel.parallelise": "Parallel parallelise",
     "polyc.graph_driver.graph.external": "register_external unregister_external",
     "polyc.graph_driver.artifacts.package": "load",
+    "polyc.graph_driver.farm.batch": "batch",
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
     "polyc.poly.adjoint.errors": "NotDifferentiable",
@@ -159,6 +161,7 @@ __all__ = [
     "acos",
     "asin",
     "atan",
+    "batch",
     "bf16",
     "bind",
     "bool_",

@@ -35,28 +35,73 @@ def bench_command(arguments: argparse.Namespace) -> int:
     """
     if arguments.rounds < 1:
         raise UsageError("--rounds must be at least 1")
-    rivals = peers.chosen(arguments.against)
     given = read_inputs(arguments.input)
     threads = arguments.threads or 1
-    rows = []
-    for path in arguments.model:
-        arguments_of = argparse.Namespace(**{**vars(arguments), "model": path, "threads": threads, "json": False})
-        compiled = compile_from(arguments_of, {n: v.shape for n, v in given.items()}, symbolic=False)
-        inputs = _inputs(compiled, given, arguments.seed)
-        row = measure(compiled, str(path), inputs, rivals, arguments.rounds, threads)
-        rows.append(
-            {
-                "model": path.name,
-                "threads": threads,
-                **row,
-                "steps": _slowest(compiled, inputs, arguments.kernels),
-                "sizes": list(compiled.report().sizes),
-            }
-        )
+    arguments.threads = threads
+    if arguments.dask is not None:
+        rows, rivals = _on_farm(arguments)
+    else:
+        rivals = peers.chosen(arguments.against)
+        rows = [row_of(arguments, path, given) for path in arguments.model]
     if arguments.json is not None:
         _write(arguments.json, rows)
     _print(rows, rivals, threads, arguments.rounds)
     return 0
+
+
+def row_of(arguments: argparse.Namespace, path: Path, given: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The figures of one model, compiled and timed here. Raises `PolycError`."""
+    rivals, threads = peers.chosen(arguments.against), arguments.threads
+    arguments_of = argparse.Namespace(**{**vars(arguments), "model": path, "json": False})
+    compiled = compile_from(arguments_of, {n: v.shape for n, v in given.items()}, symbolic=False)
+    inputs = _inputs(compiled, given, arguments.seed)
+    row = measure(compiled, str(path), inputs, rivals, arguments.rounds, threads)
+    return {
+        "model": path.name,
+        "threads": threads,
+        **row,
+        "steps": _slowest(compiled, inputs, arguments.kernels),
+        "sizes": list(compiled.report().sizes),
+    }
+
+
+def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows by workers of a Dask cluster, and the peers that all of them have.
+
+    Raises:
+        UsageError: an option that names files here. BuildError: a model could not be timed.
+    """
+    from polyc.emit import targets
+    from polyc.graph_driver.cli.bench_row import asked
+    from polyc.graph_driver.farm.opening import farm_at
+    from polyc.graph_driver.farm.rows import rows_on
+    from polyc.graph_driver.graph.progress import progress_bar
+
+    for name in ("input", "register"):
+        if vars(arguments)[name]:
+            raise UsageError(f"--{name} names a file of this machine: workers of --dask do not have it")
+    try:
+        wanted = [asked(arguments, path) for path in arguments.model]
+    except OSError as error:
+        raise BuildError(f"cannot read {error.filename}: {error.strerror}") from None
+
+    def failed(k: int, why: str) -> dict[str, Any]:
+        return {"error": why}
+
+    with farm_at(arguments.dask) as farm, progress_bar() as progress:
+        count = iter(range(1, len(wanted) + 1))
+
+        def seen(_: int, row: dict[str, Any]) -> None:
+            if progress is not None:
+                progress("models", next(count), len(wanted))
+
+        target = targets.get(arguments.target)
+        rows = rows_on(farm, "polyc.graph_driver.cli.bench_row", wanted, target, arguments.threads, failed, seen)
+    for path, row in zip(arguments.model, rows, strict=True):
+        if "error" in row:
+            raise BuildError(f"{path}: {row['error']}")
+    everywhere = set.intersection(*(set(row["ms"]) for row in rows)) - {"polyc"}
+    return rows, [p for p in rows[0]["ms"] if p in everywhere]
 
 
 def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     make.add_argument("--timings", action="store_true", help="print what each stage and the slowest kernels took")
     make.add_argument("--trace", type=Path, metavar="FILE", help="write every stage and kernel as a Chrome trace")
+    _dask(make, "compile kernels on the workers of a Dask cluster")
     _compiling(make)
     _tier(make)
 
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--rounds", type=int, default=20, metavar="N", help="interleaved rounds (default 20)")
     bench.add_argument("--seed", type=int, default=0, metavar="N", help="of random inputs")
     bench.add_argument("--kernels", action="store_true", help="list every step, not only the slowest")
+    _dask(bench, "time the models on the workers of a Dask cluster, each alone on its cores")
     _compiling(bench, json=False)
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 

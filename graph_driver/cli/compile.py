@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def compile_command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"polyc compile takes an ONNX model; {arguments.model} is an operator: polyc build makes files of it"
         )
-    with recording() as spans:
+    with recording() as spans, _compilers(arguments.dask):
         keep(_before())
         files, report = _compile_to_c(arguments) if arguments.target == "c" else _compile_to_directory(arguments)
     if arguments.trace is not None:
@@ -137,6 +138,20 @@ def compile_command(arguments: argparse.Namespace) -> int:
         print(f"wrote    {files['output']}{names}\n{report}")
         print(*timings(spans) if arguments.timings else (), sep="\n", end="\n" if arguments.timings else "")
     return 0
+
+
+@contextlib.contextmanager
+def _compilers(dask: str | None) -> Iterator[None]:
+    """What compiles kernels: processes here, or the workers of a Dask cluster."""
+    if dask is None:
+        yield
+        return
+    from polyc.graph_driver.farm.kernels import FarmCompilers
+    from polyc.graph_driver.farm.opening import farm_at
+    from polyc.graph_driver.worker.kernels import compiled_by
+
+    with farm_at(dask) as farm, compiled_by(FarmCompilers(farm)):
+        yield
 
 
 def _before() -> Span:

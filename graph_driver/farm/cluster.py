@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from polyc.poly.errors import ArgumentError, BuildError
+from polyc.poly.errors import BuildError, OptionError
 from polyc.poly.words import first_line
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def check_address(where: str) -> None:
     """Refuse what is neither `local:N` nor an address.
 
     Raises:
-        ArgumentError: says which both are.
+        OptionError: says which both are.
     """
     if LOCAL.fullmatch(where) is None and not re.fullmatch(r"(?!local:)(\w+://)?[^\s/]+:\d+", where):
-        raise ArgumentError(
+        raise OptionError(
             "--dask takes the address of a Dask scheduler (tcp://HOST:PORT) or local:N (N processes here), not "
             f"'{where}'"
         )
@@ -43,7 +43,7 @@ def connected(where: str) -> Iterator[Client]:
     end with the block.
 
     Raises:
-        ArgumentError: `where` is neither. BuildError: Dask is not installed, or nobody answers.
+        OptionError: `where` is neither. BuildError: Dask is not installed, or nobody answers.
     """
     check_address(where)
     try:

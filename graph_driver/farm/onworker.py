@@ -5,6 +5,7 @@ Everything goes there and comes back as text, so that a worker of another versio
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import socket
@@ -88,3 +89,33 @@ def trial(text: str) -> str:
             return json.dumps(asdict(run_apart(job, float(asked["limit"]), cores)))
     except OSError as error:
         raise BuildError(f"{error.strerror or error} (on {socket.gethostname()})") from None
+
+
+def module(text: str) -> str:
+    """A module's work in a process of its own, on cores of its own: what it answers to `line`.
+
+    Raises:
+        BuildError: it died or took too long, or this worker has no room for locks.
+    """
+    from polyc.graph_driver.farm.cores import owned
+    from polyc.graph_driver.worker.apart import run_module
+
+    asked = json.loads(text)
+    try:
+        with owned(int(asked["cores"])) as cores:
+            answer, code = run_module(asked["module"], asked["line"].encode(), float(asked["limit"]), cores)
+    except OSError as error:
+        raise BuildError(f"{error.strerror or error} (on {socket.gethostname()})") from None
+    if code is None:
+        raise BuildError(f"it took more than {asked['limit']:g} s")
+    if code:
+        raise BuildError(f"its process died (exit code {code})")
+    return answer.decode()
+
+
+def kernel(text: str) -> str:
+    """A kernel compiled: a worker's answer, its machine code in base 64."""
+    from polyc.graph_driver.worker.jobs import answer, decode
+
+    head, image = answer(decode(text.encode()))
+    return json.dumps({"head": head, "image": base64.b64encode(image).decode()})

@@ -15,7 +15,7 @@ def farm_at(where: str) -> Iterator[Farm]:
     """The farm at the address of a scheduler, or `local:N`. What it has to remark is printed on stderr in the end.
 
     Raises:
-        ArgumentError: `where` is neither. BuildError: Dask is not installed, or nobody answers.
+        OptionError: `where` is neither. BuildError: Dask is not installed, or nobody answers.
     """
     with connected(where) as client:
         farm = Farm(client, where)

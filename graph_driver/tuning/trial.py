@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -20,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from polyc.graph_driver.bench.kernels import random_arguments, runner
-from polyc.graph_driver.worker.child import module_command
+from polyc.graph_driver.worker.apart import begin, run_module
 from polyc.poly.errors import PolycError
 from polyc.poly.records import dataclass
 from polyc.poly.target import Target
 from polyc.poly.words import first_line
 
 TOLERANCE = 2e-3  # of results, relative to their scale: only the order of sums differs
-AFTERWARDS = 1.0  # seconds: the parent is to be first
 MOST_ROUNDS, FEWEST_ROUNDS = 200, 5
 
 
@@ -71,30 +66,13 @@ def run_apart(job: Job, limit: float, cores: Sequence[int] = ()) -> Times:
 
     `cores`: it runs on these alone (none: wherever the system puts it).
     """
-    command, environment = module_command("polyc.graph_driver.tuning.trial")
-    theirs, ours = os.pipe()  # nothing is written: it closes when this process dies, however that happens
-    try:
-        process = subprocess.Popen(
-            [*command, str(theirs), f"{limit:g}", *map(str, cores)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
-            pass_fds=(theirs,), start_new_session=True,  # Ctrl-C is for the parent
-        )  # fmt: skip
-        try:
-            answer, _ = process.communicate(json.dumps(asdict(job)).encode() + b"\n", timeout=limit)
-        except subprocess.TimeoutExpired:
-            return Times(error=late(limit))
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    finally:
-        os.close(theirs)
-        os.close(ours)
-    if process.returncode == -signal.SIGALRM:
+    answer, code = run_module(MODULE, json.dumps(asdict(job)).encode(), limit, cores)
+    if code is None:
         return Times(error=late(limit))
-    return from_text(answer) or Times(error=f"{DIED} (exit code {process.returncode})")
+    return from_text(answer) or Times(error=f"{DIED} (exit code {code})")
 
 
+MODULE = "polyc.graph_driver.tuning.trial"
 DIED = "the process died"
 LATE = "took more than"
 
@@ -119,35 +97,16 @@ def job_from(data: dict[str, Any]) -> Job:
 
 
 def main() -> None:
-    """Answer the job on stdin. Arguments: a pipe that closes when the parent dies, seconds, cores to run on."""
-    _end_with(int(sys.argv[1]), float(sys.argv[2]))
-    if cores := {int(text) for text in sys.argv[3:]}:
-        os.sched_setaffinity(0, cores)
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints must not mix with the answer
-    data = json.loads(sys.stdin.readline())
+    """Answer the job on stdin."""
+    line, out = begin()
     try:
-        times = run(job_from(data))
+        times = run(job_from(json.loads(line)))
     except PolycError as error:
         times = Times(error=first_line(error))
     except (MemoryError, RecursionError) as error:
         times = Times(error=type(error).__name__)
-    out.write(json.dumps(asdict(times)) + "\n")
-    out.flush()
-
-
-def _end_with(parent: int, limit: float) -> None:
-    """End when the parent does, and a while after the limit in any case: nobody may be left to kill this process.
-
-    The alarm is the kernel's, so that it rings in code that never lets Python run.
-    """
-
-    def watch() -> None:
-        os.read(parent, 1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-    signal.setitimer(signal.ITIMER_REAL, limit + AFTERWARDS)
+    with os.fdopen(out, "w") as file:
+        file.write(json.dumps(asdict(times)) + "\n")
 
 
 def run(job: Job) -> Times:

@@ -117,10 +117,10 @@ def _compiled_here(job: Job) -> Compiled:
         made = backend.compile(schedule, machine, threads, job.symbol, job.checks)
         return replace(made, seconds=seconds | dict(made.seconds))
 
-    return _kept(job, or_program_order(schedule, compiled) if backend.has_program_order else compiled(schedule))
+    return kept(job, or_program_order(schedule, compiled) if backend.has_program_order else compiled(schedule))
 
 
-def _kept(job: Job, done: Compiled) -> Compiled:
+def kept(job: Job, done: Compiled) -> Compiled:
     """The result, put into the disk cache."""
     from polyc.emit import cache
 

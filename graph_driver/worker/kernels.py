@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
 
 from polyc.graph_driver.worker.jobs import Job, answer, find
 from polyc.graph_driver.worker.machine import free_memory, usable_cores
@@ -15,7 +16,31 @@ from polyc.poly.errors import BuildError
 IN_PROCESS = 2  # up to so many jobs are not worth starting a process
 WORKER_BYTES = 500_000_000  # memory that one worker may need
 
-_pool: ContextVar[Pool | None] = ContextVar("pool", default=None)
+
+class Compilers(Protocol):
+    """What compiles jobs: `Pool` on this machine, others elsewhere."""
+
+    def start(self) -> None:
+        """Get ready."""
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Have these done, if they are not asked for already."""
+
+    def results(self, jobs: Sequence[Job], progress: Progress | None = None) -> dict[str, Result]:
+        """Wait for the results of jobs that were added, by symbol."""
+
+
+_pool: ContextVar[Compilers | None] = ContextVar("pool", default=None)
+
+
+@contextmanager
+def compiled_by(compilers: Compilers) -> Iterator[None]:
+    """Within the block these compile."""
+    token = _pool.set(compilers)
+    try:
+        yield
+    finally:
+        _pool.reset(token)
 
 
 @contextmanager
