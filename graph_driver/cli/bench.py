@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from polyc.poly.errors import ArgumentError, BuildError
 from polyc.poly.words import counted
 
 SLOWEST = 8  # steps of each model that are listed
+PLAIN = (str, int, float, bool, type(None))
+"""Types of options that go to a worker as they are."""
 SHARES = ("GFLOP/s", "% of peak", "GB/s", "% of memory bandwidth")
 
 
@@ -72,7 +75,6 @@ def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[
         UsageError: an option that names files here. BuildError: a model could not be timed.
     """
     from polyc.emit import targets
-    from polyc.graph_driver.cli.bench_row import asked
     from polyc.graph_driver.farm.opening import farm_at
     from polyc.graph_driver.farm.rows import rows_on
     from polyc.graph_driver.graph.progress import progress_bar
@@ -81,7 +83,7 @@ def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[
         if vars(arguments)[name]:
             raise UsageError(f"--{name} names a file of this machine: workers of --dask do not have it")
     try:
-        wanted = [asked(arguments, path) for path in arguments.model]
+        wanted = [_asked(arguments, path) for path in arguments.model]
     except OSError as error:
         raise BuildError(f"cannot read {error.filename}: {error.strerror}") from None
 
@@ -102,6 +104,12 @@ def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[
             raise BuildError(f"{path}: {row['error']}")
     everywhere = set.intersection(*(set(row["ms"]) for row in rows)) - {"polyc"}
     return rows, [p for p in rows[0]["ms"] if p in everywhere]
+
+
+def _asked(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
+    """What a worker needs for the row of a model (`bench_row`): the file itself, and all options."""
+    options = {k: v for k, v in vars(arguments).items() if isinstance(v, PLAIN) or k in ("dim", "bind")}
+    return {"name": model.name, "file": base64.b64encode(model.read_bytes()).decode(), "options": options}
 
 
 def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -8,19 +8,10 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from polyc.graph_driver.worker.apart import begin
 from polyc.poly.errors import PolycError
 from polyc.poly.words import first_line
-
-PLAIN = (str, int, float, bool, type(None))
-
-
-def asked(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
-    """What a worker needs for the row of a model: the file itself, and all options."""
-    options = {k: v for k, v in vars(arguments).items() if isinstance(v, PLAIN) or k in ("dim", "bind")}
-    return {"name": model.name, "file": base64.b64encode(model.read_bytes()).decode(), "options": options}
 
 
 def main() -> None:
