@@ -6,6 +6,8 @@ import argparse
 import base64
 import json
 import math
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,9 @@ from polyc.graph_driver.cli.compile import compile_from
 from polyc.graph_driver.cli.inspect import UsageError
 from polyc.graph_driver.cli.run import read_inputs
 from polyc.graph_driver.running.model import Model
-from polyc.poly.errors import ArgumentError, BuildError
-from polyc.poly.words import counted
+from polyc.graph_driver.worker.apart import begin
+from polyc.poly.errors import ArgumentError, BuildError, PolycError
+from polyc.poly.words import counted, first_line
 
 SLOWEST = 8  # steps of each model that are listed
 PLAIN = (str, int, float, bool, type(None))
@@ -98,7 +101,7 @@ def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[
                 progress("models", next(count), len(wanted))
 
         target = targets.get(arguments.target)
-        rows = rows_on(farm, "polyc.graph_driver.cli.bench_row", wanted, target, arguments.threads, failed, seen)
+        rows = rows_on(farm, "polyc.graph_driver.cli.bench", wanted, target, arguments.threads, failed, seen)
     for path, row in zip(arguments.model, rows, strict=True):
         if "error" in row:
             raise BuildError(f"{path}: {row['error']}")
@@ -107,7 +110,7 @@ def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[
 
 
 def _asked(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
-    """What a worker needs for the row of a model (`bench_row`): the file itself, and all options."""
+    """What a worker needs for the row of a model (`main`): the file itself, and all options."""
     options = {k: v for k, v in vars(arguments).items() if isinstance(v, PLAIN) or k in ("dim", "bind")}
     return {"name": model.name, "file": base64.b64encode(model.read_bytes()).decode(), "options": options}
 
@@ -175,3 +178,25 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         path.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise BuildError(f"cannot write {path}: {error.strerror}") from None
+
+
+def main() -> None:
+    """In a process of its own on a worker of a farm: a line of JSON in, the row of one model out."""
+    from polyc.graph_driver import wiring
+
+    line, out = begin()
+    wiring.connect()
+    data = json.loads(line)
+    with tempfile.TemporaryDirectory(prefix="polyc-") as folder:
+        path = Path(folder) / Path(data["name"]).name
+        path.write_bytes(base64.b64decode(data["file"]))
+        try:
+            row = row_of(argparse.Namespace(**data["options"]), path, {})
+        except PolycError as error:
+            row = {"error": first_line(error)}
+    with os.fdopen(out, "w") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
