@@ -171,6 +171,7 @@ def _explaining(commands: Any) -> None:
     subscripts = "subscripts as NumPy's, numbers and slices; several times for several tensors"
     origin.add_argument("--output", action="append", metavar="'Y[3, 0:5]'", help=f"elements of results; {subscripts}")
     origin.add_argument("--input", action="append", metavar="'X[0, 7]'", help="elements of inputs: what they move")
+    origin.add_argument("--writers", action="append", metavar="'Y[3]'", help="which instances write it, of the whole")
     origin.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw it: a frame for each tensor")
     origin.add_argument("--kernels", action="store_true", help="of a model: which kernels compute it")
     _compiling(origin)

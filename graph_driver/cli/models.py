@@ -21,10 +21,13 @@ from polyc.graph_driver.compiling.stages import formed, layouts_refused, optimis
 from polyc.graph_driver.explaining.prediction import predict_steps
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.fusion.rearranging import Rearranged
+from polyc.graph_driver.fusion.whole import Whole, whole_model
 from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.importing.binding import SizesMissing
 from polyc.graph_driver.inference.symbolic import NotSymbolic
+from polyc.graph_driver.operators.registry import registered
 from polyc.graph_driver.options import CompileOptions, NeedsNumbers
+from polyc.graph_driver.passes.manager import PASSES, PLACING
 from polyc.graph_driver.planning.formulas import lines
 from polyc.graph_driver.planning.plan import Abi, Plan, memory_text, plan_text
 from polyc.graph_driver.worker import tuned as use
@@ -84,6 +87,8 @@ def model_stage(path: Path, stage: str, options: CompileOptions, kernel: str | N
             raise UsageError(f"a compiled directory keeps only the stages plan and memory, not '{stage}'")
         packed = load(path)
         return [("", "\n".join([*packed.report().sizes, _plan_stage(packed.plan, stage)]))]
+    if stage == "whole":
+        return [("", str(whole(path, options).scop))]
     platform = _platform(options, stage)
     graph, records = optimised(path, options, platform)
     if stage == "graph":
@@ -159,6 +164,18 @@ def imported(path: Path, options: CompileOptions) -> tuple[Graph, CompileOptions
         raise UsageError("a compiled directory keeps no Scops: give the ONNX file")
     options = with_sizes(path, options)[0]
     return import_with(path, _platform(options), options), options
+
+
+def whole(path: Path, options: CompileOptions) -> Whole:
+    """The model as one Scop, after the passes that rewrite it (those that place tensors in others are left out).
+
+    Raises:
+        UsageError: the path is a compiled directory.
+        ModelError: the model cannot be read, or a node has no loops.
+    """
+    options = replace(options, disable=(*options.disable, *(p.name for p in PASSES if p.phase == PLACING)))
+    graph, _ = optimised(path, options, _platform(options))
+    return whole_model(graph, registered)
 
 
 def groups_and_graph(path: Path, options: CompileOptions) -> tuple[Graph, Sequence[Group]]:

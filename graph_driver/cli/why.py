@@ -24,8 +24,12 @@ def why_command(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: neither or both are given, or `--kernels` with an operator.
     """
+    if arguments.writers:
+        return _writers(arguments)
     if bool(arguments.output) == bool(arguments.input):
-        raise UsageError("say either --output 'NAME[SUBSCRIPTS]' (what it depends on) or --input (what depends on it)")
+        raise UsageError(
+            "say --output 'NAME[SUBSCRIPTS]' (what it depends on), --input (what depends on it) or --writers"
+        )
     data, shapes = _operator(arguments) if is_operator(arguments.what) else _model(arguments)
     if arguments.picture is not None:
         from polyc.graph_driver.slices.picture import picture
@@ -105,3 +109,53 @@ def _model(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Seq
             if (n := sum(inside.count(o) for o in g.outputs))
         ]
     return data, {name: graph.tensors[name].shape or () for name in found.sets}
+
+
+def _writers(arguments: argparse.Namespace) -> int:
+    """Which statement instances write some elements, of the model (or operator) as one program."""
+    from polyc.graph_driver.cli.compile import options_of
+    from polyc.graph_driver.cli.models import whole
+    from polyc.graph_driver.fusion.whole import Whole
+    from polyc.graph_driver.slices.elements import elements_of, name_of
+    from polyc.graph_driver.slices.reshaping import reshaped
+    from polyc.poly.expr import Const
+    from polyc.poly.forms.element_sets import count, subscripts
+    from polyc.poly.rewriting.specialise import specialise
+    from polyc.poly.text import print_statement
+
+    if is_operator(arguments.what):
+        refuse_model_options(arguments)
+        scop, sizes = operator_scop(load_operator(arguments.what), parse_numbers(arguments.dim))
+        program = Whole(specialise(scop, sizes), {n: n for n in scop.arrays}, {}, {})
+    else:
+        program = whole(Path(arguments.what), options_of(arguments))
+    rows = []
+    for text in arguments.writers:
+        name = name_of(text)
+        array = program.arrays.get(name)
+        if array is None:
+            raise UsageError(f"'{name}' is no tensor of the program (passes may have taken it away)")
+        stored = [int(e.value) if isinstance(e, Const) else 0 for e in program.scop.arrays[array].shape]
+        if 0 in stored:
+            raise UsageError(f"the shape of '{name}' is not known: give sizes (--dim NAME=V)")
+        shape = program.shapes.get(name, stored)
+        elements = elements_of(text, name, shape)
+        if list(shape) != stored:
+            elements = elements.apply(reshaped(("", shape), ("", stored)))
+        for statement, instances in program.writers(array, elements).items():
+            node = program.nodes.get(statement)
+            s = program.scop.statements[statement]
+            rows.append(
+                {"elements": text, "node": node.name or node.kind if node else "", "statement": statement,
+                 "instances": subscripts(instances), "count": count(instances), "iterators": list(s.iters),
+                 "text": print_statement(s)}
+            )  # fmt: skip
+    if arguments.json:
+        print(json.dumps({"format": "polyc-writers", "version": 1, "writers": rows}, sort_keys=True))
+        return 0
+    for r in rows:
+        made_by = f" of {r['node']}" if r["node"] else ""
+        statement = f"{r['statement']}[{', '.join(r['iterators'])}]{made_by}"
+        print(f"{r['elements']}: {statement} at [{r['instances']}], {r['count']}x")
+        print(f"    {r['text']}")
+    return 0

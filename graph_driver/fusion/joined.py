@@ -139,8 +139,10 @@ def composed(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
     return scop, alias, inputs
 
 
-def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
+def joined_scop(cluster: Cluster, outputs: Sequence[str] = ()) -> tuple[Scop, dict[str, str], list[str]]:
     """The members' Scops one after another, array names by tensor, and the tensors that come from outside.
+
+    `outputs` are the tensors that are results (none given: those of the last member).
 
     Raises:
         PolycError: the Scops do not fit together.
@@ -157,7 +159,7 @@ def joined_scop(cluster: Cluster) -> tuple[Scop, dict[str, str], list[str]]:
             if name not in alias and name not in made and name not in source:
                 alias[name] = f"x{len(inputs)}"
                 inputs.append(name)
-    outputs = tuple(members[-1].node.writes())
+    outputs = tuple(outputs or members[-1].node.writes())
     alias |= {name: f"y{k}" for k, name in enumerate(outputs)}
     for name in (o for m in members for o in m.node.writes()):
         alias.setdefault(name, f"t{len(alias)}")

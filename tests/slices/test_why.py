@@ -214,3 +214,14 @@ def test_the_picture_fills_in_what_counts(capsys: pytest.CaptureFixture[str], tm
     text = drawn.read_text()
     assert "x [0, 0, 0:7:2, 0:7:2]: 16 of 64, 25 %" in capsys.readouterr().out
     assert text.count("<rect") == 1 + (1 + 16) + (1 + 1)  # the page; a frame and 16 points; a frame and all of it
+
+
+def test_who_writes_an_element_of_the_whole_model(capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(light_path("squeezenet"))
+    assert main(["why", model, "--writers", "softmaxout_1[0, 3]", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["writers"]
+    assert [r["instances"] for r in rows] == ["0, 3", "0, 3"] and "exp(" in rows[0]["text"]
+    assert main(["inspect", model, "--stage", "whole"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("\n  S") > 100 and text.count("schedule\n") == 1  # one union of domains, one tree
+    assert main(["why", model, "--writers", "nobody[0]"]) == 2
