@@ -7,17 +7,19 @@ arrived (never a blocking call), so that a rank that died is an error and no han
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from polyc.graph_driver.communication.liveness import Liveness
 from polyc.poly.errors import BuildError, PolycError
 from polyc.poly.records import dataclass
 
@@ -91,7 +93,8 @@ class World:
         self.rank, self.size = self.comm.rank, self.comm.size
         self.sent = self.messages = 0
         self.tracing, self.moments = False, list[Moment]()
-        self.gone: Callable[[], str] = lambda: ""
+        self.liveness = Liveness(self.comm) if self.size > 1 else None
+        self.gone: Callable[[], str] = self.liveness.reason if self.liveness is not None else lambda: ""
         self.link = Link.of_environment()
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.comm}
         self._queue: queue.SimpleQueue[Pending] = queue.SimpleQueue()
@@ -125,6 +128,27 @@ class World:
             except Exception as error:  # MPI's own: one line, on the thread that waits
                 task.error = RankError(f"rank {self.rank}, {task.what}: {str(error).splitlines()[0]}")
             task.over.set()
+
+    def agree(self, facts: Mapping[str, str]) -> None:
+        """Raise `RankError`, on every rank, where ranks have other values of one of these facts."""
+        texts = list(facts.items())
+        mine = np.frombuffer(b"".join(hashlib.sha256(v.encode()).digest() for _, v in texts), np.uint8).copy()
+        everyone = np.zeros((self.size, mine.size), np.uint8)
+
+        def gather() -> int:
+            self.finish(self.comm.Iallgather(mine, everyone), "the agreement on the program")
+            return int(mine.size) * (self.size - 1)
+
+        self.do(gather, "agreement")
+        self.sent -= int(mine.size) * (self.size - 1)  # not of the program
+        self.messages -= 1
+        for k, (what, value) in enumerate(texts):
+            part = everyone[:, 32 * k : 32 * (k + 1)]
+            others = [r for r in range(self.size) if (part[r] != part[0]).any()]
+            if others:
+                raise RankError(
+                    f"rank {self.rank}: {what} differs between rank 0 and rank {others[0]}: here it is {value:.120}"
+                )
 
     # ---- in the thread of messages ----
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +17,15 @@ from polyc.graph_driver.parallel.network import Network
 from polyc.graph_driver.parallel.program import DONE, Group, Program, Sending, groups_of, program, sendings
 from polyc.graph_driver.parallel.ways import Nodes, Way
 from polyc.poly.errors import ArgumentError
+from polyc.poly.installed import version
 
 if TYPE_CHECKING:
     import onnx
 
     from polyc.graph_driver.running.model import Model
 
+PACKAGES = ("polyc", "numpy", "onnx", "islpy", "llvmlite")
+"""Their versions decide about programs and results, so they are the same on all ranks."""
 GROUP_BYTES = 25 << 20
 """Sums of results (gradients) that one message makes: large enough that its latency is nothing (Li et al., PyTorch
 Distributed, VLDB 2020, have this number)."""
@@ -39,6 +43,8 @@ class Parallel:
         self.costs, self.choice, self._options = costs, choice, dict(compile_options)
         self.group_bytes = group_bytes
         self._models: dict[int, tuple[Program, Model]] = {}
+        self._agreed = False
+        self.also: dict[str, str] = {}  # further facts that all ranks must have alike
 
     @property
     def graph(self) -> Graph:
@@ -92,6 +98,21 @@ class Parallel:
             self._models[rank] = (made, compile_model(made.model, **self._options))
         return self._models[rank]
 
+    def facts(self) -> dict[str, str]:
+        """What all ranks must have alike, by what it is called."""
+        tensors = self.graph.tensors
+        weights = hashlib.sha256()
+        for name in sorted(n for n, t in tensors.items() if t.const is not None):
+            weights.update(np.ascontiguousarray(tensors[name].const).tobytes())
+        return {
+            "the version of a package": ", ".join(f"{p} {version(p)}" for p in PACKAGES),
+            "the shape of the inputs": ", ".join(str(tensors[n]) for n in self.graph.inputs),
+            "the model": f"{self.graph.name}, {len(self.graph.nodes)} nodes: {self.graph}",
+            "the weights of the model": weights.hexdigest(),
+            "the plan": "; ".join(map(str, self.choice.ways)) + f"; groups of {self.group_bytes} bytes",
+            **self.also,
+        }
+
     def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Run this rank's part; all ranks must call with the same inputs. Outputs named in `out` are written there.
 
@@ -106,6 +127,9 @@ class Parallel:
             raise ArgumentError(
                 f"the model is for {self.ranks} ranks, but {ranks.size} run: start it by mpiexec -n {self.ranks}"
             )
+        if not self._agreed:
+            ranks.agree(self.facts())
+            self._agreed = True
         made, model = self.compile(ranks.rank)
         missing = [n for n in self.graph.inputs if n not in inputs]
         if missing:

@@ -22,7 +22,7 @@ from polyc.poly.records import dataclass
 
 DONE = "polyc.done"
 """The last of the results that keep messages in order: an output, so that no pass drops a message."""
-_IR = 9  # of the ONNX files that are made here: the newest that all of polyc's readers take
+IR = 9  # of the ONNX files that are made here: the newest that all of polyc's readers take
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class Writer:
             [numpy_helper.from_array(v, n) for n, v in self.constants.items()],
         )  # fmt: skip
         opsets = [helper.make_opsetid(d, v) for d, v in {**self.graph.opsets, DOMAIN: VERSION}.items()]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR)
 
 
 def _absent(node: Node, gives: Sequence[Layout]) -> list[Layout | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ class ParallelTraining(Training):
         self.plan = over_ranks(
             graph, ranks, network, only, group_bytes, threads=options.threads, dtype=options.dtype, tier=options.tier
         )
+        state = hashlib.sha256(b"".join(v.tobytes() for v in (*self.parameters.values(), *self.buffers.values())))
+        self.plan.also["the parameters of the training"] = f"{state.hexdigest()} after {self.steps} steps"
         own = {*self.parameters, *self.buffers}
         fed = tuple(n for n in self.plan.inputs if n not in own)
         model: Any = self.plan  # called as a model, and with its inputs

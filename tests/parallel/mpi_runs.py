@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,25 @@ def launch(
 
 
 def started(
-    ranks: int, case: str, *args: str, timeout: float = 120, env: Mapping[str, str] | None = None
+    ranks: int,
+    case: str,
+    *args: str,
+    timeout: float = 120,
+    env: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """The same, with all that it printed. Raises `TimeoutExpired`: it hangs."""
-    command = [mpiexec(), "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "tests.parallel.on_ranks", case]
+    command = [
+        mpiexec(),
+        *flags,
+        "--oversubscribe",
+        "-n",
+        str(ranks),
+        sys.executable,
+        "-m",
+        "tests.parallel.on_ranks",
+        case,
+    ]
     around = {
         **os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", **(env or {}),

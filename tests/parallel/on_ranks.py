@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +102,80 @@ def train(rows: str, steps: str) -> None:
     digest = hashlib.sha256(b"".join(v.tobytes() for v in many.parameters.values())).hexdigest()
     say(worst=worst, near=near, sent=sent, predicted=many.plan.sent(ranks.rank), messages=messages,
         groups=len(many.plan.groups), digest=digest, loss=loss)  # fmt: skip
+
+
+@case
+def pipeline(name: str, micro_batches: str) -> None:
+    """A model as a pipeline against one process."""
+    from polyc.graph_driver.parallel.pipeline import pipelined
+
+    ranks = world()
+    model, feeds = MODELS[name]()
+    plan = pipelined(model, ranks.size, int(micro_batches), threads=1)
+    before = ranks.sent
+    found = plan(feeds)
+    sent = ranks.sent - before
+    alone = polyc.compile_model(model, threads=1)(feeds)
+    error = max(float(np.abs(found[n] - v).max() / np.abs(v).max()) for n, v in alone.items())
+    say(error=error, sent=sent, predicted=plan.sent(ranks.rank), crossings=len(plan.crossings), first=plan.first)
+
+
+@case
+def heat(steps: str, *tiles: str) -> None:
+    """The heat equation in three dimensions on blocks: whether its bits are those of one rank, and bytes of halos."""
+    from polyc.graph_driver.parallel.stencils import Stencil
+    from tests.parallel.heat import heat as step
+
+    ranks = world()
+    shape = (20, 18, 16)
+    whole = np.random.default_rng(0).random(shape, dtype=np.float32)
+    wanted = whole
+    for _ in range(int(steps)):
+        wanted = step(wanted)
+    found = {}
+    for grid in ((ranks.size, 1, 1), (2, ranks.size // 2, 1)):
+        for tile in map(int, tiles):
+            blocks = Stencil(step, shape, grid, tile)
+            before = ranks.sent
+            part = blocks.advance(blocks.own(ranks.rank, whole), int(steps))
+            found[f"{grid} {tile}"] = {
+                "equal": part.tobytes() == blocks.own(ranks.rank, wanted).tobytes(),
+                "sent": ranks.sent - before,
+                "predicted": blocks.sent(ranks.rank) * (int(steps) // tile),
+            }
+    say(found=found)
+
+
+@case
+def fault(kind: str, victim: str, step: str) -> None:
+    """A training in which one rank fails in some way at some step; it would go on for a minute."""
+    from polyc.graph_driver.parallel import parallelise as module
+    from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
+
+    ranks = world()
+    mine = ranks.rank == int(victim)
+    if mine and kind == "version":
+        module.version = lambda name: "0.0.1"  # type: ignore[assignment]
+    model, feeds = network(8 if not (mine and kind == "shapes") else 12, seed=1 if mine and kind == "weights" else 0)
+    many = ParallelTraining.of(trained(model), ranks.size, only=by_batch(8, 12))
+    for k in range(100_000):
+        if mine and k == int(step):
+            say(failed=time.time())
+            if kind == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if kind == "stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            if kind == "raises":
+                raise RuntimeError("no more")
+            if kind == "inputs":
+                feeds = {**feeds, "x": feeds["x"][:, :5]}
+            if kind == "returns":
+                return
+            if kind == "exits":
+                os._exit(3)
+        many.step(feeds, polyc.SGD(0.01))
+        if k == 0:
+            say(began=time.time())
 
 
 if __name__ == "__main__":
