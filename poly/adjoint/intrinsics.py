@@ -102,6 +102,8 @@ COLUMN: Mapping[str, Rule] = {
 REFUSED: Mapping[str, str] = {
     "dot_pairs": "it works on pairs of integers in one word",
     "widen_pairs": "it works on pairs of integers in one word",
+    "dot_bytes": "it works on integers of eight bits in one word",
+    "dot_bytes_add": "it works on integers of eight bits in one word",
     "dot_bf16": "it works on pairs of bf16 in one word",
     "dot_bf16_add": "it works on pairs of bf16 in one word",
     "pack_bf16": "it packs two bf16 in one word",

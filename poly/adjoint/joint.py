@@ -17,10 +17,11 @@ from polyc.poly.adjoint.activity import active as active_arrays
 from polyc.poly.adjoint.algebra import both, compared, number, total, where
 from polyc.poly.adjoint.ends import arguments_of, results_of
 from polyc.poly.adjoint.errors import NotDifferentiable
-from polyc.poly.adjoint.fills import Fills
+from polyc.poly.adjoint.extrema import NOWHERE, Chain, chain_of
+from polyc.poly.adjoint.fills import Fills, Part
 from polyc.poly.adjoint.liveness import without_idle
 from polyc.poly.adjoint.names import Names, renamed
-from polyc.poly.adjoint.partials import Guards, Term, guarded, terms_of
+from polyc.poly.adjoint.partials import Guards, Term, depends, guarded, terms_of
 from polyc.poly.adjoint.searches import searched
 from polyc.poly.adjoint.tape import tape_of
 from polyc.poly.adjoint.tidy import tidied
@@ -28,8 +29,8 @@ from polyc.poly.adjoint.trees import in_place, in_sequence
 from polyc.poly.adjoint.values import Order, Places, Read, reads_of
 from polyc.poly.closed_forms.counting import count_or_bound
 from polyc.poly.closed_forms.pieces import CountingError
-from polyc.poly.dtypes import bool_
-from polyc.poly.expr import Binary, Const, Expr, Load
+from polyc.poly.dtypes import bool_, i64
+from polyc.poly.expr import Binary, Const, Expr, Load, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.forms.affine_expr import choose, set_expr
 from polyc.poly.ordering.order import in_order
@@ -106,6 +107,8 @@ class _Maker:
         self.kept: dict[str, list[Statement]] = {}  # by statement: what writes its tapes, just before it
         self.reads: dict[str, dict[Load, Read]] = {}
         self.found: dict[tuple[str, Load], list[tuple[isl.Set, Expr]]] = {}
+        self.searches: list[Part] = []  # of the first places of largest and smallest values
+        self.search_arrays: list[Array] = []
 
     def made(self) -> Adjoint:
         scop = self.source
@@ -122,6 +125,7 @@ class _Maker:
         if tree is not None:
             parts.append(([s for some in forward.values() for s in some], tree))
         parts += after
+        parts += self.searches
         loops: dict[str, str] = {}
 
         def back(loop: str) -> str:
@@ -158,7 +162,7 @@ class _Maker:
         for n, bar in self.bars.items():
             if bar not in arrays:
                 arrays[bar] = replace(scop.arrays[n], name=bar, kind="local", scalar=False)
-        arrays |= {a.name: a for a in self.tape_arrays}
+        arrays |= {a.name: a for a in (*self.tape_arrays, *self.search_arrays)}
         joint = Scop(
             f"{scop.name}_grad", scop.params, scop.context, arrays, statements,
             in_sequence(parts) if parts else Leaf(), (*scop.args, *self.seeds.values()),
@@ -200,7 +204,16 @@ class _Maker:
         out = _Backward()
         own: list[Expr] = []
         groups: dict[tuple[Load, Guards], list[Term]] = {}
-        for t in terms_of(s.value, seed, self.active, s.span):
+        chain = chain_of(scop, self.order, s, self.without_tape)
+        terms = terms_of(s.value if chain is None else chain.update, seed, self.active, s.span)
+        if chain is not None:
+            place = self.first_of(s, chain)
+            chosen = compared("==", chain.position, place)
+            terms = [Term(t.load, (chosen, *t.guards), t.value) for t in terms]
+            if depends(scop.statements[chain.opening].value, self.active):
+                passed = where(compared("==", place, NOWHERE), seed, number(0.0, dtype))
+                self.own(s, out, passed, chain.first)
+        for t in terms:
             affine = tuple(g for g in t.guards if _is_affine(g, space))
             rest = tuple(g for g in t.guards if g not in affine)
             groups.setdefault((t.load, affine), []).append(Term(t.load, rest, t.value))
@@ -228,7 +241,7 @@ class _Maker:
                 own.append(value if inside.is_empty() else where(set_expr(alike, s.iters, domain), value,
                                                                  number(0.0, value.dtype)))  # fmt: skip
         kept = total(own) if own else number(0.0, dtype)
-        if kept != seed:
+        if chain is None and kept != seed:
             self.own(s, out, kept, domain if own else self.read_before(s, domain))
         return out
 
@@ -298,6 +311,38 @@ class _Maker:
                 alike = self.alike(load, s.target, domain, space)
                 found = found.union(domain if alike is None else alike)
         return found.intersect(domain).coalesce()
+
+    def first_of(self, s: Statement, chain: Chain) -> Expr:
+        """Where the first element of each chain stands that equals its result; the statements that find it."""
+        array = self.source.arrays[s.array]
+        name = self.names.fresh(f"first_{s.array}")
+        places = replace(array, name=name, dtype=i64, kind="local", span=None)
+        self.search_arrays.append(places)
+        self.searches.append(self.fill.filled(places, NOWHERE))
+        place = Load(name, s.index, i64, s.span)
+        result = Load(self.working.get(s.array, s.array), s.index, array.dtype, s.span)
+        exceeds = compared(">" if s.reduction == "max" else "<", result, chain.start)
+        equals = compared("==", self.there(s, chain.update), result)
+        here = where(Binary("and", equals, exceeds, bool_), chain.position, NOWHERE)
+        own = self.names.fresh(f"{s.name}_first")
+        found = Statement(own, s.iters, s.domain.set_tuple_name(own), name, s.index, Binary("min", place, here, i64),
+                          None, "min", self.bounds(s), s.span)  # fmt: skip
+        tree = in_place(self.source.tree, {s.name: [found]}, lambda loop: self.names.fresh(f"{loop}_f"))
+        assert tree is not None
+        self.searches.append(([found], tree))
+        at = f" at {s.span}" if s.span else ""
+        self.notes.append(f"{s.array}{at}: its adjoint goes to the first place that has the {s.reduction}imum")
+        return place
+
+    def without_tape(self, s: Statement, e: Expr) -> Expr | None:
+        """`e` of the statement `s` with the values that it had; None where that needs a tape."""
+        if s.name not in self.reads:
+            self.reads[s.name] = reads_of(self.source, s)
+        for load in loads(e):
+            read = self.reads[s.name].get(load)
+            if read is None or not self.order.places(s, read).tape.is_empty():
+                return None
+        return self.there(s, e)
 
     # ---- values ----------------------------------------------------------------------------
 

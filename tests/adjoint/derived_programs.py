@@ -105,6 +105,33 @@ def permuted(A: inout(f64[N]), idx: i64[N]):
         A[idx[i]] = A[idx[N - 1 - i]] * A[i] + 0.5 * A[i]
 
 
+def largest(X: f64[M, N], start: f64) -> f64[M]:
+    m = empty(M, f64)
+    for i in range(M):
+        m[i] = start * X[i, 0]
+        for j in range(N):
+            m[i] = max(m[i], X[i, j])
+    return m
+
+
+def smallest_backwards(X: f64[M, N], start: f64) -> f64[M]:
+    m = empty(M, f64)
+    for i in range(M):
+        m[i] = start
+        for j in range(N - 1, -1, -1):
+            for k in range(2):
+                m[i] = min(m[i], X[i, j] * (1.0 + 0.0 * X[i, k]))
+    return m
+
+
+@op
+def polynomial(x: f64[N], y: f64[N]) -> f64[N]:
+    z = empty(N, f64)
+    for i in range(N):
+        z[i] = x[i] ** 3 * y[i] + 2.0 * x[i] * y[i] * y[i]
+    return z
+
+
 @op
 def conditional(X: f64[N], Y: inout(f64[N])):
     for i in range(N):

@@ -1,4 +1,6 @@
-"""Gradients of everything there is: `python -m tests.adjoint.sweeps polybench|library|random [NAME or COUNT...]`.
+"""Gradients of everything there is: `python -m tests.adjoint.sweeps KIND [NAME or COUNT...]`.
+
+KIND is polybench, library, second (derivatives of derivatives) or random.
 
 Prints a line each: the relative error of the gradient along a random direction against central differences in float64,
 the seconds that deriving took, or why there is none.
@@ -51,7 +53,26 @@ def library_case(name: str, sizes: tuple[int, int, int] = (3, 4, 5)) -> Case:
     library_cases.f32 = f64
     scop = library_cases.CASES[name](*sizes).scop()
     rng = np.random.default_rng(sum(map(ord, name)))
-    return name, scop, {}, {n: drawn(scop, n, rng) for n in scop.args}
+    values = {n: drawn(scop, n, rng) for n in scop.args}
+    if name == "batch_norm":
+        values = {n: np.abs(v) for n, v in values.items()}  # a variance is among them
+    return name, scop, {}, values
+
+
+SECOND = (
+    "conv_plain pointwise depthwise winograd_output gelu add maximum batch_norm matmul batched gemm einsum max_pool"
+    " average_pool lp_pool mean l2 prod log_sum_exp cumsum cumulative_product softmax log_softmax layer_norm rms_norm"
+    " group_norm mean_variance transpose pad gather repeat linear lstm gru rnn"
+).split()
+"""Operators whose second derivatives are checked."""
+
+
+def second_case(name: str) -> Case:
+    """The adjoint of a library operator, at which it is derived again."""
+    _, scop, _, values = library_case(name, (2, 3, 4))
+    made = adjoint(scop).scop
+    rng = np.random.default_rng(5)
+    return f"{name} twice", made, {}, {n: values[n] if n in values else drawn(made, n, rng) for n in made.args}
 
 
 def random_case(seed: int) -> Case:
@@ -113,6 +134,9 @@ def main(kind: str, *names: str) -> None:
         first, last = (int(names[0]), int(names[1])) if len(names) > 1 else (0, int(names[0]))
         for seed in range(first, last):
             report(f"seed {seed}", lambda seed=seed: random_case(seed))
+    elif kind == "second":
+        for name in names or SECOND:
+            report(name, lambda name=name: second_case(name))
     elif kind == "library":
         for name in names or library_cases.CASES:
             report(name, lambda name=name: library_case(name))

@@ -9,9 +9,14 @@ import derived_programs as programs
 import numpy as np
 import pytest
 from gradient_check import compiled, gradient_error, in_order, inner, interpreted
+from sweeps import SECOND, checked, second_case
 
 import polyc
+from polyc.poly.adjoint.intrinsics import COLUMN, REFUSED
 from polyc.poly.adjoint.joint import adjoint
+from polyc.poly.intrinsics import TABLE
+
+N = polyc.dims("N")
 
 rng = np.random.default_rng(7)
 
@@ -88,6 +93,66 @@ def test_second_derivatives() -> None:
     g = programs.softmax.grad()
     scop = g.scop()
     assert gradient_error(scop, {"X": normal(3, 4), "d_Y": normal(3, 4)}) < 1e-6
+
+
+@pytest.mark.parametrize("name", SECOND[::6])
+def test_second_derivatives_of_some_of_the_library(name: str) -> None:
+    assert checked(second_case(name))[0] == "ok"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_of_the_library(name: str) -> None:
+    assert checked(second_case(name))[0] == "ok"
+
+
+@pytest.mark.parametrize("function", [programs.largest, programs.smallest_backwards])
+def test_ties_go_to_the_first_place_as_step_by_step(function: Any) -> None:
+    """Where sums may not be reordered the chain is followed step by step: the same elements get the derivative."""
+    found, steps = polyc.op(function), polyc.op(function, reassociate=False)
+    x = np.random.default_rng(3).integers(-2, 3, (40, 4)).astype(np.float64)
+    x[:3, 1], x[5, :] = np.nan, np.nan
+    seed = rng.standard_normal(40)
+    assert any("first place" in n for n in found.grad().scop().notes)
+    assert not any("first place" in n for n in steps.grad().scop().notes)
+    for start in (1.0, 0.0, 2.0, np.inf, -np.inf):
+        a, b = found.grad()(x, start, seed), steps.grad()(x, start, seed)
+        np.testing.assert_array_equal(a[0], b[0])
+        np.testing.assert_allclose(a[1], b[1])
+
+
+def test_derivatives_of_polynomials_equal_symbolic_ones() -> None:
+    """`grad(grad(f))` of `x**3 y + 2 x y**2`: exactly the polynomials that one writes down."""
+    x, y, s, u, v = (rng.integers(-4, 5, 6).astype(np.float64) for _ in range(5))
+    once = programs.polynomial.grad()
+    first = once(x, y, s)
+    np.testing.assert_array_equal(first[0], s * (3 * x**2 * y + 2 * y**2))
+    np.testing.assert_array_equal(first[1], s * (x**3 + 4 * x * y))
+    twice = once.grad()(x, y, s, u, v)  # of <u, dz/dx s> + <v, dz/dy s>
+    np.testing.assert_array_equal(twice[0], s * (u * 6 * x * y + v * (3 * x**2 + 4 * y)))
+    np.testing.assert_array_equal(twice[1], s * (u * (3 * x**2 + 4 * y) + v * 4 * x))
+    np.testing.assert_array_equal(twice[2], u * (3 * x**2 * y + 2 * y**2) + v * (x**3 + 4 * x * y))
+
+
+def test_every_intrinsic_has_a_derivative_or_a_reason() -> None:
+    assert set(COLUMN) | set(REFUSED) == set(TABLE)
+    assert not set(COLUMN) & set(REFUSED)
+
+
+@pytest.mark.parametrize("name", sorted(n for n in COLUMN if TABLE[n].arity == 1 and TABLE[n].result == "same"))
+def test_derivatives_of_intrinsics(name: str) -> None:
+    if TABLE[name].internal:
+        pytest.skip("no operator can be written with it")
+    function = getattr(polyc, name)
+
+    @polyc.op
+    def each(X: polyc.f64[N]) -> polyc.f64[N]:
+        Y = polyc.empty(N, polyc.f64)
+        for i in range(N):
+            Y[i] = function(X[i])
+        return Y
+
+    assert gradient_error(each.scop(), {"X": rng.uniform(0.1, 0.9, 8)}) < 1e-6
 
 
 def test_refusals_say_what_and_where() -> None:
