@@ -13,6 +13,8 @@ $(VENV)/installed: pyproject.toml
 	  echo "PoCL and NVRTC cannot be installed here: tests that need them are skipped, and listed at the end"
 	$(PY) -m pip install --quiet --disable-pip-version-check "torch==2.13.0" || \
 	  echo "PyTorch cannot be installed here: tests that need it are skipped, and listed at the end"
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[digits]" || \
+	  echo "scikit-learn cannot be installed here: tests that need it are skipped, and listed at the end"
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dask,mpi,signed]" || \
 	  echo "Dask and MPI cannot be installed here: tests that need them are skipped, and listed at the end"
 	touch $@

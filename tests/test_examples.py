@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("__init__.py", "decoder.py", "fetch.py", "ocr.py", "pictures.py")
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in PARTS)
 LONG = ("demo.py", "generate.py")  # compile whole networks
-DRAWN = ("convolution.py", "repair.py", "roofline.py", "time_tiles.py")  # with `--picture`
+DRAWN = ("convolution.py", "digits.py", "heat.py", "repair.py", "roofline.py", "time_tiles.py")  # with `--picture`
 
 
 @pytest.mark.parametrize("script", [pytest.param(s, marks=pytest.mark.long) if s in LONG else s for s in SCRIPTS])

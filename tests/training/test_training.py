@@ -11,6 +11,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import polyc
+from polyc import dims, f32
+
+N = dims("N")
 
 
 def weight(name: str, *shape: int) -> onnx.TensorProto:
@@ -141,3 +144,34 @@ def test_refusals_say_what_and_where() -> None:
     whole = numpy_helper.from_array(np.ones((2, 3), np.int64), "k")
     chain = [helper.make_node("Cast", ["k"], ["c"], to=1), helper.make_node("Mul", ["x", "c"], ["z"]), total]
     assert "wrt: 'k' is int64: a gradient is of floats" in refused(chain, [whole], wrt=["k"])
+
+
+@polyc.op
+def half_squares(y: f32[N, 3], t: f32[N, 3]) -> f32[1]:
+    total = polyc.zeros(1, f32)
+    for i, j in polyc.grid(N, 3):
+        total[0] += 0.5 * (y[i, j] - t[i, j]) * (y[i, j] - t[i, j])
+    return total
+
+
+def test_a_loss_may_be_an_operator_of_the_program() -> None:
+    feeds = {"x": batch()["x"], "target": np.ones((32, 3), "f")}
+    own = polyc.training(mlp(), half_squares, threads=1)
+    named = polyc.training(mlp(), "MeanSquaredError", threads=1)
+    loss, gradients = own.gradients(feeds)
+    mean, expected = named.gradients(feeds)
+    assert abs(loss - mean * 48) < 1e-3
+    for name, g in expected.items():
+        np.testing.assert_allclose(gradients[name], g * 48, rtol=1e-3, atol=1e-4)
+
+
+def test_scaled_losses_in_f16_are_learned_and_steps_that_overflow_are_left_out() -> None:
+    feeds, adam = batch(), polyc.Adam(0.02)
+    scaling = polyc.LossScaling(factor=2.0**40)  # too large for f16: halved until gradients are finite
+    trained = polyc.training(mlp(), "SoftmaxCrossEntropyLoss", threads=1, dtype="f16", scaling=scaling)
+    start = {n: p.copy() for n, p in trained.parameters.items()}
+    first = trained.step(feeds, adam)
+    assert trained.steps == 0 and all((start[n] == p).all() for n, p in trained.parameters.items())
+    for _ in range(90):
+        last = trained.step(feeds, adam)
+    assert 0 < trained.steps < 90 and scaling.factor < 2.0**40 and last < 0.5 * first
