@@ -141,30 +141,29 @@ def _in_floats(M: Any, w: Panels) -> Any:
 
 def _in_integers(M: Any, w: Panels) -> Any:
     block, size, K, N = w.blocks, w.blocks.size, w.blocks.inner, w.blocks.columns
-    blocks, P, V, R, L, tiles = block.count, w.lanes, w.vectors, w.rows, w.digits, w.tiles(M)
+    blocks, P, V, L = block.count, w.lanes, w.vectors, w.digits
     codes, scales, zeros, Z_TYPE = w.codes_shape, w.scales_shape, w.zeros_shape, f32 if block.zero == "real" else u8
     digits, group, words = tuple(range(L)), tuple(range(w.groups)), w.words
-    row = tuple((v, r) for v in range(V) for r in range(R))
+    parts = row_parts(M, w.rows)
     real = block.zero == "real"
 
     @op
     def panel_product_of_codes(A: f32[M, K], W: i32[codes], S: f32[scales], Z: Z_TYPE[zeros]) -> f32[M, N]:
         Y = empty((M, N), f32)
-        step, X = empty((tiles * R, blocks), f32), empty((L, tiles * R, blocks, words, w.groups), i32)
-        total = empty((L, tiles * R, blocks), i32)
-        for i, b in grid(tiles * R, blocks):
+        step, X = empty((M, blocks), f32), empty((L, M, blocks, words, w.groups), i32)
+        total = empty((L, M, blocks), i32)
+        for i, b in grid(M, blocks):
             top, odd = f32(0), f32(0)
             code = empty((words, w.groups, BYTES), i32)
             for k, g, j in grid(words, w.groups, BYTES):
                 code[k, g, j] = 0
-            if i < M:
-                for k, g, j in grid(words, w.groups, BYTES):
-                    if b * size + (k * w.groups + g) * BYTES + j < K:
-                        top = max(top, abs(A[i, b * size + (k * w.groups + g) * BYTES + j]))
-                        odd += A[i, b * size + (k * w.groups + g) * BYTES + j] * 0.0
-                for k, g, j in grid(words, w.groups, BYTES):
-                    if b * size + (k * w.groups + g) * BYTES + j < K:
-                        code[k, g, j] = i32(round(A[i, b * size + (k * w.groups + g) * BYTES + j] * in_one(top, L)))
+            for k, g, j in grid(words, w.groups, BYTES):
+                if b * size + (k * w.groups + g) * BYTES + j < K:
+                    top = max(top, abs(A[i, b * size + (k * w.groups + g) * BYTES + j]))
+                    odd += A[i, b * size + (k * w.groups + g) * BYTES + j] * 0.0
+            for k, g, j in grid(words, w.groups, BYTES):
+                if b * size + (k * w.groups + g) * BYTES + j < K:
+                    code[k, g, j] = i32(round(A[i, b * size + (k * w.groups + g) * BYTES + j] * in_one(top, L)))
             step[i, b] = worth(top, L) + odd
             for l in digits:
                 total[l, i, b] = 0
@@ -179,39 +178,39 @@ def _in_integers(M: Any, w: Panels) -> Any:
                         | (digit(code[k, g, 2], l, L) & 255) << 16
                         | digit(code[k, g, 3], l, L) << 24
                     )
-        for q, o in grid(w.count, tiles):
-            y = empty((R, V, P), f32)
-            for p in range(P):
-                for v, r in row:
-                    y[r, v, p] = 0.0
-            for b in range(blocks):
-                t = empty((L, R, V, P), i32)
+        for base, count, R in parts:
+            for q, o in grid(w.count, count):
+                y = empty((R, V, P), f32)
                 for p in range(P):
-                    for l in digits:
-                        for v, r in row:
-                            t[l, r, v, p] = 0 if real else -i32(Z[place((q, b, v, p), block)]) * total[l, o * R + r, b]
-                for k in range(words):
+                    for v, r in pairs(V, R):
+                        y[r, v, p] = 0.0
+                for b in range(blocks):
+                    t = empty((L, R, V, P), i32)
                     for p in range(P):
-                        for g in group:
-                            for l in digits:
-                                for v, r in row:
-                                    t[l, r, v, p] += dot_bytes(
-                                        W[q, b, k, v, p] >> (block.bits * g) & w.mask
-                                        if block.bits < 8
-                                        else W[q, b, k, v, p],
-                                        X[l, o * R + r, b, k, g],
-                                    )
+                        for l in digits:
+                            for v, r in pairs(V, R):
+                                t[l, r, v, p] = (
+                                    0 if real else -i32(Z[place((q, b, v, p), block)]) * total[l, base + o * R + r, b]
+                                )
+                    for k in range(words):
+                        for p in range(P):
+                            for g in group:
+                                for l in digits:
+                                    for v, r in pairs(V, R):
+                                        t[l, r, v, p] += dot_bytes(
+                                            part(W[q, b, k, v, p], g, w),
+                                            X[l, base + o * R + r, b, k, g],
+                                        )
+                    for p in range(P):
+                        for v, r in pairs(V, R):
+                            y[r, v, p] += (
+                                (whole(t, (r, v, p), L) - shift(Z, total, (q, b, v, p), (base + o * R + r, b), w))
+                                * step[base + o * R + r, b]
+                            ) * S[q, b, v, p]
                 for p in range(P):
-                    for v, r in row:
-                        y[r, v, p] += (
-                            (whole(t, (r, v, p), L) - shift(Z, total, (q, b, v, p), (o * R + r, b), w))
-                            * step[o * R + r, b]
-                        ) * S[q, b, v, p]
-            for p in range(P):
-                for v, r in row:
-                    if o * R + r < M:
+                    for v, r in pairs(V, R):
                         if q * w.width + v * P + p < N:
-                            Y[o * R + r, q * w.width + v * P + p] = y[r, v, p]
+                            Y[base + o * R + r, q * w.width + v * P + p] = y[r, v, p]
         return Y
 
     return panel_product_of_codes
@@ -266,3 +265,15 @@ def power_below(x: Any) -> Any:
     """The power of two not above `x` > 0, by rounding alone (Rump, Ogita, Oishi, Accurate floating-point summation,
     SIAM J. Sci. Comput. 31(1), 2008: `ufp`)."""
     return abs(x * PHI - x * PHI * ONE_LESS)
+
+
+def row_parts(M: Any, R: int) -> tuple[tuple[Any, Any, int], ...]:
+    """Groups of `R` rows, then the rest one by one: the first row, how many groups, rows of each."""
+    whole = M // R
+    parts = ((0, whole, R), (whole * R, M - whole * R, 1)) if R > 1 else ((0, M, 1),)
+    return tuple(p for p in parts if not isinstance(p[1], int) or p[1] > 0)
+
+
+def pairs(vectors: int, rows: int) -> tuple[tuple[int, int], ...]:
+    """A vector and a row of a tile."""
+    return tuple((v, r) for v in range(vectors) for r in range(rows))
