@@ -1,9 +1,9 @@
 """Who of the ranks is alive: a connection of each rank to rank 0, beside MPI.
 
 MPI waits for a rank that is dead for ever. Here the operating system closes a dead rank's connection, rank 0 tells the
-others, and whoever waits for a message has an error. A rank that is silent for `SILENCE` seconds (a stopped process, a
-machine without a network) counts as dead, too. A rank that fails says why before it ends. Where the launcher ends all
-ranks because one failed (Open MPI sends SIGTERM), each says that in one line.
+others, and whoever waits for a message has an error. A stopped process of the same machine counts as dead, too, and a
+rank that is silent for `SILENCE` seconds (a machine without a network). A rank that fails says why before it ends.
+Where the launcher ends all ranks because one failed (Open MPI sends SIGTERM), each says that in one line.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from polyc.poly.errors import PolycError
 
 BEAT = 1.0
 """Seconds between two signs of life."""
-SILENCE = 9.0
-"""Seconds without a sign of life after which a rank counts as dead."""
+SILENCE = 60.0
+"""Seconds without a sign of life after which a rank counts as dead: long calls into isl or NumPy on a busy machine
+let no thread of Python run meanwhile."""
+STOPPED = 3.0
+"""Seconds without a sign of life after which a process of this machine is looked at: it may be stopped."""
 GRACE = 2.0
 """Seconds in which messages of a rank that has ended may still arrive."""
 JOIN = 60.0
@@ -43,6 +46,7 @@ class Liveness:
         self._last: dict[int, float] = {}
         self._said = threading.Lock()
         self._quiet = False
+        self._processes: dict[int, tuple[str, int]] = {}
         self._peers = self._connect(comm)
         self._selector = selectors.DefaultSelector()
         for rank, peer in self._peers.items():
@@ -83,6 +87,7 @@ class Liveness:
             token = secrets.token_hex(16)
             where = sorted({"127.0.0.1", *_addresses()})
             comm.bcast((where, server.getsockname()[1], token), root=0)
+            self._processes = dict(enumerate(comm.allgather((socket.gethostname(), os.getpid()))))
             peers: dict[int, socket.socket] = {}
             while len(peers) < self.size - 1:
                 peer, _ = server.accept()
@@ -95,6 +100,7 @@ class Liveness:
             server.close()
             return peers
         where, port, token = comm.bcast(None, root=0)
+        self._processes = dict(enumerate(comm.allgather((socket.gethostname(), os.getpid()))))
         for host in where:
             with suppress(OSError):
                 made = socket.create_connection((host, port), timeout=JOIN / len(where))
@@ -110,13 +116,26 @@ class Liveness:
                 self._tell({})
                 next_beat = now + BEAT
             for rank, last in self._last.items():
-                if now - last > SILENCE and rank not in self._ended:
+                if rank in self._ended:
+                    continue
+                if now - last > SILENCE:
                     self._end(rank, f"no sign of life for {SILENCE:.0f} s")
+                elif now - last > STOPPED and self._is_stopped(rank):
+                    self._end(rank, "its process is stopped")
             for key, _ in self._selector.select(BEAT / 2):
                 if key.data == "signal":
                     self._stopped()
                 else:
                     self._hear(key.data)
+
+    def _is_stopped(self, rank: int) -> bool:
+        """Whether the process of a rank on this machine is stopped (`proc(5)`: state T or t)."""
+        host, process = self._processes[rank]
+        if host != socket.gethostname():
+            return False
+        with suppress(OSError), open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+        return False
 
     def _hear(self, rank: int) -> None:
         try:

@@ -92,6 +92,7 @@ class World:
         self._mpi, self.comm = MPI, MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.sent = self.messages = 0
+        self.waited = 0.0  # seconds in `Wait` nodes: what messages begun before were not hidden behind
         self.tracing, self.moments = False, list[Moment]()
         self.liveness = Liveness(self.comm) if self.size > 1 else None
         self.gone: Callable[[], str] = self.liveness.reason if self.liveness is not None else lambda: ""

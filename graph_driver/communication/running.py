@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,9 @@ def run(kind: str, name: str, attrs: Mapping[str, Any], values: Sequence[np.ndar
         pending = _begun.pop(_address(values[0]), None)
         if pending is None:
             raise RankError(f"{what}: nothing was begun")
+        begin = time.perf_counter()
         pending.wait()
+        ranks.waited += time.perf_counter() - begin
         np.copyto(results[0], values[0])
         return
     real = attrs["kind"] if kind == "Start" else kind

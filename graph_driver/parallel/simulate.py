@@ -1,0 +1,139 @@
+"""Plans on networks that are not here: times of the same plans for other numbers of ranks and other links.
+
+The parts that one rank has stay as they are (weak scaling): so does its work, and what it sends follows from the kind
+of each message. Machines have several ranks, which share the link to the others. Latency and bandwidth of real links
+come from ping-pong (`calibrated`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from polyc.graph_driver.parallel.network import Network
+from polyc.graph_driver.parallel.parallelise import Parallel
+from polyc.poly.records import dataclass
+
+PING_PONGS = 30
+"""Messages of each size: the quickest counts."""
+SIZES = (8, 1 << 22)
+"""Bytes: a message that is all latency, and one that is all bandwidth."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """`network` joins machines of `per_machine` ranks each, which share its bandwidth; `inside` joins those of one."""
+
+    network: Network
+    per_machine: int = 1
+    inside: Network | None = None
+
+    def time(self, kind: str, nbytes: float, messages: int, ranks: int) -> float:
+        """Seconds of a message of all ranks in which each sends `nbytes` in so many pieces: to all others alike, or,
+        of an `Exchange` of up to two pieces, to its neighbours."""
+        if ranks <= self.per_machine and self.inside is not None:
+            return self.inside.time(messages, nbytes)
+        near = kind == "Exchange" and messages <= 2
+        outside = 1 / self.per_machine if near else (ranks - self.per_machine) / max(1, ranks - 1)
+        leaving = nbytes * min(1.0, max(0.0, outside)) * self.per_machine
+        there = self.network.time(messages, leaving)
+        if self.inside is None:
+            return there
+        return max(there, self.inside.time(messages, nbytes * (1 - outside)))
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A call on `ranks` ranks: seconds of work and of messages, and bytes that one rank sends."""
+
+    ranks: int
+    work: float
+    messages: float
+    sent: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the call, messages not hidden."""
+        return self.work + self.messages
+
+
+def simulate(plan: Parallel, machines: Machines, ranks: int | None = None, work: float | None = None) -> Simulated:
+    """A call of a plan on other machines.
+
+    Args:
+        plan: what `polyc.parallelise` gives.
+        machines: where it shall run.
+        ranks: how many, each with a part as large as in the plan (None: as many as the plan has).
+        work: seconds of a rank's kernels where they were measured; None: as the plan's costs say.
+    """
+    p, n = ranks or plan.ranks, plan.ranks
+    grouped = {s for g in plan.groups for s in g.members}
+    moves = [s.move for some in plan.sendings for s in some if s not in grouped] + [g.move for g in plan.groups]
+    seconds = sent = 0.0
+    for m in moves:
+        if m.kind in ("", "Slice") or p == 1:
+            continue
+        most = max(m.sent)
+        if m.kind == "AllReduce":
+            nbytes, pieces = most * n / (n - 1) * (p - 1) / p, 2 * (p - 1)
+        elif m.kind == "ReduceScatter":
+            nbytes, pieces = most * (p - 1) / (n - 1), p - 1
+        elif m.kind == "AllGather":
+            nbytes, pieces = most * (p - 1) / (n - 1), p - 1
+        elif m.messages <= 2 < n or m.messages < n - 1:
+            nbytes, pieces = float(most), m.messages  # neighbours: the same for any number
+        else:
+            nbytes, pieces = most * n / (n - 1) * (p - 1) / p, p - 1
+        seconds += machines.time(m.kind, nbytes, pieces, p)
+        sent += nbytes
+    if work is None:
+        work = sum(plan.costs.of_way(k, w) for k, w in enumerate(plan.choice.ways))
+    return Simulated(p, work, seconds, sent)
+
+
+def pipeline_seconds(stages: Sequence[float], send: float, micro_batches: int) -> float:
+    """Seconds of a pipeline: each micro-batch takes `stages[s]` in stage s, and `send` between two. A stage works on
+    one at a time, in their order."""
+    ready = [0.0] * micro_batches
+    for seconds in stages:
+        free = 0.0
+        for k, when in enumerate(ready):
+            free = max(free, when) + seconds
+            ready[k] = free + send
+    return ready[-1] - send
+
+
+def calibrated(network: Network | None = None) -> Network:
+    """A network with the latency and the bandwidth of the first two ranks' link, by ping-pong; all ranks call it and
+    get the same. The rest is that of `network`."""
+    from polyc.graph_driver.communication.ranks import world
+
+    ranks = world()
+    found = np.zeros(2)
+    if ranks.rank < 2 <= ranks.size:
+        times = [_ping_pong(n) for n in SIZES]
+        found[:] = times[0], (SIZES[1] - SIZES[0]) / max(times[1] - times[0], 1e-9)
+    if ranks.size > 1:
+        everyone = list(range(ranks.size))
+        ranks.do(lambda: ranks.broadcast(everyone, found, 0, "calibration"), "calibration")
+    base = network or Network()
+    return replace(base, latency=float(found[0]), bandwidth=float(found[1])) if ranks.size > 1 else base
+
+
+def _ping_pong(nbytes: int) -> float:
+    """Seconds of one message of so many bytes."""
+    from polyc.graph_driver.communication.ranks import world
+
+    ranks, data, best = world(), np.zeros(nbytes, np.uint8), float("inf")
+    for _ in range(PING_PONGS):
+        begin = time.perf_counter()
+        for turn in (0, 1):
+            if ranks.rank == turn:
+                ranks.do(lambda: ranks.send(data, 1 - ranks.rank, 1, "ping"), "ping")
+            else:
+                ranks.do(lambda: ranks.receive(data, 1 - ranks.rank, 1, "ping"), "ping")
+        best = min(best, (time.perf_counter() - begin) / 2)
+    return best
