@@ -11,7 +11,7 @@ $(VENV)/installed: pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[gpu-tests]" || \
 	  echo "PoCL and NVRTC cannot be installed here: tests that need them are skipped, and listed at the end"
-	$(PY) -m pip install --quiet --disable-pip-version-check "torch==2.13.0" || \
+	$(PY) -m pip install --quiet --disable-pip-version-check "torch==2.13.0" expecttest || \
 	  echo "PyTorch cannot be installed here: tests that need it are skipped, and listed at the end"
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[digits]" || \
 	  echo "scikit-learn cannot be installed here: tests that need it are skipped, and listed at the end"

@@ -74,7 +74,7 @@ def convolution_backward(
     axes = [0, *range(2, dy.rank)]
     dbias = b.sum(dy, axes) if wanted[2] else None
     if transposed:
-        dx = _forward(b, dy, w, None, window) if wanted[0] else None
+        dx = _cut(b, _forward(b, dy, w, None, window), x.shape) if wanted[0] else None
         dw = _of_filters(b, x, dy, w, window) if wanted[1] else None
     else:
         dx = _of_images(b, dy, x, w, window) if wanted[0] else None
@@ -106,6 +106,13 @@ def _exchanged(b: Lowering, w: Value, groups: int) -> Value:
     return b.reshape(parts, [groups * inner, out, *rest])
 
 
+def _cut(b: Lowering, x: Value, shape: Sequence[int]) -> Value:
+    """The first elements of each spatial axis: behind them is what padding of the result alone reached."""
+    for axis in range(2, x.rank):
+        x = b.slice(x, axis, 0, shape[axis])
+    return x
+
+
 def _of_filters(b: Lowering, dy: Value, x: Value, w: Value, window: Window) -> Value:
     """The adjoint of the filters `w[o, i, ...]`, with `dy` over `o` and `x` over `i` in each group."""
     groups, batch = window.groups, x.shape[0]
@@ -115,7 +122,6 @@ def _of_filters(b: Lowering, dy: Value, x: Value, w: Value, window: Window) -> V
     images = b.reshape(images, [inner, groups * batch, *x.shape[2:]])
     filters = b.transpose(dy, [1, 0, *range(2, dy.rank)])
     found = _forward(b, images, filters, None, Window(window.dilation, window.padding, window.stride, groups))
-    for axis in range(2, w.rank):
-        found = b.slice(found, axis, 0, w.shape[axis])
+    found = _cut(b, found, [inner, groups * outer, *w.shape[2:]])
     assert found.shape[:2] == (inner, groups * outer)
     return b.transpose(found, [1, 0, *range(2, found.rank)])

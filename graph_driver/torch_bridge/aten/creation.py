@@ -56,29 +56,34 @@ def fill(b: Lowering, x: Value, value: Any) -> Value:
     return b.expand(b.cast(value, x.dtype), x.shape) if isinstance(value, Value) else _filled(b, value)
 
 
-def _sequence(b: Lowering, values: torch.Tensor) -> Value:
+def _sequence(b: Lowering, first: float, step: float) -> Value:
+    """Computed by NumPy: torch may be tracing while this runs."""
     assert b.result is not None
-    if values.numel() > MOST:
+    (length,) = b.result[1]
+    if length > MOST:
         raise Unsupported("a long sequence")
-    return b.constant(np.asarray(values.to(torch.float64 if values.is_floating_point() else torch.int64)), b.result[0])
+    exact = isinstance(first, int) and isinstance(step, int)
+    places: Any = np.arange(length, dtype=np.int64 if exact else np.float64)
+    return b.constant(first + step * places, b.result[0])
 
 
 @aten("arange.default", "arange.start", "arange.start_step")
 def arange(b: Lowering, *ends: float, dtype: torch.dtype | None = None, **where: Any) -> Value:
     """Numbers at equal steps."""
-    return _sequence(b, torch.arange(*ends, dtype=dtype))
+    first, step = (ends[0] if len(ends) > 1 else 0), (ends[2] if len(ends) > 2 else 1)
+    return _sequence(b, first, step)
 
 
 @aten("iota.default", "prims.iota.default")
 def iota(b: Lowering, length: int, *, start: int, step: int, dtype: torch.dtype, **where: Any) -> Value:
     """Integers at equal steps."""
-    return _sequence(b, start + step * torch.arange(length, dtype=dtype))
+    return _sequence(b, start, step)
 
 
 @aten("linspace.default")
 def linspace(b: Lowering, first: float, last: float, steps: int, dtype: torch.dtype | None = None, **w: Any) -> Value:
     """Numbers between two ends."""
-    return _sequence(b, torch.linspace(first, last, steps, dtype=dtype))
+    return _sequence(b, float(first), (last - first) / max(steps - 1, 1))
 
 
 @aten("eye.default", "eye.m")

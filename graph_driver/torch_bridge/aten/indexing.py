@@ -9,9 +9,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.torch_bridge.lowering import Lowering, Value, aten
-from polyc.poly.dtypes import bool_, i64
+from polyc.poly.dtypes import DType, bool_, i64
+
+
+def vector(b: Lowering, x: Value) -> Value:
+    """A scalar as a vector of one element; all others as they are."""
+    return x if x.rank else b.reshape(x, [1])
 
 
 @aten("embedding.default")
@@ -36,25 +43,29 @@ def embedding_backward(b: Lowering, dy: Value, indices: Value, rows: int, paddin
 @aten("index_select.default")
 def index_select(b: Lowering, x: Value, dim: int, index: Value) -> Value:
     """Indices of an axis."""
-    if not x.rank:
-        raise Unsupported("indices of a scalar")
-    return b.op("Gather", x, b.reshape(index, [index.size]), axis=x.axis(dim))
+    found = b.op("Gather", vector(b, x), b.reshape(index, [index.size]), axis=x.axis(dim))
+    return found if x.rank else b.reshape(found, [])
 
 
 @aten("gather.default")
 def gather(b: Lowering, x: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     """For each index the element at it along an axis."""
-    if not x.rank or not index.rank:
-        raise Unsupported("indices of a scalar")
-    return b.op("GatherElements", x, b.cast(index, i64), axis=x.axis(dim))
+    if not index.size:
+        return b.full(0, x.dtype, index.shape)
+    found = b.op("GatherElements", vector(b, x), b.cast(vector(b, index), i64), axis=x.axis(dim))
+    return b.reshape(found, index.shape)
 
 
 def _scattered(b: Lowering, x: Value, dim: int, index: Value, y: Value, reduction: str) -> Value:
-    if not x.rank or x.rank != index.rank:
-        raise Unsupported("indices of a scalar")
+    if not index.size:
+        return x
+    index, y = b.cast(vector(b, index), i64), vector(b, y)
     for axis, n in enumerate(index.shape):
         y = b.slice(y, axis, 0, n)
-    return b.op("ScatterElements", x, index, b.cast(y, x.dtype), axis=x.axis(dim), reduction=reduction)
+    found = b.op(
+        "ScatterElements", vector(b, x), index, b.cast(y, x.dtype), axis=x.axis(dim), reduction=reduction
+    )  # fmt: skip
+    return b.reshape(found, x.shape)
 
 
 @aten("scatter.src")
@@ -80,10 +91,46 @@ def scatter_reduce(
     b: Lowering, x: Value, dim: int, index: Value, y: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
     """`x` and elements of `y` joined at indices."""
-    kinds = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-    if reduce not in kinds or not include_self:
-        raise Unsupported(f"the reduction {reduce}")
-    return _scattered(b, x, dim, index, y, kinds[reduce])
+    kind = _JOINED[reduce]
+    if not index.size:
+        return x
+    base = x if include_self else scatter_value(b, x, dim, index, _neutral(kind, x.dtype))
+    found = _scattered(b, base, dim, index, y, kind)
+    if reduce != "mean":
+        return found
+    zeros, ones = b.full(0, x.dtype, x.shape), b.full(1, x.dtype, index.shape)
+    count = _scattered(b, b.full(int(include_self), x.dtype, x.shape), dim, index, ones, "add")
+    if not include_self:
+        count = b.op("Where", b.op("Equal", count, zeros), b.full(1, x.dtype, x.shape), count)
+    if x.dtype.is_float:
+        return b.op("Div", found, count)
+    return b.op("Div", b.op("Sub", found, b.op("Mod", found, count)), count)
+
+
+_JOINED = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add", "add": "add", "multiply": "mul"}
+"""ONNX's reductions by torch's."""
+
+
+def _neutral(kind: str, dtype: DType) -> float:
+    """What a reduction begins with."""
+    if kind in ("add", "mul"):
+        return int(kind == "mul")
+    if dtype.is_float:
+        return -math.inf if kind == "max" else math.inf
+    ends = np.iinfo(dtype.np)
+    return int(ends.min if kind == "max" else ends.max)
+
+
+@aten("scatter.reduce")
+def scatter_joined(b: Lowering, x: Value, dim: int, index: Value, y: Value, *, reduce: str) -> Value:
+    """`x` and elements of `y` added or multiplied at indices."""
+    return _scattered(b, x, dim, index, y, _JOINED[reduce])
+
+
+@aten("scatter.value_reduce")
+def scatter_value_joined(b: Lowering, x: Value, dim: int, index: Value, value: Any, *, reduce: str) -> Value:
+    """`x` and a number added or multiplied at indices."""
+    return _scattered(b, x, dim, index, b.full(value, x.dtype, index.shape), _JOINED[reduce])
 
 
 def _pointed(b: Lowering, x: Value, indices: Sequence[Value | None]) -> tuple[list[int], Value, list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -57,7 +56,7 @@ def group_norm(
 ) -> list[Value]:  # fmt: skip
     """Over groups of channels; with mean and reciprocal deviation."""
     shape, x = x.shape, b.computed(x)
-    parts = b.reshape(x, [batch, groups, math.prod(shape) // (batch * groups)])
+    parts = b.reshape(x, [batch, groups, channels // groups * inner])
     found, middle, by = _normalised(b, parts, [2], eps)
     found = b.reshape(found, shape)
     each = [1, channels, *[1] * (len(shape) - 2)]

@@ -22,7 +22,7 @@ Axes = int | Sequence[int] | None
 def axes_of(x: Value, dim: Axes) -> list[int]:
     """Axes from 0 on; none given are all."""
     given = [dim] if isinstance(dim, int) else list(dim or ())
-    return sorted({x.axis(d) for d in given} or set(range(x.rank)))
+    return sorted({x.axis(d) for d in given} or set(range(x.rank))) if x.rank else []
 
 
 def _summed_type(x: Value, dtype: torch.dtype | None) -> DType:
@@ -156,8 +156,8 @@ def _moments(b: Lowering, x: Value, dim: Axes, correction: float | None, keepdim
 @aten("logsumexp.default")
 def logsumexp(b: Lowering, x: Value, dim: Axes, keepdim: bool = False) -> Value:
     """The logarithm of the sum of exponentials."""
-    x = b.computed(x)
-    return b.op("ReduceLogSumExp", x, b.integers(axes_of(x, dim)), keepdims=int(keepdim))
+    x, axes = b.computed(x), axes_of(x, dim)
+    return b.op("ReduceLogSumExp", x, b.integers(axes), keepdims=int(keepdim)) if axes else x
 
 
 @aten("cumsum.default")
