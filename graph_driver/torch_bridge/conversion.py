@@ -189,6 +189,7 @@ class _Converter:
             return None  # an assertion: what it says has been checked when the graph was made
         self.build.where = node.name
         wanted = val[0] if isinstance(val, (tuple, list)) and val else val
+        self.build.kind, self.build.operand_memory = name, self._memory_of(node)
         self.build.result = self._type(wanted) if isinstance(wanted, torch.Tensor) and _known(val) else None
         function = table().get(name) if isinstance(node.target, torch._ops.OpOverload) else None
         if function is None:
@@ -242,6 +243,14 @@ class _Converter:
 
     def _type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
         return TO_POLYC.get(val.dtype), self.sizes.numbers(val.shape)
+
+    def _memory_of(self, node: torch.fx.Node) -> tuple[tuple[int, ...], int] | None:
+        """Strides and offset of the first operand."""
+        first = node.args[0] if node.args else None
+        val = first.meta.get("val") if isinstance(first, torch.fx.Node) else None
+        if not isinstance(val, torch.Tensor) or val.layout is not torch.strided:
+            return None
+        return self.sizes.numbers(val.stride()), self.sizes.number(val.storage_offset())
 
     def _value(self, arg: Any) -> Any:
         if isinstance(arg, torch.fx.Node):

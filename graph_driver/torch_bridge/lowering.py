@@ -79,6 +79,10 @@ class Lowering:
         self._count = 0
         self.where = ""
         """The ATen node at hand: nodes are named after it."""
+        self.kind = ""
+        """Its operator, as `name.overload`."""
+        self.operand_memory: tuple[tuple[int, ...], int] | None = None
+        """The strides and the offset, in elements, of its first operand in torch's memory."""
         self.result: tuple[DType, tuple[int, ...]] | None = None
         """What torch says of the first result of the ATen node at hand."""
 

@@ -232,6 +232,36 @@ def trunc(b: Lowering, x: Value) -> Value:
     return b.op("Where", b.op("Less", x, 0.0), b.op("Ceil", x), b.op("Floor", x))
 
 
+@aten("round.decimals")
+def round_decimals(b: Lowering, x: Value, *, decimals: int) -> Value:
+    """To a number of decimals; below zero, of digits before the point."""
+    if not x.dtype.is_float or not decimals:
+        return b.op("Round", x) if x.dtype.is_float else x
+    x, by = b.computed(x), 10.0 ** abs(decimals)
+    there, back = ("Mul", "Div") if decimals > 0 else ("Div", "Mul")
+    return b.op(back, b.op("Round", b.op(there, x, by)), by)
+
+
+def _negative(b: Lowering, x: Value) -> Value:
+    """Whether the sign says minus, of zeros too."""
+    return b.op("Or", b.op("Less", x, 0.0), b.op("Less", b.op("Reciprocal", x), 0.0))
+
+
+@aten("atan2.default")
+def atan2(b: Lowering, y: Operand, x: Operand) -> Value:
+    """The angle of the point `(x, y)`: from the first eighth of the circle, mirrored to its own."""
+    y, x = floating(b, y, x)
+    wide, high = b.op("Abs", x), b.op("Abs", y)
+    large, small = b.op("Max", wide, high), b.op("Min", wide, high)
+    ratio = b.op("Where", b.op("Equal", large, 0.0), small, b.op("Div", small, large))
+    both = b.op("And", b.op("IsInf", wide), b.op("IsInf", high))
+    ratio = b.op("Where", both, b.constant(1, x.dtype), ratio)
+    angle = b.op("Atan", ratio)
+    angle = b.op("Where", b.op("Greater", high, wide), b.op("Sub", b.constant(math.pi / 2, x.dtype), angle), angle)
+    angle = b.op("Where", _negative(b, x), b.op("Sub", b.constant(math.pi, x.dtype), angle), angle)
+    return b.op("Where", _negative(b, y), b.op("Neg", angle), angle)
+
+
 @aten("rsqrt.default")
 def rsqrt(b: Lowering, x: Value) -> Value:
     """`1 / sqrt(x)`."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.torch_bridge.aten.masks import put_rows
 from polyc.graph_driver.torch_bridge.lowering import Lowering, Value, aten
 from polyc.poly.dtypes import DType, bool_, i64
 
@@ -25,6 +26,20 @@ def vector(b: Lowering, x: Value) -> Value:
 def embedding(b: Lowering, weight: Value, indices: Value, *more: Any) -> Value:
     """Rows of a matrix."""
     return b.op("Gather", weight, indices, axis=0)
+
+
+@aten("embedding_renorm.default")
+def embedding_renorm(b: Lowering, weight: Value, indices: Value, most: float, p: float) -> Value:
+    """Rows that are chosen and longer than `most` scaled to that length (torch adds 1e-7 to the divisor)."""
+    if p not in (1, 2):
+        raise Unsupported(f"the {p}-norm of rows")
+    at = b.reshape(b.cast(indices, i64), [indices.size, 1])
+    taken = b.op("ScatterND", b.full(0, weight.dtype, [weight.shape[0]]), at,
+                 b.full(1, weight.dtype, [indices.size]), reduction="max")  # fmt: skip
+    norm = b.op("ReduceL1" if p == 1 else "ReduceL2", weight, b.integers([1]), keepdims=1)
+    long = b.op("And", b.op("Greater", norm, float(most)), b.cast(b.reshape(taken, norm.shape), bool_))
+    scaled = b.op("Mul", weight, b.op("Div", b.constant(most, weight.dtype), b.op("Add", norm, 1e-7)))
+    return b.op("Where", long, scaled, weight)
 
 
 @aten("embedding_dense_backward.default")
@@ -167,8 +182,9 @@ def index_tensor(b: Lowering, x: Value, indices: Sequence[Value | None]) -> Valu
 def index_put(b: Lowering, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     """`x` with values put, or added, at indices."""
     given = [i for i in indices if i is not None]
-    if len(given) == 1 and given[0].dtype == bool_ and given[0].rank == x.rank and not values.rank and not accumulate:
-        return b.op("Where", given[0], b.cast(values, x.dtype), x)
+    first = indices[0]
+    if len(given) == 1 and first is not None and first.dtype == bool_ and x.size and values.size:
+        return put_rows(b, x, first, values, accumulate)
     axes, pointers, shape = _pointed(b, x, indices)
     rest = [k for k in range(x.rank) if k not in axes]
     order = [*axes, *rest]

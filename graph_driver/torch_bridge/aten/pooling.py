@@ -1,4 +1,4 @@
-"""ATen's pools, their derivatives, and images in other sizes.
+"""ATen's pools of largest elements, their derivatives, and images in other sizes.
 
 Operands that they are not for raise `Unsupported`, and the operator runs in eager mode.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyc.graph_driver.graph.errors import Unsupported
+from polyc.graph_driver.torch_bridge.aten.windows import Ranges, range_sums
 from polyc.graph_driver.torch_bridge.lowering import Lowering, Value, aten
 from polyc.poly.dtypes import i64
 
@@ -43,76 +43,18 @@ def max_pool(
     return [b.reshape(found, shape), b.reshape(b.op("Mod", index, plane), shape)]
 
 
-@aten("max_pool2d_with_indices_backward.default")
+@aten("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
 def max_pool_backward(
     b: Lowering, dy: Value, x: Value, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], ceil_mode: bool, indices: Value,
 ) -> Value:  # fmt: skip
     """Each adjoint is added where the window's largest element was."""
-    plane, many = math.prod(x.shape[-2:]), math.prod(x.shape[:-2])
-    each = [many, math.prod(dy.shape[-2:])]
+    rank = len(kernel)
+    plane, many = math.prod(x.shape[-rank:]), math.prod(x.shape[:-rank])
+    each = [many, math.prod(dy.shape[-rank:])]
     zeros = b.full(0, dy.dtype, [many, plane])
     found = b.op("ScatterElements", zeros, b.reshape(indices, each), b.reshape(dy, each), axis=1, reduction="add")
     return b.reshape(found, x.shape)
-
-
-@aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
-def average_pool(
-    b: Lowering, x: Value, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
-    ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
-) -> Value:  # fmt: skip
-    """Means of windows."""
-    assert b.result is not None
-    if divisor is not None:
-        raise Unsupported("means by a number of the user's")
-    axes = len(b.result[1]) - (2 if len(kernel) == 1 and len(b.result[1]) > 2 else len(b.result[1]) - len(kernel))
-    kernel, pads = _wide(kernel, axes), _wide(padding, axes)
-    found = b.op(
-        "AveragePool", _batched(b, x, axes), kernel_shape=kernel, strides=_wide(stride, axes, kernel),
-        pads=[*pads, *pads], ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad),
-    )  # fmt: skip
-    return b.reshape(found, b.result[1])
-
-
-@aten("avg_pool2d_backward.default")
-def average_pool_backward(
-    b: Lowering, dy: Value, x: Value, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    ceil_mode: bool, count_include_pad: bool, divisor: int | None,
-) -> Value:  # fmt: skip
-    """Each adjoint shared by its window: a transposed convolution by ones, channel by channel."""
-    kernel = _wide(kernel, 2)
-    stride, pads = _wide(stride, 2, kernel), _wide(padding, 2)
-    if ceil_mode or (any(pads) and not count_include_pad) or x.rank != 4:
-        raise Unsupported("windows of several sizes")
-    channels = x.shape[1]
-    ones = b.full(1 / (divisor or math.prod(kernel)), dy.dtype, [channels, 1, *kernel])
-    made = [(dy.shape[2 + k] - 1) * stride[k] - 2 * pads[k] + kernel[k] for k in range(2)]
-    return b.op(
-        "ConvTranspose", dy, ones, strides=stride, pads=[*pads, *pads], group=channels, kernel_shape=kernel,
-        output_padding=[x.shape[2 + k] - made[k] for k in range(2)],
-    )  # fmt: skip
-
-
-@aten("_adaptive_avg_pool2d.default", "adaptive_avg_pool2d.default")
-def adaptive_average_pool(b: Lowering, x: Value, size: Sequence[int]) -> Value:
-    """Means of as many windows as the result has elements, where they are of one size."""
-    if x.rank < 3 or any(n % m for n, m in zip(x.shape[-2:], size)):
-        raise Unsupported("windows of several sizes")
-    lead = list(x.shape[:-2])
-    parts = [n for extent, m in zip(x.shape[-2:], size) for n in (m, extent // m)]
-    cut = b.reshape(x, [*lead, *parts])
-    axes = [len(lead) + 1, len(lead) + 3]
-    return b.op("ReduceMean", b.computed(cut), b.integers(axes), keepdims=0)
-
-
-@aten("_adaptive_avg_pool2d_backward.default")
-def adaptive_average_pool_backward(b: Lowering, dy: Value, x: Value) -> Value:
-    """Each adjoint shared by its window."""
-    if any(n % m for n, m in zip(x.shape[-2:], dy.shape[-2:])):
-        raise Unsupported("windows of several sizes")
-    (h, w), (p, q), lead = x.shape[-2:], dy.shape[-2:], list(x.shape[:-2])
-    shared = b.op("Mul", dy, (p * q) / (h * w))
-    return b.reshape(b.expand(b.reshape(shared, [*lead, p, 1, q, 1]), [*lead, p, h // p, q, w // q]), x.shape)
 
 
 # ---- other sizes ----
@@ -154,7 +96,20 @@ def upsample_nearest_backward(
 ) -> Value:
     """Sums over what each element became, where that are equally many."""
     (h, w), (p, q) = dy.shape[-2:], shape[-2:]
-    if h % p or w % q:
-        raise Unsupported("elements repeated unequally often")
+    if h % p or w % q or any(scales):
+        return _unequal(b, dy, shape, scales)
     cut = b.reshape(dy, [*shape[:-2], p, h // p, q, w // q])
     return b.sum(b.computed(cut), [cut.rank - 3, cut.rank - 1])
+
+
+def _unequal(b: Lowering, dy: Value, shape: Sequence[int], scales: Sequence[float | None]) -> Value:
+    """The same where elements were repeated unequally often."""
+    by = [*scales, None, None][-2:] if len(scales) < 2 else scales
+    found = b.computed(dy)
+    for axis, scale in zip((-2, -1), by):
+        n = shape[axis]
+        index = _nearest(n, dy.shape[axis], scale)
+        ends = np.searchsorted(index, np.arange(n), side="right")
+        begins = np.searchsorted(index, np.arange(n), side="left")
+        found = range_sums(b, found, dy.rank + axis, Ranges(begins, ends, np.ones(n)))
+    return found
