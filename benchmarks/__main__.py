@@ -1,7 +1,7 @@
 """`python -m benchmarks [--family F]... [--results FOLDER] [--exports FOLDER]...`: all timings on one thread.
 
 `--results` writes DATE-cpu.json, DATE-cpu.md and its plots. `--threads [N]` instead: what N threads (2) bring over one.
-Some families have options of their own: `--family polybench|tsvc|torch|narrow --help`.
+Some families have options of their own: `--family polybench|tsvc|torch|narrow|gradients --help`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from polyc.graph_driver.bench.peers import installed
 
 FAMILIES = ("gemm", "conv", "memory", "odd", "transformer", "cliffs", "model", "packaged", "exported")
 AFFINE = {
+    "gradients": "benchmarks.gradients.__main__",
     "polybench": "benchmarks.polybench.__main__", "tsvc": "benchmarks.tsvc.__main__", "torch": "benchmarks.torch_speed",
     "narrow": "benchmarks.narrow",
 }  # fmt: skip
