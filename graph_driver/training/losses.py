@@ -51,7 +51,11 @@ def _target(b: Builder, name: str, dtype: DType, shape: tuple[int, ...]) -> str:
 
 
 def cross_entropy(b: Builder, logits: str, target: str) -> str:
-    """The mean of `-log softmax(x)[class]` over all places but classes (axis 1); classes are i64."""
+    """The mean of `-log softmax(x)[class]` over all places but classes (axis 1); classes are i64.
+
+    Raises:
+        ModelError: the output has no axis of classes.
+    """
     shape = b.shape(logits)
     if len(shape) < 2:
         raise ModelError(f"a cross entropy is of [batch, classes, ...], but '{logits}' has shape {list(shape)}")
