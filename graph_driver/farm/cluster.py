@@ -95,12 +95,14 @@ def _closing(client: Client) -> Iterator[Client]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Dask's own words about lost connections are not for polyc's users, who get a line of ours."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:  # each has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="distributed")
             yield
     finally:
-        logger.setLevel(before)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
