@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 LOCAL = re.compile(r"local:([1-9]\d{0,3})")
-ANSWER = 8.0
+ANSWER = 7.0
 """Seconds that a scheduler has for an answer; less than the ten after which people have lost patience."""
 RECONNECT = 5.0
 """Seconds for which a connection that broke is tried again."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOOK = 1.0
 """Seconds between two looks at the cluster."""
+LEAST = 0.2
+"""Seconds that it has for one at least."""
 PATIENCE = 30.0
 """Seconds that a piece may take longer than its time limit, for waiting and for the network, until it is given to
 another worker, too."""
@@ -84,6 +86,7 @@ class Farm:
         self._name = f"polyc-{uuid.uuid4().hex[:12]}"
         self._looked = 0.0
         self._answered = time.monotonic()
+        self._unanswered: float | None = None  # since when it owes answers
         self._workers: dict[str, dict[str, Any]] = {}
         self._alive: dict[str, tuple[float, float]] = {}  # the last sign of life, on its clock and on ours
         self._had: dict[str, float] = {}  # when there was a worker for a resource
@@ -209,7 +212,7 @@ class Farm:
         if status == "finished":
             try:
                 worker = self._who_has(key)
-                said = json.loads(copy.future.result(timeout=ANSWER))
+                said = json.loads(copy.future.result(timeout=self._left()))
             except Exception:  # its worker has died since, or the scheduler has: it is done again
                 return self._again(work, key)
             self._finish(work)
@@ -316,7 +319,20 @@ class Farm:
             raise self._lost("the connection is closed")
 
     def _sync(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        return self._client.sync(function, *arguments, callback_timeout=ANSWER, **named)
+        """What the scheduler answers. Questions that stay without an answer have `ANSWER` seconds together."""
+        start = time.monotonic()
+        try:
+            found = self._client.sync(function, *arguments, callback_timeout=self._left(), **named)
+        except BaseException:
+            self._unanswered = start if self._unanswered is None else self._unanswered
+            raise
+        self._unanswered = None
+        return found
+
+    def _left(self) -> float:
+        """Seconds that the scheduler has for an answer."""
+        waited = 0.0 if self._unanswered is None else time.monotonic() - self._unanswered
+        return max(LEAST, ANSWER - waited)
 
     def _lost(self, why: str) -> BuildError:
         return BuildError(
