@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyc.graph_driver.communication.operators import DOMAIN
 from polyc.graph_driver.fusion.joined import Group
 from polyc.graph_driver.graph.aliases import is_alias, storage
 from polyc.graph_driver.graph.ir import Graph
@@ -15,6 +16,8 @@ MOST_GROUPS = 500
 
 def in_best_order(graph: Graph, groups: Sequence[Group]) -> list[Group]:
     """The same groups, reordered where that lowers the most bytes alive at once (noted in the graph)."""
+    if any(n.domain == DOMAIN and n.op_type == "Start" for n in graph.nodes):
+        return list(groups)  # messages begin where the program has them: later ones would hide nothing
     tensors = graph.tensors
     if len(groups) > MOST_GROUPS or any(not t.static or not isinstance(t.nbytes, int) for t in tensors.values()):
         return [*groups]  # too many to try; or sizes that a run decides: which order is best may depend on them

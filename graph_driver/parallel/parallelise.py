@@ -211,8 +211,24 @@ def over_ranks(
     group_bytes: int = GROUP_BYTES, **options: Any,
 ) -> Parallel:  # fmt: skip
     """The same of a graph. Raises as `parallelise`."""
+    graph.nodes = results_soon(graph)
     costs = Costs(Nodes(graph, ranks), Network.of(network))
     return Parallel(costs, choose(costs, ways_of(costs.nodes, only)), options, group_bytes)
+
+
+def results_soon(graph: Graph) -> list[Node]:
+    """The nodes with those that make nothing but results of the graph right behind what they read: messages with these
+    results begin there."""
+    results, makers = set(graph.outputs), graph.producers()
+    place = {id(n): k for k, n in enumerate(graph.nodes)}
+
+    def when(node: Node) -> tuple[int, int]:
+        own = place[id(node)]
+        if not set(node.writes()) <= results:
+            return own, -1
+        return max((place[id(makers[i])] for i in node.reads() if i in makers), default=own), own
+
+    return sorted(graph.nodes, key=when)
 
 
 def ways_of(nodes: Nodes, only: Rule = None) -> list[list[Way]]:
