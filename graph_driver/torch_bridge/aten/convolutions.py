@@ -1,10 +1,10 @@
 """ATen's convolutions and their derivatives.
 
-The derivative with respect to the image of a convolution with steps of 1 is a convolution with the filters mirrored and
-input and output channels exchanged; with other steps it is the transposed convolution. The derivative with respect to
-the filters is a convolution of the images by the adjoint, channels and batch exchanged, where steps and dilations
-change places.
-
+The derivative with respect to the images is the transposed convolution. Of one in groups with steps of 1 it is written
+as a convolution with the filters mirrored and input and output channels exchanged within the groups, for which there
+are better loops (depthwise 7x7, 96 channels, 28x28: 0.21 ms against 1.92 on one thread of a Zen 4). The derivative with
+respect to the filters is a convolution of the images by the adjoint, channels and batch exchanged, where steps and
+dilations change places.
 
 Operands that they are not for raise `Unsupported`, and the operator runs in eager mode.
 """
@@ -86,7 +86,8 @@ def _of_images(b: Lowering, dy: Value, x: Value, w: Value, window: Window) -> Va
     """The adjoint of the images."""
     spatial = range(x.rank - 2)
     reach = [window.dilation[k] * (w.shape[2 + k] - 1) for k in spatial]
-    if all(s == 1 for s in window.stride) and all(reach[k] >= window.padding[k] for k in spatial):
+    plain = all(s == 1 for s in window.stride) and all(reach[k] >= window.padding[k] for k in spatial)
+    if plain and window.groups > 1:
         filters = b.flip(_exchanged(b, w, window.groups), range(2, w.rank))
         padding = tuple(reach[k] - window.padding[k] for k in spatial)
         return _forward(b, dy, filters, None, Window(window.stride, padding, window.dilation, window.groups))
@@ -97,8 +98,6 @@ def _of_images(b: Lowering, dy: Value, x: Value, w: Value, window: Window) -> Va
 def _exchanged(b: Lowering, w: Value, groups: int) -> Value:
     """Filters with input and output channels exchanged within each group."""
     out, inner, rest = w.shape[0] // groups, w.shape[1], list(w.shape[2:])
-    if groups == 1:
-        return b.transpose(w, [1, 0, *range(2, w.rank)])
     if out == inner == 1:
         return w
     parts = b.reshape(w, [groups, out, inner, *rest])
