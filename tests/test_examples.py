@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("__init__.py", "decoder.py", "fetch.py", "ocr.py", "pictures.py")
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("*.py") if p.name not in PARTS)
 LONG = ("demo.py", "generate.py")  # compile whole networks
+NEEDS = {"digits_torch.py": ("torch", "sklearn")}
 DRAWN = ("convolution.py", "digits.py", "heat.py", "repair.py", "roofline.py", "time_tiles.py")  # with `--picture`
 
 
 @pytest.mark.parametrize("script", [pytest.param(s, marks=pytest.mark.long) if s in LONG else s for s in SCRIPTS])
 def test_example_runs(script: str, tmp_path: Path) -> None:
+    for package in NEEDS.get(script, ()):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
     picture = tmp_path / "picture.svg"
     asked = ["--picture", str(picture)] if script in DRAWN else []
     done = subprocess.run(

@@ -21,6 +21,7 @@ from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.compiling.from_source import compile_built
 from polyc.graph_driver.options import CompileOptions
 from polyc.graph_driver.torch_bridge.conversion import Eager, convert
+from polyc.graph_driver.torch_bridge.decomposed import PROGRAMS
 from polyc.graph_driver.torch_bridge.program import Program
 from polyc.poly.errors import OptionError
 from polyc.poly.records import dataclass
@@ -95,6 +96,7 @@ def decompositions() -> dict[Any, Any]:
         aten.hardtanh_backward, aten.threshold_backward, aten.silu, aten.silu_backward, aten.mse_loss,
         aten.nll_loss_forward, aten.nll_loss_backward, aten._unsafe_index_put, aten.linalg_vector_norm,
     ]))  # fmt: skip
+    found.update(PROGRAMS)
     for kept in _TAKEN_AS_THEY_ARE:
         for overload in kept.overloads():
             found.pop(getattr(kept, overload), None)
