@@ -13,6 +13,7 @@ from numpy import ndarray
 from polyc.emit import targets
 from polyc.emit.loop_ir.loops import Function
 from polyc.emit.run_time import threadpool
+from polyc.emit.run_time.room import check_room
 from polyc.poly.aliasing import separate
 from polyc.poly.binding import bind_sizes, evaluate
 from polyc.poly.errors import ArgumentError, BuildError
@@ -144,7 +145,8 @@ class Kernel:
         """Run on `args`.
 
         Raises:
-            ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit.
+            ArgumentError: number, names, dtypes, shapes or sizes of the arguments do not fit, or local arrays of these
+                sizes are larger than the machine's memory.
             BoundsError: an access that was executed lies outside its array.
             BuildError: the kernel was compiled for another machine.
         """
@@ -198,10 +200,11 @@ class Kernel:
             raise violation(checks, found, bound.values)
 
     def bind(self, shapes: tuple[tuple[int, ...], ...]) -> _Bound:
-        """Sizes for these argument shapes (remembered)."""
+        """Sizes for these argument shapes (remembered). Raises `ArgumentError` as a call does."""
         found = self._bound.get(shapes)
         if found is None:
             values = bind_sizes(self.scop, dict(zip(self.scop.args, shapes)))
+            check_room(self.function, values)
             params = (ctypes.c_int64 * max(1, len(values)))(*[values[p] for p in self.function.params])
             sizes = tuple(tuple(evaluate(e, values) for e in a.shape) for a in self._results)
             found = _Bound(values, params, sizes)
