@@ -95,6 +95,7 @@ def decompositions() -> dict[Any, Any]:
         aten.native_batch_norm, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.gelu_backward,
         aten.hardtanh_backward, aten.threshold_backward, aten.silu, aten.silu_backward, aten.mse_loss,
         aten.nll_loss_forward, aten.nll_loss_backward, aten._unsafe_index_put, aten.linalg_vector_norm,
+        aten.grid_sampler_2d,
     ]))  # fmt: skip
     found.update(PROGRAMS)
     for kept in _TAKEN_AS_THEY_ARE:

@@ -209,7 +209,7 @@ def index_put(b: Lowering, x: Value, indices: Sequence[Value | None], values: Va
 def topk(b: Lowering, x: Value, k: int, dim: int = -1, largest: bool = True, ordered: bool = True) -> list[Value]:
     """The largest elements of an axis and where they are."""
     if not x.rank:
-        raise Unsupported("the largest of a scalar")
+        return [x, b.full(0, i64, ())]
     return b.ops("TopK", 2, x, b.integers([k]), axis=x.axis(dim), largest=int(largest), sorted=1)
 
 
@@ -223,6 +223,6 @@ def sort(
     dim = int(given[0]) if given else dim
     descending = flags[-1] if flags else descending
     if not x.rank:
-        raise Unsupported("a scalar in order")
+        return [x, b.full(0, i64, ())]
     axis = x.axis(dim)
     return b.ops("TopK", 2, x, b.integers([x.shape[axis]]), axis=axis, largest=int(descending), sorted=1)

@@ -189,6 +189,16 @@ def triu(b: Lowering, x: Value, diagonal: int = 0) -> Value:
     return b.op("Trilu", x, b.constant(diagonal, i64), upper=1)
 
 
+def _with_steps(b: Lowering, x: Value, y: Value, axis: int, put: range) -> Value:
+    """`x` with `y` at the indices `put` of an axis."""
+    if not put or not y.size:
+        return x
+    at = np.arange(x.shape[axis])
+    index = np.clip((at - put.start) // put.step, 0, len(put) - 1)
+    mask = np.isin(at, put).reshape([-1, *[1] * (x.rank - axis - 1)])
+    return b.op("Where", b.constant(mask, bool_), b.op("Gather", y, b.constant(index, i64), axis=axis), x)
+
+
 @aten("slice_scatter.default")
 def slice_scatter(
     b: Lowering, x: Value, y: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
@@ -197,7 +207,7 @@ def slice_scatter(
     dim = x.axis(dim)
     first, last, step = slice(start, END if end is None else end, step).indices(x.shape[dim])
     if step != 1:
-        raise Unsupported("a range with steps")
+        return _with_steps(b, x, b.cast(y, x.dtype), dim, range(first, last, step))
     last = max(first, last)
     parts = [b.slice(x, dim, 0, first), b.cast(y, x.dtype), b.slice(x, dim, last, x.shape[dim])]
     parts = [p for p, n in zip(parts, (first, last - first, x.shape[dim] - last)) if n]
@@ -218,7 +228,7 @@ def slice_backward(b: Lowering, y: Value, sizes: Sequence[int], dim: int, start:
     dim %= len(sizes)
     first, last, step = slice(start, end, step).indices(sizes[dim])
     if step != 1:
-        raise Unsupported("a range with steps")
+        return _with_steps(b, b.full(0, y.dtype, sizes), y, dim, range(first, last, step))
     pads = [0] * (2 * len(sizes))
     pads[dim], pads[dim + len(sizes)] = first, sizes[dim] - first - y.shape[dim]
     return y if not any(pads) else b.op("Pad", y, b.integers(pads), 0, mode="constant")

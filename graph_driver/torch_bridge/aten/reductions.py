@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.torch_bridge.lowering import Lowering, Value, aten
 from polyc.graph_driver.torch_bridge.types import polyc_dtype
 from polyc.poly.dtypes import DType, bool_, i32, i64, u8
@@ -142,15 +141,16 @@ def var_mean(
 def _moments(b: Lowering, x: Value, dim: Axes, correction: float | None, keepdim: bool) -> list[Value]:
     x, axes = b.computed(x), axes_of(x, dim)
     count = math.prod(x.shape[a] for a in axes)
-    below = count - (1 if correction is None else correction)
-    if below <= 0:
-        raise Unsupported("the variance of too few elements")
-    middle = b.op("ReduceMean", x, b.integers(axes), keepdims=1)
+    below = max(0, count - (1 if correction is None else correction))
+    if not count:
+        kept = [1 if k in axes else n for k, n in enumerate(x.shape) if keepdim or k not in axes]
+        return [b.full(math.nan, x.dtype, kept)] * 2
+    middle = b.op("ReduceMean", x, b.integers(axes), keepdims=1) if axes else x
     apart = b.op("Sub", x, middle)
     squares = b.sum(b.op("Mul", apart, apart), axes, keepdim)
     if not keepdim:
         middle = b.reshape(middle, [n for k, n in enumerate(x.shape) if k not in axes])
-    return [b.op("Mul", squares, 1 / below), middle]
+    return [b.op("Mul", squares, 1 / below) if below else b.op("Div", squares, 0.0), middle]
 
 
 @aten("logsumexp.default")
