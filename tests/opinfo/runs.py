@@ -15,8 +15,8 @@ from polyc.poly.records import dataclass
 SEED = 42
 """What OpInfos of random operators set, too (`wrapper_set_seed`)."""
 
-TOLERANCE = 1e-5
-"""Relative to the size of an element, and absolute."""
+TOLERANCE = 3e-5
+"""Relative to the size of an element, and absolute: sums of a thousand products in another order differ by 1.4e-5."""
 
 KERNELS, EAGER, WRONG, FAILED, REFUSED = "kernels", "eager", "wrong", "failed", "not traced"
 
@@ -45,10 +45,12 @@ def run(op: Any, sample: Any, backward: bool) -> Outcome:
 
     tensors = [leaves[k].detach() for k in places]
     wanted = [bool(backward and leaves[k].requires_grad) for k in places]
-    return compared(call, tensors, wanted)
+    return compared(call, tensors, wanted, op.name)
 
 
-def compared(call: Callable[..., Any], tensors: Sequence[torch.Tensor], wanted: Sequence[bool]) -> Outcome:
+def compared(
+    call: Callable[..., Any], tensors: Sequence[torch.Tensor], wanted: Sequence[bool], op_name: str
+) -> Outcome:
     """A function of tensors through the backend against itself; with gradients of those that are `wanted`."""
     torch.manual_seed(SEED)
     try:
@@ -70,6 +72,8 @@ def compared(call: Callable[..., Any], tensors: Sequence[torch.Tensor], wanted: 
         kind = REFUSED if by_torch else FAILED
         return Outcome(kind, f"{type(error).__name__}: {_line(error)}")
     assert found is not None
+    if op_name.startswith("empty"):  # their elements are whatever lay in memory
+        found, expected = ([torch.zeros_like(t) for t in ts] for ts in (found, expected))
     difference = differing(found, expected)
     if difference:
         return Outcome(WRONG, difference)
