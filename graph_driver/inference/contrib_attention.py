@@ -40,7 +40,7 @@ class _Sizes:
 def grouped_attention(
     body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> None:
-    """The node as products, a softmax and the caches' new values."""
+    """The node as products, a softmax and the caches' new values. Raises `ModelError` for forms without these."""
     given = dict(zip((*OPTIONAL[:3], *OPTIONAL[3:]), node.input, strict=False))
     if any(node.input[len(OPTIONAL) :]):
         raise ModelError("GroupQueryAttention with sinks, scales of the cache, or norms of queries is not supported")
@@ -144,7 +144,11 @@ def _cache(
 
 
 def appended(node: onnx.NodeProto, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-    """The result of `AppendToCache`, polyc's own: a cache, rows `[batch, rows, groups, size]`, how many it holds."""
+    """The result of `AppendToCache`, polyc's own: a cache, rows `[batch, rows, groups, size]`, how many it holds.
+
+    Raises:
+        ModelError: these do not fit together.
+    """
     cache, rows, held = (tensors[i] for i in node.input)
     if not cache.static or not rows.static or len(cache.shape or ()) != 4 or len(rows.shape or ()) != 4:
         raise ModelError(f"{what}: a cache and rows of four axes are needed, not {cache} and {rows}")

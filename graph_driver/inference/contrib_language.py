@@ -38,7 +38,7 @@ def rms_norm(body: Body, x: str, scale: str, epsilon: float, dtype: Any, to: str
 
 
 def simplified_norm(body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """`SimplifiedLayerNormalization`."""
+    """`SimplifiedLayerNormalization`. Raises `ModelError` for the output that training takes."""
     if len(body.outputs) > 1 and body.outputs[1]:
         raise ModelError("SimplifiedLayerNormalization with the deviation as output is not supported")
     x = tensors[node.input[0]]
@@ -52,7 +52,11 @@ def simplified_norm(body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], 
 def skip_simplified_norm(
     body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> None:
-    """`SkipSimplifiedLayerNormalization`: of `input + skip + bias`, whose sum is the fourth output."""
+    """`SkipSimplifiedLayerNormalization`: of `input + skip + bias`, whose sum is the fourth output.
+
+    Raises:
+        ModelError: outputs that training takes are wanted.
+    """
     inputs = [*node.input, *[""] * (4 - len(node.input))]
     outputs = [*node.output, *[""] * (4 - len(node.output))]
     if outputs[1] or outputs[2]:
@@ -66,7 +70,11 @@ def skip_simplified_norm(
 
 
 def rotary(body: Body, node: onnx.NodeProto, attrs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """`RotaryEmbedding`: of `[batch, rows, heads * size]` or `[batch, heads, rows, size]`."""
+    """`RotaryEmbedding`: of `[batch, rows, heads * size]` or `[batch, heads, rows, size]`.
+
+    Raises:
+        ModelError: batches are packed.
+    """
     x, positions, cosine, sine = node.input[:4]
     shape, table = tensors[x].shape or (), tensors[cosine].shape or ()
     turned = int(attrs.get("rotary_embedding_dim", 0)) or 2 * table[-1]

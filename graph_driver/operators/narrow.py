@@ -37,7 +37,7 @@ def blocks_of(ctx: NodeContext) -> Blocks:
 
 @onnx_operator("MatMulNBits", domain=DOMAIN)
 def block_product(ctx: NodeContext) -> OperatorScop:
-    """Rows times columns of codes; in f16 and bf16 as well."""
+    """Rows times columns of codes; in f16 and bf16 as well. Raises `Unsupported` for forms without loops."""
     blocks = blocks_of(ctx)
     accumulates(ctx)
     a = data(ctx, 0)
@@ -59,7 +59,7 @@ def panel_product(ctx: NodeContext) -> OperatorScop:
 
 @onnx_operator("GatherBlockQuantized", domain=DOMAIN)
 def gather_blocks(ctx: NodeContext) -> OperatorScop:
-    """Rows of a table whose last axis is in blocks."""
+    """Rows of a table whose last axis is in blocks. Raises `Unsupported` for other blocks."""
     table, index, scales, zero = data(ctx, 0), data(ctx, 1), data(ctx, 2), optional(ctx, 3)
     rank, bits = len(table.shape), int(ctx.attrs.get("bits", 4))
     if table.dtype != u8 or bits not in (4, 8):
