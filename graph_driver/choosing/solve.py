@@ -3,7 +3,8 @@
 The three sums are compared in this order. A tensor is converted once for each further format that its
 readers want, however many they are. The search goes through the nodes in order and keeps, for each
 combination of formats that the rest of the graph can still see, the best choice so far; sums that add up
-part by part make that exact.
+part by part make that exact. A rough search with few combinations comes first: what is worse than its answer so far
+cannot become the best (branch and bound).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from polyc.poly.records import dataclass
 Format = tuple[str, str]  # element type, layout
 Score = tuple[int, int, float]  # deviations, conversions, cost
 MOST_STATES = 50_000
+MOST_FORMATS = 100_000  # of all states together: in training most tensors live at once, and a state has them all
+ROUNDING = 1e-9  # of costs that are added in another order
+FIRST_STATES = 32  # of the first, rough search
 
 
 @dataclass(frozen=True)
@@ -68,23 +72,44 @@ def solve(problem: Problem, most_states: int = MOST_STATES) -> Solution:
     Raises:
         ValueError: a task has no option.
     """
-    last = _last_uses(problem)
+    for task in problem.tasks:
+        if not task.options:
+            raise ValueError(f"no implementation for '{task.name}'")
+    rough = _search(problem, FIRST_STATES, None)
+    assert rough is not None
+    if rough.proved:
+        return rough
+    deviations, conversions, cost = rough.score
+    exact = _search(problem, most_states, (deviations, conversions, cost + abs(cost) * ROUNDING))
+    if exact is None or rough.score < exact.score:
+        return rough
+    return exact
+
+
+def _search(problem: Problem, most_states: int, bound: Score | None) -> Solution | None:
+    """The best solution that is no worse than `bound`; None if those that were kept lead to none."""
+    last, ahead = _last_uses(problem), _at_least(problem)
     start = tuple(sorted((t, (f,)) for t, f in problem.given.items() if t in last))
     states: dict[State, tuple[Score, tuple[Option, ...]]] = {start: ((0, 0, 0.0), ())}
     proved = True
     for k, task in enumerate(problem.tasks):
-        if not task.options:
-            raise ValueError(f"no implementation for '{task.name}'")
         following: dict[State, tuple[Score, tuple[Option, ...]]] = {}
         for state, (score, options) in states.items():
+            known = dict(state)
             for option in task.options:
-                new, extra = _step(problem, dict(state), task, option)
-                key = tuple(sorted((t, f) for t, f in new.items() if last.get(t, -1) > k))
+                new, extra = _step(problem, known, task, option)
                 total = _add(score, extra)
+                if bound is not None and _add(total, ahead[k + 1]) > bound:
+                    continue
+                key = tuple(sorted((t, f) for t, f in new.items() if last.get(t, -1) > k))
                 if key not in following or total < following[key][0]:
                     following[key] = (total, (*options, option))
-        if len(following) > most_states:
-            kept = sorted(following.items(), key=lambda item: item[1][0])[:most_states]
+        if not following:
+            return None
+        most = max(FIRST_STATES, min(most_states, MOST_FORMATS // max(1, len(next(iter(following))))))
+        most = min(most, most_states)
+        if len(following) > most:
+            kept = sorted(following.items(), key=lambda item: item[1][0])[:most]
             following, proved = dict(kept), False
         states = following
     best = min(
@@ -93,6 +118,15 @@ def solve(problem: Problem, most_states: int = MOST_STATES) -> Solution:
     )
     names = [t.name for t in problem.tasks]
     return Solution(dict(zip(names, best[1], strict=True)), best[0], proved)
+
+
+def _at_least(problem: Problem) -> list[Score]:
+    """What the tasks from each one on add at least: every option for itself at its best, nothing converted."""
+    out: list[Score] = [(0, 0, 0.0)]
+    for task in reversed(problem.tasks):
+        least = min(o.deviations for o in task.options), 0, min(o.cost for o in task.options)
+        out.append(_add(out[-1], least))
+    return out[::-1]
 
 
 def brute_force(problem: Problem) -> Solution:

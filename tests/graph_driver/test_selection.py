@@ -53,6 +53,20 @@ def test_as_good_as_trying_everything(part: int) -> None:
         assert brute_force(again).score == found.score  # the score is that of the choice
 
 
+def test_many_tensors_that_live_at_once_are_no_matter() -> None:
+    """As images between the forward and the backward part of training: two formats each, read again in the end."""
+    many = 80
+    formats = ("f32", "rows"), ("f32", "blocks")
+
+    def options(inputs: int, cheap: int) -> tuple[Option, ...]:
+        return tuple(Option(str(k), (f,) * inputs, (f,), cost=1.0 + (k != cheap % 2)) for k, f in enumerate(formats))
+
+    forward = [Task(f"f{k}", (), (f"x{k}",), options(0, k)) for k in range(many)]
+    backward = [Task(f"b{k}", (f"x{k}",), (f"y{k}",), options(1, k)) for k in reversed(range(many))]
+    found = solve(Problem((*forward, *backward), {}, {}, {}))
+    assert found.proved and found.score == (0, 0, 2.0 * many)
+
+
 def test_a_conversion_is_shared_by_all_readers() -> None:
     nchw, nhwc = ("f32", "row-major"), ("f32", "channels-last")
     reader = [Task(f"r{k}", ("t",), (f"y{k}",), (Option("a", (nhwc,), (nhwc,)),)) for k in range(3)]
