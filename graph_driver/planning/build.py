@@ -268,4 +268,7 @@ def _shape(root: str, uses: Sequence[tuple[int, int, int]], times: Sequence[tupl
             name = root if (begin, end) == (cuts[0], cuts[-1]) else f"{root}+{begin}"
             first, last = min(times[k][0] for k in touching), max(times[k][1] for k in touching)
             runs.append((begin, memory.Lifetime(name, end - begin, first, last)))
+    if not runs:  # nothing but tensors without elements, which a step in Python may well make
+        first, until = min(times[k][0] for _, _, k in uses), max(times[k][1] for _, _, k in uses)
+        runs.append((0, memory.Lifetime(root, 0, first, until)))
     return memory.Shape(root, tuple(runs))

@@ -217,19 +217,18 @@ class _Converter:
         return self.build.cast(found, dtype)
 
     def _in_eager(self, node: torch.fx.Node, args: Any, kwargs: Any, val: Any, reason: str) -> Any:
+        several = isinstance(val, (tuple, list))
+        if not several and not isinstance(val, torch.Tensor):
+            where = _place(node) or node.name
+            raise ModelError(f"{where}: data decide this number ({node.target}): keep it a tensor instead")
         operands: list[Value | Foreign] = []
-        call = EagerCall(
-            node.target,
-            _placed(args, operands),
-            _placed(kwargs, operands),
-            reason,  # type: ignore[arg-type]
-        )
+        wanted = _used(node) if several else [0]
+        call = EagerCall(node.target, _placed(args, operands), _placed(kwargs, operands), reason, wanted)  # type: ignore[arg-type]
         eager = Eager(str(node.target), reason, _place(node))
         if self.strict:
             raise StrictError(f"{eager} (strict mode: nothing runs in eager mode)")
         self.made.eager.append(eager)
-        several = isinstance(val, (tuple, list))
-        tensors = [v for v in (val if several else [val]) if isinstance(v, torch.Tensor)]
+        tensors = [val[k] if several else val for k in wanted]
         random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         if random and self.token is not None:
             operands.append(self.token)  # random numbers are drawn in the order of the program
@@ -237,9 +236,9 @@ class _Converter:
         if random and made:
             self.token = made[0]
         if not several:
-            return made[0] if made else None
-        rest = iter(made)
-        return [next(rest) if isinstance(v, torch.Tensor) else v for v in val]
+            return made[0]
+        found = dict(zip(wanted, made, strict=True))
+        return [found.get(k, v if not isinstance(v, torch.Tensor) else None) for k, v in enumerate(val)]
 
     def _type(self, val: torch.Tensor) -> tuple[Any, tuple[int, ...]]:
         return TO_POLYC.get(val.dtype), self.sizes.numbers(val.shape)
@@ -312,6 +311,16 @@ def _is_view(node: torch.fx.Node) -> bool:
         return False
     returns = target._schema.returns
     return len(returns) == 1 and returns[0].alias_info is not None and bool(node.args)
+
+
+def _used(node: torch.fx.Node) -> list[int]:
+    """Which tensors of an operator with several results are used: the others are not stored, and what torch says of
+    their shapes need not hold. Of one that is only run for its effect, the first."""
+    tensors = [k for k, v in enumerate(node.meta["val"]) if isinstance(v, torch.Tensor)]
+    if any(user.target is not operator.getitem for user in node.users):
+        return tensors
+    taken = {user.args[1] for user in node.users}
+    return [k for k in tensors if k in taken] or tensors[:1]
 
 
 def _placed(args: Any, operands: list[Value | Foreign]) -> Any:

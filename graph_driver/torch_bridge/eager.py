@@ -22,19 +22,22 @@ class Place:
 class EagerCall:
     """A call of torch on tensors of the plan. Tensors are shared, results are copied to their place."""
 
-    def __init__(self, target: Callable[..., Any], args: Any, kwargs: Any, reason: str) -> None:
-        """`args`, `kwargs`: with a `Place` for each tensor."""
-        self.target, self.args, self.kwargs, self.reason = target, args, kwargs, reason
+    def __init__(
+        self, target: Callable[..., Any], args: Any, kwargs: Any, reason: str, wanted: Sequence[int] = (0,)
+    ) -> None:
+        """`args`, `kwargs`: with a `Place` for each tensor. `wanted`: which results are used; the call gives these."""
+        self.target, self.args, self.kwargs, self.reason, self.wanted = target, args, kwargs, reason, wanted
 
     def __call__(self, values: Sequence[Any], captures: Mapping[str, Any]) -> list[np.ndarray]:
-        """Results in order; those that are no tensors are left out."""
+        """The wanted results in order."""
         return [as_array(r) for r in self.run([as_tensor(np.asarray(v)) for v in values])]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The call on tensors."""
         with torch.no_grad():
             found = self.target(*filled(self.args, tensors), **filled(self.kwargs, tensors))
-        return [r for r in (found if isinstance(found, (tuple, list)) else [found]) if isinstance(r, torch.Tensor)]
+        results = found if isinstance(found, (tuple, list)) else [found]
+        return [results[k] for k in self.wanted]
 
     def __repr__(self) -> str:
         return f"EagerCall({self.target}, {self.args}, {self.kwargs})"

@@ -13,7 +13,7 @@ from polyc.graph_driver.torch_bridge.conversion import Alias, Converted, Made
 from polyc.graph_driver.torch_bridge.eager import EagerCall
 from polyc.graph_driver.torch_bridge.types import TO_TORCH, as_array, as_tensor
 from polyc.poly.dtypes import BY_NAME
-from polyc.poly.errors import BuildError
+from polyc.poly.errors import BuildError, ModelError
 
 if TYPE_CHECKING:
     from polyc.graph_driver.execution.run_memory import RunMemory
@@ -101,6 +101,10 @@ class _Steps:
             slot = self.plan.slots.get(name)
             if slot is None or slot.dtype is None:
                 self.values[name] = result
+            elif result.shape != slot.shape:
+                raise ModelError(
+                    f"{step.label} made the shape {list(result.shape)}, torch announced {list(slot.shape or ())}"
+                )
             else:
                 self._tensor(name, memory).copy_(result)
 

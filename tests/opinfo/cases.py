@@ -42,10 +42,22 @@ def _dtype(op: Any) -> torch.dtype:
 
 
 def samples(op: Any, grad: bool = False) -> Iterator[Any]:
-    """The samples of an OpInfo, the same in each run."""
-    torch.manual_seed(0)
+    """The samples of an OpInfo, the same in each run: torch's generator goes on where the last sample left it, whatever
+    is drawn between two of them."""
     dtype = _dtype(op)
-    yield from op.sample_inputs("cpu", dtype, requires_grad=grad and dtype.is_floating_point)
+    drawn, state = iter(op.sample_inputs("cpu", dtype, requires_grad=grad and dtype.is_floating_point)), None
+    while True:
+        others = torch.get_rng_state()
+        if state is None:
+            torch.manual_seed(0)
+        else:
+            torch.set_rng_state(state)
+        sample = next(drawn, None)
+        state = torch.get_rng_state()
+        torch.set_rng_state(others)
+        if sample is None:
+            return
+        yield sample
 
 
 class _Calls(TorchDispatchMode):

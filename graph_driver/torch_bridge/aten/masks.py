@@ -52,7 +52,11 @@ def masked_scatter_backward(b: Lowering, dy: Value, mask: Value, sizes: Sequence
 
 
 def put_rows(b: Lowering, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
-    """`x` with rows of `values`, in order, put or added where a mask over its first axes holds."""
+    """`x` with rows of `values`, in order, put or added where a mask over its first axes holds.
+
+    Raises:
+        Unsupported: the values have more axes than a row and one more.
+    """
     lead, rest = list(mask.shape), list(x.shape[mask.rank :])
     values = b.cast(values, x.dtype)
     if values.rank > 1 + len(rest):
