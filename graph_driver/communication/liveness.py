@@ -3,7 +3,9 @@
 MPI waits for a rank that is dead for ever. Here the operating system closes a dead rank's connection, rank 0 tells the
 others, and whoever waits for a message has an error. A stopped process of the same machine counts as dead, too, and a
 rank that is silent for `SILENCE` seconds (a machine without a network). A rank that fails says why before it ends.
-Where the launcher ends all ranks because one failed (Open MPI sends SIGTERM), each says that in one line.
+Where the launcher ends all ranks because one failed (Open MPI sends SIGTERM), each says that in one line. A launcher
+that ends so may drop what ranks said last (Open MPI 5 does, some of the time), so each rank can also write its line
+into a file of its own.
 """
 
 from __future__ import annotations
@@ -72,10 +74,15 @@ class Liveness:
         self._tell({"failed": self.rank, "why": why})
 
     def line(self, text: str) -> None:
-        """One line of this rank to standard error; only the first is written."""
+        """One line of this rank to standard error, and to `rank-N.log` in the folder `POLYC_RANK_LOGS`; only the first
+        is written."""
         if self._said.acquire(blocking=False) and not self._quiet:
+            said = f"polyc: rank {self.rank}: {text}\n".encode()
             with suppress(OSError, ValueError):
-                os.write(2, f"polyc: rank {self.rank}: {text}\n".encode())
+                os.write(2, said)
+            if folder := os.environ.get("POLYC_RANK_LOGS"):
+                with suppress(OSError), open(os.path.join(folder, f"rank-{self.rank}.log"), "ab", buffering=0) as log:
+                    log.write(said)
 
     # ---- connections ----
 

@@ -167,7 +167,8 @@ class World:
             time.sleep(PAUSE)
 
     def group(self, ranks: Sequence[int]) -> Any:
-        """The communicator of some ranks; all of them ask for it at the same place."""
+        """The communicator of some ranks; all of them ask for it at the same place. Raises `RankError`: there are no
+        such ranks."""
         key = tuple(ranks)
         if key not in self._groups:
             if not set(key) <= set(range(self.size)):

@@ -158,6 +158,7 @@ def fault(kind: str, victim: str, step: str) -> None:
         module.version = lambda name: "0.0.1"  # type: ignore[assignment]
     model, feeds = network(8 if not (mine and kind == "shapes") else 12, seed=1 if mine and kind == "weights" else 0)
     many = ParallelTraining.of(trained(model), ranks.size, only=by_batch(8, 12))
+    say(ready=time.time())
     for k in range(100_000):
         if mine and k == int(step):
             say(failed=time.time())

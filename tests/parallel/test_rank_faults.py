@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +27,12 @@ def lines(text: str) -> dict[int, list[str]]:
 
 def check(kind: str, ranks: int, victim: int, step: int, *flags: str) -> None:
     """One fault."""
-    done = started(ranks, "fault", kind, str(victim), str(step), flags=flags, timeout=120)
-    ended = time.time()
-    said = lines(done.stderr)
+    with tempfile.TemporaryDirectory() as logs:  # what ranks said, also where the launcher dropped it
+        env = {"POLYC_RANK_LOGS": logs}
+        done = started(ranks, "fault", kind, str(victim), str(step), flags=flags, timeout=120, env=env)
+        ended = time.time()
+        said = lines("".join(path.read_text(encoding="utf-8") for path in sorted(Path(logs).iterdir())))
+    assert all(text in said[rank] for rank, some in lines(done.stderr).items() for text in some), done.stderr[-2000:]
     others = set(range(ranks)) - {victim}
     assert others <= set(said), (kind, done.stderr[-2000:])
     for rank in others:
@@ -40,6 +45,8 @@ def check(kind: str, ranks: int, victim: int, step: int, *flags: str) -> None:
         }
         assert all(words[kind] in text for some in said.values() for text in some), said
         assert victim in said
+        ready = max(map(float, re.findall(r'"ready": ([0-9.]+)', done.stdout)))
+        assert ended - ready < LIMIT, (kind, ended - ready)
     else:
         (failed,) = re.findall(r'"failed": ([0-9.]+)', done.stdout)
         assert ended - float(failed) < LIMIT + 5.0 * (kind == "stopped"), (kind, ended - float(failed))
