@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import polyc
 from polyc.graph_driver.communication.ranks import Link, world
 from polyc.graph_driver.parallel.network import Network
 from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
-from polyc.graph_driver.parallel.simulate import Machines, calibrated, simulate
+from polyc.graph_driver.parallel.simulate import Machines, calibrated, overlap, simulate
 from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
 from tests.parallel.rank_models import Builder, block, experts, mlp
 
@@ -55,12 +57,22 @@ def against_simulation() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def preferred() -> None:
+    """Under a real-time priority (as timings here run) threads of equal priority never interrupt each other: the
+    thread of messages, which is nearly always asleep, gets one more than the kernels, as it has under the normal
+    scheduler."""
+    if os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
+        (thread,) = [t for t in threading.enumerate() if t.name == "polyc messages"]
+        priority = os.sched_getparam(0).sched_priority + 1
+        os.sched_setscheduler(int(thread.native_id or 0), os.SCHED_FIFO, os.sched_param(priority))
+
+
 def hidden(share: float) -> dict[str, Any]:
     """How much of the gradients' messages is behind the backward pass, on a link on which they take `share` of it."""
     ranks = world()
-    rows, width = 256, 512
+    rows, first, width = 256, 64, 512
     b = Builder("deep")
-    x = b.input("x", rows, width)
+    x = b.add("Relu", b.add("Gemm", b.input("x", rows, first), b.weight(first, width), b.weight(width)))
     for _ in range(6):
         x = b.add("Relu", b.add("Gemm", x, b.weight(width, width), b.weight(width)))
     model = b.model(b.add("Gemm", x, b.weight(width, 10), b.weight(10)))
@@ -68,20 +80,33 @@ def hidden(share: float) -> dict[str, Any]:
     training = polyc.training(model, "SoftmaxCrossEntropyLoss", threads=1)
     many = ParallelTraining.of(training, ranks.size, only=by_batch(rows), group_bytes=width * width * 4)
     many.gradients(feeds)
+    preferred()
     plain = seconds(lambda: many.gradients(feeds))
     sent = many.plan.sent(ranks.rank)
-    ranks.link = Link(0.0, sent / (plain * share))
-    slow, waited = [], []
+    link = Link(0.0, sent / (plain * share))
+    model_says = overlap(many.plan, Network(link.bandwidth, 0.0), work=plain)
+    quick, slow, waited, ranks.tracing = [], [], [], True
     for _ in range(REPEATS):
+        ranks.link, begin = None, time.perf_counter()
+        many.gradients(feeds)
+        quick.append(time.perf_counter() - begin)
+        ranks.link = link
+        ranks.moments.clear()
         before, begin = ranks.waited, time.perf_counter()
         many.gradients(feeds)
         slow.append(time.perf_counter() - begin)
         waited.append(ranks.waited - before)
-    ranks.link = None
+        if slow[-1] == min(slow):
+            trace = [[round((t - begin) * 1e3, 2) for t in (m.asked, m.begin, m.end)] for m in ranks.moments]
+    ranks.link, ranks.tracing = None, False
     messages = plain * share
     return {
-        "groups": len(many.plan.groups), "plain_ms": plain * 1e3, "slow_ms": min(slow) * 1e3,
-        "messages_ms": messages * 1e3, "waited_ms": min(waited) * 1e3, "hidden": 1 - min(waited) / messages,
+        "groups": len(many.plan.groups), "plain_ms": min(quick) * 1e3, "slow_ms": min(slow) * 1e3,
+        "messages_ms": messages * 1e3, "waited_ms": median(waited) * 1e3, "hidden": 1 - median(waited) / messages,
+        "hidden_by_time_of_step": 1 - max(0.0, min(slow) - min(quick)) / messages,
+        "hidden_by_median_step": 1 - max(0.0, median(slow) - median(quick)) / messages,
+        "hidden_predicted": model_says.hidden,
+        "asked_began_ended_ms": trace,
     }  # fmt: skip
 
 

@@ -36,9 +36,11 @@ class RankError(PolycError):
 
 @dataclass(frozen=True)
 class Moment:
-    """What a rank did from `begin` to `end` (seconds of `time.perf_counter`): `sent` bytes to others in it."""
+    """What a rank did from `begin` to `end` (seconds of `time.perf_counter`): `sent` bytes to others in it. The program
+    came to it at `asked`, and went on if it was a `Start`."""
 
     what: str
+    asked: float
     begin: float
     end: float
     sent: int
@@ -68,7 +70,7 @@ class Pending:
     """An operation under way."""
 
     def __init__(self, work: Callable[[], int], what: str) -> None:
-        self.work, self.what = work, what
+        self.work, self.what, self.asked = work, what, time.perf_counter()
         self.over = threading.Event()
         self.error: BaseException | None = None
 
@@ -123,7 +125,7 @@ class World:
                 self.sent += sent
                 self.messages += 1
                 if self.tracing:
-                    self.moments.append(Moment(task.what, begin, time.perf_counter(), sent))
+                    self.moments.append(Moment(task.what, task.asked, begin, time.perf_counter(), sent))
             except PolycError as error:
                 task.error = error
             except Exception as error:  # MPI's own: one line, on the thread that waits

@@ -2,7 +2,7 @@
 
 The parts that one rank has stay as they are (weak scaling): so does its work, and what it sends follows from the kind
 of each message. Machines have several ranks, which share the link to the others. Latency and bandwidth of real links
-come from ping-pong (`calibrated`).
+come from messages between two ranks (`calibrated`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from polyc.graph_driver.parallel.network import Network
 from polyc.graph_driver.parallel.parallelise import Parallel
 from polyc.poly.records import dataclass
 
-PING_PONGS = 30
+SWAPS = 30
 """Messages of each size: the quickest counts."""
-SIZES = (8, 1 << 22)
-"""Bytes: a message that is all latency, and one that is all bandwidth."""
+SIZES = (8, 1 << 19)
+"""Bytes: a message that is all latency, and one that is mostly bandwidth, of the size that messages of layers have.
+(Above it, where arrays leave the cache of a core, a byte may take several times as long: measured, 150 us for 512 KiB
+and 890 us for 1 MiB.)"""
+ROW = 2048
+"""Bytes in one piece: a part of a row of 1,024 f32 on two ranks."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,41 @@ def simulate(plan: Parallel, machines: Machines, ranks: int | None = None, work:
     return Simulated(p, work, seconds, sent)
 
 
+@dataclass(frozen=True)
+class Overlap:
+    """Messages of groups of sums behind what the program does meanwhile: seconds of all of them, and of the rest that
+    the program waits for at its end."""
+
+    messages: float
+    waited: float
+
+    @property
+    def hidden(self) -> float:
+        """The share of the messages that costs no time."""
+        return 1 - self.waited / self.messages if self.messages else 1.0
+
+
+def overlap(plan: Parallel, network: Network, work: float | None = None) -> Overlap:
+    """How much of a plan's grouped messages is hidden: each begins when its last sum is made and the one before has
+    ended, and all have to end before the program does.
+
+    Args:
+        plan: what `polyc.parallelise` gives.
+        network: of the ranks.
+        work: seconds of a rank's kernels where they were measured; None: as the plan's costs say.
+    """
+    times = [plan.costs.of_way(k, w) for k, w in enumerate(plan.choice.ways)]
+    scale = 1.0 if work is None else work / sum(times)
+    now = free = messages = 0.0
+    for number, seconds in enumerate(times):
+        now += seconds * scale
+        for group in (g for g in plan.groups if g.after == number):
+            took = group.move.time(network)
+            free = max(free, now) + took
+            messages += took
+    return Overlap(messages, max(0.0, free - now))
+
+
 def pipeline_seconds(stages: Sequence[float], send: float, micro_batches: int) -> float:
     """Seconds of a pipeline: each micro-batch takes `stages[s]` in stage s, and `send` between two. A stage works on
     one at a time, in their order."""
@@ -107,14 +146,14 @@ def pipeline_seconds(stages: Sequence[float], send: float, micro_batches: int) -
 
 
 def calibrated(network: Network | None = None) -> Network:
-    """A network with the latency and the bandwidth of the first two ranks' link, by ping-pong; all ranks call it and
-    get the same. The rest is that of `network`."""
+    """A network with the latency and the bandwidth of the first two ranks' link, measured both ways at once; all ranks
+    call it and get the same. The rest is that of `network`."""
     from polyc.graph_driver.communication.ranks import world
 
     ranks = world()
     found = np.zeros(2)
     if ranks.rank < 2 <= ranks.size:
-        times = [_ping_pong(n) for n in SIZES]
+        times = [_swap(n) for n in SIZES]
         found[:] = times[0], (SIZES[1] - SIZES[0]) / max(times[1] - times[0], 1e-9)
     if ranks.size > 1:
         everyone = list(range(ranks.size))
@@ -123,17 +162,16 @@ def calibrated(network: Network | None = None) -> Network:
     return replace(base, latency=float(found[0]), bandwidth=float(found[1])) if ranks.size > 1 else base
 
 
-def _ping_pong(nbytes: int) -> float:
-    """Seconds of one message of so many bytes."""
+def _swap(nbytes: int) -> float:
+    """Seconds in which two ranks give each other so many bytes, as messages of plans do: both at once, by the thread
+    of messages, and rows of an array that do not lie one behind the other, as parts along an inner axis lie."""
     from polyc.graph_driver.communication.ranks import world
 
-    ranks, data, best = world(), np.zeros(nbytes, np.uint8), float("inf")
-    for _ in range(PING_PONGS):
+    ranks, row, best = world(), min(nbytes, ROW), float("inf")
+    x, y = (np.zeros((nbytes // row, 2, row), np.uint8) for _ in "xy")
+    parts = [[(0, nbytes // row), (k, k + 1), (0, row)] for k in (0, 1)]
+    for _ in range(SWAPS):
         begin = time.perf_counter()
-        for turn in (0, 1):
-            if ranks.rank == turn:
-                ranks.do(lambda: ranks.send(data, 1 - ranks.rank, 1, "ping"), "ping")
-            else:
-                ranks.do(lambda: ranks.receive(data, 1 - ranks.rank, 1, "ping"), "ping")
-        best = min(best, (time.perf_counter() - begin) / 2)
+        ranks.do(lambda: ranks.exchange((0, 1), x, parts, y, parts, "calibration"), "calibration")
+        best = min(best, time.perf_counter() - begin)
     return best

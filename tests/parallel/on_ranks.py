@@ -105,6 +105,27 @@ def train(rows: str, steps: str) -> None:
 
 
 @case
+def overlap(group_bytes: str) -> None:
+    """When messages of groups of gradients were asked for, began and ended in a step, and kernels between them."""
+    from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
+
+    ranks = world()
+    model, feeds = network(16)
+    many = ParallelTraining.of(trained(model), ranks.size, only=by_batch(16), group_bytes=int(group_bytes))
+    many.gradients(feeds)
+    ranks.tracing = True
+    _, found = many.gradients(feeds)
+    ranks.tracing = False
+    _, wanted = trained(model).gradients(feeds)
+    worst = max(float(np.abs(found[n] - w).max() / np.abs(w).max()) for n, w in wanted.items())
+    kinds = [n.op_type for n in many.plan.program(ranks.rank).model.graph.node]
+    starts = [k for k, kind in enumerate(kinds) if kind == "Start"]
+    products = [sum(kind in ("Gemm", "MatMul") for kind in kinds[a:b]) for a, b in zip(starts, starts[1:])]
+    say(worst=worst, moments=[(m.asked, m.begin, m.end) for m in ranks.moments], products=products,
+        before_wait=kinds.index("Wait") > starts[-1])  # fmt: skip
+
+
+@case
 def pipeline(name: str, micro_batches: str) -> None:
     """A model as a pipeline against one process."""
     from polyc.graph_driver.parallel.pipeline import pipelined

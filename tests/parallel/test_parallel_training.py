@@ -9,6 +9,24 @@ from tests.parallel.mpi_runs import launch
 CLOSE = 1e-6  # of each gradient's largest element
 
 
+DELAY = 1.0  # seconds of each message: longer than a step takes on the busiest machine
+
+
+def test_kernels_run_while_a_message_is_under_way() -> None:
+    """With two groups and a slow link: the second is asked for, behind kernels that follow the first, long before the
+    first has arrived."""
+    said = launch(2, "overlap", "10000", env={"POLYC_LINK": f"{DELAY},1e12"})
+    for s in said:
+        assert s["worst"] <= CLOSE
+        assert len(s["moments"]) > 1 and s["before_wait"]
+        assert max(s["products"]) > 0  # kernels between two messages
+        for (_, begin, end), (asked, begins, _), products in zip(s["moments"], s["moments"][1:], s["products"]):
+            assert end - begin >= DELAY
+            assert begins >= end  # one at a time
+            if products:
+                assert asked < end
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_gradients_are_those_of_one_process(ranks: int) -> None:
     said = launch(ranks, "train", "16", "3")

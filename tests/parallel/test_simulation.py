@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyc import Network, parallelise
-from polyc.graph_driver.parallel.simulate import Machines, pipeline_seconds, simulate
+from polyc.graph_driver.parallel.simulate import Machines, overlap, pipeline_seconds, simulate
 from tests.parallel.rank_models import mlp
 
 
@@ -25,6 +25,14 @@ def test_more_ranks_send_more_and_machines_share_their_link() -> None:
     times = [simulate(plan, Machines(slow, 8, fast), 2**k).messages for k in range(1, 13)]
     assert times == sorted(times)
     assert simulate(plan, Machines(slow, 8, fast), 64).messages > simulate(plan, Machines(slow, 1), 64).messages
+
+
+def test_messages_are_hidden_behind_the_work_that_follows() -> None:
+    plan = parallelise(mlp(rows=64)[0], 2, "1 GB/s, 1 ns")
+    assert len(plan.groups) <= 1  # of the only result: nothing follows
+    link = Network(1e9, 1e-6)
+    found = overlap(plan, link, work=1.0)
+    assert found.waited == pytest.approx(found.messages) == pytest.approx(sum(g.move.time(link) for g in plan.groups))
 
 
 def test_a_pipeline_takes_its_slowest_stage_for_each_further_micro_batch() -> None:
