@@ -27,7 +27,7 @@ def test_kernels_run_while_a_message_is_under_way() -> None:
                 assert asked < end
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_gradients_are_those_of_one_process(ranks: int) -> None:
     said = launch(ranks, "train", "16", "3")
     assert len(said) == ranks

@@ -9,7 +9,7 @@ from tests.parallel.mpi_runs import launch
 CLOSE = 2e-6  # of the largest element: sums of f32 in another order
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_split_models_are_the_whole_models(ranks: int) -> None:
     names = ["mlp", "block", "images", "images:2", "images:0", "block:1", "experts"]
     said = launch(ranks, "split", *names)
