@@ -111,6 +111,7 @@ def worker(
 
 def _result(seed: int, trial: Trial) -> Result:
     _forget_peak()
+    before = _memory("VmRSS")  # of what other tests of this process have loaded
     code: int | None = None
     try:
         code = trial.run()
@@ -124,7 +125,7 @@ def _result(seed: int, trial: Trial) -> Result:
     text = os.pread(2, 1 << 20, 0).decode(errors="replace")
     os.ftruncate(2, 0)
     os.lseek(2, 0, os.SEEK_SET)
-    return Result(seed, trial.damage, code, text, _peak())
+    return Result(seed, trial.damage, code, text, _memory("VmHWM") - before)
 
 
 def _forget_peak() -> None:
@@ -134,10 +135,10 @@ def _forget_peak() -> None:
         pass
 
 
-def _peak() -> int:
-    """Most main memory of this process since `_forget_peak`, in kB."""
+def _memory(kind: str) -> int:
+    """Main memory of this process in kB: what it has now (`VmRSS`), the most since `_forget_peak` (`VmHWM`)."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
+        if line.startswith(kind):
             return int(line.split()[1])
     return 0
 

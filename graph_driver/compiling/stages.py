@@ -83,7 +83,7 @@ def plan_graph(
     with kept_apart(graph, options.contiguous):
         with report.stage("passes"):
             report.passes = optimise(graph, platform, options)
-        found, compiled, plan = _within_limit(graph, platform, options, report)
+    found, compiled, plan = _within_limit(graph, platform, options, report)
     if options.memory_limit is not None:
         _check_limit(plan, options.memory_limit, [n for n in graph.notes if n.startswith(NOTHING_AGAIN)])
     if plan.symbols is None:
@@ -102,7 +102,8 @@ def _within_limit(
     how much memory kernels take for themselves, and how much is lost between tensors, only the plan tells."""
 
     def made(room: int | None) -> tuple[list[Group], Mapping[str, Compiled], Plan]:
-        found, compiled = _kernels(graph, platform, options, report, room)
+        with kept_apart(graph, options.contiguous):
+            found, compiled = _kernels(graph, platform, options, report, room)
         assume(graph, found)
         with report.stage("plan"):
             plan = placed(graph, found, {key: c.abi for key, c in compiled.items()}, platform, options, report.notes)

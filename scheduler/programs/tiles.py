@@ -245,8 +245,10 @@ def _over_the_tile(s: Schedule, product: TiledProduct, stmt: str, alone: bool) -
         s, found = _cut_reduction(s, product)
         names |= found
         s = order_loops(s, [names[p.place] for p in inside])
+    elif len(own) != len(inside):  # what is computed around the tile was split or joined: no tile of this product
+        raise ScheduleError(f"inside of the tile {stmt} has the loops {', '.join(own)}, the product {len(inside)}")
     else:
-        names = {p.place: n for p, n in zip(inside, own, strict=True)}
+        names = {p.place: n for p, n in zip(inside, own)}
     for part in inside:
         s = run_loop(s, names[part.place], part.run, part.lanes)
     return s, names

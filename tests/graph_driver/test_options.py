@@ -118,6 +118,7 @@ def test_the_other_options_have_their_effect(where: str, tmp_path: Path) -> None
         "external",
         "quantised-convolutions",
         "bf16-pairs",
+        "weight-panels",
     }
     half = compiled(where, replace(options, dtype="f16", keep_f32=["Softmax"]), tmp_path)
     assert any(p.startswith("precision") for p in half.passes)
@@ -172,9 +173,17 @@ def test_options_that_contradict_each_other_are_one_line(options: dict[str, Any]
 
 MISSING = {  # what each back end does without
     "cpu": set(),
-    "c": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs"},
-    "gpu": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "external"},
-    "c99": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "external", "winograd"},
+    "c": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "weight-panels"},
+    "gpu": {"integer-pairs", "quantised-convolutions", "reciprocals", "bf16-pairs", "weight-panels", "external"},
+    "c99": {
+        "integer-pairs",
+        "quantised-convolutions",
+        "reciprocals",
+        "bf16-pairs",
+        "weight-panels",
+        "external",
+        "winograd",
+    },
     "symbolic": set(),
 }
 

@@ -240,6 +240,7 @@ PROGRAM_GROUP = Group("Schedule programs", (
     Example("time_tiles", "jacobi", 'time_tiles(s, "t", sweeps=4, rows=16)', refused='time_tiles(s, "t", skew=0)'),
     Example("interleave_sweeps", "stencil", 'interleave_sweeps(s, "t", sweeps=4)',
             refused='interleave_sweeps(s, "t", skew=1)'),
+    Example("gather_sums", "upsampled", 'gather_sums(s, "o")'),
     Example("rows_per_block", "norms", 'rows_per_block(s, "i", threads=128)',
             refused='rows_per_block(polyc_stencil, "t")'),
     Example("keep_rows", "shares", 'keep_rows(s, "i", "A", where="N <= 4096")', first='s.bind("i", "block.x")',
