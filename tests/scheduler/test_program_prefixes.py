@@ -52,7 +52,7 @@ def test_each_prefix_is_legal_and_some_are_run(name: str) -> None:
     target, make = PROGRAMS[name]
     scop = make()
     made = automatic(scop, get(target)) if target.startswith("x86") else automatic(scop, get_gpu(target))
-    assert any(step.name == "promote" for step in made.trace), "the strategy did not take it"
+    assert any(step.name == "promote" for step in made.trace), "\n".join(["the strategy did not take it", *made.notes])
     s = Schedule.start(scop)
     args = arguments(scop)
     (wanted,) = interpret(scop, s.tree, args)
