@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -50,8 +51,8 @@ def polybench_cases(names: list[str]) -> Iterator[Case]:
 
 def library_case(name: str, sizes: tuple[int, int, int] = (3, 4, 5)) -> Case:
     """A library operator in float64 (f32 in the case's text becomes f64)."""
-    library_cases.f32 = f64
-    scop = library_cases.CASES[name](*sizes).scop()
+    with patch.object(library_cases, "f32", f64):  # other tests of this process take their cases from there, too
+        scop = library_cases.CASES[name](*sizes).scop()
     rng = np.random.default_rng(sum(map(ord, name)))
     values = {n: drawn(scop, n, rng) for n in scop.args}
     if name == "batch_norm":
