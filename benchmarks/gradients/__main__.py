@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.dated_page import add_outputs, publish
 from benchmarks.gradients.race import race
 from benchmarks.gradients.subjects import SUBJECTS
-from benchmarks.report import geometric_mean
+from benchmarks.report import geometric_mean, machine_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +38,8 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
         "# Gradients beside PyTorch's backward",
+        "",
+        machine_line(("torch",)),
         "",
         "`python -m benchmarks --family gradients`: milliseconds, least of interleaved rounds (median in brackets),",
         "f32, contenders in processes of their own. polyc's gradient is one kernel that runs again what it needs of",
