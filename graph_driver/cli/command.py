@@ -34,7 +34,19 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     root = _Parser(prog="polyc", description="Compile operators and ONNX models to machine code.", allow_abbrev=False)
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    _compile_command(commands)
+    _run_command(commands)
+    _bench_command(commands)
+    _inspect_command(commands)
+    _building(commands)
+    _explaining(commands)
+    _tune_command(commands)
+    _looking_after(commands)
+    return root
 
+
+def _compile_command(commands: Any) -> None:
+    """`compile`: a model into a directory."""
     make = commands.add_parser("compile", help="compile an ONNX model into a directory", allow_abbrev=False)
     make.add_argument("model", type=Path, metavar="MODEL.onnx")
     make.add_argument("-o", "--output", type=Path, metavar="OUT", help="the directory (default: MODEL.polyc)")
@@ -49,6 +61,9 @@ def parser() -> argparse.ArgumentParser:
     _compiling(make)
     _tier(make)
 
+
+def _run_command(commands: Any) -> None:
+    """`run`: a model once, with checks."""
     run = commands.add_parser("run", help="run a model or a compiled directory", allow_abbrev=False)
     run.add_argument("model", type=Path, metavar="MODEL.onnx|OUT")
     run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="others are random")
@@ -81,6 +96,9 @@ def parser() -> argparse.ArgumentParser:
     _compiling(run)
     _tier(run)
 
+
+def _bench_command(commands: Any) -> None:
+    """`bench`: models beside other engines."""
     bench = commands.add_parser("bench", help="time models beside ONNX Runtime and OpenVINO", allow_abbrev=False)
     bench.add_argument("model", type=Path, nargs="+", metavar="MODEL.onnx")
     bench.add_argument("--against", metavar="A,B", help="onnxruntime, openvino (default: those installed; '' for none)")
@@ -92,6 +110,9 @@ def parser() -> argparse.ArgumentParser:
     _compiling(bench, json=False)
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
+
+def _inspect_command(commands: Any) -> None:
+    """`inspect`: a stage of the compiler."""
     look = commands.add_parser("inspect", help="look at a stage of the compiler", allow_abbrev=False)
     look.add_argument("what", metavar="FILE.py:OP|MODEL")
     look.add_argument("--stage", choices=Stages(), metavar="STAGE", help=", ".join(MODEL_STAGES))
@@ -104,8 +125,9 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument("--kernel", metavar="N|NAME", help="of a model: only this kernel, by number or label")
     _compiling(look)
 
-    _building(commands)
-    _explaining(commands)
+
+def _tune_command(commands: Any) -> None:
+    """`tune`: a search by measuring."""
     tune = commands.add_parser("tune", help="search faster schedules by measuring", allow_abbrev=False)
     tune.add_argument("what", metavar="FILE.py:OP|MODEL")
     tune.add_argument("--trials", type=int, default=32, metavar="N", help="for each kernel, earlier ones included (32)")
@@ -113,6 +135,9 @@ def parser() -> argparse.ArgumentParser:
     _dask(tune, "run trials on the workers of a Dask cluster")
     _compiling(tune)
 
+
+def _looking_after(commands: Any) -> None:
+    """`passes`, `cache`, `doctor`: what there is, and what lies on the disk."""
     listed = commands.add_parser("passes", help="list the graph passes", allow_abbrev=False)
     listed.add_argument("--json", action="store_true", help="machine-readable")
     kept = commands.add_parser("cache", help="what the disk cache holds", allow_abbrev=False)
@@ -127,7 +152,6 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what this machine has", allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     doctor.add_argument("--measure", action="store_true", help="measure what the machine does again (a second)")
-    return root
 
 
 def _building(commands: Any) -> None:
