@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import polyc
+from examples.pictures import curves
 
 BATCH, CLASSES, SIDE = 64, 10, 8
 
@@ -99,28 +100,6 @@ def accuracy(training: polyc.Training, x: np.ndarray, y: np.ndarray) -> float:
     return float((model({"x": x})["y"].argmax(1) == y).mean())
 
 
-def picture(losses: dict[str, list[float]], path: Path) -> None:
-    """Losses by step as an SVG, without any package."""
-    width, height, edge = 560, 260, 44
-    most = max(max(v) for v in losses.values())
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
-        f' font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<path d="M{edge},10V{height - edge}H{width - 10}" stroke="black" fill="none"/>',
-        f'<text x="{width // 2}" y="{height - 10}">step</text>',
-        f'<text x="4" y="20">loss</text><text x="{edge - 30}" y="{edge - 10}">{most:.1f}</text>',
-        f'<text x="{edge - 16}" y="{height - edge}">0</text>',
-    ]
-    for k, ((name, values), colour) in enumerate(zip(losses.items(), ("#c0392b", "#2471a3"), strict=False)):
-        x = np.linspace(edge, width - 10, len(values))
-        y = height - edge - np.array(values) / most * (height - edge - 20)
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-        lines.append(f'<polyline points="{points}" stroke="{colour}" fill="none"/>')
-        lines.append(f'<text x="{width - 120}" y="{30 + 18 * k}" fill="{colour}">{name}</text>')
-    path.write_text("\n".join([*lines, "</svg>"]) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -138,7 +117,7 @@ def main() -> None:
             f"{kind}: loss {losses[kind][0]:.3f} to {losses[kind][-1]:.3f}, right {found[0]:.1%}, test {found[1]:.1%}"
         )
     if given.picture:
-        picture(losses, given.picture)
+        given.picture.write_text(curves(losses, "step", "loss"), encoding="utf-8")
 
 
 if __name__ == "__main__":

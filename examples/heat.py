@@ -14,6 +14,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from examples.pictures import curves
 from polyc import dims, empty, f64, op
 
 N = dims("N")
@@ -63,24 +64,6 @@ def hidden(n: int) -> np.ndarray:
     return np.exp(-(((x - 0.3) / 0.07) ** 2)) + 0.7 * ((x > 0.6) & (x < 0.8))
 
 
-def picture(curves: dict[str, np.ndarray], path: Path) -> None:
-    """States over space as an SVG, without any package."""
-    width, height, edge = 560, 240, 30
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
-        f' font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<path d="M{edge},10V{height - edge}H{width - 10}" stroke="black" fill="none"/>',
-    ]
-    for k, ((name, values), colour) in enumerate(zip(curves.items(), ("#999999", "#c0392b", "#2471a3"), strict=True)):
-        x = np.linspace(edge, width - 10, len(values))
-        y = height - edge - np.clip(values, -0.1, 1.3) / 1.3 * (height - edge - 20)
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-        lines.append(f'<polyline points="{points}" stroke="{colour}" stroke-width="2" fill="none"/>')
-        lines.append(f'<text x="{width - 190}" y="{24 + 18 * k}" fill="{colour}">{name}</text>')
-    path.write_text("\n".join([*lines, "</svg>"]) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -94,7 +77,8 @@ def main() -> None:
     print(f"the start that was found is {off:.1%} as far from the true one as the end is")
     assert errors[-1] < 1e-6 * errors[0] and off < 0.5
     if given.picture:
-        picture({"true start": truth, "end, which is given": goal, "start that was found": start}, given.picture)
+        drawn = {"true start": truth, "end, which is given": goal, "start that was found": start}
+        given.picture.write_text(curves(drawn, "place", "state", lowest=-0.1), encoding="utf-8")
 
 
 if __name__ == "__main__":

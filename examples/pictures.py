@@ -58,6 +58,40 @@ def panels(drawn: Sequence[Panel], across: str, up: str, beside: bool = True) ->
     )
 
 
+COLOURS = ("#999999", "#c0392b", "#2471a3", "#27ae60")
+
+
+def curves(drawn: Mapping[str, Sequence[float]], across: str, up: str, lowest: float = 0.0) -> str:
+    """Lines over their numbers 0, 1, ... as SVG, each with its name; what lies below `lowest` is cut off."""
+    width, height, edge = 560, 260, 44
+    most, last = max(max(v) for v in drawn.values()), max(len(v) for v in drawn.values()) - 1
+    right, bottom, high = width - 10, height - edge, height - edge - 20
+    parts = [
+        f'<path d="M0 0h{width}v{height}H0z" fill="#ffffff"/>',
+        f'<path d="M{edge},10V{bottom}H{right}" stroke="#000000" fill="none"/>',
+        f'<text x="{(edge + right) // 2}" y="{height - 8}" text-anchor="middle">{escape(across)}</text>',
+        f'<text transform="translate(12,{bottom - high // 2})rotate(-90)" text-anchor="middle">{escape(up)}</text>',
+    ]
+    for part in (0.0, 0.5, 1.0):
+        x, y, value = edge + part * (right - edge), bottom - part * high, lowest + part * (most - lowest)
+        anchor = "end" if part == 1 else "middle"
+        parts.append(f'<text x="{x:.0f}" y="{bottom + 15}" text-anchor="{anchor}">{round(part * last)}</text>')
+        parts.append(f'<text x="{edge - 4}" y="{y + 4:.0f}" text-anchor="end">{value:.1f}</text>')
+    for k, (name, values) in enumerate(drawn.items()):
+        colour = COLOURS[k % len(COLOURS)]
+        points = " ".join(
+            f"{edge + i / max(last, 1) * (right - edge):.1f},"
+            f"{bottom - (max(v, lowest) - lowest) / ((most - lowest) or 1) * high:.1f}"
+            for i, v in enumerate(values)
+        )
+        parts.append(f'<polyline points="{points}" stroke="{colour}" stroke-width="1.5" fill="none"/>')
+        parts.append(f'<text x="{right}" y="{24 + 18 * k}" text-anchor="end" fill="{colour}">{escape(name)}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
+        f'aria-label="{escape("; ".join(drawn))}" font-family="sans-serif" font-size="12">{"".join(parts)}</svg>\n'
+    )
+
+
 def _panel(panel: Panel, dx: float, dy: float, height: float, across: str, up: str) -> list[str]:
     def at(p: Point) -> str:
         return f"{dx + EDGE + p[0] * STEP:.1f} {dy + height - EDGE - p[1] * STEP:.1f}"
