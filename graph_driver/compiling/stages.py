@@ -90,7 +90,8 @@ def plan_graph(
         outputs = sum(plan.slots[o].nbytes for o in plan.outputs)
         check_memory("the model (arena, weights and outputs)", plan.peak + plan.weight_bytes + outputs)
     else:
-        report.sizes = lines(plan)
+        with report.stage("plan"):
+            report.sizes = lines(plan)
     summarise(report, graph, plan, compiled, options)
     return found, compiled, plan
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from polyc.graph_driver.graph.size import Size, SizeError, evaluate, from_data, size_of, to_data
 from polyc.graph_driver.graph.symbols import GuardError, Symbols
 from polyc.graph_driver.memory import Lifetime, Placement, check_placement, greedy_by_size
-from polyc.graph_driver.planning.arena import largest, stacked
+from polyc.graph_driver.planning.arena import stacked
+from polyc.graph_driver.planning.maxima import Sums
 from polyc.poly.errors import ArgumentError
 
 NAMES = ("a", "b", "c")
@@ -200,7 +201,27 @@ def test_stacked_arenas_never_overlap(seed: int) -> None:
 
 def test_the_largest_formulas_are_kept() -> None:
     symbols, (a, b, _) = three()
-    assert largest(symbols, [a, 2 * a, a + 1, 2 * a * b, 3, 2 * a]) == [2 * a * b, 3] or largest(
-        symbols, [a, 2 * a, 2 * a * b]
-    ) == [2 * a * b]
-    assert largest(symbols, [a * b, a + b]) == [a * b, a + b]
+
+    def largest(*sizes: Size | int) -> list[Size | int]:
+        sums = Sums(symbols, {str(k): size for k, size in enumerate(sizes)})
+        return sums.formulas(sums.largest(list(sums.of.values())))
+
+    assert largest(a, 2 * a, a + 1, 2 * a * b, 3, 2 * a) == [2 * a * b, 3]
+    assert largest(a, 2 * a, 2 * a * b) == [2 * a * b]
+    assert largest(a * b, a + b) == [a * b, a + b]
+
+
+def test_the_peak_of_many_tensors_asks_of_each_product_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    symbols, (a, b, c) = three()
+    shapes = [a * b, b * c, a * b * c, a * ((b + 1) // 2), a + c, a * a * b]
+    rng = np.random.default_rng(0)
+    sizes = {f"t{k}": shapes[k % len(shapes)] * int(rng.integers(1, 9)) for k in range(60)}
+    first = {n: int(rng.integers(0, 40)) for n in sizes}
+    tensors = [Lifetime(n, s.at(symbols.typical), first[n], first[n] + 4) for n, s in sizes.items()]
+    arena = stacked({p.name: greedy_by_size(tensors).offsets[p.name] for p in tensors}, tensors)
+    asked: list[object] = []
+    bounds = Symbols.bounds
+    monkeypatch.setattr(Symbols, "bounds", lambda self, size: asked.append(size) or bounds(self, size))
+    assert len(arena.peak(symbols, sizes)) > 1
+    products = {m for s in sizes.values() for m, _ in s.terms}
+    assert len(asked) <= 3 * (len(products) + 1) ** 2  # pairs of products, and the parts of quotients
