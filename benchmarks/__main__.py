@@ -56,16 +56,27 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="write a Markdown page here, and its plots beside it")
     parser.add_argument("--html", type=Path, help="write an HTML page with plots here")
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--threads", type=int, nargs="?", const=2, metavar="N", help="one thread against N (2)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        nargs="?",
+        const=2,
+        metavar="N",
+        help="one thread against N (2): each system in processes of its own, families gemm and networks",
+    )
+    parser.add_argument("--streams", action="store_true", help="with --threads: N callers of one thread each, too")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="with --threads: cases so named")
     options = parser.parse_args()
-    if options.threads is not None:
-        unused = [n for n in ("family", "results", "exports", "html") if getattr(options, n)]
-        if unused:
-            parser.error(f"--{unused[0]} does not go with --threads (--json and --page do)")
-        _threads(options.threads, options.rounds, options.json, options.page)
-        return
     families, peers = options.family or FAMILIES, installed()
     folders = options.exports or [exports.default_folder()]
+    if options.threads is not None:
+        unused = [n for n in ("results", "html") if getattr(options, n)]
+        if unused:
+            parser.error(f"--{unused[0]} does not go with --threads (--json and --page do)")
+        _threads(options, peers, folders)
+        return
+    if options.only or options.streams:
+        parser.error("--only and --streams go with --threads")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cold:
         os.environ["POLYC_CACHE"] = cold  # so that compile times are cold
@@ -88,20 +99,26 @@ def _write(results: Results, rows: Path | None, page: Path | None, html: Path | 
         html.write_text(html_page(results), encoding="utf-8")
 
 
-def _threads(threads: int, rounds: int, path: Path | None, page: Path | None) -> None:
-    """The table of `benchmarks.threading_speed`."""
-    peers = installed()
-    found = list(threading_speed.rows(threads, peers, rounds))
-    systems = ("polyc", *peers)
-    table = Table("case", *(f"{p}: 1, {threads} threads, ratio" for p in systems), "load")
-    for r in found:
-        cells = [f"{r['ms'][f'{p} 1'][0]:.2f} {r['ms'][f'{p} {threads}'][0]:.2f} {r['ratio'][p]:.2f}" for p in systems]
-        table.add_row(r["case"], *cells, str(r["load"]))
+def _threads(options: argparse.Namespace, peers: list[str], folders: Sequence[Path]) -> None:
+    """The table of `benchmarks.threading_speed`, which grows in `--json` row by row."""
+    threads, found = options.threads, []
+    asked = threading_speed.rows(
+        threads, peers, options.rounds, options.family or ("gemm", "model"), options.packages, folders,
+        options.only, options.streams,
+    )  # fmt: skip
+    for row in asked:
+        found.append(row)
+        if options.json:
+            options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    heads, cells = threading_speed.table(found, threads, peers, full=False)
+    table = Table(*heads)
+    for line in cells:
+        table.add_row(*line)
     Console().print(table)
-    if path:
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if page:
-        page.write_text(threading_speed.page(found, threads, systems), encoding="utf-8")
+    for line in threading_speed.summary(found, threads):
+        print(line)
+    if options.page:
+        options.page.write_text(threading_speed.page(found, threads, peers), encoding="utf-8")
 
 
 def _rows(

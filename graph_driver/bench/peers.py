@@ -47,6 +47,11 @@ def _free_sizes(model: ModelProto | str, inputs: Inputs) -> dict[str, int]:
 
 def openvino_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -> Runner:
     """OpenVINO's CPU plugin in f32 (it would take bf16 where the machine has it), for the inputs' shapes."""
+    return openvino_streams(model, inputs, threads, 1)[0]
+
+
+def openvino_streams(model: ModelProto | str, inputs: Inputs, threads: int, streams: int) -> list[Runner]:
+    """`openvino_runner` for several callers: a stream and a request each, `threads` in each stream."""
     import openvino
 
     core = openvino.Core()
@@ -54,22 +59,37 @@ def openvino_runner(model: ModelProto | str, inputs: Inputs, threads: int = 1) -
     network = core.read_model(source) if isinstance(source, str) else core.read_model(model=source, weights=b"")
     if network.is_dynamic():
         network.reshape({name: list(x.shape) for name, x in inputs.items()})
-    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    settings = {"INFERENCE_NUM_THREADS": threads * streams, "NUM_STREAMS": streams, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(network, "CPU", settings)
-    request = compiled.create_infer_request()
     feeds = dict(inputs)
 
-    def run() -> Outputs:
-        found = request.infer(feeds, share_inputs=True, share_outputs=True)
-        return [found[o] for o in compiled.outputs]
+    def runner() -> Runner:
+        request = compiled.create_infer_request()
 
-    return run
+        def run() -> Outputs:
+            found = request.infer(feeds, share_inputs=True, share_outputs=True)
+            return [found[o] for o in compiled.outputs]
+
+        return run
+
+    return [runner() for _ in range(streams)]
+
+
+def onnxruntime_streams(model: ModelProto | str, inputs: Inputs, threads: int, streams: int) -> list[Runner]:
+    """One session that several callers use at the same time."""
+    return [onnxruntime_runner(model, inputs, threads)] * streams
 
 
 PEERS: dict[str, Callable[[ModelProto | str, Inputs, int], Runner]] = {
     "onnxruntime": onnxruntime_runner,
     "openvino": openvino_runner,
 }
+
+STREAMS: dict[str, Callable[[ModelProto | str, Inputs, int, int], list[Runner]]] = {
+    "onnxruntime": onnxruntime_streams,
+    "openvino": openvino_streams,
+}
+"""For several callers at the same time: threads of each, and how many."""
 
 
 def readers(
