@@ -173,6 +173,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "outline": _outline,
     "split_sum": lambda s, r: {"statement": _statement(s, r)},
     "expand": lambda s, r: {**_local(s, r), "loop": _loop(s, r)},
+    "coalesce": lambda s, r: {**_local(s, r), "into": r.choice(list(s.scop.arrays))},
     "split_statement": lambda s, r: {"statement": _statement(s, r), "loop": _loop(s, r)},
     "unite_statements": lambda s, r: {"first": _statement(s, r), "second": _statement(s, r)},
     "gather": lambda s, r: {"statement": _statement(s, r), "phases": r.random() < 0.3},

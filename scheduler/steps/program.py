@@ -1,5 +1,5 @@
-"""Steps that replace the Scop by an equivalent one: `inline outline split_sum expand split_statement unite_statements
-gather rfactor`."""
+"""Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
+unite_statements gather rfactor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 from polyc.poly.errors import IllegalSchedule
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
-from polyc.scheduler.transformations import expansion, gathering, inlining, outlining, parting, rfactoring
+from polyc.scheduler.transformations import coalescing, expansion, gathering, inlining, outlining, parting, rfactoring
 
 
 class Program(Core):
@@ -77,6 +77,20 @@ class Program(Core):
         loop = self._one(loop)
         scop = expansion.expand(self.scop, self.tree, array, loop)
         return self._step("expand", {"array": array, "loop": loop}, self.tree, scop=scop)
+
+    def coalesce(self, array: str, into: str) -> Self:
+        """Keep the elements of a local array in those of another, which they are copied from or to.
+
+        Arguments: `array`, local; `into`, an array that the caller gives or gets, or another local one.
+        Before -> after: `w[i] = A[i]; k: w[i] -= f(k); A[i] = w[i] / 2` -> `k: A[i] -= f(k); A[i] = A[i] / 2`; the
+        local array and the copies are gone.
+        Refused when: a read would see another value, as both elements are alive at one time; no statement says which
+        element belongs to which; the types differ.
+        """
+        self._legal_before(f"coalesce(array={array!r})")
+        scop, removed = coalescing.coalesce(self.scop, array, into)
+        tree = inlining.without(self.tree, frozenset(scop.statements), array) if removed else self.tree
+        return self._step("coalesce", {"array": array, "into": into}, tree, scop=scop)
 
     def split_statement(self, statement: str, loop: str, name: str | None = None) -> Self:
         """Make the instances of a statement inside a loop a statement of their own, for steps that are for them alone.

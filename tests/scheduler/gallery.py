@@ -90,6 +90,15 @@ def flipped(A: inout(f32[M, N])):
 
 
 @op
+def solved(L: f32[N, N], X: inout(f32[N])):
+    for i in range(N):
+        w = X[i]
+        for j in range(i):
+            w -= L[i, j] * X[j]
+        X[i] = w / L[i, i]
+
+
+@op
 def halves(A: inout(f32[N, N])):
     for i in range(N):
         for j in range(i):
@@ -156,6 +165,7 @@ PROGRAMS = {
     "halves": halves,
     "upsampled": upsampled,
     "lu": lu,
+    "solved": solved,
     "scale": scale,
 }
 
@@ -220,6 +230,7 @@ GROUPS = (
         Example("outline", "products", 's.outline("S0", ["i", "k"])'),
         Example("split_sum", "products", 's.split_sum("S1")'),
         Example("expand", "flipped", 's.expand("t", "i")'),
+        Example("coalesce", "solved", 's.coalesce("w", "X")', refused='s.coalesce("w", "L")'),
         Example("split_statement", "norms", 's.split_statement("S1", "j_1")', first='s.index_split("j", 8)'),
         Example("unite_statements", "halves", 's.unite_statements("S0", "S1")', first='s.fuse("j", "j_1")'),
         Example("gather", "upsampled", 's.gather("S0").parallel("X_0")'),

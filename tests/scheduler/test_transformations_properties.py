@@ -32,14 +32,15 @@ OTHERS = {
     "outline",
     "split_sum",
     "expand",
+    "coalesce",
     "split_statement",
     "unite_statements",
     "gather",
     "rfactor",
 }
-ALIKE = {"unite_statements", "split_sum"}
+ALIKE = {"unite_statements", "split_sum", "coalesce"}
 """No random program has two statements that compute the same (`test_eliminations.py`), few add up sums of products
-(`test_outlining.py`)."""
+(`test_outlining.py`) or copy elements into a local array and back (`test_coalescing.py`)."""
 ORDER = sorted(STEPS - OTHERS)  # steps that only move instances
 
 
