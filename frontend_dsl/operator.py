@@ -232,6 +232,9 @@ class Operator:
             found = self._quick.get(quick)
             if found is not None and found[0]():
                 return found[1](*args) if out is None else found[1](*args, out=out)  # it checks its arguments itself
+        recorded = next((a for a in (*args, *kwargs.values()) if hasattr(type(a), "__polyc_operator__")), None)
+        if recorded is not None:  # a graph that is being recorded takes the operator as a node
+            return recorded.__polyc_operator__(self, args, kwargs)
         values, sizes, constants = self._bind(args, kwargs)
         shapes = tuple((p.name, v.shape) for p, v in zip(self.signature.params, values) if p.shape is not None)
         reads, kernel = self._kernel(shapes, sizes, constants)

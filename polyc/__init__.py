@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.parallel.network import Network
     from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
+    from polyc.graph_driver.python_graphs.trace import Traced, trace
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
     from polyc.graph_driver.training.optimisers import SGD, Adam, AdamW, LossScaling
@@ -114,6 +115,7 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.graph.external": "register_external unregister_external",
     "polyc.graph_driver.artifacts.package": "load",
     "polyc.graph_driver.farm.batch": "batch",
+    "polyc.graph_driver.python_graphs.trace": "Traced trace",
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
     "polyc.poly.adjoint.errors": "NotDifferentiable",
@@ -155,6 +157,7 @@ __all__ = [
     "ScheduleError",
     "Scop",
     "ScopError",
+    "Traced",
     "Training",
     "Watch",
     "abs",
@@ -217,6 +220,7 @@ __all__ = [
     "sqrt",
     "tan",
     "tanh",
+    "trace",
     "training",
     "trunc",
     "u16",

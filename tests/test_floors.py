@@ -20,13 +20,13 @@ ROOMS = {
     ),
     "graph_driver": (
         "graph", "communication", "operators", "inference", "verifying", "host", "importing",  # from a file to a graph
-        "gradients",  # of graphs
+        "building", "gradients",  # of graphs
         "choosing", "passes", "memory", "fusion", "layouts", "planning",  # from a graph to groups with places
         "rematerialising",  # groups that run again
         "execution", "backends", "worker", "options", "running", "compiling", "tiers",  # from groups
         "compile_model", "training",  # to a model
         "parallel",  # to the programs of several ranks
-        "torch_bridge",  # from PyTorch's graphs
+        "python_graphs", "torch_bridge",  # from Python's and PyTorch's graphs
         "artifacts", "known", "bench", "tuning", "farm", "checking", "explaining", "slices", "html",  # done with models
         "session", "onnx_backend", "wiring", "cli", "",  # ways in; the package itself has no name here
     ),

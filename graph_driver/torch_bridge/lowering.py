@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from onnx import helper
+from polyc.graph_driver.building.construction import Construction, Foreign, Operand, Value
+from polyc.poly.dtypes import DType, f32, f64
 
-from polyc.graph_driver.graph.ir import Graph, Node, Tensor
-from polyc.graph_driver.graph.onnx_tensors import elem_type_of
-from polyc.graph_driver.graph.python_calls import DOMAIN, PythonCall
-from polyc.graph_driver.importing.importer import Walker
-from polyc.poly.dtypes import DType, bool_, f32, f64, i64
-from polyc.poly.records import dataclass
-
-OPSET = 22
-"""The version of ONNX's operators that the table is written in."""
+__all__ = ["REAL", "TABLE", "Foreign", "Lowered", "Lowering", "Operand", "Value", "aten"]
 
 Lowered = Callable[..., Any]
 TABLE: dict[str, Lowered] = {}
@@ -33,206 +25,17 @@ def aten(*names: str) -> Callable[[Lowered], Lowered]:
     return register
 
 
-@dataclass(frozen=True)
-class Value:
-    """A tensor of the graph under construction: its name, element type and extents."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-
-    @property
-    def rank(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    def axis(self, axis: int) -> int:
-        """An axis counted from the first, 0 of a scalar."""
-        return axis % self.rank if self.rank else 0
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A tensor of an element type that polyc has not: only eager steps make and read it."""
-
-    name: str
-    shape: tuple[int, ...]
-
-
-Operand = Value | int | float | bool
-
-
-class Lowering:
-    """A graph under construction. Shapes and types of results are inferred as those of ONNX models; what constants
-    alone decide is computed at once."""
+class Lowering(Construction):
+    """A graph under construction, with the ATen node at hand."""
 
     def __init__(self, name: str) -> None:
-        from onnx import GraphProto, ModelProto
-
-        self.walker = Walker(ModelProto(graph=GraphProto(name=name)), None, {"": OPSET}, owned=True)
-        self._constants: dict[Any, Value] = {}
-        self._count = 0
-        self.where = ""
-        """The ATen node at hand: nodes are named after it."""
+        super().__init__(name)
         self.kind = ""
         """Its operator, as `name.overload`."""
         self.operand_memory: tuple[tuple[int, ...], int] | None = None
         """The strides and the offset, in elements, of its first operand in torch's memory."""
         self.result: tuple[DType, tuple[int, ...]] | None = None
         """What torch says of the first result of the ATen node at hand."""
-
-    @property
-    def graph(self) -> Graph:
-        """What has been built so far."""
-        return self.walker.graph
-
-    # ---- leaves ----
-
-    def input(self, name: str, dtype: DType, shape: Sequence[int]) -> Value:
-        """Another input."""
-        self.graph.tensors[name] = Tensor(name, dtype, tuple(shape))
-        self.graph.inputs.append(name)
-        return self.value(name)
-
-    def value(self, name: str) -> Value:
-        """A tensor of the graph."""
-        tensor = self.graph.tensors[name]
-        assert tensor.dtype is not None and tensor.shape is not None, name
-        return Value(name, tensor.dtype, tuple(tensor.shape))
-
-    def constant(self, value: Any, dtype: DType) -> Value:
-        """A constant; equal small ones are one tensor."""
-        array = np.asarray(value).astype(dtype.np)
-        key = (dtype.name, array.shape, array.tobytes()) if array.size <= 64 else id(array)
-        if key not in self._constants:
-            name = self.graph.fresh(f"constant{len(self._constants)}")
-            self.graph.tensors[name] = Tensor(name, dtype, array.shape, array)
-            self._constants[key] = self.value(name)
-        return self._constants[key]
-
-    def integers(self, values: Sequence[int]) -> Value:
-        """A list of sizes, axes or positions as ONNX takes it."""
-        return self.constant(np.asarray(list(values), np.int64), i64)
-
-    def known(self, x: Value) -> np.ndarray | None:
-        """The value where it is known already, else None."""
-        return self.graph.tensors[x.name].const
-
-    def full(self, fill: Any, dtype: DType, shape: Sequence[int]) -> Value:
-        """A constant of one number, stored once."""
-        name = self.graph.fresh(f"full{len(self.graph.tensors)}")
-        array = np.broadcast_to(np.asarray(fill).astype(dtype.np), tuple(shape))
-        self.graph.tensors[name] = Tensor(name, dtype, array.shape, array)
-        return self.value(name)
-
-    # ---- nodes ----
-
-    def op(self, kind: str, *operands: Operand | None, **attributes: Any) -> Value:
-        """An ONNX operator with one result. Numbers among the operands get the type of the first tensor; None is an
-        absent operand.
-
-        Raises:
-            ModelError: ONNX refuses the operands.
-        """
-        return self.ops(kind, 1, *operands, **attributes)[0]
-
-    def ops(self, kind: str, results: int, *operands: Operand | None, **attributes: Any) -> list[Value]:
-        """An ONNX operator with several results. Raises as `op`."""
-        like = next((x.dtype for x in operands if isinstance(x, Value)), f32)
-        names = []
-        for x in operands:
-            if x is None:
-                names.append("")
-            else:
-                names.append((x if isinstance(x, Value) else self.constant(x, like)).name)
-        outputs = [self._fresh() for _ in range(results)]
-        attributes = {k: v for k, v in attributes.items() if v is not None}
-        proto = helper.make_node(kind, names, outputs, name=self._label(), **attributes)
-        self.walker.visit(proto, 0)
-        return [self.value(o) for o in outputs]
-
-    def python(
-        self, call: PythonCall, operands: Sequence[Value | Foreign],
-        results: Sequence[tuple[DType | None, Sequence[int]]], kind: str,
-    ) -> list[Value | Foreign]:  # fmt: skip
-        """A node that runs as a Python function, with results of these types and shapes."""
-        outputs = [self._fresh() for _ in results]
-        for name, (dtype, shape) in zip(outputs, results, strict=True):
-            self.graph.tensors[name] = Tensor(name, dtype, None if dtype is None else tuple(shape))
-        node = Node(self._label(), kind, [x.name for x in operands], outputs, {"call": call}, DOMAIN)
-        self.graph.nodes.append(node)
-        return [
-            Foreign(o, tuple(shape)) if dtype is None else self.value(o)
-            for o, (dtype, shape) in zip(outputs, results, strict=True)
-        ]
-
-    def foreign(self, name: str, shape: Sequence[int]) -> Foreign:
-        """Another input, of an element type that polyc has not."""
-        self.graph.tensors[name] = Tensor(name, None, None)
-        self.graph.inputs.append(name)
-        return Foreign(name, tuple(shape))
-
-    def _fresh(self) -> str:
-        self._count += 1
-        return self.graph.fresh(f"{self.where}.{self._count}")
-
-    def _label(self) -> str:
-        return f"{self.where}.{len(self.graph.nodes)}"
-
-    # ---- what many operators need ----
-
-    def cast(self, x: Value, dtype: DType) -> Value:
-        """The value in another element type."""
-        if x.dtype == dtype:
-            return x
-        if dtype == bool_:
-            return self.op("Not", self.op("Equal", x, 0))
-        return self.op("Cast", x, to=elem_type_of(dtype))
-
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """The same elements in another shape (of numbers, no -1)."""
-        if tuple(shape) == x.shape:
-            return x
-        return self.op("Reshape", x, self.integers(shape), allowzero=1)
-
-    def transpose(self, x: Value, order: Sequence[int]) -> Value:
-        """Axis `k` of the result is axis `order[k]` of the operand."""
-        return x if list(order) == list(range(x.rank)) else self.op("Transpose", x, perm=list(order))
-
-    def expand(self, x: Value, shape: Sequence[int]) -> Value:
-        """Repeated along axes of extent 1, and new ones in front."""
-        return x if tuple(shape) == x.shape else self.op("Expand", x, self.integers(shape))
-
-    def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        """Every `step`-th index from `start` up to `stop` of an axis."""
-        if (start, step) == (0, 1) and stop >= x.shape[axis]:
-            return x
-        return self.op("Slice", x, *map(self.integers, ([start], [stop], [axis], [step])))
-
-    def flip(self, x: Value, axes: Sequence[int]) -> Value:
-        """In reverse order along these axes."""
-        if not axes:
-            return x
-        last = [-(1 << 62)] * len(axes)
-        return self.op("Slice", x, *map(self.integers, ([-1] * len(axes), last, axes, [-1] * len(axes))))
-
-    def sum(self, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
-        """The sum over axes."""
-        return self.op("ReduceSum", x, self.integers(axes), keepdims=int(keep)) if axes else x
-
-    def moved_last(self, x: Value, axis: int) -> tuple[Value, list[int]]:
-        """With one axis behind the others, and the order of axes that undoes it."""
-        order = [k for k in range(x.rank) if k != axis] + [axis]
-        return self.transpose(x, order), [order.index(k) for k in range(x.rank)]
-
-    def computed(self, x: Value) -> Value:
-        """For arithmetic that is made of several steps: halves in f32."""
-        return self.cast(x, f32) if x.dtype.is_float and x.dtype.bits < 32 else x
 
 
 REAL = (f32, f64)

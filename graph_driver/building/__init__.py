@@ -1,0 +1,1 @@
+"""Graphs that a front end makes itself, node by node."""
