@@ -100,6 +100,7 @@ class World:
         self.gone: Callable[[], str] = self.liveness.reason if self.liveness is not None else lambda: ""
         self.link = Link.of_environment()
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.comm}
+        self._posted: list[tuple[Any, np.ndarray]] = []  # requests, and the arrays that they read
         self._queue: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="polyc messages", daemon=True).start()
 
@@ -218,6 +219,26 @@ class World:
         """To one rank. The bytes sent."""
         self.finish(self.comm.Isend([x, x.nbytes, self._mpi.BYTE], dest=to, tag=tag), what)
         return int(x.nbytes)
+
+    def post(self, x: np.ndarray, to: int, tag: int, what: str) -> None:
+        """Send to one rank, and do not wait until it has taken it: `x` is kept until `settle`."""
+
+        def work() -> int:
+            self._posted.append((self.comm.Isend([x, x.nbytes, self._mpi.BYTE], dest=to, tag=tag), x))
+            return int(x.nbytes)
+
+        self.begin(work, what)
+
+    def settle(self, what: str) -> None:
+        """Wait until all that was posted has been taken. Raises `RankError`: a rank is gone."""
+
+        def work() -> int:
+            while self._posted:
+                self.finish(self._posted[0][0], what)
+                del self._posted[0]
+            return 0
+
+        self.do(work, what)
 
     def receive(self, y: np.ndarray, source: int, tag: int, what: str) -> int:
         """From one rank. 0, the bytes sent."""

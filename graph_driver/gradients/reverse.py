@@ -18,13 +18,16 @@ for _module in RULES:
     import_module(f"polyc.graph_driver.gradients.{_module}")
 
 
-def add_gradients(graph: Graph, seeds: Mapping[str, str], wrt: Sequence[str]) -> dict[str, str]:
+def add_gradients(
+    graph: Graph, seeds: Mapping[str, str], wrt: Sequence[str], made_for: dict[str, str] | None = None
+) -> dict[str, str]:
     """Add nodes that compute gradients; which tensor has the gradient of each name in `wrt`.
 
     Args:
         graph: its sizes are numbers and its operators those of opset 18 or later; changed in place.
         seeds: by tensor, the tensor with its gradient from outside (of a loss: 1).
         wrt: tensors of floats: inputs, or anything between.
+        made_for: filled in: by name of an added node the node whose gradient it is a part of.
 
     Raises:
         ModelError: something between `wrt` and the seeds has no derivative; the line names the node.
@@ -37,6 +40,7 @@ def add_gradients(graph: Graph, seeds: Mapping[str, str], wrt: Sequence[str]) ->
     builder = Builder(graph, "gradient", moving)
     found: dict[str, list[str]] = {name: [g] for name, g in seeds.items()}
     for node in reversed([*graph.nodes]):
+        before = len(graph.nodes)
         grads = [_total(builder, found, o) if o in moving else None for o in node.outputs]
         if not any(g is not None for g in grads):
             continue
@@ -44,6 +48,8 @@ def add_gradients(graph: Graph, seeds: Mapping[str, str], wrt: Sequence[str]) ->
         for name, g in zip(node.inputs, gradients_of(builder, node, grads), strict=True):
             if g is not None and name in moving:
                 found.setdefault(name, []).append(g)
+        if made_for is not None:
+            made_for |= {n.name: node.name for n in graph.nodes[before:]}
     return {name: _total(builder, found, name) or builder.zeros(name) for name in wrt}
 
 

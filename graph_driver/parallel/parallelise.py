@@ -100,18 +100,8 @@ class Parallel:
 
     def facts(self) -> dict[str, str]:
         """What all ranks must have alike, by what it is called."""
-        tensors = self.graph.tensors
-        weights = hashlib.sha256()
-        for name in sorted(n for n, t in tensors.items() if t.const is not None):
-            weights.update(np.ascontiguousarray(tensors[name].const).tobytes())
-        return {
-            "the version of a package": ", ".join(f"{p} {version(p)}" for p in PACKAGES),
-            "the shape of the inputs": ", ".join(str(tensors[n]) for n in self.graph.inputs),
-            "the model": f"{self.graph.name}, {len(self.graph.nodes)} nodes: {self.graph}",
-            "the weights of the model": weights.hexdigest(),
-            "the plan": "; ".join(map(str, self.choice.ways)) + f"; groups of {self.group_bytes} bytes",
-            **self.also,
-        }
+        plan = "; ".join(map(str, self.choice.ways)) + f"; groups of {self.group_bytes} bytes"
+        return facts_of(self.graph, plan) | self.also
 
     def __call__(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Run this rank's part; all ranks must call with the same inputs. Outputs named in `out` are written there.
@@ -169,6 +159,20 @@ class Parallel:
             if number < len(self.graph.nodes):
                 node, way = self.graph.nodes[number], self.choice.ways[number]
                 yield f"  {node.kind} '{node.name}': {way}"
+
+
+def facts_of(graph: Graph, plan: str) -> dict[str, str]:
+    """What all ranks must have alike of a graph and the text of its plan, by what it is called."""
+    tensors, weights = graph.tensors, hashlib.sha256()
+    for name in sorted(n for n, t in tensors.items() if t.const is not None):
+        weights.update(np.ascontiguousarray(tensors[name].const).tobytes())
+    return {
+        "the version of a package": ", ".join(f"{p} {version(p)}" for p in PACKAGES),
+        "the shape of the inputs": ", ".join(str(tensors[n]) for n in graph.inputs),
+        "the model": f"{graph.name}, {len(graph.nodes)} nodes: {graph}",
+        "the weights of the model": weights.hexdigest(),
+        "the plan": plan,
+    }
 
 
 def parallelise(

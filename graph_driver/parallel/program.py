@@ -261,17 +261,20 @@ class Writer:
 
     def model(self) -> onnx.ModelProto:
         """All of it, with the results of the whole model."""
+        return self.finished({name: self.part(name, WHOLE) for name in self.graph.outputs}, f"rank {self.rank}")
+
+    def finished(self, results: Mapping[str, str], what: str) -> onnx.ModelProto:
+        """All of it: results by name, with the tensors that they are. `what` ends the model's name."""
         outputs = []
-        for name in self.graph.outputs:
-            made = self.part(name, WHOLE)
+        for name, made in results.items():
             if made != name:
                 self.add("Identity", [made], [name])
-            outputs.append(onnx.ValueInfoProto(name=name, type=type_proto(self.graph.tensors[name])))
+            outputs.append(onnx.ValueInfoProto(name=name))
         if self.done:
             self.add("Identity", [self.done], [DONE])
             outputs.append(helper.make_tensor_value_info(DONE, onnx.TensorProto.INT32, [1]))
         graph = helper.make_graph(
-            self.nodes, f"{self.graph.name} rank {self.rank}", list(self.inputs.values()), outputs,
+            self.nodes, f"{self.graph.name} {what}", list(self.inputs.values()), outputs,
             [numpy_helper.from_array(v, n) for n, v in self.constants.items()],
         )  # fmt: skip
         opsets = [helper.make_opsetid(d, v) for d, v in {**self.graph.opsets, DOMAIN: VERSION}.items()]

@@ -43,18 +43,22 @@ class ParallelTraining(Training):
     _over: tuple[int, Any, Any, int]
 
     def _compile(self, shapes: Mapping[str, Sequence[int]]) -> Step:
-        graph, (loss, gradients) = self._built(shapes)
+        built = self._built(shapes)
         ranks, network, only, group_bytes = self._over
         options = self._options
         self.plan = over_ranks(
-            graph, ranks, network, only, group_bytes, threads=options.threads, dtype=options.dtype, tier=options.tier
-        )
-        state = hashlib.sha256(b"".join(v.tobytes() for v in (*self.parameters.values(), *self.buffers.values())))
-        self.plan.also["the parameters of the training"] = f"{state.hexdigest()} after {self.steps} steps"
-        own = {*self.parameters, *self.buffers}
-        fed = tuple(n for n in self.plan.inputs if n not in own)
-        model: Any = self.plan  # called as a model, and with its inputs
-        return Step(model, loss, gradients, self._prepared.running, fed)
+            built.graph, ranks, network, only, group_bytes, threads=options.threads, dtype=options.dtype,
+            tier=options.tier,
+        )  # fmt: skip
+        self.plan.also |= state_of(self)
+        return self._step(self.plan, built)
+
+
+def state_of(training: Training) -> dict[str, str]:
+    """What all ranks of a training must have alike, beside its graph."""
+    values = (*training.parameters.values(), *training.buffers.values())
+    state = hashlib.sha256(b"".join(v.tobytes() for v in values))
+    return {"the parameters of the training": f"{state.hexdigest()} after {training.steps} steps"}
 
 
 def by_batch(*rows: int) -> Rule:

@@ -80,6 +80,18 @@ class Step:
     fed: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Built:
+    """The graph of a step: its first `forward` nodes are the model and its loss; `loss`, and `gradients` by parameter,
+    are results. `made_for`: by name of a backward node the forward node whose gradient it is a part of."""
+
+    graph: Graph
+    loss: str
+    gradients: Mapping[str, str]
+    forward: int
+    made_for: Mapping[str, str]
+
+
 class Training:
     """A model, its parameters and the state of its optimiser.
 
@@ -113,12 +125,12 @@ class Training:
             self._compiled[key] = self._compile(dict(key))
         return self._compiled[key]
 
-    def _built(self, shapes: Mapping[str, Sequence[int]]) -> tuple[Graph, tuple[str, dict[str, str]]]:
+    def _built(self, shapes: Mapping[str, Sequence[int]]) -> Built:
         options = self._options
         proto = self._prepared.proto
         graph = import_model(proto, options.dims, {**shapes, **options.shapes}, False, options.bind, warn=False)
         loss = add_loss(graph, self._loss, self._target)
-        builder = Builder(graph, "loss")
+        builder, forward, made_for = Builder(graph, "loss"), len(graph.nodes), dict[str, str]()
         if self.scaling is not None:
             graph.tensors[LOSS_SCALE] = Tensor(LOSS_SCALE, f32, ())
             graph.inputs.append(LOSS_SCALE)
@@ -126,24 +138,27 @@ class Training:
             seed = builder.expand(seed, builder.shape(loss))
         else:
             seed = builder.constant(np.ones(builder.shape(loss), builder.dtype(loss).np))
-        found = add_gradients(graph, {loss: seed}, list(self.parameters))
+        found = add_gradients(graph, {loss: seed}, list(self.parameters), made_for)
         gradients = {}
         for name, tensor in found.items():
             gradients[name] = _named(graph, tensor, GRADIENT + name)
         loss = _named(graph, loss, "loss") if loss in graph.inputs else loss
         graph.outputs = [loss, *gradients.values(), *self._prepared.running]
-        return graph, (loss, gradients)
+        return Built(graph, loss, gradients, forward, made_for)
 
     def _compile(self, shapes: Mapping[str, Sequence[int]]) -> Step:
         options = self._options
         platform = platform_of(options.target, options.threads)
         options.pipeline(platform)  # refuses passes that are not there
         options.refuse_ignored(platform)
-        graph, (loss, gradients) = self._built(shapes)
-        model = compile_built(graph, platform, options)
+        built = self._built(shapes)
+        return self._step(compile_built(built.graph, platform, options), built)
+
+    def _step(self, model: Any, built: Built) -> Step:
+        """A step that `model` runs: a compiled one, or what is called as one and has its inputs."""
         own = {*self.parameters, *self.buffers}
         fed = tuple(n for n in model.inputs if n not in own)
-        return Step(model, loss, gradients, self._prepared.running, fed)
+        return Step(model, built.loss, built.gradients, self._prepared.running, fed)
 
     # ---- running -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import polyc
 from polyc.graph_driver.communication.ranks import world
-from tests.parallel.rank_models import MODELS
+from tests.parallel.rank_models import MODELS, Builder
 
 Case = Callable[..., None]
 CASES: dict[str, Case] = {}
@@ -65,14 +65,23 @@ def split(*names: str) -> None:
 
 def network(rows: int, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """A classifier to train, and a batch."""
-    from tests.parallel.rank_models import Builder
-
     b = Builder("classifier", seed)
     x = b.input("x", rows, 32)
     for width, following in ((32, 64), (64, 48)):
         x = b.add("Relu", b.add("Gemm", x, b.weight(width, following), b.weight(following)))
     model = b.model(b.add("Gemm", x, b.weight(48, 10), b.weight(10)))
     return model, {**b.feeds(), "target": np.arange(rows) % 10}
+
+
+def shared(rows: int) -> tuple[Any, dict[str, Any]]:
+    """Layers that share a weight, sums over several of them, and a weight for each row."""
+    b = Builder("shared")
+    x, w = b.input("x", rows, 10), b.weight(10, 10)
+    first = x
+    for _ in range(3):
+        x = b.add("Tanh", b.add("Gemm", x, w, b.weight(10)))
+    x = b.add("Add", b.add("Gemm", x, w), first)
+    return b.model(b.add("Mul", x, b.weight(rows, 10))), {**b.feeds(), "target": np.arange(rows) % 10}
 
 
 def trained(model: Any) -> Any:
@@ -139,6 +148,30 @@ def pipeline(name: str, micro_batches: str) -> None:
     alone = polyc.compile_model(model, threads=1)(feeds)
     error = max(float(np.abs(found[n] - v).max() / np.abs(v).max()) for n, v in alone.items())
     say(error=error, sent=sent, predicted=plan.sent(ranks.rank), crossings=len(plan.crossings), first=plan.first)
+
+
+@case
+def pipeline_train(name: str, rows: str, micro_batches: str, steps: str) -> None:
+    """Gradients and steps of a training in stages against those of one process."""
+    from polyc.graph_driver.parallel.pipeline_training import PipelineTraining
+
+    ranks = world()
+    model, feeds = {"classifier": network, "shared": shared}[name](int(rows))
+    alone, many = trained(model), PipelineTraining.of(trained(model), ranks.size, int(micro_batches))
+    alone_loss, wanted = alone.gradients(feeds)
+    many.gradients(feeds)
+    sent = ranks.sent
+    loss, found = many.gradients(feeds)
+    sent = ranks.sent - sent
+    worst = max(float(np.abs(found[n] - w).max() / np.abs(w).max()) for n, w in wanted.items())
+    optimiser = polyc.AdamW(0.01)
+    for _ in range(int(steps)):
+        alone.step(feeds, optimiser)
+        many.step(feeds, optimiser)
+    near = max(float(np.abs(many.parameters[n] - v).max() / np.abs(v).max()) for n, v in alone.parameters.items())
+    digest = hashlib.sha256(b"".join(v.tobytes() for v in many.parameters.values())).hexdigest()
+    say(worst=worst, near=near, sent=sent, predicted=many.plan.sent(ranks.rank), digest=digest,
+        loss=abs(loss - alone_loss), kept=many.plan.most_kept, first=many.plan.first)  # fmt: skip
 
 
 @case

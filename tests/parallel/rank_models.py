@@ -123,4 +123,11 @@ def experts(tokens: int = 64, width: int = 16, hidden: int = 64, count: int = 8)
     return b.model(b.add("ReduceSum", down, b.ints(0), keepdims=0)), b.feeds()
 
 
-MODELS: Mapping[str, Any] = {"mlp": mlp, "block": block, "images": images, "experts": experts}
+def rows(count: int = 8, width: int = 5) -> Made:
+    """A weight for each row of the batch."""
+    b = Builder("rows")
+    y = b.add("Relu", b.add("Add", b.input("x", count, width), b.weight(count, width)))
+    return b.model(b.add("Mul", y, b.weight(count, width))), b.feeds()
+
+
+MODELS: Mapping[str, Any] = {"mlp": mlp, "block": block, "images": images, "experts": experts, "rows": rows}

@@ -21,6 +21,25 @@ def test_stages_give_the_results_of_one_process(ranks: int, micro_batches: str) 
     assert sum(s["sent"] for s in said) > 0
 
 
+def test_each_micro_batch_has_its_own_part_of_a_weight() -> None:
+    """Weights whose first axis is the batch: every micro-batch once had the part of the first."""
+    for s in launch(2, "pipeline", "rows", "4"):
+        assert s["error"] == 0.0
+        assert s["sent"] == s["predicted"]
+
+
+@pytest.mark.parametrize(("ranks", "name", "micro_batches"), [(2, "shared", 4), (4, "classifier", 4)])
+def test_training_in_stages_has_the_gradients_of_one_process(ranks: int, name: str, micro_batches: int) -> None:
+    said = launch(ranks, "pipeline_train", name, "8", str(micro_batches), "2")
+    assert len(said) == ranks
+    for s in said:
+        assert s["worst"] <= 1e-6 and s["loss"] <= 1e-6
+        assert s["near"] <= 1e-5
+        assert s["sent"] == s["predicted"] > 0
+        assert s["kept"] == min(ranks - s["rank"], micro_batches)  # 1F1B: no more than that are under way
+    assert len({s["digest"] for s in said}) == 1
+
+
 @pytest.mark.parametrize("stages", [1, 2, 4, 7])
 @pytest.mark.parametrize("micro_batches", [1, 4, 9])
 def test_one_forward_one_backward(stages: int, micro_batches: int) -> None:
@@ -51,7 +70,11 @@ def test_cuts_are_the_best_of_all() -> None:
 def test_what_needs_more_than_a_micro_batch_is_refused() -> None:
     b = Builder("sums")
     y = b.add("Sub", b.input("x", 4, 3), b.add("ReduceSum", "x", b.ints(0), keepdims=1))
-    with pytest.raises(ArgumentError, match="needs more than one micro-batch"):
+    with pytest.raises(ArgumentError, match="Sub .* needs more than one micro-batch of"):
+        pipelined(b.model(y), 2, 2)
+    b = Builder("same for all")
+    y = b.add("Add", b.input("x", 4, 4), b.add("Trilu", b.input("z", 4, 4)))
+    with pytest.raises(ArgumentError, match="is the same for all micro-batches, but Add .* reads it in parts"):
         pipelined(b.model(y), 2, 2)
     model, _ = images()
     with pytest.raises(ArgumentError, match="equal micro-batches"):
