@@ -66,13 +66,13 @@ class Builder:
         """A node with one result; its name. Raises `ModelError`: the operands do not fit."""
         return self.ops(op_type, inputs, 1, **attrs)[0]
 
-    def ops(self, op_type: str, inputs: Sequence[str], results: int, **attrs: Any) -> list[str]:
+    def ops(self, op_type: str, inputs: Sequence[str], results: int, domain: str = "", **attrs: Any) -> list[str]:
         """A node with several results. Raises `ModelError`: the operands do not fit."""
         outputs = self._fresh(op_type, results)
-        proto = helper.make_node(op_type, list(inputs), outputs, name=outputs[0], **attrs)
+        proto = helper.make_node(op_type, list(inputs), outputs, name=outputs[0], domain=domain, **attrs)
         what = f"{op_type} '{outputs[0]}'"
         found = infer(proto, self.graph.tensors, list(inputs), self.graph.opsets, what)
-        node = Node(outputs[0], op_type, list(inputs), outputs, attributes(proto, what), "", (), proto)
+        node = Node(outputs[0], op_type, list(inputs), outputs, attributes(proto, what), domain, (), proto)
         constants = folded(self.graph, node, found, what)
         for tensor in found.values() if constants is None else constants:
             self.graph.tensors[tensor.name] = tensor

@@ -9,11 +9,12 @@ from importlib import import_module
 
 from polyc.graph_driver.gradients.builder import Builder
 from polyc.graph_driver.gradients.derived import derived
+from polyc.graph_driver.gradients.messages import is_message
 from polyc.graph_driver.gradients.registry import FLAT, Gradients, rule_of
 from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.poly.errors import ModelError
 
-RULES = ("pointwise", "products", "reductions", "normalising", "pooling", "movement")
+RULES = ("pointwise", "products", "reductions", "normalising", "pooling", "movement", "messages")
 for _module in RULES:
     import_module(f"polyc.graph_driver.gradients.{_module}")
 
@@ -42,7 +43,7 @@ def add_gradients(
     for node in reversed([*graph.nodes]):
         before = len(graph.nodes)
         grads = [_total(builder, found, o) if o in moving else None for o in node.outputs]
-        if not any(g is not None for g in grads):
+        if not any(g is not None for g in grads) and not is_message(graph, node):
             continue
         builder.stem = f"gradient.{node.name}"
         for name, g in zip(node.inputs, gradients_of(builder, node, grads), strict=True):
@@ -57,7 +58,7 @@ def _moving(graph: Graph, wrt: Collection[str]) -> frozenset[str]:
     """Float tensors that change when those in `wrt` do."""
     moving = set(wrt)
     for node in graph.nodes:
-        if node.kind not in FLAT and any(i in moving for i in node.reads()):
+        if node.kind not in FLAT and (any(i in moving for i in node.reads()) or is_message(graph, node)):
             dtypes = {o: graph.tensors[o].dtype for o in node.writes()}
             moving |= {o for o, dtype in dtypes.items() if dtype is None or dtype.is_float}
     return frozenset(moving)

@@ -187,7 +187,7 @@ class Writer:
             self.message("ReduceScatter", x, y, reduce=s.have.reduce, axis=s.want.axis, counts=counts, rank=self.rank)
         elif s.move.kind == "AllGather":
             assert isinstance(s.have, Split)
-            self.message("AllGather", x, y, axis=s.have.axis, counts=[b - a for a, b in s.have.bounds])
+            self.message("AllGather", x, y, axis=s.have.axis, counts=[b - a for a, b in s.have.bounds], rank=self.rank)
         else:
             have, need = (
                 [v for r in range(n) for ends in box(layout, shape, r) for v in ends] for layout in (s.have, s.want)

@@ -12,6 +12,7 @@ import onnx
 from polyc.graph_driver.backends.registry import platform_of
 from polyc.graph_driver.compiling.from_source import compile_built
 from polyc.graph_driver.gradients.builder import Builder
+from polyc.graph_driver.gradients.messages import last_message
 from polyc.graph_driver.gradients.reverse import add_gradients
 from polyc.graph_driver.graph.ir import Graph, Tensor
 from polyc.graph_driver.importing.importer import import_model
@@ -143,7 +144,8 @@ class Training:
         for name, tensor in found.items():
             gradients[name] = _named(graph, tensor, GRADIENT + name)
         loss = _named(graph, loss, "loss") if loss in graph.inputs else loss
-        graph.outputs = [loss, *gradients.values(), *self._prepared.running]
+        done = last_message(graph)  # a result, so that no message that another rank waits for is left out
+        graph.outputs = [loss, *gradients.values(), *self._prepared.running, *([done] if done else [])]
         return Built(graph, loss, gradients, forward, made_for)
 
     def _compile(self, shapes: Mapping[str, Sequence[int]]) -> Step:

@@ -90,6 +90,24 @@ def trained(model: Any) -> Any:
 
 
 @case
+def message_gradients() -> None:
+    """Gradients of each communication operator against differences of the sum of all ranks' losses."""
+    from tests.parallel import messages
+
+    ranks, found = world(), {}
+    for k, (name, (_, _, message)) in enumerate(messages.CASES.items()):
+        random = np.random.default_rng(k)  # the same on all ranks
+        xs, ws = ([random.standard_normal(messages.SHAPE).astype("f") for _ in range(ranks.size)] for _ in "xw")
+        factors = [random.standard_normal(y.shape).astype("f") for y in message(xs)]
+        model = messages.model(name, ranks.size, ranks.rank, factors[ranks.rank], ws[ranks.rank])
+        _, slopes = polyc.training(model, "loss", wrt=["w"], threads=1).gradients({"x": xs[ranks.rank]})
+        wide = [[np.array(v, np.float64) for v in some] for some in (xs, ws, factors)]
+        wanted = messages.slopes(name, *wide, ranks.rank)
+        found[name] = float(np.abs(slopes["w"] - wanted).max() / max(1e-9, np.abs(wanted).max()))
+    say(found=found)
+
+
+@case
 def train(rows: str, steps: str) -> None:
     """Gradients and steps of a data-parallel training against those of one process."""
     from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
