@@ -15,20 +15,10 @@ from polyc.graph_driver.graph.errors import Unsupported
 from polyc.graph_driver.graph.ir import Node
 from polyc.graph_driver.operators.context import NodeContext, OperatorScop, TensorInfo, array_shape
 from polyc.graph_driver.operators.pieces import Piece
+from polyc.graph_driver.operators.pointwise import ELEMENTWISE, PER_TENSOR
 from polyc.poly.rewriting.reshape import Blocks, blocks
 
 Shape = tuple[Any, ...]
-
-# Operators that mean the same over any shape of the same row-major memory (numpy broadcasting).
-ELEMENTWISE = frozenset(
-    """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast
-    CastLike Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish
-    Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal
-    Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu
-    Where Xor polyc::RequantizeSums""".split()
-)
-# Likewise, with one scale for all elements.
-PER_TENSOR = frozenset(("QuantizeLinear", "DequantizeLinear", "polyc::QuantizeByReciprocal", "polyc::Requantize"))
 
 
 def operand_shape(operand: Shape, old: Shape, new: Shape) -> Shape | None:

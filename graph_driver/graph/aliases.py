@@ -1,8 +1,8 @@
 """Nodes that are no work: views, parts and wholes show memory of another tensor.
 
-`polyc::View` has one operand and the same elements; `polyc::Part` (one operand, its results are runs of it) and
-`polyc::Whole` (its operands are runs of the result) have `offsets` in bytes. `passes/views.py` and `passes/parts.py`
-make them.
+`polyc::View` has one operand and the same elements, `polyc::Words` its bytes as 32-bit words; `polyc::Part` (one
+operand, its results are runs of it) and `polyc::Whole` (its operands are runs of the result) have `offsets` in bytes.
+`passes/views.py`, `passes/byte_images.py` and `passes/parts.py` make them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_view(node: Node) -> bool:
 
 def is_alias(node: Node) -> bool:
     """Whether the node is no work at all: a view, a part or a whole."""
-    return node.domain == "polyc" and node.op_type in ("View", "Part", "Whole")
+    return node.domain == "polyc" and node.op_type in ("View", "Words", "Part", "Whole")
 
 
 def storage(graph: Graph) -> dict[str, tuple[str, int]]:
@@ -44,7 +44,7 @@ def _links(graph: Graph) -> Iterator[tuple[str, tuple[str, int]]]:
     for node in graph.nodes:
         if not is_alias(node):
             continue
-        if node.op_type == "View":
+        if node.op_type in ("View", "Words"):
             links[node.outputs[0]] = (node.inputs[0], 0)
         elif node.op_type == "Part":
             links |= {o: (node.inputs[0], at) for o, at in zip(node.outputs, node.attrs["offsets"]) if o}

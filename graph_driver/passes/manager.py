@@ -13,6 +13,7 @@ from polyc.graph_driver.graph.ir import Graph
 from polyc.graph_driver.passes.algebra import simplify, simplify_fast
 from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs
+from polyc.graph_driver.passes.byte_images import use_byte_images
 from polyc.graph_driver.passes.cleanup import remove_dead, remove_identities
 from polyc.graph_driver.passes.common import share_common
 from polyc.graph_driver.passes.directions import split_directions
@@ -33,7 +34,7 @@ from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
-NOT_IF_EXACT = ("winograd", "external", "quantised-convolutions", "bf16-pairs", "weight-panels")
+NOT_IF_EXACT = ("winograd", "external", "byte-images", "quantised-convolutions", "bf16-pairs", "weight-panels")
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
@@ -128,6 +129,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("precision", "f32 models computed in f16 (or --dtype bf16)", _precision("f16"), PLACING, exact=False,
          default=False, asked_by="--dtype"),
     Pass("directions", "bidirectional recurrent layers as two layers", _general(split_directions), PLACING),
+    Pass("byte-images", "images of codes with channels last, convolutions four channels at a time", use_byte_images,
+         PLACING, specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("siblings", "products of one operand as one product where it pays", _siblings, PLACING, specific=True),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),

@@ -16,8 +16,16 @@ from polyc.graph_driver.graph.python_calls import python_call_of
 from polyc.graph_driver.operators.context import OperatorScop, array_shape
 from polyc.graph_driver.operators.loops import LOOPS, loops_of
 from polyc.graph_driver.verifying.own_results import check_results
+from polyc.poly.dtypes import i32
 
-ALIASES = {"View": (1, 1), "Whole": (None, 1), "Part": (1, None)}  # how many inputs and outputs (None: any from 1 on)
+ALIASES = {
+    "View": (1, 1),
+    "Words": (1, 1),
+    "Whole": (None, 1),
+    "Part": (1, None),
+}  # how many inputs and outputs (None: any from 1 on)
+
+BYTES = 4  # of a word
 
 
 def check_own(graph: Graph, node: Node, what: str) -> None:
@@ -42,6 +50,8 @@ def _check_alias(graph: Graph, node: Node, what: str) -> None:
     for wanted, tensors, side in zip(ALIASES[node.op_type], (operands, results), ("operands", "results"), strict=True):
         if wanted is not None and len(tensors) != wanted:
             raise GraphError(f"{what} has {len(tensors)} {side}, not {wanted}")
+    if node.op_type == "Words":
+        return _check_words(node, operands[0], results[0], what)
     if len({t.dtype for t in (*operands, *results)}) != 1:
         raise GraphError(f"{what} joins tensors of different types: {_listed([*operands, *results])}")
     if node.op_type == "View":
@@ -64,6 +74,15 @@ def _check_alias(graph: Graph, node: Node, what: str) -> None:
     rest = [_tail(t, whole) for t in parts]
     if any(r is None for r in rest):
         raise GraphError(f"{what} has parts that are no runs of rows: {_listed(parts)} of {whole}")
+
+
+def _check_words(node: Node, source: Tensor, words: Tensor, what: str) -> None:
+    """Rows of bytes as rows of 32-bit words."""
+    rows, shown = source.shape or (), words.shape or ()
+    bytes_ = source.dtype is not None and source.dtype.is_int and source.dtype.bits == 8
+    fits = bool(rows) and shown[:-1] == rows[:-1] and shown[-1] * BYTES == rows[-1]
+    if node.attrs or not bytes_ or words.dtype != i32 or not fits:
+        raise GraphError(f"{what} shows {source} as {words}: these are not its bytes in words of {BYTES}")
 
 
 def _tail(part: Tensor, whole: Tensor) -> int | None:

@@ -17,7 +17,7 @@ from polyc.graph_driver.graph.errors import GraphError
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.inference.concrete import infer
 from polyc.graph_driver.inference.symbolic import at_typical
-from polyc.poly.dtypes import DType, bf16, f32, i32, u8, u32
+from polyc.poly.dtypes import DType, bf16, f32, i8, i32, u8, u32
 from polyc.poly.errors import ModelError
 from polyc.poly.records import dataclass
 
@@ -237,6 +237,53 @@ def _panel_product(v: _View) -> tuple[DType, tuple[int, ...]]:
     return f32, (*shape[:-1], blocks.columns)
 
 
+def _channels(v: _View) -> tuple[DType, tuple[int, ...]]:
+    """Codes of 8 bits, or f32; signed codes become unsigned ones with channels last, and these again signed ones."""
+    x, y = v.inputs[0].dtype, v.outputs[0].dtype
+    last, shape = v.node.op_type == "ChannelsLast", v.shape(0)
+    _need(x is not None and y is not None and len(shape) > 2, f"images of {x} as {y}")
+    assert y is not None
+    _need(x == y or {x, y} == {i8, u8} and (y == u8) == last, f"images of {x} as {y}")
+    if last:
+        room = v.integer("channels")
+        _need(room >= shape[1], f"room for {room} of {shape[1]} channels")
+        return y, (shape[0], *shape[2:], room)
+    count = v.integer("channels")
+    _need(0 < count <= shape[-1], f"{count} of {shape[-1]} channels")
+    return y, (shape[0], count, *shape[1:-1])
+
+
+def _byte_conv(v: _View) -> tuple[DType, tuple[int, ...]]:
+    """The shape of ONNX's `Conv` with channels last; a depthwise one has one filter for each channel."""
+    depthwise = v.node.op_type == "ByteDepthwise"
+    _types(v, u8 if depthwise else i32, i32, i32)
+    v.integer("padding")
+    (n, h, w, c), filters = v.shape(0, 4), v.shape(1, 3 if depthwise else 4)
+    _need(filters[2] == c, f"filters of {filters[2]} channels for {c}")
+    _need(v.shape(2) == filters[-1:], "start values for another number of filters")
+    attrs = {name: value for name, value in v.node.attrs.items() if name != "padding"}
+    image = replace(v.inputs[0], dtype=f32, shape=(n, c, h, w), const=None)
+    weights = replace(v.inputs[1], dtype=f32, shape=(filters[-1], 1 if depthwise else c, *filters[:2]), const=None)
+    proto = helper.make_node("Conv", [image.name, weights.name], ["result"], **attrs)
+    batch, made, *size = _inferred(proto, {t.name: t for t in (image, weights)}, v.opsets)
+    return i32, (batch, *size, made)
+
+
+def _byte_matmul(v: _View) -> tuple[DType, tuple[int, ...]]:
+    _types(v, i32, i32, i32)
+    rows, (words, columns) = v.shape(0), v.shape(1, 2)
+    _need(bool(rows) and rows[-1] == words and v.shape(2) == (columns,), "sizes that do not fit one another")
+    return i32, (*rows[:-1], columns)
+
+
+def _max_pool_last(v: _View) -> tuple[DType, tuple[int, ...]]:
+    dtype, (n, h, w, c) = v.inputs[0].dtype, v.shape(0, 4)
+    assert dtype is not None
+    proto = helper.make_node("MaxPool", ["image"], ["result"], **v.node.attrs)
+    batch, _, *size = _inferred(proto, {"image": replace(v.inputs[0], dtype=f32, shape=(n, c, h, w))}, v.opsets)
+    return dtype, (batch, *size, c)
+
+
 Rule = tuple[int, int, Sequence[str], Callable[[_View], tuple[DType, tuple[int, ...]]]]
 RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "PackPairs": (1, 2, ("axis",), _pack_pairs),
@@ -248,6 +295,12 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "QuantizeByReciprocal": (3, 4, ("axis",), _by_reciprocal),
     "RequantizeSums": (4, 4, (), _requantize_sums),
     "Requantize": (4, 5, ("axis",), _requantize),
+    "ChannelsLast": (1, 1, ("channels",), _channels),
+    "ChannelsFirst": (1, 1, ("channels",), _channels),
+    "ByteConv": (3, 3, (*WINDOW, "padding"), _byte_conv),
+    "ByteDepthwise": (3, 3, (*WINDOW, "padding"), _byte_conv),
+    "ByteMatMul": (3, 3, (), _byte_matmul),
+    "MaxPoolLast": (1, 1, (*WINDOW, "ceil_mode"), _max_pool_last),
     "PanelProduct": (4, 4, PANELS, _panel_product),
     "WinogradInput": (1, 1, ("m", "pads", "out", "columns"), _winograd_input),
     "WinogradProducts": (2, 2, ("tiles",), _winograd_products),

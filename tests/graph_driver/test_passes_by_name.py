@@ -28,6 +28,7 @@ from polyc.poly.errors import ArgumentError
 def test_names_and_tags() -> None:
     assert len(BY_NAME) == len(PASSES)
     specific = [
+        "byte-images",
         "siblings",
         "external",
         "winograd",
