@@ -120,6 +120,31 @@ def make_requantize_sums(Q: DType, shapes: tuple[Shape, Shape], shape: Shape) ->
     return requantize_sums
 
 
+ROUNDER = float(3 << 22)  # 1.5 * 2^23: f32 numbers around it are the integers
+
+
+def make_requantize_once(Q: DType, f_shape: Shape, shape: Shape, late: bool) -> Any:
+    """`Y = saturate(round(X * F + Z))` of i32 sums that f32 holds, halves to even; `late`: `round(X * F) + Z`.
+
+    One rounding: the multiply-add that brings the exact product to `ROUNDER` rounds it to an integer.
+    """
+    low, high = limits(Q)
+
+    def saturated(x: Any, factor: Any, z: Any) -> Any:
+        if late:
+            return Q(min(max(fma(f32(x), factor, ROUNDER) - (ROUNDER - f32(z)), low), high))
+        return Q(min(max(fma(f32(x), factor, ROUNDER + f32(z)) - ROUNDER, low), high))
+
+    @op
+    def requantize_once(X: i32[shape], F: f32[f_shape], Z: Q[1]) -> Q[shape]:
+        Y = empty(shape, Q)
+        for i in grid(*shape):
+            Y[i] = saturated(X[i], F[align(i, f_shape, shape)], Z[0])
+        return Y
+
+    return requantize_once
+
+
 def make_dequantize(Q: DType, T: DType, shape: Shape, axes: Shape, zero: bool) -> Any:
     """`Y = (X - Z[c]) * S[c]`; `axes` as in `channel`."""
     channels = count(shape, axes)

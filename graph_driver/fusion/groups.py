@@ -26,7 +26,7 @@ from polyc.poly.errors import PolycError
 __all__ = ["Group", "Lookup", "Piece", "form_groups", "make_group", "on_host", "split", "translate"]
 
 MAX_EPILOGUE = 24  # nodes joined to one producer
-QUANTISING = ("QuantizeLinear", "QuantizeByReciprocal", "RequantizeSums", "Requantize")
+QUANTISING = ("QuantizeLinear", "QuantizeByReciprocal", "RequantizeSums", "RequantizeOnce", "Requantize")
 
 
 def form_groups(graph: Graph, pieces: Sequence[Piece], fuse: bool = True, machine: Fusing | None = None) -> list[Group]:

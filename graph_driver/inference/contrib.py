@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from polyc.frontend_dsl.library.quantized_recurrent import packed_pairs
 from polyc.graph_driver.graph.ir import Tensor
-from polyc.graph_driver.inference import contrib_attention, contrib_language, contrib_narrow
+from polyc.graph_driver.inference import contrib_attention, contrib_language, contrib_narrow, contrib_quantised
 from polyc.graph_driver.inference.contrib_body import Body, Definition
 from polyc.poly.errors import ModelError
 from polyc.poly.words import between, counted
@@ -150,7 +150,7 @@ _TYPES = {
     "clip": _FLOAT, "direction": _STRING, "hidden_size": _INT, "input_forget": _INT,
     "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
     "activation_beta": onnx.AttributeProto.FLOATS, **dict.fromkeys(contrib_narrow.INTEGERS, _INT),
-    **dict.fromkeys(contrib_language.INTEGERS, _INT), "scale": _FLOAT, "softcap": _FLOAT,
+    **dict.fromkeys((*contrib_language.INTEGERS, *contrib_quantised.INTEGERS), _INT), "scale": _FLOAT, "softcap": _FLOAT,
 }  # fmt: skip
 # Operator -> number of inputs that must be there, of all inputs, of all outputs.
 _FORMS = {
@@ -158,11 +158,12 @@ _FORMS = {
     "DynamicQuantizeLSTM": (3, 12, 3), "MatMulNBits": (3, 6, 1), "GatherBlockQuantized": (3, 4, 1),
     "SimplifiedLayerNormalization": (2, 2, 2), "SkipSimplifiedLayerNormalization": (3, 4, 4),
     "RotaryEmbedding": (4, 4, 1), "AppendToCache": (3, 3, 1), "GroupQueryAttention": (7, 17, 4),
+    **contrib_quantised.FORMS,
 }  # fmt: skip
 
 
 # Inputs before the last one that must be there, and need not.
-_ABSENT = {("GroupQueryAttention", k) for k in (1, 2, 3, 4)}
+_ABSENT = {("GroupQueryAttention", k) for k in (1, 2, 3, 4)} | contrib_quantised.ABSENT
 PLAIN = ("SimplifiedLayerNormalization",)  # ONNX Runtime has it among ONNX's own
 
 
@@ -193,6 +194,7 @@ _DEFINITIONS: dict[str, Definition] = {
     "SkipSimplifiedLayerNormalization": contrib_language.skip_simplified_norm,
     "RotaryEmbedding": contrib_language.rotary,
     "GroupQueryAttention": contrib_attention.grouped_attention,
+    **contrib_quantised.DEFINITIONS,
 }
 
 

@@ -17,6 +17,7 @@ from polyc.frontend_dsl.library.quantization import (
     make_quantize_blocked,
     make_quantize_by_reciprocal,
     make_requantize,
+    make_requantize_once,
     make_requantize_sums,
 )
 from polyc.frontend_dsl.library.recurrent import make_fill
@@ -83,6 +84,14 @@ def requantize_sums(ctx: NodeContext) -> OperatorScop:
     y = only_output(ctx)
     scop = scop_of(make_requantize_sums, y.dtype, (data(ctx, 1).shape, data(ctx, 2).shape), y.shape)
     return OperatorScop(scop, tuple(enumerate("XFBZ")), scop.results, True)
+
+
+@onnx_operator("RequantizeOnce", domain=DOMAIN)
+def requantize_once(ctx: NodeContext) -> OperatorScop:
+    """i32 sums, what each is worth in steps of the result, and the zero point; rounded once (`passes.byte_images`)."""
+    y = only_output(ctx)
+    scop = scop_of(make_requantize_once, y.dtype, data(ctx, 1).shape, y.shape, bool(ctx.attrs.get("late", 0)))
+    return OperatorScop(scop, tuple(enumerate("XFZ")), scop.results, True)
 
 
 @onnx_operator("Requantize", domain=DOMAIN)

@@ -183,7 +183,7 @@ class _Images:
         reader = self._quantiser(found.result)
         bias = np.zeros(1) if found.whole_bias or not found.bias.size else found.bias.astype(np.float64)
         if reader is not None:
-            self._requantised(node, reader, found.scale, bias, sums, room)
+            self._requantised(node, reader, found, bias, sums, room)
             return
         shape = self.graph.tensors[sums].shape or ()
         real = self.add(node, "Cast", [sums], self.tensor(f"{found.result}.real", f32, shape), to=elem_type_of(f32))
@@ -208,17 +208,20 @@ class _Images:
         known = scale is not None and scale.size == 1 and (not zero or self.graph.constant(zero) is not None)
         return node if known and is_byte(self.graph, node.outputs[0]) else None
 
-    def _requantised(self, node: Node, reader: Node, scale: np.ndarray, bias: np.ndarray, sums: str, room: int) -> None:
+    def _requantised(
+        self, node: Node, reader: Node, found: ByteProduct, bias: np.ndarray, sums: str, room: int
+    ) -> None:
         (result,), step = reader.outputs, self.graph.constant(reader.inputs[1])
-        assert step is not None
+        assert step is not None and found.scale is not None
         self.absorbed.add(id(reader))
-        per_step, shift = scale.astype(np.float64) / step.item(), bias / step.item()
-        operands = [
-            self.constant(f"{result}.factor", self._wide(per_step, room), f32),
-            self.constant(f"{result}.offset", self._wide(shift, room), f32),
-            self.zero_of(reader, 2, result),
-        ]
-        self.add(node, "RequantizeSums", [sums, *operands], self.result(result), DOMAIN)
+        per_step, shift = found.scale.astype(np.float64) / step.item(), bias / step.item()
+        zero = self.zero_of(reader, 2, result)
+        factor = self.constant(f"{result}.factor", self._wide(per_step, room), f32)
+        if not shift.any() and found.rounded_once(per_step.astype(np.float32)):
+            self.add(node, "RequantizeOnce", [sums, factor, zero], self.result(result), DOMAIN, late=1)
+            return
+        offset = self.constant(f"{result}.offset", self._wide(shift, room), f32)
+        self.add(node, "RequantizeSums", [sums, factor, offset, zero], self.result(result), DOMAIN)
 
     def zero_of(self, node: Node, position: int, codes: str) -> str:
         """The zero point of a tensor of codes as it is stored."""
@@ -231,12 +234,18 @@ class _Images:
 
     def _linear(self, node: Node, found: ByteProduct, sums: str, room: int) -> None:
         """`QLinearConv`, as its definition says."""
-        one, weights, step = (node.inputs[k] for k in (1, 4, 6))
-        factors = self.graph.constant(weights)
-        if factors is not None and factors.size > 1 and factors.size != room:
-            weights = self.constant(f"{weights}.wide", widened(factors.reshape(-1), 0, room), f32)
+        names = [node.inputs[k] for k in (1, 4, 6)]
+        one, weights, step = (self.graph.constant(n) for n in names)
         zero = self.zero_of(node, 7, found.result)
-        self.add(node, "Requantize", [sums, one, weights, step, zero], self.result(found.result), DOMAIN, axis=-1)
+        if one is not None and weights is not None and step is not None:
+            factor = (one.reshape(-1) * weights.reshape(-1) / step.reshape(-1)).astype(np.float32)
+            if found.rounded_once(factor):
+                stored = self.constant(f"{found.result}.factor", self._wide(factor, room), f32)
+                self.add(node, "RequantizeOnce", [sums, stored, zero], self.result(found.result), DOMAIN, late=0)
+                return
+        if weights is not None and weights.size > 1 and weights.size != room:
+            names[1] = self.constant(f"{names[1]}.wide", widened(weights.reshape(-1), 0, room), f32)
+        self.add(node, "Requantize", [sums, *names, zero], self.result(found.result), DOMAIN, axis=-1)
 
     # What is between convolutions
 

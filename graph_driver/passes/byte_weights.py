@@ -16,6 +16,8 @@ from polyc.poly.records import dataclass
 BYTES = 4  # channels in a word
 LARGEST_CODE = 255
 LIMIT = 1 << 31
+EXACT = 1 << 24  # integers up to it are f32 numbers
+LEAST_FACTOR = 2.0**-14  # larger sums are worth more steps than any code
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +36,20 @@ class ByteProduct:
     whole_bias: bool
     result: str
 
+    def most(self) -> np.ndarray:
+        """What no sum is larger than, for each filter."""
+        flat = np.abs(self.weights.reshape(len(self.weights), -1).astype(np.int64)).sum(1) * LARGEST_CODE
+        return flat + (np.abs(self.bias.astype(np.int64)) if self.whole_bias and self.bias.size else 0)
+
+    def rounded_once(self, factor: np.ndarray) -> bool:
+        """Whether `RequantizeOnce` by `factor` (f32) is exact: f32 holds every sum that does not saturate."""
+        return bool(np.all((self.most() <= EXACT) | (factor >= LEAST_FACTOR)) and np.all(factor <= 1))
+
     def start(self) -> np.ndarray | None:
         """The start values of the sums of raw codes; None where the sums could pass 32 bits."""
         flat = self.weights.reshape(len(self.weights), -1).astype(np.int64)
         bias = self.bias.astype(np.int64) if self.whole_bias and self.bias.size else np.zeros(len(flat), np.int64)
-        most = np.abs(flat).sum(1) * LARGEST_CODE + np.abs(bias)
-        if most.max(initial=0) >= LIMIT:
+        if self.most().max(initial=0) >= LIMIT:
             return None
         # Two's complement: partial sums may wrap, the whole sums do not.
         return (bias - self.zero * flat.sum(1)).astype(np.int32)

@@ -174,6 +174,13 @@ def _requantize_sums(v: _View) -> tuple[DType, tuple[int, ...]]:
     return _codes(v, 3), v.shape(0)
 
 
+def _requantize_once(v: _View) -> tuple[DType, tuple[int, ...]]:
+    _types(v, i32, f32)
+    _broadcast(v, 1)
+    _need(v.inputs[2].size == 1, "more than one zero point")
+    return _codes(v, 2), v.shape(0)
+
+
 def _requantize(v: _View) -> tuple[DType, tuple[int, ...]]:
     _types(v, i32, f32, f32, f32)
     shape = v.shape(0)
@@ -294,6 +301,7 @@ RULES: Mapping[str, Rule] = {  # least and most operands, attributes
     "Bf16MatMul": (2, 2, (), _like("MatMul", f32)),
     "QuantizeByReciprocal": (3, 4, ("axis",), _by_reciprocal),
     "RequantizeSums": (4, 4, (), _requantize_sums),
+    "RequantizeOnce": (3, 3, ("late",), _requantize_once),
     "Requantize": (4, 5, ("axis",), _requantize),
     "ChannelsLast": (1, 1, ("channels",), _channels),
     "ChannelsFirst": (1, 1, ("channels",), _channels),

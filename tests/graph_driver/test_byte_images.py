@@ -11,8 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import polyc
 from polyc.emit import targets
+from polyc.frontend_dsl.library.quantization import make_requantize_once
 from polyc.graph_driver.importing.importer import import_model
 from polyc.graph_driver.passes.byte_images import use_byte_images
+from polyc.poly.dtypes import i8, u8
 
 VNNI = targets.get("sapphire-rapids")
 KINDS = {"u8": np.uint8, "i8": np.int8}
@@ -171,3 +173,74 @@ def test_what_is_left_alone() -> None:
         assert operators(model) == ["ConvInteger"]
         got = polyc.compile_model(model, threads=1)({"x": x})["y"]
         assert np.array_equal(got, convolved(x, w.astype(int) - int(shift), 1, 0, 1, group))
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_are_rounded_once(kind: str, late: bool) -> None:
+    """Ties go to even, of the value or of the value and its zero point, whatever the factor."""
+    rng = np.random.default_rng(1)
+    near = np.arange(-700, 700)
+    for factor in (0.5, 0.25, 1.0, np.float32(1 / 3), np.float32(0.0077), 2.0**-14):
+        tie = np.clip(np.rint((near + 0.5) / factor), -(2**31), 2**31 - 1).astype(np.int64)
+        x = np.concatenate([near, tie, tie[5:-5] - 1, rng.integers(-(2**31), 2**31, 500)]).astype(np.int32)
+        for zero in (KINDS[kind](3), KINDS[kind](100)):
+            kernel = make_requantize_once(u8 if kind == "u8" else i8, (1,), x.shape, late)
+            got = kernel(x, np.array([factor], np.float32), np.array([zero]))
+            exact = x.astype(np.longdouble) * np.longdouble(np.float32(factor))
+            want = np.rint(exact) + int(zero) if late else np.rint(exact + int(zero))
+            info = np.iinfo(KINDS[kind])
+            assert np.array_equal(got, np.clip(want, info.min, info.max).astype(got.dtype)), (factor, zero)
+
+
+def test_quantised_operators_of_onnxruntime() -> None:
+    """They are what they stand for: dequantised, computed, quantised."""
+    rng = np.random.default_rng(4)
+    x, other = codes(rng, "u8", 1, 8, 6, 6), codes(rng, "u8", 1, 8, 6, 6)
+    constants = {
+        "other": other, "s": np.array(0.0437, np.float32), "z": np.array(120, np.uint8),
+        "t": np.array(0.1, np.float32), "v": np.array(7, np.uint8), "w": codes(rng, "i8", 5, 8),
+        "ws": np.array(0.01, np.float32), "wz": np.array(0, np.int8), "b": np.arange(5, dtype=np.int32),
+    }  # fmt: skip
+    own = {"domain": "com.microsoft"}
+    nodes = [
+        helper.make_node("QLinearAdd", ["x", "s", "z", "other", "s", "z", "t", "v"], ["sum"], **own),
+        helper.make_node("QLinearMul", ["sum", "t", "v", "x", "s", "z", "t", "v"], ["product"], **own),
+        helper.make_node("QLinearConcat", ["t", "v", "sum", "t", "v", "product", "t", "v"], ["both"], axis=1, **own),
+        helper.make_node("QLinearSigmoid", ["both", "t", "v", "s", ""], ["squashed"], **own),
+        helper.make_node("QLinearLeakyRelu", ["both", "t", "v", "s", "z"], ["leaky"], alpha=0.1, **own),
+        helper.make_node("QLinearAveragePool", ["leaky", "s", "z", "s", "z"], ["pool"], kernel_shape=[2, 2], **own),
+        helper.make_node("QLinearGlobalAveragePool", ["sum", "t", "v", "s", "z"], ["mean"], channels_last=0, **own),
+        helper.make_node("Flatten", ["mean"], ["flat"]),
+        helper.make_node("QGemm", ["flat", "s", "z", "w", "ws", "wz", "b", "t", "v"], ["y"], transB=1, **own),
+    ]
+    outputs = dict.fromkeys(("sum", "product", "both", "squashed", "leaky", "pool", "y"), TensorProto.UINT8)
+    given = helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)
+    results = [helper.make_tensor_value_info(n, t, None) for n, t in outputs.items()]
+    stored = [numpy_helper.from_array(v, n) for n, v in constants.items()]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [given], results, stored), opset_imports=imports, ir_version=8
+    )
+    got = polyc.compile_model(model, threads=1)({"x": x})
+
+    def real(q: np.ndarray, s: float, z: int) -> np.ndarray:
+        return (q.astype(int) - z) * np.float64(np.float32(s))
+
+    def near(name: str, value: np.ndarray, s: float, z: int) -> None:
+        steps = value / np.float64(np.float32(s))
+        off = np.abs(got[name].astype(int) - saturated(steps, z, "u8").astype(int))
+        clear = np.abs(steps - np.floor(steps) - 0.5) > 1e-3
+        assert off.max() <= 1 and clear.mean() > 0.5 and not off[clear].any(), name
+
+    near("sum", real(x, 0.0437, 120) + real(other, 0.0437, 120), 0.1, 7)
+    near("product", real(got["sum"], 0.1, 7) * real(x, 0.0437, 120), 0.1, 7)
+    assert np.array_equal(got["both"], np.concatenate([got["sum"], got["product"]], 1))
+    both = real(got["both"], 0.1, 7)
+    near("squashed", 1 / (1 + np.exp(-both)), 0.0437, 0)
+    near("leaky", np.where(both < 0, 0.1 * both, both), 0.0437, 120)
+    leaky = real(got["leaky"], 0.0437, 120)
+    near("pool", sum(leaky[:, :, a : a + 5, b : b + 5] for a in (0, 1) for b in (0, 1)) / 4, 0.0437, 120)
+    mean = saturated(real(got["sum"], 0.1, 7).mean((2, 3)) / np.float64(np.float32(0.0437)), 120, "u8")
+    bias = constants["b"] * np.float64(np.float32(0.0437)) * np.float64(np.float32(0.01))
+    near("y", real(mean, 0.0437, 120) @ (constants["w"].T * np.float64(np.float32(0.01))) + bias, 0.1, 7)
