@@ -150,7 +150,8 @@ _TYPES = {
     "clip": _FLOAT, "direction": _STRING, "hidden_size": _INT, "input_forget": _INT,
     "activations": onnx.AttributeProto.STRINGS, "activation_alpha": onnx.AttributeProto.FLOATS,
     "activation_beta": onnx.AttributeProto.FLOATS, **dict.fromkeys(contrib_narrow.INTEGERS, _INT),
-    **dict.fromkeys((*contrib_language.INTEGERS, *contrib_quantised.INTEGERS), _INT), "scale": _FLOAT, "softcap": _FLOAT,
+    **dict.fromkeys((*contrib_language.INTEGERS, *contrib_quantised.INTEGERS), _INT),
+    "scale": _FLOAT, "softcap": _FLOAT,
 }  # fmt: skip
 # Operator -> number of inputs that must be there, of all inputs, of all outputs.
 _FORMS = {
