@@ -112,7 +112,31 @@ def _on_farm(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[
 def _asked(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
     """What a worker needs for the row of a model (`main`): the file itself, and all options."""
     options = {k: v for k, v in vars(arguments).items() if isinstance(v, PLAIN) or k in ("dim", "bind")}
-    return {"name": model.name, "file": base64.b64encode(model.read_bytes()).decode(), "options": options}
+    return {"name": model.name, "file": base64.b64encode(whole_file(model)).decode(), "options": options}
+
+
+def whole_file(model: Path) -> bytes:
+    """A model as one file: what it has outside is put in.
+
+    Raises:
+        BuildError: its data is missing, or too much for one file.
+        OSError: it cannot be read.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError, EncodeError
+
+    raw = model.read_bytes()
+    try:
+        proto = onnx.load_model_from_string(raw)
+    except DecodeError:
+        return raw  # what it is instead, or what is wrong with it, the worker says
+    if all(t.data_location != onnx.TensorProto.EXTERNAL for t in proto.graph.initializer):
+        return raw
+    try:
+        onnx.load_external_data_for_model(proto, str(model.parent))
+        return bytes(proto.SerializeToString())
+    except (OSError, ValueError, EncodeError, onnx.checker.ValidationError) as error:
+        raise BuildError(f"{model}: its external data cannot be sent to workers: {first_line(str(error))}") from None
 
 
 def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
