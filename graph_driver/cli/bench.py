@@ -123,20 +123,19 @@ def whole_file(model: Path) -> bytes:
         OSError: it cannot be read.
     """
     import onnx
-    from google.protobuf.message import DecodeError, EncodeError
 
     raw = model.read_bytes()
     try:
         proto = onnx.load_model_from_string(raw)
-    except DecodeError:
+    except Exception:  # protobuf's own
         return raw  # what it is instead, or what is wrong with it, the worker says
     if all(t.data_location != onnx.TensorProto.EXTERNAL for t in proto.graph.initializer):
         return raw
     try:
         onnx.load_external_data_for_model(proto, str(model.parent))
         return bytes(proto.SerializeToString())
-    except (OSError, ValueError, EncodeError, onnx.checker.ValidationError) as error:
-        raise BuildError(f"{model}: its external data cannot be sent to workers: {first_line(str(error))}") from None
+    except Exception as error:  # of files, or protobuf's own: there is a most that a message holds
+        raise BuildError(f"{model}: its external data cannot be sent to workers: {first_line(error)}") from None
 
 
 def _inputs(model: Model, given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ from polyc.graph_driver.parallel.micro_batches import Batches, Part, in_micro_ba
 from polyc.graph_driver.parallel.network import Network
 from polyc.graph_driver.parallel.parallelise import facts_of
 from polyc.graph_driver.parallel.pipeline import Crossing, Turn, cut, leaving, one_forward_one_backward, readers
-from polyc.graph_driver.parallel.training import state_of
+from polyc.graph_driver.parallel.training import RankedTraining, state_of
 from polyc.graph_driver.training.trainer import Built, Step, Training
 from polyc.poly.errors import ArgumentError
 
@@ -225,9 +225,8 @@ def _written(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
     return into
 
 
-class PipelineTraining(Training):
-    """A `Training` whose steps run in stages on the ranks of `mpiexec`: call it with the same inputs on each; gradients
-    and parameters are the same bits everywhere. `plan` is the step of the last shapes."""
+class PipelineTraining(RankedTraining):
+    """Steps whose graph is cut in stages, one for each rank. `plan` is the step of the last shapes."""
 
     plan: PipelineStep
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from polyc.graph_driver.parallel.layouts import WHOLE, Layout, Split
@@ -13,9 +14,28 @@ from polyc.graph_driver.parallel.ways import Way
 from polyc.graph_driver.training.trainer import Step, Training
 
 
-class ParallelTraining(Training):
+class RankedTraining(Training):
     """A `Training` whose steps run on all ranks of `mpiexec`: call it with the same inputs on each; gradients and
-    parameters are the same bits everywhere. `plan` is the plan of the last shapes."""
+    parameters are the same bits everywhere."""
+
+    def save(self, path: str | Path) -> None:
+        """As `Training.save`, on all ranks: rank 0 writes the file, and all return when it is there. Any number of
+        ranks goes on from it; the same number with equal bits.
+
+        Raises:
+            BuildError: it cannot be written.
+            RankError: ranks have other parameters, or one is gone.
+        """
+        from polyc.graph_driver.communication.ranks import world
+
+        world().agree(state_of(self))
+        if world().rank == 0:
+            super().save(path)
+        world().agree({"what was saved": str(self.steps)})
+
+
+class ParallelTraining(RankedTraining):
+    """Steps whose graph is split over ranks. `plan` is the plan of the last shapes."""
 
     plan: Parallel
 

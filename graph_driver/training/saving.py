@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from polyc.graph_driver.training.prepare import Prepared
-from polyc.poly.errors import ModelError
+from polyc.poly.errors import BuildError, ModelError
 
 
 def exported(prepared: Prepared, values: Mapping[str, np.ndarray]) -> onnx.ModelProto:
@@ -30,11 +31,22 @@ def exported(prepared: Prepared, values: Mapping[str, np.ndarray]) -> onnx.Model
 
 
 def save(path: str | Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name."""
-    with zipfile.ZipFile(path, "w") as file:  # what `np.savez` writes, with names that no keyword can have
-        for name, value in arrays.items():
-            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(value), allow_pickle=False)
+    """Write arrays by name. What was there stays until all is written.
+
+    Raises:
+        BuildError: it cannot be written.
+    """
+    place = Path(path)
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(unfinished, "w") as file:  # what `np.savez` writes, with names that no keyword can have
+            for name, value in arrays.items():
+                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(value), allow_pickle=False)
+        unfinished.replace(place)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise BuildError(f"cannot write {path}: {error.strerror}") from None
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:

@@ -29,7 +29,8 @@ from polyc.poly.records import dataclass
 
 LOSS_SCALE = "loss.scale"
 GRADIENT = "gradient of "
-STEPS, SCALE = "steps", "loss scale"  # in files
+STEPS, SCALE, RANDOM = "steps", "loss scale", "random"  # in files
+WORDS = 2  # of 64 bits, each of the two numbers of PCG64
 
 
 def training(
@@ -226,7 +227,12 @@ class Training:
         return saving.exported(self._prepared, {**self.parameters, **self.buffers})
 
     def save(self, path: str | Path) -> None:
-        """Write parameters, statistics and the optimiser's state to a file of NumPy (`.npz`, no pickle)."""
+        """Write parameters, statistics, the optimiser's state and that of the masks' random numbers to a file of NumPy
+        (`.npz`, no pickle): training goes on from it with equal bits. What was there stays until all is written.
+
+        Raises:
+            BuildError: it cannot be written.
+        """
         saving.save(path, {**self._places(self.state), **self._numbers()})
 
     def load(self, path: str | Path) -> None:
@@ -245,6 +251,8 @@ class Training:
         self.state, self.steps = state, int(found[STEPS])
         if self.scaling is not None:
             self.scaling.factor, self.scaling.good = float(found[SCALE][0]), int(found[SCALE][1])
+        if self._prepared.masks:
+            _continue(self.random, found[RANDOM])
 
     def _empty_state(self) -> Storage:
         return Storage({n: np.zeros_like(v) for n, v in self.parameters.items()})
@@ -260,6 +268,8 @@ class Training:
         numbers = {STEPS: np.array(self.steps, np.int64)}
         if self.scaling is not None:
             numbers[SCALE] = np.array([self.scaling.factor, self.scaling.good], np.float64)
+        if self._prepared.masks:
+            numbers[RANDOM] = _state_of(self.random)
         return numbers
 
 
@@ -268,3 +278,20 @@ def _named(graph: Graph, tensor: str, name: str) -> str:
     builder = Builder(graph, name)
     (made,) = builder.ops("Identity", [tensor], 1) if graph.constant(tensor) is None else [tensor]
     return made
+
+
+def _state_of(random: np.random.Generator) -> np.ndarray:
+    """The state of a generator (PCG64: two numbers of 128 bits, and half a word that may be left)."""
+    found = random.bit_generator.state
+    numbers = [found["state"]["state"], found["state"]["inc"]]
+    words = [n >> 64 * k & (1 << 64) - 1 for n in numbers for k in range(WORDS)]
+    return np.array([*words, found["has_uint32"], found["uinteger"]], np.uint64)
+
+
+def _continue(random: np.random.Generator, words: np.ndarray) -> None:
+    """Go on from such a state."""
+    *rest, has, half = (int(w) for w in words)
+    state, inc = (sum(w << 64 * k for k, w in enumerate(rest[at : at + WORDS])) for at in (0, WORDS))
+    made = random.bit_generator.state
+    made |= {"state": {"state": state, "inc": inc}, "has_uint32": has, "uinteger": half}
+    random.bit_generator.state = made

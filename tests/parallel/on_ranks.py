@@ -132,6 +132,41 @@ def train(rows: str, steps: str) -> None:
 
 
 @case
+def resume(folder: str) -> None:
+    """Four steps; two, a file, and two more of another training; what a file says that other ranks have left."""
+    from polyc.graph_driver.parallel.training import ParallelTraining, by_batch
+
+    ranks = world()
+    model, feeds = network(12)
+    adam = polyc.AdamW(0.01)
+
+    def fresh() -> Any:
+        return ParallelTraining.of(trained(model), ranks.size, only=by_batch(12))
+
+    def digest(training: Any) -> str:
+        return hashlib.sha256(b"".join(v.tobytes() for v in training.parameters.values())).hexdigest()
+
+    straight, first, second = fresh(), fresh(), fresh()
+    for k in range(4):
+        straight.step(feeds, adam)
+        if k < 2:
+            first.step(feeds, adam)
+    first.save(f"{folder}/{ranks.size}.npz")
+    second.load(f"{folder}/{ranks.size}.npz")
+    for _ in range(2):
+        second.step(feeds, adam)
+    others = {}
+    for name in sorted(os.listdir(folder)):
+        other = fresh()
+        other.load(f"{folder}/{name}")
+        for _ in range(2):
+            other.step(feeds, adam)
+        pairs = [(other.parameters[n], v) for n, v in straight.parameters.items()]
+        others[name] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
+    say(straight=digest(straight), resumed=digest(second), others=others)
+
+
+@case
 def overlap(group_bytes: str) -> None:
     """When messages of groups of gradients were asked for, began and ended in a step, and kernels between them."""
     from polyc.graph_driver.parallel.training import ParallelTraining, by_batch

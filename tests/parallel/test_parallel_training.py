@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.parallel.mpi_runs import launch
+from tests.parallel.mpi_runs import launch, started
 
 CLOSE = 1e-6  # of each gradient's largest element
 
@@ -37,3 +39,20 @@ def test_gradients_are_those_of_one_process(ranks: int) -> None:
         assert s["sent"] == s["predicted"] > 0
         assert s["messages"] == s["groups"] == 1  # one AllReduce for all gradients and the loss
     assert len({s["digest"] for s in said}) == 1  # the same bits on all ranks
+
+
+def test_training_goes_on_from_a_file_also_at_another_number_of_ranks(tmp_path: Path) -> None:
+    for ranks in (3, 2):
+        for s in launch(ranks, "resume", str(tmp_path)):
+            assert s["resumed"] == s["straight"]  # the same bits
+            assert all(error <= CLOSE for error in s["others"].values()), s
+    assert set(s["others"]) == {"2.npz", "3.npz"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["2.npz", "3.npz"]  # nothing half written
+
+
+def test_a_file_that_cannot_be_written_is_one_line_on_each_rank(tmp_path: Path) -> None:
+    done = started(2, "resume", str(tmp_path / "missing"), timeout=60)
+    said = [line for line in done.stderr.splitlines() if line.startswith("polyc: rank")]
+    assert done.returncode
+    assert any("rank 0: cannot write" in line and "No such file" in line for line in said), done.stderr
+    assert len(said) == len({line[:14] for line in said})

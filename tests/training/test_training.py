@@ -108,6 +108,26 @@ def test_a_state_saves_and_loads_and_the_model_is_exported(tmp_path: Path) -> No
     )  # fmt: skip
 
 
+def test_masks_go_on_where_they_were(tmp_path: Path) -> None:
+    """A dropout's random numbers are a part of the state: steps after a load have equal bits."""
+    model, feeds = mlp(), batch()
+    last = model.graph.node[-1]
+    ratio, training = numpy_helper.from_array(np.array(0.5, "f"), "r"), numpy_helper.from_array(np.array(True), "t")
+    model.graph.initializer.extend([ratio, training])
+    model.graph.node.insert(len(model.graph.node) - 1, helper.make_node("Dropout", [last.input[0], "r", "t"], ["kept"]))
+    model.graph.node[-1].input[0] = "kept"
+    one, two = (polyc.training(model, "SoftmaxCrossEntropyLoss", threads=1) for _ in range(2))
+    for _ in range(3):
+        one.step(feeds, polyc.SGD(0.1))
+    one.save(tmp_path / "state.npz")
+    two.load(tmp_path / "state.npz")
+    losses = [one.step(feeds, polyc.SGD(0.1)) for _ in range(3)]
+    assert [two.step(feeds, polyc.SGD(0.1)) for _ in range(3)] == losses
+    assert len(set(losses)) == 3
+    with pytest.raises(polyc.BuildError, match="cannot write .*: No such file"):
+        one.save(tmp_path / "missing" / "state.npz")
+
+
 def test_files_that_are_no_state_are_refused(tmp_path: Path) -> None:
     trained = polyc.training(mlp(), "SoftmaxCrossEntropyLoss", threads=1)
     (tmp_path / "broken.npz").write_bytes(b"nothing")
