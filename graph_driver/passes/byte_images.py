@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from polyc.emit.targets import own_instructions
-from polyc.graph_driver.graph.ir import Graph, Node, Tensor
+from polyc.graph_driver.graph.ir import Graph, Node
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
-from polyc.graph_driver.operators.byte_images import SIGNED
 from polyc.graph_driver.operators.pairs import DOMAIN
 from polyc.graph_driver.operators.pointwise import ELEMENTWISE
+from polyc.graph_driver.passes.byte_nodes import Making
 from polyc.graph_driver.passes.byte_weights import ByteProduct, is_byte, product_of, room_of, widened, words
 from polyc.poly.dtypes import DType, f32, i8, i32, i64, u8
 from polyc.poly.records import dataclass
@@ -46,19 +46,14 @@ def use_byte_images(graph: Graph, target: Target | None) -> dict[str, int]:
     return {"convolutions": _Images(graph).rewrite()}
 
 
-class _Images:
-    """The graph's nodes, one after another, and the images that exist with channels last."""
+class _Images(Making):
+    """The images that exist with channels last."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.made = graph.producers()
-        self.consumers = graph.consumers()
-        self.nodes: list[Node] = []
+        super().__init__(graph)
         self.images: dict[str, Image] = {}
         self.given = {*graph.inputs, *(n for n, t in graph.tensors.items() if t.const is not None)}
         self.there: set[str] = set()  # tensors that exist in the order that the model has them
-        self.absorbed: set[int] = set()
-        self.count = 0
 
     def rewrite(self) -> int:
         rules: tuple[Callable[[Node], bool], ...] = (self.convolution, self.elements, self.pool, self.joined)
@@ -73,24 +68,6 @@ class _Images:
         if self.count:
             self.graph.nodes = self.nodes
         return self.count
-
-    # Tensors
-
-    def constant(self, stem: str, value: Any, dtype: DType) -> str:
-        name = self.graph.fresh(stem)
-        stored = np.ascontiguousarray(np.asarray(value).astype(dtype.np))
-        self.graph.tensors[name] = Tensor(name, dtype, stored.shape, stored)
-        return name
-
-    def tensor(self, stem: str, dtype: DType, shape: tuple[int, ...]) -> str:
-        name = self.graph.fresh(stem)
-        self.graph.tensors[name] = Tensor(name, dtype, shape)
-        return name
-
-    def add(self, node: Node, operator: str, inputs: list[str], out: str, domain: str = "", **attrs: Any) -> str:
-        """A node in the place of `node`."""
-        self.nodes.append(Node(f"{node.name}", operator, inputs, [out], attrs, domain))
-        return out
 
     def first(self, name: str) -> None:
         """See to it that a tensor exists as the model has it."""
@@ -161,16 +138,11 @@ class _Images:
 
     def _is_image(self, name: str) -> bool:
         tensor = self.graph.tensors[name]
-        return tensor.static and tensor.dtype is not None and len(tensor.shape or ()) == RANK
+        shape = tensor.shape or ()
+        return tensor.static and len(shape) == RANK and all(isinstance(n, int) for n in shape)
 
     def _rooms(self, image: Image, filters: int) -> tuple[int, int]:
         return (self.graph.tensors[image.name].shape or ())[-1], room_of(filters)
-
-    def words(self, node: Node, name: str) -> str:
-        """The bytes of an image as words."""
-        *size, room = self.graph.tensors[name].shape or ()
-        out = self.tensor(f"{name}.words", i32, (*size, room // 4))
-        return self.add(node, "Words", [name], out, DOMAIN)
 
     def _scaled(self, node: Node, found: ByteProduct, sums: str, room: int) -> None:
         """What the model makes of the sums."""
@@ -180,7 +152,7 @@ class _Images:
             else:
                 self._linear(node, found, sums, room)
             return
-        reader = self._quantiser(found.result)
+        reader = self.quantiser(found.result)
         bias = np.zeros(1) if found.whole_bias or not found.bias.size else found.bias.astype(np.float64)
         if reader is not None:
             self._requantised(node, reader, found, bias, sums, room)
@@ -198,16 +170,6 @@ class _Images:
     def _wide(self, values: np.ndarray, room: int) -> np.ndarray:
         return values if values.size == 1 else widened(values.reshape(-1), 0, room)
 
-    def _quantiser(self, result: str) -> Node | None:
-        """The node that quantises `result` by one constant scale to codes, if nothing else reads it."""
-        readers = self.consumers.get(result, [])
-        if len(readers) != 1 or result in self.graph.outputs or readers[0].kind != "QuantizeLinear":
-            return None
-        (node,), (step, zero) = readers, [*readers[0].inputs, ""][1:3]
-        scale = self.graph.constant(step)
-        known = scale is not None and scale.size == 1 and (not zero or self.graph.constant(zero) is not None)
-        return node if known and is_byte(self.graph, node.outputs[0]) else None
-
     def _requantised(
         self, node: Node, reader: Node, found: ByteProduct, bias: np.ndarray, sums: str, room: int
     ) -> None:
@@ -222,15 +184,6 @@ class _Images:
             return
         offset = self.constant(f"{result}.offset", self._wide(shift, room), f32)
         self.add(node, "RequantizeSums", [sums, factor, offset, zero], self.result(result), DOMAIN)
-
-    def zero_of(self, node: Node, position: int, codes: str) -> str:
-        """The zero point of a tensor of codes as it is stored."""
-        name = node.inputs[position] if len(node.inputs) > position else ""
-        value = self.graph.constant(name) if name else np.zeros(1, np.int64)
-        kind = self.graph.tensors[codes].dtype
-        assert value is not None and kind is not None
-        shift = SIGNED if kind == i8 else 0
-        return self.constant(f"{codes}.zero", value.astype(np.int64).reshape(-1) + shift, u8 if kind == i8 else kind)
 
     def _linear(self, node: Node, found: ByteProduct, sums: str, room: int) -> None:
         """`QLinearConv`, as its definition says."""

@@ -25,7 +25,8 @@ class ByteProduct:
     """`result = sum (codes - zero) * weights + bias`: filters first in `weights` (of a matrix: columns).
 
     `zero` is that of the codes as they are stored (unsigned). `scale` is what one is worth, for each filter or once;
-    None: the sums themselves are the result. `bias` is in such units where `whole_bias`, else real.
+    None: the sums themselves are the result. `bias` is in such units where `whole_bias`, else real. `moving`: the
+    tensor of a zero point that a run decides (`zero` is 0 then).
     """
 
     codes: str
@@ -35,6 +36,7 @@ class ByteProduct:
     bias: np.ndarray
     whole_bias: bool
     result: str
+    moving: str = ""
 
     def most(self) -> np.ndarray:
         """What no sum is larger than, for each filter."""
@@ -56,9 +58,9 @@ class ByteProduct:
 
 
 def is_byte(graph: Graph, name: str) -> bool:
-    """Whether a tensor has known sizes and holds 8-bit codes."""
+    """Whether a tensor of known type and shape (formulas, too) holds 8-bit codes."""
     tensor = graph.tensors[name]
-    return tensor.static and tensor.dtype in (i8, u8) and all(isinstance(n, int) for n in tensor.shape or ())
+    return tensor.static and tensor.dtype in (i8, u8)
 
 
 def stored_zero(graph: Graph, codes: str, zero: str) -> int | None:
@@ -129,10 +131,12 @@ def _integer(graph: Graph, node: Node) -> ByteProduct | None:
     whole = whole if "Conv" in node.op_type else np.moveaxis(whole, -1, 0)
     if shifts is not None:
         whole = whole - shifts.astype(np.int32).reshape(-1, *[1] * (whole.ndim - 1))
-    zero = stored_zero(graph, x, point)
+    zero, moving = stored_zero(graph, x, point), ""
+    if zero is None and node.kind == "MatMulInteger" and graph.tensors[point].size == 1:
+        zero, moving = 0, point
     if zero is None or not signed_bytes(whole):
         return None
-    return ByteProduct(x, zero, whole, None, bias.reshape(-1), True, node.outputs[0])
+    return ByteProduct(x, zero, whole, None, bias.reshape(-1), True, node.outputs[0], moving)
 
 
 def words(whole: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from polyc.graph_driver.passes.algebra import simplify, simplify_fast
 from polyc.graph_driver.passes.batch_norm import fold_affine_into_convolutions
 from polyc.graph_driver.passes.bf16_pairs import use_bf16_pairs
 from polyc.graph_driver.passes.byte_images import use_byte_images
+from polyc.graph_driver.passes.byte_products import use_byte_products
 from polyc.graph_driver.passes.cleanup import remove_dead, remove_identities
 from polyc.graph_driver.passes.common import share_common
 from polyc.graph_driver.passes.directions import split_directions
@@ -34,7 +35,9 @@ from polyc.poly.target import Target
 
 ROUNDS = 8  # of the rewriting passes, until none of them changes the graph
 REWRITING, PLACING = "rewriting", "placing"
-NOT_IF_EXACT = ("winograd", "external", "byte-images", "quantised-convolutions", "bf16-pairs", "weight-panels")
+NOT_IF_EXACT = (
+    "winograd", "external", "byte-images", "byte-products", "quantised-convolutions", "bf16-pairs", "weight-panels",
+)  # fmt: skip
 NO_PAIRS = "products of pairs become shifts and products there, not one instruction"
 
 
@@ -131,6 +134,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("directions", "bidirectional recurrent layers as two layers", _general(split_directions), PLACING),
     Pass("byte-images", "images of codes with channels last, convolutions four channels at a time", use_byte_images,
          PLACING, specific=True, exact=False, needs="pairs", limit=NO_PAIRS),
+    Pass("byte-products", "matrix products of codes four at a time", use_byte_products, PLACING, specific=True,
+         exact=False, needs="pairs", limit=NO_PAIRS),
     Pass("siblings", "products of one operand as one product where it pays", _siblings, PLACING, specific=True),
     Pass("views", "reshapes become aliases", _general(make_views), PLACING),
     Pass("parts", "concatenations and splits without copies", _general(share_parts), PLACING),

@@ -29,6 +29,7 @@ def test_names_and_tags() -> None:
     assert len(BY_NAME) == len(PASSES)
     specific = [
         "byte-images",
+        "byte-products",
         "siblings",
         "external",
         "winograd",
