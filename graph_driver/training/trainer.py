@@ -292,6 +292,6 @@ def _continue(random: np.random.Generator, words: np.ndarray) -> None:
     """Go on from such a state."""
     *rest, has, half = (int(w) for w in words)
     state, inc = (sum(w << 64 * k for k, w in enumerate(rest[at : at + WORDS])) for at in (0, WORDS))
-    made = random.bit_generator.state
-    made |= {"state": {"state": state, "inc": inc}, "has_uint32": has, "uinteger": half}
-    random.bit_generator.state = made
+    numbers = {"state": state, "inc": inc}
+    now = random.bit_generator.state
+    random.bit_generator.state = {**now, "state": numbers, "has_uint32": has, "uinteger": half}
