@@ -10,31 +10,30 @@ of a pointwise operator has in all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import islpy as isl
-
 from polyc.poly.access import accesses
+from polyc.poly.adjoint.copies import Flow, flow_of, originals, past_copies, rewritten
 from polyc.poly.adjoint.liveness import without_idle
+from polyc.poly.adjoint.openings import is_fill, opened_inside
+from polyc.poly.adjoint.reuse import stored_values_read
 from polyc.poly.adjoint.trees import in_place
-from polyc.poly.dependences import value_flow_among
-from polyc.poly.expr import Binary, Const, Expr, Load, Var, loads, rewrite
+from polyc.poly.expr import Binary, Expr, Load, Var, loads
 from polyc.poly.reduction import updates_once
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.tree import Leaf
-
-Flow = dict[tuple[str, str], isl.Map]
-"""By (writer, reader): `{ writer[i] -> reader[j] }`, the reader may see what the writer wrote."""
 
 
 def tidied(scop: Scop) -> Scop:
     """The adjoint without copies, first values and last stores that nothing needs."""
     for name in [s.name for s in scop.statements.values() if _is_copy(scop, s)]:
         scop = _without_copy(scop, scop.statements[name])
+    for array in originals(scop):
+        scop = _array(scop, array)  # (a last store, that nobody reads, is in the way of none who reads a copy)
+    scop = without_idle(past_copies(scop))
     for array in list(scop.arrays):
         scop = _array(scop, array)
-    return without_idle(scop)
+    return opened_inside(without_idle(stored_values_read(scop)))
 
 
 def _is_copy(scop: Scop, s: Statement) -> bool:
@@ -55,16 +54,7 @@ def _without_copy(scop: Scop, s: Statement) -> Scop:
     def moved(e: Expr) -> Expr:
         return replace(e, array=value.array) if isinstance(e, Load) and e.array == s.array else e
 
-    statements = {n: _rewritten(t, moved) for n, t in scop.statements.items() if t is not s}
-    return _with(scop, statements)
-
-
-def _rewritten(s: Statement, fn: Callable[[Expr], Expr]) -> Statement:
-    return replace(
-        s, value=rewrite(s.value, fn), index=tuple(rewrite(e, fn) for e in s.index),
-        predicate=None if s.predicate is None else rewrite(s.predicate, fn),
-        dynamic=tuple(replace(d, lo=rewrite(d.lo, fn), hi=rewrite(d.hi, fn)) for d in s.dynamic),
-    )  # fmt: skip
+    return _with(scop, {n: rewritten(t, moved) for n, t in scop.statements.items() if t is not s})
 
 
 def _with(scop: Scop, statements: dict[str, Statement]) -> Scop:
@@ -79,15 +69,15 @@ def _with(scop: Scop, statements: dict[str, Statement]) -> Scop:
 def _array(scop: Scop, array: str) -> Scop:
     """The Scop without idle stores to an array, and its first value as part of the first update."""
     chosen = [a for a in accesses(scop) if a.array == array]
-    if not any(a.write for a in chosen) or not all(a.must for a in chosen if a.write):
+    if not any(a.write for a in chosen):
         return scop
-    flow = _flow(scop, array)
+    flow = flow_of(scop, array)
     statements = dict(scop.statements)
     if scop.arrays[array].kind == "local":
         for s in scop.statements.values():
             if s.array == array and not any(writer == s.name for writer, _ in flow):
                 del statements[s.name]
-    fill = next((s for s in statements.values() if s.array == array and _is_fill(s)), None)
+    fill = next((s for s in statements.values() if s.array == array and is_fill(s)), None)
     if fill is not None and scop.reassociate:
         first = _first_update(scop, fill, flow)
         if first is not None and first.name in statements:
@@ -96,21 +86,6 @@ def _array(scop: Scop, array: str) -> Scop:
             statements[first.name] = replace(update, value=update.value.b, reduction=None)
             del statements[fill.name]
     return scop if len(statements) == len(scop.statements) else _with(scop, statements)
-
-
-def _flow(scop: Scop, array: str) -> Flow:
-    found: list[isl.Map] = []
-    value_flow_among(scop, [a for a in accesses(scop) if a.array == array], "RAW").foreach_map(found.append)
-    out: Flow = {}
-    for m in found:
-        key = (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out))
-        out[key] = out[key].union(m) if key in out else m
-    return out
-
-
-def _is_fill(s: Statement) -> bool:
-    """Whether a statement gives elements the value 0."""
-    return isinstance(s.value, Const) and s.value.value == 0 and s.predicate is None and not s.dynamic
 
 
 def _first_update(scop: Scop, fill: Statement, flow: Flow) -> Statement | None:

@@ -38,7 +38,7 @@ def gather(plan: Planner) -> None:
         names = [n for n in inside if _scatters(plan.scop, n)]
         if names and _nest(plan, loop, names):
             continue
-        if len(inside) > 1 and (plan.threads > 1 or _meet(plan.scop, inside)):
+        if len(inside) > 1 and (plan.threads > 1 or _meet(plan, inside)):
             _apart(plan, loop)
 
 
@@ -64,12 +64,16 @@ def _falls(time: isl.PwAff) -> bool:
     return len(moving) == 1 and moving[0].is_negone() and not aff.dim(isl.dim_type.div)
 
 
-def _meet(scop: Scop, names: Sequence[str]) -> bool:
-    """Whether several statements update elements of one array by different subscripts, as what a stencil's derivative
-    makes of one statement does."""
-    seen: dict[tuple[str, str | None], tuple[Expr, ...]] = {}
-    updates = [s for s in (scop.statements[n] for n in names) if s.reduction is not None]
-    return any(seen.setdefault((s.array, s.reduction), s.index) != s.index for s in updates)
+def _meet(plan: Planner, names: Sequence[str]) -> bool:
+    """Whether several statements of one innermost loop update elements of one array by different subscripts, as what a
+    stencil's derivative makes of one statement does."""
+    seen: dict[tuple[str, str | None, str], tuple[Expr, ...]] = {}
+    for s in (plan.scop.statements[n] for n in names):
+        if s.reduction is not None:
+            inner = loops_around(plan.tree, s.name)[-1].name
+            if seen.setdefault((s.array, s.reduction, inner), s.index) != s.index:
+                return True
+    return False
 
 
 def _apart(plan: Planner, loop: str) -> None:

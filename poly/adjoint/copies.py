@@ -1,0 +1,95 @@
+"""Readers of a copy read what was copied, where nothing has changed it in between.
+
+    tape[x] = Y[x]; ... tape[i] ...                    ->   ... Y[i] ...                     (Y is not written after it)
+    adj[x] = d_Y[x]; ... adj[i] = adj[i] * v[i]; ...   ->   ... adj[i] = d_Y[i] * v[i]; ...
+
+Each reader by itself, decided by exact flow: all that it sees of the array comes from the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import islpy as isl
+
+from polyc.poly.access import accesses, accesses_of, accumulator_of
+from polyc.poly.dependences import value_flow_among
+from polyc.poly.expr import Expr, Load, Var, loads, rewrite
+from polyc.poly.ordering.order import in_order
+from polyc.poly.scop import Scop, Statement
+
+Flow = dict[tuple[str, str], isl.Map]
+"""By (writer, reader): `{ writer[i] -> reader[j] }`, the reader may see what the writer wrote."""
+
+
+def flow_of(scop: Scop, array: str) -> Flow:
+    """Which writes of an array its readers may see."""
+    found: list[isl.Map] = []
+    value_flow_among(scop, [a for a in accesses(scop) if a.array == array], "RAW").foreach_map(found.append)
+    out: Flow = {}
+    for m in found:
+        key = (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out))
+        out[key] = out[key].union(m) if key in out else m
+    return out
+
+
+def past_copies(scop: Scop) -> Scop:
+    """The Scop in which nobody reads a copy who can read the original; the copies themselves stay."""
+    for name in [s.name for s in scop.statements.values() if _is_copy(scop, s)]:
+        scop = _past(scop, scop.statements[name])
+    return scop
+
+
+def originals(scop: Scop) -> list[str]:
+    """The arrays that are copied."""
+    return sorted({load.array for s in scop.statements.values() if _is_copy(scop, s) for load in loads(s.value)})
+
+
+def _is_copy(scop: Scop, s: Statement) -> bool:
+    """Whether a statement gives elements of a local array the elements of another one at the same place."""
+    value = s.value
+    if not isinstance(value, Load) or s.predicate is not None or s.dynamic or scop.arrays[s.array].kind != "local":
+        return False
+    source, copy = scop.arrays[value.array], scop.arrays[s.array]
+    plain = s.index == value.index == tuple(map(Var, s.iters))
+    return plain and source.shape == copy.shape and source.dtype == copy.dtype and not source.scalar
+
+
+def _past(scop: Scop, s: Statement) -> Scop:
+    assert isinstance(s.value, Load)
+    source = s.value.array
+    if not all(a.must for a in accesses(scop) if a.array == s.array and a.write) or _changed(scop, s):
+        return scop
+    flow = flow_of(scop, s.array)
+    readers = {reader for writer, reader in flow if writer == s.name}
+    readers -= {reader for writer, reader in flow if writer != s.name}
+
+    def moved(e: Expr) -> Expr:
+        return replace(e, array=source) if isinstance(e, Load) and e.array == s.array else e
+
+    statements = {n: rewritten(t, moved) if n in readers else t for n, t in scop.statements.items()}
+    return replace(scop, statements=statements)
+
+
+def _changed(scop: Scop, s: Statement) -> bool:
+    """Whether something writes an element of the source after it was copied."""
+    assert isinstance(s.value, Load)
+    source = s.value.array
+    writers = [a for a in accesses(scop) if a.write and a.array == source]
+    if not writers:
+        return False
+    reading = next(a for a in accesses_of(scop)[s.name, source] if not a.write)
+    return bool(in_order(scop, {(s.name, w.stmt): reading.map.apply_range(w.map.reverse()) for w in writers}))
+
+
+def rewritten(s: Statement, fn: Callable[[Expr], Expr]) -> Statement:
+    """A statement with other reads; its target stays, so a sum that no longer reads it is none."""
+    own = accumulator_of(s)
+    value = rewrite(s.value, fn)
+    updates = own is None or fn(own) == own
+    return replace(
+        s, value=value, index=tuple(rewrite(e, fn) for e in s.index), reduction=s.reduction if updates else None,
+        predicate=None if s.predicate is None else rewrite(s.predicate, fn),
+        dynamic=tuple(replace(d, lo=rewrite(d.lo, fn), hi=rewrite(d.hi, fn)) for d in s.dynamic),
+    )  # fmt: skip
