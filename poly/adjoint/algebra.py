@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
-from polyc.poly.dtypes import DType, bool_
-from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary
+from polyc.poly.dtypes import DType, bool_, i64
+from polyc.poly.expr import Binary, Cast, Const, Expr, Select, Unary, const_int
+from polyc.poly.rewriting.specialise import fold
 
 
 def number(value: float, dtype: DType) -> Const:
@@ -99,3 +100,13 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
 def negated(cond: Expr) -> Expr:
     """`not cond`."""
     return cond.a if isinstance(cond, Unary) and cond.op == "not" else Unary("not", cond, bool_)
+
+
+def less(e: Expr, k: int) -> Expr:
+    """`e - k`; where `e` adds a number already, with one number for both."""
+    if isinstance(e, Binary) and e.op in ("+", "-") and isinstance(e.b, Const):
+        k -= int(e.b.value) if e.op == "+" else -int(e.b.value)
+        e = e.a
+    if k == 0:
+        return e
+    return fold(Binary("-" if k > 0 else "+", e, const_int(abs(k)), i64))

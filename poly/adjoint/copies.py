@@ -41,9 +41,10 @@ def past_copies(scop: Scop) -> Scop:
     return scop
 
 
-def originals(scop: Scop) -> list[str]:
-    """The arrays that are copied."""
-    return sorted({load.array for s in scop.statements.values() if _is_copy(scop, s) for load in loads(s.value)})
+def copies(scop: Scop) -> list[str]:
+    """The arrays that get elements of others, and those others."""
+    found = [s for s in scop.statements.values() if _is_copy(scop, s)]
+    return sorted({name for s in found for name in (s.array, *(load.array for load in loads(s.value)))})
 
 
 def _is_copy(scop: Scop, s: Statement) -> bool:
@@ -59,7 +60,7 @@ def _is_copy(scop: Scop, s: Statement) -> bool:
 def _past(scop: Scop, s: Statement) -> Scop:
     assert isinstance(s.value, Load)
     source = s.value.array
-    if not all(a.must for a in accesses(scop) if a.array == s.array and a.write) or _changed(scop, s):
+    if not all(a.must for a in accesses(scop) if a.array == s.array and a.write) or changed_later(scop, s):
         return scop
     flow = flow_of(scop, s.array)
     readers = {reader for writer, reader in flow if writer == s.name}
@@ -72,7 +73,7 @@ def _past(scop: Scop, s: Statement) -> Scop:
     return replace(scop, statements=statements)
 
 
-def _changed(scop: Scop, s: Statement) -> bool:
+def changed_later(scop: Scop, s: Statement) -> bool:
     """Whether something writes an element of the source after it was copied."""
     assert isinstance(s.value, Load)
     source = s.value.array

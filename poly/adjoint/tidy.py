@@ -13,11 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyc.poly.access import accesses
-from polyc.poly.adjoint.copies import Flow, flow_of, originals, past_copies, rewritten
+from polyc.poly.adjoint.copies import Flow, copies, flow_of, past_copies, rewritten
 from polyc.poly.adjoint.liveness import without_idle
 from polyc.poly.adjoint.openings import is_fill, opened_inside
 from polyc.poly.adjoint.reuse import stored_values_read
 from polyc.poly.adjoint.trees import in_place
+from polyc.poly.adjoint.unread import read_only
+from polyc.poly.adjoint.windows import windows
 from polyc.poly.expr import Binary, Expr, Load, Var, loads
 from polyc.poly.reduction import updates_once
 from polyc.poly.scop import Scop, Statement
@@ -28,12 +30,15 @@ def tidied(scop: Scop) -> Scop:
     """The adjoint without copies, first values and last stores that nothing needs."""
     for name in [s.name for s in scop.statements.values() if _is_copy(scop, s)]:
         scop = _without_copy(scop, scop.statements[name])
-    for array in originals(scop):
-        scop = _array(scop, array)  # (a last store, that nobody reads, is in the way of none who reads a copy)
-    scop = without_idle(past_copies(scop))
     for array in list(scop.arrays):
         scop = _array(scop, array)
-    return opened_inside(without_idle(stored_values_read(scop)))
+    copied = copies(scop)
+    if copied:
+        scop = without_idle(past_copies(scop))
+        for array in copied:
+            scop = _array(scop, array)
+    scop = read_only(stored_values_read(without_idle(scop)))
+    return opened_inside(windows(scop))
 
 
 def _is_copy(scop: Scop, s: Statement) -> bool:
