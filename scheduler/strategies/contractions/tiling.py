@@ -12,7 +12,7 @@ from math import prod
 
 import islpy as isl
 
-from polyc.poly.expr import Const, Load, Var
+from polyc.poly.expr import Const, Load, Var, variables
 from polyc.poly.scop import Scop, Statement
 from polyc.poly.target import Target
 from polyc.poly.tree import Space
@@ -98,9 +98,10 @@ class Tiling:
         swept = plan.other if alone else plan.panel
         images = [o for o in swept.own if o not in (plan.rows, plan.columns)]
         around = self.images_around(images)
-        first = [*c.single, *c.batch, *images[:around]]
+        windows = self.windows()
+        first = [*c.single, *(b for b in c.batch if b not in windows), *images[:around]]
         if alone:
-            order = [*first, plan.columns, *images[around:]] + ([plan.rows] if plan.rows else [])
+            order = [*first, plan.columns, *windows, *images[around:]] + ([plan.rows] if plan.rows else [])
         else:
             order = first + ([plan.rows] if plan.rows else [])
             order += [o for o in plan.other.own if o != plan.rows]
@@ -110,8 +111,18 @@ class Tiling:
         if block and plan.rows:
             tiles = next(k for k, p in enumerate(found) if p.loop == plan.rows)
             found[tiles] = Part(plan.rows, 1)
-            found.insert(len(first) if c.batch or around else 0, Part(plan.rows, 0))
+            found.insert(len(first) + bool(windows) if c.batch or around else 0, Part(plan.rows, 0))
         return found, [self._trips(p, block) for p in found], block
+
+    def windows(self) -> list[str]:
+        """Loops that only move a packed panel, along with the reduction (the taps of a convolution whose weights are
+        summed up): one panel has the elements of all, most of them the same."""
+        plan, c = self.plan, self.group.contraction
+        if not plan.pack or set(plan.panel.own) != {plan.columns}:
+            return []
+        still = set().union(*(variables(e) for e in plan.other.load.index))
+        beside = [variables(e) for e in plan.panel.load.index if set(c.inner) & set(variables(e))]
+        return [b for b in plan.contraction.batch if b not in still and any(b in names for names in beside)]
 
     def _trips(self, part: Part, block: int | None) -> int | None:
         """Iterations of a loop outside of a tile; None where sizes decide."""
