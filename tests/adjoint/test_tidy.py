@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from polyc import dims, empty, exp, f64, op
+import numpy as np
+import pytest
+from gradient_check import in_order
+
+from polyc import dims, empty, exp, f64, grid, op, zeros
+from polyc.emit.targets import get
+from polyc.poly.expr import Load
+from polyc.poly.scop import Scop, Statement
+from polyc.poly.text import print_expr
+from polyc.scheduler.strategies.auto import automatic
+from polyc.scheduler.strategies.planner import first_loops
 
 N = dims("N")
 
@@ -46,3 +56,105 @@ def test_what_is_needed_stays() -> None:
     want = 6.0 * x * d
     want[1:] += 3.0 * d[:-1]
     np.testing.assert_allclose(twice.grad()(x, d), want)
+
+
+@op
+def softmax(X: f64[4, 9]) -> f64[4, 9]:
+    Y = empty((4, 9), f64)
+    for r in range(4):
+        top = X[r, 0]
+        for k in range(1, 9):
+            top = max(top, X[r, k])
+        total = 0.0
+        for k in range(9):
+            Y[r, k] = exp(X[r, k] - top)
+            total += Y[r, k]
+        for k in range(9):
+            Y[r, k] = Y[r, k] / total
+    return Y
+
+
+def test_a_softmax_goes_over_its_rows_once() -> None:
+    """No tape of what nothing overwrites, no copy of what is given, one exponential; sums of a row begin in its loop,
+    so that the automatic schedule makes one nest of all."""
+    gradient = softmax.grad()
+    scop = gradient.scop()
+    assert not any(n.startswith("tape_") for n in scop.arrays)
+    assert sum("exp(" in print_expr(s.value) for s in _all(scop)) == 1
+    assert not any(isinstance(s.value, Load) and s.value.array == "d_Y" for s in _all(scop))
+    plan = automatic(scop, get("x86-64-v4"))
+    assert len(first_loops(plan.tree)) == 1
+    x, d = np.random.default_rng(2).standard_normal((2, 4, 9))
+    y = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    want = y * (d - (y * d).sum(1, keepdims=True))
+    np.testing.assert_allclose(gradient(x, d), want, rtol=1e-10, atol=1e-13)
+    plain = in_order(scop, {"X": x, "d_Y": d})["grad_X"]
+    np.testing.assert_allclose(plain, want, rtol=1e-10, atol=1e-13)
+
+
+@op
+def rewritten(X: f64[N]) -> f64[N]:
+    T, Y = empty(N, f64), empty(N, f64)
+    for i in range(N):
+        T[i] = exp(X[i])
+    for i in range(N):
+        Y[i] = T[i] * X[i]
+    for i in range(N):
+        T[i] = T[i] * T[i]
+    for i in range(N):
+        Y[i] = Y[i] + T[i]
+    return Y
+
+
+def test_a_value_that_was_overwritten_is_not_read_again() -> None:
+    """`T` holds `exp(X)` no longer when its adjoint needs it."""
+    x, d = np.random.default_rng(3).standard_normal((2, 7))
+    want = d * (np.exp(x) * (1 + x) + 2 * np.exp(2 * x))
+    np.testing.assert_allclose(rewritten.grad()(x, d), want)
+
+
+def make_window(size: int, taps: int, pad: int, dilation: int = 1) -> Any:
+    """A padded convolution of one dimension, two channels to three."""
+    out = size + 2 * pad - (taps - 1) * dilation
+
+    @op
+    def window(X: f64[2, size], F: f64[3, 2, taps]) -> f64[3, out]:
+        P = zeros((2, size + 2 * pad), f64)
+        Y = empty((3, out), f64)
+        for c, i in grid(2, size):
+            P[c, i + pad] = X[c, i]
+        for o, i in grid(3, out):
+            Y[o, i] = 0.0
+            for c, k in grid(2, taps):
+                Y[o, i] += P[c, i + k * dilation] * F[o, c, k]
+        return Y
+
+    return window
+
+
+@pytest.mark.parametrize("shape", [(9, 3, 1), (9, 3, 0), (8, 5, 2), (12, 3, 2, 2), (4, 3, 2)])
+def test_the_gradient_of_a_window_is_one_over_a_padded_adjoint(shape: tuple[int, ...]) -> None:
+    """Sums have the same bounds for all elements; nothing is computed for the padding."""
+    size, taps, pad = shape[:3]
+    dilation = shape[3] if len(shape) > 3 else 1
+    window = make_window(*shape)
+    gradient = window.grad()
+    scop = gradient.scop()
+    sums = [s for s in _all(scop) if s.array == "grad_X" and s.reduction]
+    assert len(sums) == 1 and sums[0].domain.count_val().to_python() == 2 * size * 3 * taps
+    rng = np.random.default_rng(4)
+    x, f = rng.standard_normal((2, size)), rng.standard_normal((3, 2, taps))
+    d = rng.standard_normal((3, size + 2 * pad - (taps - 1) * dilation))
+    padded = np.pad(x, ((0, 0), (pad, pad)))
+    want_x, want_f = np.zeros_like(padded), np.zeros_like(f)
+    for k in range(taps):
+        at = slice(k * dilation, k * dilation + d.shape[1])
+        want_x[:, at] += f[:, :, k].T @ d
+        want_f[:, :, k] = d @ padded[:, at].T
+    for found in (gradient(x, f, d), list(in_order(scop, {"X": x, "F": f, "d_Y": d}).values())):
+        np.testing.assert_allclose(found[0], want_x[:, pad : pad + size], rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(found[1], want_f, rtol=1e-10, atol=1e-13)
+
+
+def _all(scop: Scop) -> list[Statement]:
+    return list(scop.statements.values())
