@@ -25,10 +25,7 @@ def make_conv_weight_gradient(
     """`D[g,o,c,kh,kw] = sum G[n,g,o,h,w] * X[n,g,c,h*s+kh*d-b,w*s+kw*d-b]`; `channels` is (in, out) of a group."""
     N, R, (C, M), (H, W), (OH, OW) = batch, groups, channels, size, out
     (KH, KW), (sh, sw), (dh, dw), (top, left) = kernel, strides, dilations, begin
-    HP, WP = [
-        _most(n + b, (o - 1) * s + (k - 1) * d + 1)
-        for n, b, o, s, k, d in zip(size, begin, out, strides, kernel, dilations, strict=True)
-    ]
+    HP, WP = _padded(size, begin, out, strides, kernel, dilations)
     pads = (HP, WP) != (H, W)
 
     @op
@@ -140,10 +137,7 @@ def make_max_pool_gradient(
     """Each result's gradient goes to the first element of its window that equals the result `Y`."""
     B, (H, W), (OH, OW), (KH, KW) = lead, size, out, kernel
     (sh, sw), (dh, dw), (top, left) = strides, dilations, begin
-    HP, WP = [
-        _most(n + b, (o - 1) * s + (k - 1) * d + 1)
-        for n, b, o, s, k, d in zip(size, begin, out, strides, kernel, dilations, strict=True)
-    ]
+    HP, WP = _padded(size, begin, out, strides, kernel, dilations)
     low = lowest(T)
 
     @op
@@ -171,10 +165,7 @@ def make_average_pool_gradient(
     """Each result's gradient, times its share `S[h, w]` (1 by the window's elements), goes to all of its window."""
     B, (H, W), (OH, OW), (KH, KW) = lead, size, out, kernel
     (sh, sw), (dh, dw), (top, left) = strides, dilations, begin
-    HP, WP = [
-        _most(n + b, (o - 1) * s + (k - 1) * d + 1)
-        for n, b, o, s, k, d in zip(size, begin, out, strides, kernel, dilations, strict=True)
-    ]
+    HP, WP = _padded(size, begin, out, strides, kernel, dilations)
 
     @op
     def average_pool_gradient(G: T[B, OH, OW], S: T[OH, OW]) -> T[B, H, W]:
@@ -186,6 +177,12 @@ def make_average_pool_gradient(
         return D
 
     return average_pool_gradient
+
+
+def _padded(size: Sizes, begin: Sizes, out: Sizes, strides: Sizes, kernel: Sizes, dilations: Sizes) -> list[int]:
+    """Rows and columns of an image with its pads in front, that all windows are within."""
+    ends = zip(size, begin, out, strides, kernel, dilations, strict=True)
+    return [_most(n + b, (o - 1) * s + (k - 1) * d + 1) for n, b, o, s, k, d in ends]
 
 
 def _most(*values: int) -> int:

@@ -44,12 +44,17 @@ def why_not(plan: Plan, m: Member, stmts: tuple[str, ...], obstacle: Obstacle) -
     return f"{text}; {named(ends[0])} is no reduction: {why}" if why else f"{text}; {', '.join(map(named, ends))}"
 
 
-def carried_by(plan: Plan, m: Member) -> Witness | None:
-    """Two instances in different iterations of the loop that keep their order; None where isl takes too long."""
+def carried_by(plan: Plan, m: Member, updates: bool = False) -> Witness | None:
+    """Two instances in different iterations of the loop that keep their order; None where isl takes too long.
+
+    Args:
+        updates: or two updates of one element, which may change places but not happen at once.
+    """
     try:
         with quota(WITNESS):
-            inside = [p for p in plan.pairs() if p.source in m.schedule and p.sink in m.schedule and not p.reduction]
-            for p in narrowed(inside, plan.around(m.name)):
+            inside = [p for p in plan.pairs() if p.source in m.schedule and p.sink in m.schedule]
+            kept = [p for p in inside if updates or not p.reduction]
+            for p in narrowed(sorted(kept, key=lambda p: p.reduction), plan.around(m.name)):
                 apart = p.map.subtract(same_time(m, p.source, p.sink))
                 if not apart.is_empty():
                     return make_witness(plan.scop, apart)

@@ -10,6 +10,7 @@ from polyc.scheduler.cost.sharing import CHUNK_VECTORS, CHUNKS, LEAST_SHARE, LIN
 from polyc.scheduler.cost.vector_loops import operations
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.strategies.planner import Planner, first_loops
+from polyc.scheduler.strategies.serial import carried_by
 
 
 def parallelise(plan: Planner) -> None:
@@ -17,6 +18,7 @@ def parallelise(plan: Planner) -> None:
     if plan.threads < 2:
         return
     for loop in plan.top():
+        _say_why(plan, loop)
         _nest(plan, loop)
 
 
@@ -54,6 +56,25 @@ def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
         return
     for inner in first_loops(body):
         _nest(plan, inner, depth + len(members))
+
+
+def _say_why(plan: Planner, loop: str) -> None:
+    """Two instances for each loop of a nest that forbid sharing its iterations, where a statement has no other."""
+    carried = plan.carried()
+    nest = plan.member(loop)
+    inside = (nest, *_inside(plan.tree, loop))
+    serial = {n for n in nest.schedule if not any(carried[m.name].parallel for m in inside if n in m.schedule)}
+    for m in inside:
+        if serial.isdisjoint(m.schedule) or carried[m.name].parallel:
+            continue
+        found = carried_by(plan, m, updates=True)
+        if found is None:
+            plan.decline(f"loop {m.name}", "not parallel", "it carries a dependence")
+            continue
+        plan.decline(
+            f"loop {m.name}", "not parallel", f"it carries a dependence: {found.why}",
+            source=[found.source[0], *found.source[1]], sink=[found.sink[0], *found.sink[1]], sizes=dict(found.params),
+        )  # fmt: skip
 
 
 def _chunks(plan: Planner, m: Member, around: list[str]) -> None:
