@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from polyc.graph_driver.importing.annotations import AnnotationWarning
     from polyc.graph_driver.parallel.network import Network
     from polyc.graph_driver.parallel.parallelise import Parallel, parallelise
+    from polyc.graph_driver.python_graphs.builder import GraphBuilder
+    from polyc.graph_driver.python_graphs.dynamic_batch import DynamicBatch
     from polyc.graph_driver.python_graphs.trace import Traced, trace
     from polyc.graph_driver.running.model import Model
     from polyc.graph_driver.session import InferenceSession
@@ -115,6 +117,8 @@ _NAMES = {  # module: what it holds of the public API
     "polyc.graph_driver.graph.external": "register_external unregister_external",
     "polyc.graph_driver.artifacts.package": "load",
     "polyc.graph_driver.farm.batch": "batch",
+    "polyc.graph_driver.python_graphs.builder": "GraphBuilder",
+    "polyc.graph_driver.python_graphs.dynamic_batch": "DynamicBatch",
     "polyc.graph_driver.python_graphs.trace": "Traced trace",
     "polyc.graph_driver.running.model": "Model",
     "polyc.graph_driver.session": "InferenceSession",
@@ -141,6 +145,8 @@ __all__ = [
     "BuildError",
     "Dim",
     "DslError",
+    "DynamicBatch",
+    "GraphBuilder",
     "IllegalSchedule",
     "InferenceSession",
     "LossScaling",

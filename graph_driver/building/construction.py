@@ -6,14 +6,17 @@ Nodes are ONNX's operators: the importer's walk infers types and shapes, and com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from polyc.graph_driver.graph.ir import Graph, Node, Tensor
 from polyc.graph_driver.graph.onnx_tensors import elem_type_of
 from polyc.graph_driver.graph.python_calls import DOMAIN, PythonCall
+from polyc.graph_driver.graph.size import Size
+from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.importing.importer import Walker
 from polyc.graph_driver.operators.loops import DOMAIN as OWN
 from polyc.graph_driver.operators.loops import LOOPS
@@ -28,11 +31,12 @@ OPSET = 22
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the graph under construction: its name, element type and extents."""
+    """A tensor of the graph under construction: its name, element type and extents (numbers, or formulas of symbolic
+    sizes)."""
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
 
     @property
     def rank(self) -> int:
@@ -40,9 +44,9 @@ class Value:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     def axis(self, axis: int) -> int:
         """An axis counted from the first, 0 of a scalar."""
@@ -64,10 +68,10 @@ class Construction:
     """A graph under construction. Shapes and types of results are inferred as those of ONNX models; what constants
     alone decide is computed at once."""
 
-    def __init__(self, name: str) -> None:
-        from onnx import GraphProto, ModelProto
-
+    def __init__(self, name: str, symbols: Symbols | None = None) -> None:
+        """`symbols`: of the sizes that stay symbolic."""
         self.walker = Walker(ModelProto(graph=GraphProto(name=name)), None, {"": OPSET}, owned=True)
+        self.walker.graph.symbols = symbols
         self._constants: dict[Any, Value] = {}
         self._count = 0
         self.where = ""
@@ -80,7 +84,7 @@ class Construction:
 
     # ---- leaves ----
 
-    def input(self, name: str, dtype: DType, shape: Sequence[int]) -> Value:
+    def input(self, name: str, dtype: DType, shape: Sequence[Any]) -> Value:
         """Another input."""
         self.graph.tensors[name] = Tensor(name, dtype, tuple(shape))
         self.graph.inputs.append(name)
@@ -102,8 +106,13 @@ class Construction:
             self._constants[key] = self.value(name)
         return self._constants[key]
 
-    def integers(self, values: Sequence[int]) -> Value:
-        """A list of sizes, axes or positions as ONNX takes it."""
+    def integers(self, values: Sequence[Any]) -> Value:
+        """A list of sizes (numbers or formulas), axes or positions as ONNX takes it."""
+        if any(isinstance(n, Size) for n in values):
+            name = self.graph.fresh(f"sizes{len(self.graph.tensors)}")
+            sizes = np.array([*values], dtype=object)
+            self.graph.tensors[name] = Tensor(name, i64, sizes.shape, sizes=sizes)
+            return self.value(name)
         return self.constant(np.asarray(list(values), np.int64), i64)
 
     def known(self, x: Value) -> np.ndarray | None:
@@ -194,7 +203,7 @@ class Construction:
             return self.op("Not", self.op("Equal", x, 0))
         return self.op("Cast", x, to=elem_type_of(dtype))
 
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, x: Value, shape: Sequence[Any]) -> Value:
         """The same elements in another shape (of numbers, no -1)."""
         if tuple(shape) == x.shape:
             return x
@@ -204,7 +213,7 @@ class Construction:
         """Axis `k` of the result is axis `order[k]` of the operand."""
         return x if list(order) == list(range(x.rank)) else self.op("Transpose", x, perm=list(order))
 
-    def expand(self, x: Value, shape: Sequence[int]) -> Value:
+    def expand(self, x: Value, shape: Sequence[Any]) -> Value:
         """Repeated along axes of extent 1, and new ones in front."""
         return x if tuple(shape) == x.shape else self.op("Expand", x, self.integers(shape))
 

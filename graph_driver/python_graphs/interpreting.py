@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyc.graph_driver.graph.ir import Graph, Node
+from polyc.graph_driver.graph.size import Size, evaluate
 from polyc.graph_driver.host.reference import HostNode
 from polyc.graph_driver.operators.loops import DOMAIN, LOOPS, loops_of
 from polyc.poly.hooks import resolve
@@ -21,6 +22,25 @@ def copied(graph: Graph) -> Graph:
         graph, inputs=list(graph.inputs), outputs=list(graph.outputs), tensors=dict(graph.tensors), nodes=nodes,
         checked={}, sound={},
     )  # fmt: skip
+
+
+def at(graph: Graph, feeds: Mapping[str, np.ndarray]) -> Graph:
+    """A graph of symbolic sizes with those of its inputs put in."""
+    values: dict[str, int] = {}
+    for name in graph.inputs:
+        for extent, n in zip(graph.tensors[name].shape or (), feeds[name].shape, strict=True):
+            if isinstance(extent, Size):
+                values[str(extent)] = n
+    made = copied(graph)
+    made.symbols = None
+    for name, tensor in graph.tensors.items():
+        shape = None if tensor.shape is None else tuple(evaluate(n, values) for n in tensor.shape)
+        const = tensor.const
+        if tensor.sizes is not None and tensor.dtype is not None:
+            const = np.array([evaluate(n, values) for n in tensor.sizes.reshape(-1)], tensor.dtype.np)
+            const = const.reshape(tensor.sizes.shape)
+        made.tensors[name] = replace(tensor, shape=shape, const=const, sizes=None)
+    return made
 
 
 def run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -10,13 +10,17 @@ from onnx import NodeProto, defs
 
 from polyc.frontend_dsl import Operator
 from polyc.graph_driver.building.construction import Construction, Value
+from polyc.graph_driver.graph.ir import Tensor
+from polyc.graph_driver.graph.size import Size
+from polyc.graph_driver.graph.symbols import Symbols
 from polyc.graph_driver.operators.context import OperatorScop, array_shape
 from polyc.graph_driver.python_graphs.place import place, placed
-from polyc.poly.dtypes import DType, from_numpy
+from polyc.poly.dtypes import DType, from_numpy, i64
 from polyc.poly.errors import ModelError, PolycError
 from polyc.poly.words import first_line
 
-Number = bool | int | float
+UNBOUNDED = 1 << 20
+"""ONNX says so many where an operator takes any number of operands."""
 
 
 class Recording(Construction):
@@ -27,8 +31,8 @@ class Recording(Construction):
     be recorded.
     """
 
-    def __init__(self, name: str, constants: bool = False) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, constants: bool = False, symbols: Symbols | None = None) -> None:
+        super().__init__(name, symbols)
         self.constants = constants
         self.arrays: dict[str, np.ndarray] = {}
         self.protos: list[NodeProto] = []
@@ -53,6 +57,11 @@ class Recording(Construction):
             self._met[id(array)] = made
         return self._met[id(array)]
 
+    def weight(self, name: str, array: np.ndarray, dtype: DType) -> Value:
+        """A constant with a name of its own."""
+        self.graph.tensors[name] = Tensor(name, dtype, array.shape, array)
+        return self.value(name)
+
     def number(self, value: Any, dtype: DType) -> Value:
         """A number in an element type. Raises `ModelError`: it does not fit there."""
         array = np.asarray(value)
@@ -70,6 +79,8 @@ class Recording(Construction):
             return value
         if isinstance(value, np.ndarray):
             return self.leaf(value)
+        if isinstance(value, Size):
+            return self.cast(self.reshape(self.integers([value]), ()), like or i64)
         if isinstance(value, (np.generic, bool, int, float)):
             if like is not None and not isinstance(value, np.generic):
                 return self.number(value, like)
@@ -127,7 +138,8 @@ class Recording(Construction):
             if name not in schema.attributes:
                 self.refuse(f"{kind} has no attribute '{name}': it has {', '.join(schema.attributes) or 'none'}")
         if not schema.min_input <= len(operands) <= schema.max_input:
-            wanted = f"{schema.min_input} to {schema.max_input}"
+            least, most = schema.min_input, schema.max_input
+            wanted = f"{least}" if least == most else f"{least} to {most}" if most < UNBOUNDED else f"at least {least}"
             self.refuse(f"{kind} takes {wanted} operands, not {len(operands)}")
         return self.ops(kind, max(schema.min_output, 1), *operands, **attributes)
 

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from polyc.graph_driver.building.construction import Value
+from polyc.graph_driver.graph.size import Size
 from polyc.graph_driver.python_graphs import indexing, movement, ufuncs
 from polyc.graph_driver.python_graphs.place import placed
 from polyc.graph_driver.python_graphs.recording import Recording, element_type
 from polyc.graph_driver.python_graphs.table import FUNCTIONS
+from polyc.poly.dtypes import i64
 from polyc.poly.errors import ModelError
 
 
@@ -56,6 +58,25 @@ class GraphTensor(NDArrayOperatorsMixin):
     def T(self) -> GraphTensor:
         """With the axes in reverse order."""
         return self._call("T", np.transpose, (self,), {})
+
+    def __add__(self, other: Any) -> Any:
+        return np.add(self, self._size(other))
+
+    def __sub__(self, other: Any) -> Any:
+        return np.subtract(self, self._size(other))
+
+    def __mul__(self, other: Any) -> Any:
+        return np.multiply(self, self._size(other))
+
+    def __truediv__(self, other: Any) -> Any:
+        return np.divide(self, self._size(other))
+
+    def _size(self, other: Any) -> Any:
+        """A symbolic size as a number of this tensor's type, as NumPy takes the number that it stands for."""
+        if not isinstance(other, Size):
+            return other
+        r, kind = self.recording, self.value.dtype if self.value.dtype.is_float else i64
+        return GraphTensor(r, r.checked("a size", lambda: r.operand(other, kind)))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -142,7 +163,7 @@ class GraphTensor(NDArrayOperatorsMixin):
         r = self.recording
 
         def record() -> Any:
-            return function(r, *[_unwrapped(a, r) for a in args], **{k: _unwrapped(v, r) for k, v in kwargs.items()})
+            return function(r, *[unwrapped(a, r) for a in args], **{k: unwrapped(v, r) for k, v in kwargs.items()})
 
         try:
             made = r.checked(what, record)
@@ -220,12 +241,12 @@ _METHODS = {
 }
 
 
-def _unwrapped(value: Any, recording: Recording) -> Any:
+def unwrapped(value: Any, recording: Recording) -> Any:
     """Arguments of a function with `Value`s in the place of tensors. Raises `ModelError`: a tensor of another graph."""
     if isinstance(value, GraphTensor):
         if value.recording is not recording:
             raise ModelError(placed(f"{value!r} belongs to another graph ({value.recording.graph.name})"))
         return value.value
     if type(value) in (list, tuple):
-        return type(value)(_unwrapped(v, recording) for v in value)
+        return type(value)(unwrapped(v, recording) for v in value)
     return value

@@ -22,9 +22,10 @@ from polyc.graph_driver.python_graphs import interpreting
 from polyc.graph_driver.python_graphs.recording import Recording, element_type
 from polyc.graph_driver.python_graphs.structure import Form, leaves, mapped
 from polyc.graph_driver.python_graphs.surroundings import Surroundings, surroundings
+from polyc.graph_driver.python_graphs.symbolic import AskedSizes, Shape
 from polyc.graph_driver.python_graphs.tensors import GraphTensor
 from polyc.graph_driver.running.model import Model
-from polyc.poly.errors import ArgumentError, ModelError
+from polyc.poly.errors import ArgumentError, ModelError, PolycError
 from polyc.poly.records import dataclass
 
 KEPT = 16
@@ -43,12 +44,19 @@ class Program:
     reason: str
     guards: Guards
     recording: Recording
+    sizes: AskedSizes
     around: Surroundings
     digest: int | None
     arguments: Mapping[str, str]
     captured: Mapping[str, str]
     result: Any
     model: Model | None = None
+
+    def holds(self, sizes: Mapping[str, int], around: Surroundings) -> bool:
+        """Whether the graph is that of a call whose guards are the same, with these values of symbolic sizes."""
+        if self.digest is not None and self.digest != around.digest():
+            return False
+        return self.sizes.holds(sizes)
 
     def feeds(self, args: Mapping[str, np.ndarray], around: Surroundings) -> dict[str, np.ndarray]:
         """The inputs of the graph for a call."""
@@ -82,13 +90,14 @@ class Traced:
     """A function whose calls run compiled graphs. The three ways to run it give equal results: a call, `interpreted`
     (the graph, node by node), and `eager` (the function itself)."""
 
-    def __init__(self, fn: Callable[..., Any], options: CompileOptions) -> None:
+    def __init__(self, fn: Callable[..., Any], options: CompileOptions, sizes: Mapping[str, Shape]) -> None:
         self.eager = fn
         """The function itself."""
-        self.options = options
+        self.options, self.sizes = options, dict(sizes)
         self.count = 0
         """How many graphs have been recorded so far."""
-        self._programs: dict[Hashable, Program] = {}
+        self._programs: dict[tuple[Hashable, int], Program] = {}
+        """By key and number: graphs with the same guards may hold for different symbolic sizes."""
         try:
             self._signature: inspect.Signature | None = inspect.signature(fn)
         except (TypeError, ValueError):
@@ -128,13 +137,16 @@ class Traced:
     def interpreted(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph for these arguments node by node: slow, and what kernels must be equal to. Raises as a call."""
         program, feeds = self._found(args, kwargs)
-        return program.results(interpreting.run(program.recording.graph, feeds), feeds)
+        graph = program.recording.graph
+        if graph.symbols is not None:
+            graph = interpreting.at(graph, feeds)
+        return program.results(interpreting.run(graph, feeds), feeds)
 
     def _compiled(self, recording: Recording) -> Model:
         options = self.options
         platform = platform_of(options.target, options.threads)
         options.pipeline(platform)
-        options.refuse_ignored(platform)
+        options.refuse_ignored(platform, symbolic=recording.graph.symbols is not None)
         return compile_built(interpreting.copied(recording.graph), platform, options)
 
     # ---- guards ------------------------------------------------------------------------------
@@ -142,16 +154,16 @@ class Traced:
     def _found(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Program, dict[str, np.ndarray]]:
         """The graph for these arguments, and its inputs."""
         named = self._named(args, kwargs)
-        arrays, guards = _guards(named)
+        asked = AskedSizes(self.sizes)
+        arrays, guards = _guards(named, asked)
         around = surroundings(self.eager)
         guards |= {f"{path or self.name} (read from around)": token for path, token in around.tokens.items()}
         key = tuple(guards.items())
-        program = self._programs.pop(key, None)
-        if program is not None and program.digest is not None and program.digest != around.digest():
-            program = self._record(named, guards, around, "elements of an array that the function computes with")
-        elif program is None:
-            program = self._record(named, guards, around, self._reason(guards))
-        self._programs[key] = program
+        found = next((k for k, p in self._programs.items() if k[0] == key and p.holds(asked.values, around)), None)
+        if found is None:
+            found = key, self.count
+            self._programs[found] = self._recorded(named, guards, around, asked)
+        program = self._programs[found] = self._programs.pop(found)
         while len(self._programs) > KEPT:
             del self._programs[next(iter(self._programs))]
         return program, program.feeds(arrays, around)
@@ -178,14 +190,34 @@ class Traced:
         """What differs from the graph that is nearest."""
         if not self._programs:
             return "the first call"
+        if any(p.guards == guards for p in self._programs.values()):
+            return "sizes, or elements of an array that the function computes with, for which the others do not hold"
         found = [_differences(p.guards, guards) for p in reversed(self._programs.values())]
         return ", ".join(min(found, key=len)[:SHOWN])
 
     # ---- recording ---------------------------------------------------------------------------
 
-    def _record(self, named: Mapping[str, Any], guards: Guards, around: Surroundings, reason: str) -> Program:
+    def _recorded(
+        self, named: Mapping[str, Any], guards: Guards, around: Surroundings, asked: AskedSizes
+    ) -> Program:  # fmt: skip
+        """A graph for this call: with symbolic sizes, unless what was decided by representative ones excludes these."""
+        reason = self._reason(guards)
+        try:
+            program = self._record(named, guards, around, reason, asked.begin())
+        except PolycError:
+            if not asked.ones:
+                raise
+            return self._record(named, guards, around, reason, asked.begin(asked.ones))  # 1 is repeated, others are not
+        if not program.holds(asked.values, around):
+            self.count -= 1
+            program = self._record(named, guards, around, reason, asked.begin(asked.values))
+        return program
+
+    def _record(
+        self, named: Mapping[str, Any], guards: Guards, around: Surroundings, reason: str, asked: AskedSizes
+    ) -> Program:
         """The function called with tensors of a graph in the place of arrays. Raises `ModelError`."""
-        recording = Recording(self.name)
+        recording = Recording(self.name, symbols=asked.symbols)
         arguments: dict[str, str] = {}
 
         def leaf(value: Any, path: str) -> Any:
@@ -193,7 +225,8 @@ class Traced:
                 return value
             name = recording.graph.fresh(path)
             arguments[name] = path
-            return GraphTensor(recording, recording.input(name, element_type(value.dtype), value.shape), shared=True)
+            shape = asked.shape(path, value.shape)
+            return GraphTensor(recording, recording.input(name, element_type(value.dtype), shape), shared=True)
 
         given = {name: mapped(value, name, leaf) for name, value in named.items()}
         before = around.random_state()
@@ -209,7 +242,7 @@ class Traced:
         digest = around.digest() if fresh and around.arrays else None
         recording.finished = "the graph has been recorded: a tensor of it outlived the call"
         self.count += 1
-        return Program(reason, guards, recording, around, digest, arguments, captured, result)
+        return Program(reason, guards, recording, asked, around, digest, arguments, captured, result)
 
 
 def _output(recording: Recording, value: Any) -> Any:
@@ -231,7 +264,7 @@ def _output(recording: Recording, value: Any) -> Any:
     return _Output(made.name, False)
 
 
-def _guards(named: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Hashable]]:
+def _guards(named: Mapping[str, Any], asked: AskedSizes) -> tuple[dict[str, np.ndarray], dict[str, Hashable]]:
     """The arrays among the arguments by path, and for which arguments a graph would hold that these record."""
     arrays: dict[str, np.ndarray] = {}
     guards: dict[str, Hashable] = {}
@@ -243,7 +276,7 @@ def _guards(named: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, 
                 if isinstance(leaf, np.ma.MaskedArray):
                     raise ArgumentError(f"{path} is a masked array, whose elements are hidden: give .filled(...)")
                 arrays[path] = np.asarray(leaf)
-                guards[path] = ("array", leaf.dtype.str, leaf.shape)
+                guards[path] = ("array", leaf.dtype.str, asked.guard(path, leaf.shape))
             elif leaf is None or isinstance(leaf, (bool, int, float, complex, str, bytes)):
                 guards[path] = (type(leaf).__name__, repr(leaf))
             else:
@@ -271,7 +304,9 @@ def _text(token: Any) -> str:
     return str(token[-1]) if isinstance(token, tuple) else repr(token)
 
 
-def trace(fn: Callable[..., Any], *, target: str = "cpu", **options: Any) -> Traced:
+def trace(
+    fn: Callable[..., Any], *, sizes: Mapping[str, Shape] | None = None, target: str = "cpu", **options: Any
+) -> Traced:
     """A function over NumPy arrays as compiled graphs: `polyc.trace(fn)(*arrays)`, or `@polyc.trace`.
 
     The function is called with tensors in the place of arrays and runs as Python does; what it does with them (Python's
@@ -283,16 +318,21 @@ def trace(fn: Callable[..., Any], *, target: str = "cpu", **options: Any) -> Tra
     Args:
         fn: the function; it does not update its arguments in place, draws no random numbers, and no data decide which
             statements of Python it runs.
+        sizes: of arguments by name the extents: a text names a size that stays symbolic, so that one graph holds for
+            all its values, a number must be that, None is that of the call (`{"x": ("N", None)}`).
         target: what to compile for, as in `compile_model`.
         options: further options of `compile_model`: `threads`, `dtype`, ...
 
     Raises:
-        ArgumentError: there is no such option.
+        ArgumentError: there is no such option, or sizes are no shapes.
     """
+    for path, shape in (sizes or {}).items():
+        if isinstance(shape, str) or not all(n is None or isinstance(n, (int, str)) for n in shape):
+            raise ArgumentError(f"sizes of {path}: {shape!r} is no shape of names, numbers and None")
     if not callable(fn):
         raise ArgumentError(f"polyc.trace takes a function, not {fn!r:.60}")
     try:
         chosen = CompileOptions(target=target, **options)
     except TypeError as error:
         raise ArgumentError(f"polyc.trace: {str(error).split('__init__() ')[-1]}") from None
-    return Traced(fn, chosen)
+    return Traced(fn, chosen, sizes or {})

@@ -250,3 +250,42 @@ def test_a_tensor_that_outlives_its_call() -> None:
     polyc.trace(f)(images(2))
     with pytest.raises(polyc.ModelError, match="outlived"):
         kept[0] + 1
+
+
+def test_one_graph_for_all_sizes() -> None:
+    traced = polyc.trace(lambda x: np.tanh(x @ W1).sum(axis=0) / x.shape[0], sizes={"x": ("N", None)}, threads=1)
+    for rows in (5, 1, 7, 300):
+        agree(traced, images(rows))
+    assert traced.count == 1
+    agree(traced, images(7).astype("d"))
+    assert traced.count == 2
+
+
+def test_sizes_that_a_guard_excludes_have_a_graph_of_their_own() -> None:
+    def f(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x + y  # M = 1 repeats y, all others have it as long as x
+
+    traced = polyc.trace(f, sizes={"x": ("N",), "y": ("M",)}, threads=1)
+    a = np.arange(12, dtype="f")
+    agree(traced, a, a)
+    agree(traced, a[:5], a[:5])
+    assert traced.count == 1
+    agree(traced, a, a[:1])
+    agree(traced, a[:7], a[:1])
+    with pytest.raises(polyc.PolycError, match=r"Add|broadcast|sizes"):
+        traced(a, a[:5])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ({"x": ("N", 8)}, "x has shape [3, 16], sizes say [N, 8]"),
+        ({"x": ("N",)}, "x has shape [3, 16], sizes say [N]"),
+        ({"x": ("N", "N")}, "N is 3"),
+        ({"x": "N"}, "is no shape"),
+    ],
+)
+def test_sizes_that_do_not_fit(sizes: Any, text: str) -> None:
+    with pytest.raises(polyc.ArgumentError) as refused:
+        polyc.trace(lambda x: x * 2, sizes=sizes)(images(3))
+    assert text in str(refused.value)
