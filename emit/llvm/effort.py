@@ -8,7 +8,6 @@ maps it shares addresses: there all passes are worth their time.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,11 +27,11 @@ vector) as long."""
 
 
 MIXED_PART = 20
-"""One in so many stores into tiles may be of a vector that overlaps another, which takes up to 1.5 times as long."""
+"""One in so many stores into tiles may be into a part of a longer vector, which takes up to 1.5 times as long."""
 
 
 def few_passes(fn: Function) -> bool:
-    """Whether nearly all work of a kernel is in register tiles whose vectors do not overlap.
+    """Whether nearly all work of a kernel is in register tiles, on vectors that are whole registers.
 
     Stores are counted as far as sizes are numbers: tiles at least so often, other loops at most.
     """
@@ -40,17 +39,21 @@ def few_passes(fn: Function) -> bool:
     counts.visit(fn.body, 1, {})
     if counts.others is None or counts.tiles <= SMALL_PART * counts.others:
         return False
-    windows = _windows(fn, {name: counts.registers[name] for name in counts.stores})
-    mixed = {name for name in counts.stores if _overlap(windows[name])}
-    return MIXED_PART * sum(counts.stores[name] for name in mixed) <= counts.tiles
+    windows = _windows(fn, {name: counts.registers[name] for name, _ in counts.stores})
+    mixed = sum(times for (name, w), times in counts.stores.items() if not _whole(w, windows[name]))
+    return MIXED_PART * mixed <= counts.tiles
+
+
+Window = tuple[int, int]
+"""First element of a buffer in its own order, and how many."""
 
 
 class _Counts:
-    """Stores that run in register tiles, by buffer, and in innermost loops that LLVM would improve (`others`; None:
-    nobody knows)."""
+    """Stores that run in register tiles, by buffer and window, and in innermost loops that LLVM would improve
+    (`others`; None: nobody knows)."""
 
     def __init__(self, fn: Function) -> None:
-        self.stores: Counter[str] = Counter()
+        self.stores: Counter[tuple[str, Window]] = Counter()
         self.others: int | None = 0
         buffers = (s.buffer for s in walk(fn.body) if isinstance(s, Alloc))
         self.registers = {b.name: b for b in buffers if b.space == "register"}
@@ -81,7 +84,7 @@ class _Counts:
         kept = self.registers.keys() - own
         for s in stores:
             if s.array in kept and _wide(s) and s.array in _arrays(s.value):
-                self.stores[s.array] += 1 if times is None else times
+                self.stores[s.array, _window(self.registers[s.array], s.index)] += 1 if times is None else times
 
     def _finished(self, loop: For, stores: list[Store]) -> bool:
         """Whether LLVM would leave the loop as it is: vectors only, and nothing added to in memory."""
@@ -90,10 +93,6 @@ class _Counts:
             return False
         written = {s.array for s in memory}
         return not any(written & _arrays(e) for s in walk(loop.body) for e in stmt_exprs(s))
-
-
-Window = tuple[int, int]
-"""First element of a buffer in its own order, and how many."""
 
 
 def _windows(fn: Function, registers: Mapping[str, Buffer]) -> dict[str, set[Window]]:
@@ -129,11 +128,11 @@ def _step(e: Expr) -> int:
     return e.stride if isinstance(e, Ramp) else 0
 
 
-def _overlap(windows: set[Window]) -> bool:
-    """Whether two different ones have an element in common: LLVM then keeps the longest, and without its passes for
-    common values every access to the other takes it apart."""
-    order = sorted(windows)
-    return any(second < first + count for (first, count), (second, _) in itertools.pairwise(order))
+def _whole(window: Window, others: set[Window]) -> bool:
+    """Whether others have no element in common with it, or lie within it: LLVM keeps the longest vectors in registers,
+    and every access to a part of one takes it apart."""
+    first, end = window[0], window[0] + window[1]
+    return all(b + n <= first or end <= b or (first <= b and b + n <= end) for b, n in others)
 
 
 def _wide(s: Store) -> bool:

@@ -7,7 +7,7 @@ elements used below. The buffer holds the box from the per-dimension minimum (a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 import islpy as isl
@@ -146,13 +146,19 @@ def plan_promotion(
     depth = touched.dim(isl.dim_type.in_)
     buffer = Buffer(node.buffer, array.dtype, shape, node.space, promoted=node.buffer)
     result = Promotion(number, node.array, buffer, layout, tuple(b[0] for b in boxes), prefix, depth)
+    near = _contiguous(array.shape)
     if node.copy_in:
         needed = _join(read_first(scop, node, prefix, active, reads), may if node.copy_out else None)
-        result.copy_in = _copy(result, needed, True, node)
+        result.copy_in = _copy(result, needed, True, node, near)
     if node.copy_out:
         # What was not copied in and may be unset stays here: legality saw to it that nobody needs it.
-        result.copy_out = _copy(result, writes if node.copy_in else sure, False, node)
+        result.copy_out = _copy(result, writes if node.copy_in else sure, False, node, near)
     return result
+
+
+def _contiguous(shape: Sequence[Expr]) -> int:
+    """The dimension of an array whose neighbours are neighbours in memory: the last one that has any."""
+    return max((d for d, n in enumerate(shape) if n != const_int(1)), default=len(shape) - 1)
 
 
 def _touched(
@@ -281,7 +287,7 @@ def _laid_out_size(extent: Expr, div: int, mod: int) -> Expr:
     return Binary("//", Binary("+", extent, const_int(div - 1), extent.dtype), const_int(div), extent.dtype)
 
 
-def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Copy | None:
+def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote, near: int) -> Copy | None:
     if moved is None or moved.is_empty():
         return None
     name = f"{node.buffer}_{'in' if fill else 'out'}_{p.number}"
@@ -289,7 +295,7 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Cop
     extension = moved.domain_map().reverse().flatten_range().set_tuple_name(isl.dim_type.out, name)
     to_prefix = prefix_of(extension.get_space().range(), p.depth)
     index = p.buffer_index(copied_element(extension.get_space().range(), p), to_prefix)
-    lanes = _lane_dimension(p, node, fill)
+    lanes = _lane_dimension(p, node, fill, near)
     order = [k for k in range(len(index)) if k != lanes] + ([] if lanes is None else [lanes])
     loops = []
     for k in order:
@@ -299,19 +305,23 @@ def _copy(p: Promotion, moved: isl.Map | None, fill: bool, node: Promote) -> Cop
     return Copy(name, p.number, fill, p.buffer.dtype, extension, p.depth, tuple(loops))
 
 
-def _lane_dimension(p: Promotion, node: Promote, fill: bool) -> int | None:
-    """The buffer dimension whose copy loop is a vector: the array's contiguous one.
+def _lane_dimension(p: Promotion, node: Promote, fill: bool, near: int) -> int | None:
+    """The buffer dimension whose copy loop is a vector: the array's contiguous one, `near`.
 
-    It must be the buffer's last, too, unless the copy reads registers: shuffles transpose them.
+    It must be the buffer's last, too, unless the copy reads registers: shuffles transpose them. Where no dimension of
+    registers is contiguous in the array, a vector of them stays one until its lanes are stored one by one.
     """
     last = len(p.layout) - 1
+    from_registers = node.space == "register" and not fill
     for k, (dim, div, mod) in enumerate(p.layout):
-        size = p.buffer.shape[k]
-        long = not (isinstance(size, Const) and size.value == 1)
-        if dim == len(p.offset) - 1 and div == 1 and long:
-            if k == last or (node.space == "register" and not mod and not fill):
-                return k
-    return None
+        if dim == near and div == 1 and _long(p, k) and (k == last or (from_registers and not mod)):
+            return k
+    return last if last >= 0 and from_registers and p.layout[last][1:] == (1, 0) and _long(p, last) else None
+
+
+def _long(p: Promotion, k: int) -> bool:
+    """Whether a dimension of the buffer has more than one element."""
+    return p.buffer.shape[k] != const_int(1)
 
 
 def _copy_kind(p: Promotion, k: int, node: Promote) -> LoopKind:

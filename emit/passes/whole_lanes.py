@@ -16,6 +16,7 @@ from polyc.emit.loop_ir.loops import Alloc, Broadcast, Function, HReduce, Ramp, 
 from polyc.emit.loop_ir.rewrite import stmt_exprs, with_bodies
 from polyc.poly.expr import Binary, Const, Expr, Load, Select
 from polyc.poly.expr import walk as walk_expr
+from polyc.poly.records import dataclass
 
 Element = tuple[int, ...]
 Lanes = tuple[bool, ...]
@@ -51,60 +52,91 @@ def _whole(s: Store, read: set[Element] | None, registers: set[str]) -> Store:
     return replace(s, value=value.a)
 
 
+@dataclass(frozen=True)
+class _Use:
+    """A load of a register buffer: its elements (None: not all are known), its own mask, and whether its lanes are
+    those of the statement."""
+
+    array: str
+    places: list[Element] | None
+    mask: Lanes | None
+    lanes: int
+    beside: bool
+
+    def seen(self, needed: Lanes | None) -> set[Element] | None:
+        """The elements whose values count where the statement needs these lanes (None: all)."""
+        if self.places is None:
+            return None
+        known = [m for m in (needed if self.beside else None, self.mask) if m is not None and len(m) == self.lanes]
+        return {p for k, p in enumerate(self.places) if all(m[k] for m in known)}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A statement that loads register buffers other than to update an element; for a store what it writes."""
+
+    uses: list[_Use]
+    array: str = ""
+    places: list[Element] | None = None
+    mask: Lanes | None = None
+
+    def needed(self, read: Mapping[str, set[Element] | None]) -> Lanes | None:
+        """The lanes of a store whose values count (None: all)."""
+        known = read.get(self.array)
+        if self.places is None or known is None or len(self.places) == 1:
+            return self.mask
+        seen = tuple(p in known for p in self.places)
+        return seen if self.mask is None else tuple(map(all, zip(seen, self.mask, strict=True)))
+
+
 def _read(body: Stmt, registers: set[str]) -> dict[str, set[Element] | None]:
     """The elements of each register buffer that are read other than to update themselves; None if not all are known.
 
     A lane that goes into another buffer counts if that lane of it is read: the least solution, from nothing upwards.
     """
     read: dict[str, set[Element] | None] = {name: set() for name in registers}
-    statements = [(s, [e for e in stmt_exprs(s) if _reads(e, registers)]) for s in walk(body)]
+    readers = list(_readers(body, registers))
     grown = True
     while grown:
         grown = False
-        for s, expressions in statements:
-            own, needed = None, None
-            if expressions and isinstance(s, Store):
-                own = (s.array, s.index)
-                needed = _needed(s, read)
-            for e in expressions:
-                for load, lanes in _loads(e, registers, needed, own):
-                    known, places = read[load.array], _elements(load.index)
-                    if known is None:
-                        continue
-                    if places is None:
-                        read[load.array], grown = None, True
-                        continue
-                    more = {p for k, p in enumerate(places) if lanes is None or lanes[k]} - known
-                    known |= more
-                    grown = grown or bool(more)
+        for reader in readers:
+            needed = reader.needed(read)
+            for use in reader.uses:
+                known, seen = read[use.array], use.seen(needed)
+                if known is None:
+                    continue
+                if seen is None:
+                    read[use.array], grown = None, True
+                elif not seen <= known:
+                    known |= seen
+                    grown = True
     return read
 
 
-def _reads(e: Expr, arrays: set[str]) -> bool:
-    return any(isinstance(x, Load | VLoad) and x.array in arrays for x in walk_expr(e))
+def _readers(body: Stmt, registers: set[str]) -> Iterator[_Reader]:
+    """The statements that count: what a tile spends its time with, adding to its elements, does not."""
+    for s in walk(body):
+        own = (s.array, s.index) if isinstance(s, Store) else None
+        uses: list[_Use] = []
+        for e in stmt_exprs(s):
+            _collect(e, registers, own, isinstance(s, Store), uses)
+        if uses and isinstance(s, Store):
+            yield _Reader(uses, s.array, _elements(s.index), None if s.mask is None else _lanes(s.mask))
+        elif uses:
+            yield _Reader(uses)
 
 
-def _needed(s: Store, read: Mapping[str, set[Element] | None]) -> Lanes | None:
-    """The lanes of a store whose values count (None: all)."""
-    mask = _lanes(s.mask) if s.mask is not None else None
-    places, known = _elements(s.index), read.get(s.array)
-    if places is None or known is None or len(places) == 1:
-        return mask
-    seen = tuple(p in known for p in places)
-    return seen if mask is None else tuple(map(all, zip(seen, mask, strict=True)))
-
-
-def _loads(
-    e: Expr, arrays: set[str], lanes: Lanes | None, own: tuple[str, tuple[Expr, ...]] | None
-) -> Iterator[tuple[Load | VLoad, Lanes | None]]:
-    """Loads of the arrays with the lanes whose values count (None: all), without those of element `own` for itself."""
+def _collect(
+    e: Expr, arrays: set[str], own: tuple[str, tuple[Expr, ...]] | None, beside: bool, found: list[_Use]
+) -> None:
+    """Loads of the arrays in an expression, without those of element `own` for itself."""
     if isinstance(e, Load | VLoad) and e.array in arrays and (e.array, e.index) != own:
         mask = _lanes(e.mask) if isinstance(e, VLoad) and e.mask is not None else None
-        known = [m for m in (lanes, mask) if m is not None and len(m) == e.lanes]
-        yield e, tuple(map(all, zip(*known, strict=True))) if known else None
-    across = isinstance(e, HReduce | Broadcast | Ramp | Load | VLoad)  # below, a lane is not this lane
+        found.append(_Use(e.array, _elements(e.index), mask, e.lanes, beside))
+    if isinstance(e, HReduce | Broadcast | Ramp | Load | VLoad):  # below, a lane is not this lane
+        own, beside = None, False
     for c in e.children():
-        yield from _loads(c, arrays, None if across else lanes, None if across else own)
+        _collect(c, arrays, own, beside, found)
 
 
 def _elements(index: tuple[Expr, ...]) -> list[Element] | None:

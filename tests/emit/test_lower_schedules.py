@@ -164,3 +164,39 @@ def test_a_transposed_register_tile_is_stored_in_rows() -> None:
     for backend in ["interp", "llvm", *(["c"] if find_compiler() else [])]:
         got = compile_kernel(s, tree, backend=backend)(x, f)
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@op
+def beside(X: f32[M, K, 1], W: f32[K, 60]) -> f32[M, 60, 1]:
+    Y = empty((M, 60, 1), f32)
+    for p, i, j in grid(1, M, 60):
+        Y[i, j, p] = 0.0
+        for k in range(K):
+            Y[i, j, p] += X[i, k, p] * W[k, j]
+    return Y
+
+
+@op
+def apart(X: f32[M, K, 3], W: f32[K, 36]) -> f32[M, 36, 3]:
+    Y = empty((M, 36, 3), f32)
+    for p, i, j in grid(3, M, 36):
+        Y[i, j, p] = 0.0
+        for k in range(K):
+            Y[i, j, p] += X[i, k, p] * W[k, j]
+    return Y
+
+
+@pytest.mark.parametrize("operator", [beside, apart])
+def test_rows_of_registers_are_stored_as_vectors(operator: Any) -> None:
+    """Their lanes lie side by side (the last dimension has one element) or apart: no statement for each of them, and
+    the tile stays in registers."""
+    x = floats(9, 5, 1 if operator is beside else 3)
+    agree(operator, x, floats(5, 60 if operator is beside else 36))
+    scop = operator.scop()
+    fn = lower(scop, automatic(scop, TARGET).tree, "f", TARGET)
+    tiles = [s.buffer for s in walk(fn.body) if isinstance(s, Alloc) and s.buffer.name.startswith("Y_tile")]
+    assert tiles
+    assert {b.space for b in tiles} == {"register"}
+    stores = [s for s in walk(fn.body) if isinstance(s, Store) and s.array == "Y"]
+    assert stores
+    assert all(any(e.lanes > 1 for e in s.index) for s in stores)
