@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import islpy as isl
 
 from polyc.poly.dtypes import bool_, i64
-from polyc.poly.expr import Binary, Expr, Load, Select, Var, const_int, loads
+from polyc.poly.expr import Binary, Expr, Load, Select, Unary, Var, const_int, loads
 from polyc.poly.forms.affine import NotAffine, set_space, to_pw_aff, to_set
 from polyc.poly.reduction import reads_updated, updates_once
 from polyc.poly.scop import DYNAMIC_EXTENT, ENDLESS, Array, DynamicBound, LoopMark, Scop, Statement
@@ -182,6 +182,8 @@ def _reduction(record: Record, reassociate: bool, domain: isl.Set) -> tuple[Expr
         return value, None
     allowed = reassociate or not value.dtype.is_float
     here = Load(name, record.index, value.dtype)
+    if allowed and here not in (value.a, value.b):
+        value = _accumulator_first(value, here, domain)
     a, b = value.a, value.b
     if a != here and b == here and value.op != "-":
         exact = value.op in ("+", "*", "&", "|", "^") or not value.dtype.is_float
@@ -195,6 +197,32 @@ def _reduction(record: Record, reassociate: bool, domain: isl.Set) -> tuple[Expr
         if updates_once(here, domain) or reads_updated(here, others, domain) is not None:
             return value, None
     return Binary(value.op, a, b, value.dtype), _REDUCTIONS[value.op]
+
+
+def _accumulator_first(value: Binary, here: Load, domain: isl.Set) -> Binary:
+    """`(s + a) - b` as `s + (a - b)`, where many instances update `s`; products alike."""
+    if value.op not in _CHAINS:
+        return value
+    summands = list(_chain(value, _CHAINS[value.op], False))
+    if sum(e == here for e, _ in summands) != 1 or (here, True) in summands or updates_once(here, domain):
+        return value
+    (first, negative), *rest = [part for part in summands if part[0] != here]
+    added: Expr = Unary("neg", first, first.dtype) if negative else first
+    for e, negative in rest:
+        added = Binary("-" if negative else _CHAINS[value.op], added, e, value.dtype)
+    return Binary(_CHAINS[value.op], here, added, value.dtype)
+
+
+_CHAINS = {"+": "+", "-": "+", "*": "*"}
+
+
+def _chain(e: Expr, op: str, negative: bool) -> Iterator[tuple[Expr, bool]]:
+    """The operands of nested sums (or products), and whether they are subtracted."""
+    if isinstance(e, Binary) and _CHAINS.get(e.op) == op:
+        yield from _chain(e.a, op, negative)
+        yield from _chain(e.b, op, negative != (e.op == "-"))
+    else:
+        yield e, negative
 
 
 # ---- the schedule tree ---------------------------------------------------------------------

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from polyc.poly.errors import ScheduleError
+from polyc.poly.expr import loads
 from polyc.poly.json_io import dump_tree
 from polyc.poly.quota import QuotaExceeded, quota
+from polyc.poly.text import print_expr
 from polyc.poly.tree import GpuAxis
 from polyc.scheduler.schedule import Schedule
 
@@ -80,6 +82,12 @@ def _skew(s: Schedule, r: random.Random) -> Arguments:
 
 def _statement(s: Schedule, r: random.Random) -> str:
     return r.choice(list(s.scop.statements))
+
+
+def _read_first(s: Schedule, r: random.Random) -> Arguments:
+    name = _statement(s, r)
+    found = sorted({print_expr(load) for load in loads(s.scop.statements[name].value)})
+    return {"statement": name, "read": r.choice(found or ["nothing"])}
 
 
 def _order(s: Schedule, r: random.Random) -> Arguments:
@@ -177,6 +185,7 @@ PROPOSALS: Mapping[str, Callable[[Schedule, random.Random], Arguments]] = {
     "split_statement": lambda s, r: {"statement": _statement(s, r), "loop": _loop(s, r)},
     "unite_statements": lambda s, r: {"first": _statement(s, r), "second": _statement(s, r)},
     "gather": lambda s, r: {"statement": _statement(s, r), "phases": r.random() < 0.3},
+    "read_first": _read_first,
     "rfactor": lambda s, r: {"loop": _loop(s, r)},
 }  # fmt: skip
 

@@ -145,6 +145,16 @@ def access_cost(load: Load, name: str, lanes: int, write: bool) -> float:
     return apart
 
 
+def diagonal(scop: Scop, member: Member, stmts: Iterable[str]) -> bool:
+    """Whether the loop moves several subscripts of one access: no vector access has such elements."""
+    for s in (scop.statements[name] for name in stmts):
+        it = iterator(s, member.schedule[s.name])
+        seen = (s.target, *_asked((s.value, *s.index, *(() if s.predicate is None else (s.predicate,))))[1])
+        if it is not None and any(sum(it in variables(e) for e in load.index) > 1 for load in seen):
+            return True
+    return False
+
+
 def _indirect(e: Expr, name: str) -> bool:
     return any(name in variables(x) for load in loads(e) for x in load.index)
 

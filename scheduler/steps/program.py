@@ -1,5 +1,5 @@
 """Steps that replace the Scop by an equivalent one: `inline outline split_sum expand coalesce split_statement
-unite_statements gather rfactor`."""
+unite_statements gather read_first rfactor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Self
 from polyc.poly.errors import IllegalSchedule
 from polyc.scheduler.core import Core, as_list
 from polyc.scheduler.step import Step
-from polyc.scheduler.transformations import coalescing, expansion, gathering, inlining, outlining, parting, rfactoring
+from polyc.scheduler.transformations import (
+    coalescing,
+    expansion,
+    gathering,
+    inlining,
+    outlining,
+    parting,
+    reading,
+    rfactoring,
+)
 
 
 class Program(Core):
@@ -116,6 +125,20 @@ class Program(Core):
         self._legal_before(f"unite_statements(first={first!r}, second={second!r})")
         scop, tree = parting.unite_statements(self.scop, self.tree, first, second)
         return self._step("unite_statements", {"first": first, "second": second}, tree, "none", scop=scop)
+
+    def read_first(self, statement: str, read: str, array: str | None = None) -> Self:
+        """Copy an element that a statement reads into a local array just before it (node splitting).
+
+        Arguments: `statement`; `read`, as text, such as "A[i + 1]"; `array`, the name of the local array.
+        Before -> after: `i: (A[i] = f(i); B[i] = A[i + 1])` -> `i: (A[i] = f(i); A_read[i] = A[i + 1]; B[i] =
+        A_read[i])`: what reads the old element may then move before what overwrites it.
+        Refused when: never (the order does not change); the statement does not read that; data decide how often it
+        runs.
+        """
+        self._legal_before(f"read_first(statement={statement!r})")
+        scop, tree = reading.read_first(self.scop, self.tree, statement, read, array)
+        args = {"statement": statement, "read": read} | ({} if array is None else {"array": array})
+        return self._step("read_first", args, tree, "none", scop=scop)
 
     def gather(
         self,

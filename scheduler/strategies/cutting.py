@@ -2,16 +2,22 @@
 
     for j: A[i, j] = f(A[i, j], A[i, k], A[k, j])   ->   for j < k: ...; j = k: ...; for j > k: ...
 
+    for i: A[i] = f(A[n - 1 - i])   ->   for i < n // 2: ...; for i >= n // 2: ...
+
 A loop that carries conflicts of one of its iterations with all others (that of the pivot, or of the vertex in between)
-is free before and after it: index-set splitting (Griebl, Feautrier and Lengauer, "Index set splitting", IJPP 2000).
+is free before and after it; where all conflicts lead from one side of an iteration to the other (crossing thresholds),
+both sides are free: index-set splitting (Griebl, Feautrier and Lengauer, "Index set splitting", IJPP 2000).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 
 import islpy as isl
 
+from polyc.poly.forms.affine_expr import function_expr
+from polyc.poly.text import print_expr
 from polyc.poly.tree import Member
 from polyc.scheduler.cost.vector_loops import GAIN, lanes_for, vector_cost
 from polyc.scheduler.questions.coincidence import Pair, narrowed, same_time
@@ -22,7 +28,7 @@ from polyc.scheduler.transformations.tree_edit import is_dynamic
 
 
 def cut_at_dependence(plan: Planner, loop: Member) -> list[str]:
-    """Cut an innermost loop at the iteration that all its conflicts have as one end.
+    """Cut an innermost loop at the iteration that all its conflicts have as one end, or lead across.
 
     Returns:
         The loops before and after it; none where there is no such iteration or lanes would not pay.
@@ -32,33 +38,71 @@ def cut_at_dependence(plan: Planner, loop: Member) -> list[str]:
     if extent == 1 or lanes < 2 or is_dynamic(plan.scop, loop) or plan.carried()[loop.name].vector:
         return []
     costs = [vector_cost(plan.scop, loop, stmts, n, extent) for n in (lanes, 1)]
-    at = _meeting(plan, loop) if costs[0] < GAIN * costs[1] else None
-    if at is None:
+    if costs[0] >= GAIN * costs[1]:
         return []
-    names: list[str] = []
+    parts = _carried(plan, loop)
+    at = _meeting(plan, loop, parts)
+    if at is not None:
+        return _cut(plan, loop, (at, f"{at} + 1"), f"cut at {at}, where all that it carries begins or ends")
+    at = _crossing(plan, loop, parts)
+    return [] if at is None else _cut(plan, loop, (at,), f"cut at {at}, which all that it carries leads across")
+
+
+def _cut(plan: Planner, loop: Member, places: tuple[str, ...], what: str) -> list[str]:
+    """The loop cut there; the parts that are more than one iteration."""
+    names = [loop.name]
 
     def apart(s: Schedule) -> Schedule:
-        before = set(s.loops)
-        s = s.index_split(loop.name, at)
-        (after,) = (n for n in s.loops if n not in before)
-        s = s.index_split(after, f"{at} + 1")
-        (last,) = (n for n in s.loops if n not in {*before, after})
-        names[:] = [loop.name, last]
+        for at in places:
+            before = set(s.loops)
+            s = s.index_split(names[-1], at)
+            (after,) = (n for n in s.loops if n not in before)
+            names.append(after)
         return s
 
-    done = plan.attempt(f"loop {loop.name}", f"cut at {at}, where all that it carries begins or ends", apart, at=at)
-    return names if done else []
+    done = plan.attempt(f"loop {loop.name}", what, apart, at=places[0])
+    return [names[0], names[-1]] if done else []
 
 
-def _meeting(plan: Planner, loop: Member) -> str | None:
-    """The value of the loop, by those of the loops around, that one end of each conflict that it carries has."""
+Part = tuple[Pair, isl.Map]
+
+
+def _carried(plan: Planner, loop: Member) -> list[Part]:
+    """The conflicts that the loop carries, in convex parts."""
     inside = [p for p in plan.pairs() if p.source in loop.schedule and p.sink in loop.schedule and not p.reduction]
     carried = [(p, p.map.subtract(same_time(loop, p.source, p.sink))) for p in narrowed(inside, plan.around(loop.name))]
-    parts = [(p, isl.Map.from_basic_map(b)) for p, apart in carried for b in apart.get_basic_maps()]
+    return [(p, isl.Map.from_basic_map(b)) for p, apart in carried for b in apart.get_basic_maps()]
+
+
+def _meeting(plan: Planner, loop: Member, parts: list[Part]) -> str | None:
+    """The value of the loop, by those of the loops around, that one end of each conflict that it carries has."""
     for at in _candidates(plan, loop, parts[0]) if parts else ():
         if all(_meet(plan, loop, at, p, part) for p, part in parts):
             return at
     return None
+
+
+def _crossing(plan: Planner, loop: Member, parts: list[Part]) -> str | None:
+    """The value of the loop, by sizes, before which all conflicts that it carries begin, and none ends."""
+    context = plan.scop.context
+    ends = [isl.Map.from_pw_aff(loop.schedule[p.sink]).intersect_domain(part.range()).range() for p, part in parts]
+    if not ends:
+        return None
+    first = reduce(isl.Set.union, ends).intersect_params(context)
+    if first.is_empty() or not first.dim_is_bounded(isl.dim_type.set, 0):
+        return None
+    at = _as_text(plan, first.dim_min(0))
+    for pair, part in parts if at is not None else ():
+        begins = loop.schedule[pair.source].lt_set(position(plan.scop, at, pair.source, {}))
+        if not part.domain().intersect_params(context).is_subset(begins):
+            return None
+    return at
+
+
+def _as_text(plan: Planner, value: isl.PwAff) -> str | None:
+    """A number by sizes as one expression."""
+    value = value.gist_params(plan.scop.context).coalesce()
+    return print_expr(function_expr(value, (), value.domain())) if value.n_piece() == 1 else None
 
 
 def _meet(plan: Planner, loop: Member, at: str, pair: Pair, part: isl.Map) -> bool:
@@ -84,3 +128,9 @@ def _candidates(plan: Planner, loop: Member, part: tuple[Pair, isl.Map]) -> Iter
             if low.is_int() and low.eq(high):
                 by = int(low.to_python())
                 yield outer.name if by == 0 else f"{outer.name} {'+' if by > 0 else '-'} {abs(by)}"
+        values = isl.Map.from_pw_aff(loop.schedule[stmt]).intersect_domain(instances).range()
+        values = values.intersect_params(plan.scop.context)
+        if not values.is_empty() and values.is_singleton():
+            at = _as_text(plan, values.dim_min(0))
+            if at is not None:
+                yield at

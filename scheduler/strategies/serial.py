@@ -15,7 +15,7 @@ from polyc.poly.witnesses.witness import Witness, make_witness
 from polyc.scheduler.questions.coincidence import narrowed, same_time
 from polyc.scheduler.strategies.planner import Plan
 
-Obstacle = Literal["carried", "dynamic", "order", "short", "lanes"]
+Obstacle = Literal["carried", "dynamic", "order", "short", "lanes", "diagonal"]
 REDUCIBLE = ("+", "-", "*", "min", "max", "and", "or", "&", "|", "^")
 
 
@@ -33,6 +33,8 @@ def why_not(plan: Plan, m: Member, stmts: tuple[str, ...], obstacle: Obstacle) -
         return f"{m.name} adds up floats in an order that reassociate=False keeps"
     if obstacle == "short":
         return f"{m.name} has one iteration at most"
+    if obstacle == "diagonal":
+        return f"several subscripts of one access move with {m.name}"
     if obstacle == "lanes":
         return f"this machine has no vectors for what {m.name} computes"
     found = carried_by(plan, m)

@@ -19,17 +19,20 @@ from polyc.scheduler.cost.vector_loops import (
     EXPANSION_LIMIT,
     GAIN,
     SHORT,
+    diagonal,
     lanes_for,
     uniform,
     vector_cost,
     work,
 )
 from polyc.scheduler.decision import rounded
+from polyc.scheduler.programs.distribution import distribute_all
 from polyc.scheduler.strategies.contractions.several_vectors import several_vectors
 from polyc.scheduler.strategies.cutting import cut_at_dependence
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
+from polyc.scheduler.strategies.strips import apart_in_strips
 from polyc.scheduler.strategies.threading_loops import share_columns
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
@@ -66,7 +69,8 @@ def vectorise(plan: Planner, loop: str) -> None:
         if not several_vectors(plan, members, body, around.loop, around.lanes):
             _sink_and_mark(plan, members, around)
         return
-    vectorise_each(plan, first_loops(body))
+    apart = _parts_apart(plan, members, body)
+    vectorise_each(plan, apart or first_loops(body))
 
 
 def vectorise_each(plan: Planner, nests: Sequence[str]) -> None:
@@ -103,10 +107,25 @@ def _innermost(plan: Planner, members: list[Member]) -> None:
     if parts_of_it:
         vectorise_each(plan, parts_of_it)
         return
+    if choice.loop is None and apart_in_strips(plan, members[-1]):
+        return
     if choice.loop is None:
+        _lines_innermost(plan, members)
         plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=rounded(choice.serial))
         return
     _sink_and_mark(plan, members, choice)
+
+
+def _lines_innermost(plan: Planner, members: list[Member]) -> None:
+    """The serial loop innermost that goes along cache lines most."""
+    stmts = tuple(members[-1].schedule)
+    if any(is_dynamic(plan.scop, m) for m in members):
+        return
+    costs = {m.name: vector_cost(plan.scop, m, stmts, 1, None) for m in members}
+    best = min(reversed(costs), key=lambda name: costs[name])
+    if costs[best] < GAIN * costs[members[-1].name]:
+        order = [*(n for n in costs if n != best), best]
+        plan.attempt(f"loop {best}", f"{best} innermost", lambda s: s.permute(order), cost=rounded(costs[best]))
 
 
 def _why_serial(plan: Planner, members: list[Member]) -> str:
@@ -168,6 +187,8 @@ def _obstacle(plan: Planner, m: Member, stmts: tuple[str, ...], reassociate: boo
     extent = plan.extent(m, stmts)
     if extent is not None and extent < 2:
         return "short"
+    if diagonal(plan.scop, m, stmts):
+        return "diagonal"
     return "lanes" if lanes_for(plan.scop, stmts, extent, plan.target) < 2 else None
 
 
@@ -187,6 +208,8 @@ def _around(plan: Planner, outer: list[Member], body: Node) -> Choice | None:
         if not plan.carried()[m.name].parallel or is_dynamic(plan.scop, m):
             continue
         if any(is_dynamic(plan.scop, x) or not uniform(plan.scop, x, m) for x in inner):
+            continue
+        if diagonal(plan.scop, m, m.schedule):
             continue
         stmts = tuple(m.schedule)
         extent = plan.extent(m)
@@ -254,6 +277,32 @@ def _cost_of_parts(plan: Planner, extra: list[Member], body: Node) -> float:
     return total
 
 
+def _parts_apart(plan: Planner, members: list[Member], body: Node) -> list[str]:
+    """The nest as one for each part of it, where their own loops in other orders give lanes; the new nests."""
+    loop, stmts = members[0], frozenset(members[0].schedule)
+    if plan.whole & stmts or len(parts(body)) < 2 or any(is_dynamic(plan.scop, m) for m in loops_below(body)):
+        return []
+    if is_dynamic(plan.scop, loop) or not _locals_stay_small(plan, members, body, loop.name):
+        return []
+    before, kept = _cost_of_nest(plan, loop.name), plan.schedule
+    what, called = f"loops of their own for the parts of {loop.name}", f"distribute_all({loop.name!r})"
+    new = partial(distribute_all, loop=loop.name)
+    if not plan.attempt(f"loop {loop.name}", what, lambda s: s.in_one_check(new, called)):
+        return []
+    nests = _after_distribution(plan, loop.name, stmts)
+    after = sum(_cost_of_nest(plan, n) for n in nests)
+    if len(nests) > 1 and after < DISTRIBUTION_GAIN * before:
+        return nests
+    plan.schedule = kept
+    return []
+
+
+def _cost_of_nest(plan: Planner, loop: str) -> float:
+    """Cost of all iterations of a nest with the best vector loops that it gives."""
+    members, body = plan.nest(loop)
+    return work({loop: plan.extent(members[0])}, [loop]) * _usual(plan, members, body, members[0])
+
+
 def _any_member(plan: Planner, f: Filter) -> Member:
     """Some loop around the part: for the scalar cost only its statements matter."""
     stmt = next(iter(f.domain))
@@ -262,6 +311,13 @@ def _any_member(plan: Planner, f: Filter) -> Member:
 
 def _distribute(plan: Planner, outer: list[Member], body: Node, loop: str) -> bool:
     """Distribute `loop` (and the loops inside it) unless a local array would grow too much."""
+    return _locals_stay_small(plan, outer, body, loop) and plan.attempt(
+        f"loop {loop}", f"distribute {loop}", lambda s: s.distribute(loop)
+    )
+
+
+def _locals_stay_small(plan: Planner, outer: list[Member], body: Node, loop: str) -> bool:
+    """Whether the local arrays that the parts of a body share need little room when the loop is distributed."""
     above = [*plan.around(outer[0].name), *outer[: [m.name for m in outer].index(loop)]]
     groups = [set(f.domain) for f in parts(body)]
     for array in plan.scop.arrays.values():
@@ -279,4 +335,4 @@ def _distribute(plan: Planner, outer: list[Member], body: Node, loop: str) -> bo
                 limit_bytes=EXPANSION_LIMIT,
             )  # fmt: skip
             return False
-    return plan.attempt(f"loop {loop}", f"distribute {loop}", lambda s: s.distribute(loop))
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import islpy as isl
@@ -12,8 +12,9 @@ from polyc.poly.expr import Binary, Expr, const_int
 from polyc.poly.forms.affine_expr import function_expr
 from polyc.poly.rewriting.specialise import fold
 from polyc.poly.scop import Scop, Statement
-from polyc.poly.tree import Band, Filter, Member, Node, Promote, loop_dim, promotions_below
-from polyc.scheduler.transformations.tree_edit import Path
+from polyc.poly.tree import Band, Filter, Leaf, Member, Node, Promote, loop_dim, promotions_below
+from polyc.poly.tree import Sequence as SequenceNode
+from polyc.scheduler.transformations.tree_edit import Path, sequence
 
 
 def value_range(scop: Scop, values: isl.Set, what: str) -> tuple[Expr, Expr]:
@@ -120,3 +121,31 @@ def unique(wanted: Sequence[str], used: Set[str]) -> list[str]:
             candidate = f"{base}_{k}"
         found.append(candidate)
     return found
+
+
+def beside(node: Node, statement: str, parts: Sequence[Statement], here: Mapping[str, isl.Set]) -> Node:
+    """The tree with `parts` one after another wherever the statement was; `here`: what reaches the node."""
+    if statement not in here:
+        return node
+    if isinstance(node, Leaf):
+        others = {n: where for n, where in here.items() if n != statement}
+        ends = [Filter({p.name: here[statement].set_tuple_name(p.name)}, Leaf()) for p in parts]
+        return sequence([*([Filter(others, Leaf())] if others else []), *ends])
+    if isinstance(node, Filter):
+        own = {p.name: node.domain[statement].set_tuple_name(p.name) for p in parts}
+        domain = {n: s for n, s in node.domain.items() if n != statement} | own
+        return Filter(domain, beside(node.child, statement, parts, node.domain))
+    if isinstance(node, Band):
+        members = tuple(replace(m, schedule=_shared(m.schedule, statement, parts)) for m in node.members)
+        node = replace(node, members=members)
+    if isinstance(node, SequenceNode):
+        filters = (beside(f, statement, parts, f.domain) if statement in f.domain else f for f in node.filters)
+        return SequenceNode(tuple(f for f in filters if isinstance(f, Filter)))
+    return node.with_children(tuple(beside(c, statement, parts, here) for c in node.children()))
+
+
+def _shared(schedule: Mapping[str, isl.PwAff], statement: str, parts: Sequence[Statement]) -> dict[str, isl.PwAff]:
+    """The values of a loop with those of the statement for each of the parts."""
+    own = schedule[statement]
+    new = {p.name: own.set_tuple_id(isl.dim_type.in_, isl.Id.read_from_str(isl.DEFAULT_CONTEXT, p.name)) for p in parts}
+    return {n: v for n, v in schedule.items() if n != statement} | new

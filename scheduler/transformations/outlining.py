@@ -13,7 +13,7 @@ reduction that may be reassociated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import islpy as isl
@@ -30,6 +30,7 @@ from polyc.poly.tree import Band, Filter, Leaf, Member, Node, loop_dim, promotio
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.poly.witnesses.violation import Violation
 from polyc.scheduler.transformations.added import (
+    beside,
     following,
     minus,
     named,
@@ -284,33 +285,5 @@ def split_sum(scop: Scop, tree: Node, statement: str) -> tuple[Scop, Node]:
     for n, s in scop.statements.items():
         statements |= {p.name: p for p in parts} if n == statement else {n: s}
     active = reaching(scop, ())
-    tree = flatten(_beside(tree, statement, parts, active))
+    tree = flatten(beside(tree, statement, parts, active))
     return replace(scop, statements=statements, tree=program(tree)), tree
-
-
-def _beside(node: Node, statement: str, parts: Sequence[Statement], here: Mapping[str, isl.Set]) -> Node:
-    """The tree with `parts` one after another wherever the statement was; `here`: what reaches the node."""
-    if statement not in here:
-        return node
-    if isinstance(node, Leaf):
-        others = {n: where for n, where in here.items() if n != statement}
-        ends = [Filter({p.name: here[statement].set_tuple_name(p.name)}, Leaf()) for p in parts]
-        return sequence([*([Filter(others, Leaf())] if others else []), *ends])
-    if isinstance(node, Filter):
-        own = {p.name: node.domain[statement].set_tuple_name(p.name) for p in parts}
-        domain = {n: s for n, s in node.domain.items() if n != statement} | own
-        return Filter(domain, _beside(node.child, statement, parts, node.domain))
-    if isinstance(node, Band):
-        members = tuple(replace(m, schedule=_shared(m.schedule, statement, parts)) for m in node.members)
-        node = replace(node, members=members)
-    if isinstance(node, SequenceNode):
-        filters = (_beside(f, statement, parts, f.domain) if statement in f.domain else f for f in node.filters)
-        return SequenceNode(tuple(f for f in filters if isinstance(f, Filter)))
-    return node.with_children(tuple(_beside(c, statement, parts, here) for c in node.children()))
-
-
-def _shared(schedule: Mapping[str, isl.PwAff], statement: str, parts: Sequence[Statement]) -> dict[str, isl.PwAff]:
-    """The values of a loop with those of the statement for each of the parts."""
-    own = schedule[statement]
-    new = {p.name: own.set_tuple_id(isl.dim_type.in_, isl.Id.read_from_str(isl.DEFAULT_CONTEXT, p.name)) for p in parts}
-    return {n: v for n, v in schedule.items() if n != statement} | new

@@ -124,6 +124,13 @@ def scale(A: inout(f32[M, N]), B: inout(f32[M, N])):
 
 
 @op
+def shifted(A: inout(f32[N]), B: inout(f32[N])):
+    for i in range(N - 1):
+        A[i] = 2.0 * B[i]
+        B[i] = A[i] * A[i + 1]
+
+
+@op
 def between(A: f32[M, N], B: inout(f32[M, N])):
     t = empty((M, N), f32)
     for i, j in grid(M, N):
@@ -162,6 +169,7 @@ PROGRAMS = {
     "norms": norms,
     "products": products,
     "flipped": flipped,
+    "shifted": shifted,
     "halves": halves,
     "upsampled": upsampled,
     "lu": lu,
@@ -234,6 +242,7 @@ GROUPS = (
         Example("split_statement", "norms", 's.split_statement("S1", "j_1")', first='s.index_split("j", 8)'),
         Example("unite_statements", "halves", 's.unite_statements("S0", "S1")', first='s.fuse("j", "j_1")'),
         Example("gather", "upsampled", 's.gather("S0").parallel("X_0")'),
+        Example("read_first", "shifted", 's.read_first("S1", "A[i + 1]").reorder_statements(["S1_A_read", "S0"])'),
         Example("rfactor", "norms", 's.rfactor("j.in").vectorize("j.in", 8)', first='s.split("j", 8)'),
     )),
 )  # fmt: skip

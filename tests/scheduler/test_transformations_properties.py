@@ -36,6 +36,7 @@ OTHERS = {
     "split_statement",
     "unite_statements",
     "gather",
+    "read_first",
     "rfactor",
 }
 ALIKE = {"unite_statements", "split_sum", "coalesce"}
