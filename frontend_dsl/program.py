@@ -20,6 +20,7 @@ from .errors import DslError
 from .extremes import extreme, separate_places
 from .fold import tidy
 from .inbounds import check_in_bounds
+from .induction import count_inductions
 from .straight_lines import straighten
 from .values import ArrayValue
 
@@ -28,6 +29,7 @@ def finish(
     builder: Builder, name: str, args: tuple[str, ...], results: tuple[str, ...], reassociate: bool, fast_math: bool
 ) -> Scop:
     """The Scop of everything the builder collected. Raises `DslError` for a subscript out of bounds."""
+    count_inductions(builder, fast_math)
     straighten(builder)
     separate_places(builder)
     records = list(records_of(builder.root))

@@ -92,7 +92,9 @@ def _crossing(plan: Planner, loop: Member, parts: list[Part]) -> str | None:
     if first.is_empty() or not first.dim_is_bounded(isl.dim_type.set, 0):
         return None
     at = _as_text(plan, first.dim_min(0))
-    for pair, part in parts if at is not None else ():
+    if at is None:
+        return None
+    for pair, part in parts:
         begins = loop.schedule[pair.source].lt_set(position(plan.scop, at, pair.source, {}))
         if not part.domain().intersect_params(context).is_subset(begins):
             return None
