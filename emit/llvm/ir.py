@@ -12,10 +12,10 @@ No two arrays of one call may overlap unless both are only read. A parallel loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
-from polyc.emit.llvm import columns
+from polyc.emit.llvm import columns, interleaved
 from polyc.emit.llvm.code import FunctionText, ModuleText
 from polyc.emit.llvm.debug import LineTable
 from polyc.emit.llvm.effort import FEW, few_passes
@@ -261,8 +261,7 @@ class _Writer:
 
     def _write(self, s: Stmt) -> None:
         if isinstance(s, Block):
-            for inner in s.stmts:
-                self.stmt(inner)
+            self._block(s.stmts)
         elif isinstance(s, Store):
             self._store(s)
         elif isinstance(s, For):
@@ -277,6 +276,17 @@ class _Writer:
             self.x.prefetch(s.array, s.index)
         else:
             raise BuildError(f"LLVM IR has no form for the loop-IR statement {type(s).__name__}")
+
+    def _block(self, stmts: Sequence[Stmt]) -> None:
+        done = 0
+        for k, inner in enumerate(stmts):
+            together = interleaved.run(stmts[k : k + interleaved.MOST], self.x.storage) if k >= done else []
+            if together:
+                done = k + len(together)
+                self.locate(inner)
+                interleaved.store(self.x, together, [s for s in stmts[k:done] if isinstance(s, Store)])
+            elif k >= done:
+                self.stmt(inner)
 
     def _store(self, s: Store) -> None:
         value = self.x.value(s.value)
