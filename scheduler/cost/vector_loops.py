@@ -33,6 +33,8 @@ DISTRIBUTION_GAIN = 0.7  # and what is cut into several nests for it
 AROUND_GAIN = 0.7  # and one with loops inside it
 SHORT = 256  # iterations of inner loops, together, that a vector loop may have around them
 EXPANSION_LIMIT = 16384  # bytes of a local array that distribution may grow
+LEAST_STRIP = 64  # iterations: of fewer, starting loops would take longer than what they gain
+MOST_APART = 24  # statements of a loop that is taken apart, which bounds the time to look at them
 SHORT_ROWS = 4  # of rows that are this many vectors or fewer, one lane for each row is better
 BYTE = 8  # bits
 

@@ -17,7 +17,6 @@ from polyc.scheduler.transformations import (
     inlining,
     outlining,
     parting,
-    reading,
     rfactoring,
 )
 
@@ -135,6 +134,8 @@ class Program(Core):
         Refused when: never (the order does not change); the statement does not read that; data decide how often it
         runs.
         """
+        from polyc.scheduler.transformations import reading
+
         self._legal_before(f"read_first(statement={statement!r})")
         scop, tree = reading.read_first(self.scop, self.tree, statement, read, array)
         args = {"statement": statement, "read": read} | ({} if array is None else {"array": array})

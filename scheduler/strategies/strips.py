@@ -22,7 +22,7 @@ from polyc.poly.ordering.order import in_order
 from polyc.poly.records import dataclass
 from polyc.poly.text import print_expr
 from polyc.poly.tree import Member, loops_around
-from polyc.scheduler.cost.vector_loops import DISTRIBUTION_GAIN, lanes_for, vector_cost
+from polyc.scheduler.cost.vector_loops import DISTRIBUTION_GAIN, LEAST_STRIP, MOST_APART, lanes_for, vector_cost
 from polyc.scheduler.decision import rounded
 from polyc.scheduler.questions.coincidence import all_pairs, narrowed, same_time
 from polyc.scheduler.schedule import Schedule
@@ -31,9 +31,7 @@ from polyc.scheduler.transformations.reading import always_read
 from polyc.scheduler.transformations.storage import touches
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate, outer_members
 
-MOST_STATEMENTS = 24  # which bounds the time to look at them
 Read = tuple[str, str]  # a statement, and what it reads, as text
-LEAST_STRIP = 64  # iterations: of fewer, starting loops would take longer than what they gain
 
 
 @dataclass
@@ -47,7 +45,7 @@ class Group:
 def apart_in_strips(plan: Planner, loop: Member) -> bool:
     """Give the statements of an innermost serial loop loops of their own; whether that was done."""
     stmts = tuple(s for s in plan.scop.statements if s in loop.schedule)
-    if not 1 < len(stmts) <= MOST_STATEMENTS or is_dynamic(plan.scop, loop) or plan.whole & set(stmts):
+    if not 1 < len(stmts) <= MOST_APART or is_dynamic(plan.scop, loop) or plan.whole & set(stmts):
         return False
     extent = plan.extent(loop, stmts)
     if extent is not None and extent < 2:

@@ -32,7 +32,6 @@ from polyc.scheduler.strategies.cutting import cut_at_dependence
 from polyc.scheduler.strategies.planner import Planner, first_loops, is_flat, parts
 from polyc.scheduler.strategies.row_lanes import rows_side_by_side
 from polyc.scheduler.strategies.serial import Obstacle, why_not
-from polyc.scheduler.strategies.strips import apart_in_strips
 from polyc.scheduler.strategies.threading_loops import share_columns
 from polyc.scheduler.transformations.storage import footprint, users
 from polyc.scheduler.transformations.tree_edit import is_dynamic, locate
@@ -107,9 +106,11 @@ def _innermost(plan: Planner, members: list[Member]) -> None:
     if parts_of_it:
         vectorise_each(plan, parts_of_it)
         return
-    if choice.loop is None and apart_in_strips(plan, members[-1]):
-        return
     if choice.loop is None:
+        from polyc.scheduler.strategies.strips import apart_in_strips  # (a first product does without)
+
+        if apart_in_strips(plan, members[-1]):
+            return
         _lines_innermost(plan, members)
         plan.decline(f"loop {last}", "stays serial", _why_serial(plan, members), serial_cost=rounded(choice.serial))
         return
