@@ -133,9 +133,10 @@ def _put(node: Node, s: Statement, own: Node, values: Mapping[str, isl.PwAff], k
         return Filter({s.name: s.domain, **node.domain}, _put(node.child, s, own, values, known))
     if isinstance(node, SequenceNode):
         first = next(iter(values))
-        return SequenceNode(
-            tuple(_put(f, s, own, values, known) if first in loop_names(f) else f for f in node.filters)
-        )
+        filters: list[Node] = []
+        for f in node.filters:
+            filters.append(_put(f, s, own, values, known) if first in loop_names(f) else f)
+        return node.with_children(tuple(filters))
     assert isinstance(node, Band)
     inside = [m for m in node.members if m.name in values]
     below = {n: v for n, v in values.items() if n not in {m.name for m in inside}}
