@@ -52,6 +52,33 @@ def opened_inside(scop: Scop) -> Scop:
     return scop
 
 
+def fills_in_front(scop: Scop) -> Scop:
+    """The Scop with each first value that has loops of its own directly before the nest that needs it, if there is only
+    one statement in that, else before all else: it keeps no two other nests from being neighbours."""
+    if not isinstance(scop.tree, SequenceNode):
+        return scop
+    touched: dict[str, set[str]] = {}
+    for a in accesses(scop):
+        touched.setdefault(a.array, set()).add(a.stmt)
+    front: list[Filter] = []
+    rest: list[Filter] = []
+    before: dict[int, list[Filter]] = {}
+    for k, f in enumerate(scop.tree.filters):
+        (name, *others) = f.domain
+        own = touched[scop.statements[name].array]
+        earlier, later = scop.tree.filters[:k], scop.tree.filters[k + 1 :]
+        if others or not is_fill(scop.statements[name]) or any(not own.isdisjoint(g.domain) for g in earlier):
+            rest.append(f)
+            continue
+        first = next((g for g in later if not own.isdisjoint(g.domain)), None)
+        if first is not None and len(first.domain) == 1:
+            before.setdefault(id(first), []).append(f)
+        else:
+            front.append(f)
+    parts = [*front, *(x for f in rest for x in (*before.get(id(f), ()), f))]
+    return replace(scop, tree=SequenceNode(tuple(parts)))
+
+
 def _opening(scop: Scop, s: Statement) -> _Opening | None:
     """Where the first values can stand: as deep as one iteration of the loops has all that touches an element; None
     where loops for them would still be needed inside a single nest, which is better left as it is."""

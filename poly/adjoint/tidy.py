@@ -15,7 +15,7 @@ from dataclasses import replace
 from polyc.poly.access import accesses
 from polyc.poly.adjoint.copies import Flow, copies, flow_of, past_copies, rewritten
 from polyc.poly.adjoint.liveness import without_idle
-from polyc.poly.adjoint.openings import is_fill, opened_inside
+from polyc.poly.adjoint.openings import fills_in_front, is_fill, opened_inside
 from polyc.poly.adjoint.reuse import stored_values_read
 from polyc.poly.adjoint.trees import in_place
 from polyc.poly.adjoint.unread import read_only
@@ -38,7 +38,7 @@ def tidied(scop: Scop) -> Scop:
         for array in copied:
             scop = _array(scop, array)
     scop = read_only(stored_values_read(without_idle(scop)))
-    return opened_inside(windows(scop))
+    return fills_in_front(opened_inside(windows(scop)))
 
 
 def _is_copy(scop: Scop, s: Statement) -> bool:

@@ -12,9 +12,10 @@ from typing import Literal
 
 from polyc.poly.errors import ScheduleError
 from polyc.poly.rewriting.gather import coordinates, mixes, strides
-from polyc.poly.tree import Band, loops_around
+from polyc.poly.tree import Band, loop_names, loops_around
 from polyc.poly.tree import Sequence as SequenceNode
 from polyc.scheduler.programs.distribution import distribute_all
+from polyc.scheduler.questions.coincidence import all_pairs, analyse
 from polyc.scheduler.recognition.contraction import recognise
 from polyc.scheduler.schedule import Schedule
 from polyc.scheduler.transformations.tree_edit import chain_of, locate
@@ -71,4 +72,26 @@ def in_loops_of_their_own(s: Schedule, loop: str) -> Schedule:
     for part in chain.child.filters:
         if isinstance(part.child, Band):
             s = in_loops_of_their_own(s, part.child.members[0].name)
+    return s
+
+
+def rows_together(s: Schedule, loop: str) -> Schedule:
+    """Run the updates of a nest that its outermost loop carries after all others, which share that loop again.
+
+    Arguments: `loop`, the outermost one of a nest at the top.
+    Before -> after: `r: (k: (G[r, k] = ...; W[k] += ...); ...)` -> `r: (k: G[r, k] = ...; ...); r_1: k: W[k] += ...`.
+    Refused when: dependences lead around in a circle, or from those updates to the others.
+    """
+    names = list(locate(s.tree, loop).member.schedule)
+    s = distribute_all(s, loop)
+    carried = analyse(s.tree, all_pairs(s.scop))
+    heads = list(dict.fromkeys(n for n in loop_names(s.tree) for x in names if loops_around(s.tree, x)[0].name == n))
+    rows = [h for h in heads if carried[h].parallel]
+    if not rows or len(rows) == len(heads):
+        raise ScheduleError(f"loop '{loop}' carries all or nothing of its nest")
+    order = [*rows, *(h for h in heads if h not in rows)]
+    if order != heads:
+        s = s.reorder_statements(order)
+    for other in rows[1:]:
+        s = s.fuse(rows[0], other)
     return s

@@ -22,8 +22,9 @@ from polyc.poly.tree import Node, loops_around, loops_below
 from polyc.poly.words import first_line
 from polyc.scheduler.cost.gather_forms import CLEARLY, cycles
 from polyc.scheduler.decision import rounded
-from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own
+from polyc.scheduler.programs.gathering import Form, gather_sums, in_loops_of_their_own, rows_together
 from polyc.scheduler.questions.coincidence import all_pairs, analyse
+from polyc.scheduler.recognition.contraction import recognise
 from polyc.scheduler.strategies.planner import Planner, as_one
 from polyc.scheduler.transformations import gathering
 
@@ -94,8 +95,27 @@ def _apart(plan: Planner, loop: str) -> None:
     if len(after) <= len(before):
         plan.decline(subject, "stay together", "no more of them would have a parallel loop", **figures)
         return
+    if _rows_together(plan, loop, names, len(after), figures):
+        return
     plan.attempt(subject, f"loops of their own for the updates in loop {loop}",
                  partial(in_loops_of_their_own, loop=loop), **figures)  # fmt: skip
+
+
+def _rows_together(plan: Planner, loop: str, names: Sequence[str], most: int, figures: dict[str, int]) -> bool:
+    """Only those updates apart that the loop carries, where the others have no product that wants a nest of its own,
+    and as many have a parallel loop then as with all apart."""
+    found = (recognise(plan.scop.statements[n]) for n in names)
+    if any(c is not None and all(o.own for o in c.operands) for c in found):
+        return False
+    try:
+        made = plan.schedule.in_one_check(lambda s: rows_together(s, loop))
+    except ScheduleError:
+        return False
+    if len(_parallel(made.scop, made.tree, names)) < most:
+        return False
+    what = f"loops of their own for what loop {loop} carries"
+    return plan.attempt(f"updates in loop {loop}", what,
+                        lambda s: s.in_one_check(lambda new: rows_together(new, loop)), **figures)  # fmt: skip
 
 
 def _scatters(scop: Scop, name: str) -> bool:

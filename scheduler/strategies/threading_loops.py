@@ -29,7 +29,7 @@ def _nest(plan: Planner, loop: str, depth: int = 0) -> None:
             return
         if not plan.carried()[m.name].parallel or plan.extent(m) in (0, 1):
             continue
-        amount = _work(plan, m)
+        amount = _work(plan, members[0] if m.kind == "vector" and depth == 0 else m)  # (chunks go outside of all)
         if amount is not None and amount < WORTH:
             plan.decline(
                 f"loop {m.name}", "not parallel", f"about {amount:.0f} operations are too few",
@@ -80,7 +80,9 @@ def _say_why(plan: Planner, loop: str) -> None:
 def _chunks(plan: Planner, m: Member, around: list[str]) -> None:
     """Chunks of a vector loop become the parallel loop, moved outside the serial loops around it."""
     name, out = m.name, f"{m.name}.out"
-    size = (m.factor or 1) * CHUNK_VECTORS
+    size, extent = (m.factor or 1) * CHUNK_VECTORS, plan.extent(m)
+    if around and extent is not None:  # each chunk runs through the loops around: few are enough
+        size = min(size, -(-extent // (plan.threads * CHUNKS * LINE)) * LINE)
     steps: list[tuple[str, dict[str, Any]]] = [("split", {"loop": name, "size": size})]
     if around:
         steps.append(("permute", {"loops": [out, *around]}))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from gpu.library_cases import CASES
-from parallelism import all_pairs, analyse, forbids, serial, unwitnessed
+from parallelism import all_pairs, analyse, forbids, gathered, serial, unwitnessed
 
 from polyc import dims, empty, f64, op
-from polyc.poly.tree import loops_below
+from polyc.poly.tree import loops_around, loops_below
 from polyc.scheduler.schedule import Schedule
 
 N = dims("N")
@@ -46,3 +46,15 @@ def test_a_recurrence_has_a_witness_and_others_are_refused() -> None:
     assert not forbids(scop, tree, loop, shown(3, 3))
     assert not forbids(scop, tree, loop, shown(5, 2))
     assert not forbids(scop, tree, loop, shown(9, 8))
+
+
+def test_what_rows_carry_runs_apart_from_the_rows() -> None:
+    """The gradient of a layer normalisation on two threads: one loop over rows for all but the sums of columns."""
+    scop = CASES["layer_norm"](5, 6, 7).grad().scop()
+    made = gathered(scop)
+    heads: dict[str, set[str]] = {}
+    for n, s in made.scop.statements.items():
+        heads.setdefault(loops_around(made.tree, n)[0].name, set()).add(s.array)
+    assert not serial(made.scop, made.tree)
+    assert any({"grad_X", "adj_inverse", "adj_variance"} <= arrays for arrays in heads.values())
+    assert not any({"grad_X", "grad_S"} <= arrays for arrays in heads.values())

@@ -158,3 +158,24 @@ def test_the_gradient_of_a_window_is_one_over_a_padded_adjoint(shape: tuple[int,
 
 def _all(scop: Scop) -> list[Statement]:
     return list(scop.statements.values())
+
+
+@op
+def zeroed_again(X: f64[N]) -> f64[N]:
+    T, Y = empty(N, f64), empty(N, f64)
+    for i in range(N):
+        T[i] = X[i] * X[i]
+    for i in range(N):
+        Y[i] = T[i] * X[i]
+    for i in range(N):
+        T[i] = 0.0
+    for i in range(N):
+        T[i] += X[i]
+        Y[i] += T[i] * T[i]
+    return Y
+
+
+def test_only_first_values_move() -> None:
+    """An array that gets zeros in the middle of the program keeps them there."""
+    x, d = np.random.default_rng(5).standard_normal((2, 7))
+    np.testing.assert_allclose(zeroed_again.grad()(x, d), d * (3 * x * x + 2 * x))
