@@ -54,6 +54,7 @@ def against_simulation() -> dict[str, Any]:
     return {
         "real_ms": real * 1e3, "simulated_ms": found.seconds * 1e3, "ratio": found.seconds / real,
         "latency_us": network.latency * 1e6, "bandwidth_GBs": network.bandwidth / 1e9,
+        "sums_GBs": network.sums / 1e9,
     }  # fmt: skip
 
 

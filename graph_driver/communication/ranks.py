@@ -100,6 +100,7 @@ class World:
         self.gone: Callable[[], str] = self.liveness.reason if self.liveness is not None else lambda: ""
         self.link = Link.of_environment()
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.comm}
+        self._scratch: dict[str, np.ndarray] = {}
         self._posted: list[tuple[Any, np.ndarray]] = []  # requests, and the arrays that they read
         self._queue: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="polyc messages", daemon=True).start()
@@ -155,6 +156,13 @@ class World:
                 )
 
     # ---- in the thread of messages ----
+
+    def scratch(self, what: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """Memory for a purpose, until it is asked for again: of a new array every page would be touched first."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if what not in self._scratch or self._scratch[what].size < nbytes:
+            self._scratch[what] = np.empty(nbytes, np.uint8)
+        return self._scratch[what][:nbytes].view(dtype).reshape(tuple(shape))
 
     def finish(self, request: Any, what: str) -> None:
         """Wait for a request of MPI. Raises `RankError`: a rank is gone."""

@@ -67,7 +67,9 @@ def _all_reduce(ranks: World, attrs: Mapping[str, Any], x: np.ndarray, y: np.nda
     group, flat, out = attrs["ranks"], x.reshape(-1), y.reshape(-1)
     parts: list[Box] = [[p] for p in pieces(flat.size, len(group))]
     me = list(group).index(ranks.rank)
-    own = np.empty(parts[me][0][1] - parts[me][0][0], x.dtype)  # MPI takes equal addresses for "in place"
+    own = ranks.scratch(
+        "own", (parts[me][0][1] - parts[me][0][0],), x.dtype
+    )  # MPI takes equal addresses for "in place"
     sent = _reduced(ranks, attrs, flat, parts, own, what)
     whole: list[Box | None] = [[(0, own.size)]] * len(group)
     return sent + ranks.exchange(group, own, whole, out, list(parts), what)
@@ -80,15 +82,20 @@ def _reduced(
     group = attrs["ranks"]
     me = list(group).index(ranks.rank)
     own = [b - a for a, b in parts[me]]
-    came = np.empty((len(group), *own), x.dtype)
+    came = ranks.scratch("came", (len(group), *own), x.dtype)
     into: list[Box | None] = [[(k, k + 1), *((0, n) for n in own)] for k in range(len(group))]
     sent = ranks.exchange(group, x, list(parts), came, into, what)
     combine = _COMBINE[attrs.get("reduce") or "sum"]
-    wide = came.astype(np.float32) if x.dtype == np.float16 else came
-    total = wide[0].copy()
-    for k in range(1, len(group)):
-        combine(total, wide[k], out=total)
-    np.copyto(out, total.reshape(out.shape), casting="unsafe")
+    if len(group) == 1:
+        np.copyto(out, came[0].reshape(out.shape))
+        return sent
+    half = x.dtype == np.float16  # added up as f32
+    total = np.empty(own, np.float32) if half else out.reshape(own)
+    combine(came[0], came[1], out=total, dtype=total.dtype)
+    for k in range(2, len(group)):
+        combine(total, came[k], out=total)
+    if half:
+        np.copyto(out, total.reshape(out.shape), casting="unsafe")
     return sent
 
 

@@ -18,12 +18,14 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 class Network:
     """A message of n bytes takes `latency + n / bandwidth` (seconds, bytes a second; Hockney, The communication
     challenge for MPP, 1994); each rank sends one at a time and receives one at a time. `flops` (a second) and `memory`
-    (bytes a second) are those of one rank. The defaults are one core of a server and a 100 Gbit Ethernet."""
+    (bytes a second) are those of one rank, and so are `sums`, the bytes a second of what came from others that it adds
+    up (no time at all where nobody has measured it). The defaults are one core of a server and a 100 Gbit Ethernet."""
 
     bandwidth: float = 12.5e9
     latency: float = 5e-6
     flops: float = 1e11
     memory: float = 2e10
+    sums: float = float("inf")
 
     @staticmethod
     def of(what: Network | str | float | None) -> Network:

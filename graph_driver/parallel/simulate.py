@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from polyc.graph_driver.communication.running import run
 from polyc.graph_driver.parallel.network import Network
 from polyc.graph_driver.parallel.parallelise import Parallel
 from polyc.poly.records import dataclass
@@ -92,6 +93,8 @@ def simulate(plan: Parallel, machines: Machines, ranks: int | None = None, work:
         else:
             nbytes, pieces = most * n / (n - 1) * (p - 1) / p, p - 1
         seconds += machines.time(m.kind, nbytes, pieces, p)
+        if m.kind in ("AllReduce", "ReduceScatter"):  # of an AllReduce half of the bytes are results
+            seconds += nbytes / (2 if m.kind == "AllReduce" else 1) / machines.network.sums
         sent += nbytes
     if work is None:
         work = sum(plan.costs.of_way(k, w) for k, w in enumerate(plan.choice.ways))
@@ -146,20 +149,24 @@ def pipeline_seconds(stages: Sequence[float], send: float, micro_batches: int) -
 
 
 def calibrated(network: Network | None = None) -> Network:
-    """A network with the latency and the bandwidth of the first two ranks' link, measured both ways at once; all ranks
-    call it and get the same. The rest is that of `network`."""
+    """A network with the latency and the bandwidth of the first two ranks' link, measured both ways at once, and the
+    speed of their sums; all ranks call it and get the same. The rest is that of `network`."""
     from polyc.graph_driver.communication.ranks import world
 
     ranks = world()
-    found = np.zeros(2)
+    found = np.zeros(3)
     if ranks.rank < 2 <= ranks.size:
         times = [_swap(n) for n in SIZES]
-        found[:] = times[0], (SIZES[1] - SIZES[0]) / max(times[1] - times[0], 1e-9)
+        bandwidth = (SIZES[1] - SIZES[0]) / max(times[1] - times[0], 1e-9)
+        found[:] = times[0], bandwidth, SIZES[1] / max(_sum(SIZES[1], ranks.rank) - times[1], 1e-9)
     if ranks.size > 1:
         everyone = list(range(ranks.size))
         ranks.do(lambda: ranks.broadcast(everyone, found, 0, "calibration"), "calibration")
     base = network or Network()
-    return replace(base, latency=float(found[0]), bandwidth=float(found[1])) if ranks.size > 1 else base
+    if ranks.size == 1:
+        return base
+    latency, bandwidth, sums = map(float, found)
+    return replace(base, latency=latency, bandwidth=bandwidth, sums=sums)
 
 
 def _swap(nbytes: int) -> float:
@@ -173,5 +180,17 @@ def _swap(nbytes: int) -> float:
     for _ in range(SWAPS):
         begin = time.perf_counter()
         ranks.do(lambda: ranks.exchange((0, 1), x, parts, y, parts, "calibration"), "calibration")
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def _sum(nbytes: int, rank: int) -> float:
+    """Seconds of a sum of which two ranks keep so many bytes of f32 each: the same messages, and what is added up."""
+    x = np.zeros((nbytes // ROW, 2 * ROW // 4), np.float32)
+    y, best = np.empty((nbytes // ROW, ROW // 4), np.float32), float("inf")
+    attrs = {"ranks": (0, 1), "reduce": "sum", "axis": 1, "rank": rank}
+    for _ in range(SWAPS):
+        begin = time.perf_counter()
+        run("ReduceScatter", "calibration", attrs, [x], [y])
         best = min(best, time.perf_counter() - begin)
     return best
